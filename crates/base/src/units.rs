@@ -1,0 +1,257 @@
+//! Sizes, counts and durations as people write and read them.
+//!
+//! Sizes are powers of 1024, as storage tools have it: `4k` is 4096 bytes, and so are `4K`, `4KiB` and `4kb`.
+
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why a text is not a size, a duration or a share.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("'{text}' is not {expected}")]
+pub struct UnitError {
+    /// What was read.
+    pub text: String,
+    /// What would have been right, with an example.
+    pub expected: &'static str,
+}
+
+const SIZE: &str = "a size in bytes, such as 4096, 4k, 1.5g or 2TiB (at most 16 EiB - 1)";
+const DURATION: &str = "a duration, such as 30s, 500ms, 5m, 2h or 1h30m";
+const SHARE: &str = "a percentage from 0 to 100, such as 25 or 12.5%";
+
+/// Bytes of one `k`.
+const KIB: u64 = 1024;
+const SIZE_SUFFIXES: [(&str, u64); 7] = [
+    ("", 1),
+    ("k", KIB),
+    ("m", KIB.pow(2)),
+    ("g", KIB.pow(3)),
+    ("t", KIB.pow(4)),
+    ("p", KIB.pow(5)),
+    ("e", KIB.pow(6)),
+];
+
+fn error(text: &str, expected: &'static str) -> UnitError {
+    UnitError { text: text.to_owned(), expected }
+}
+
+/// Splits "1.5GiB" into "1.5" and "gib".
+fn split_number(text: &str) -> (&str, String) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    (number, suffix.trim().to_ascii_lowercase())
+}
+
+/// The number times `unit`, exact for whole numbers; `None` for anything else, or above 64 bits.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let number = number.replace('_', "");
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit);
+    }
+    let value = number.parse::<f64>().ok()? * unit as f64;
+    (value.is_finite() && value < u64::MAX as f64).then_some(value.round() as u64)
+}
+
+/// A size in bytes.
+///
+/// # Errors
+/// If the text is not a number with an optional suffix, or is above 64 bits.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let (number, suffix) = split_number(text.trim());
+    let letters = suffix.strip_suffix("ib").or_else(|| suffix.strip_suffix('b')).unwrap_or(&suffix);
+    SIZE_SUFFIXES
+        .iter()
+        .find(|(name, _)| *name == letters)
+        .and_then(|(_, unit)| scaled(number, *unit))
+        .ok_or_else(|| error(text, SIZE))
+}
+
+/// A duration; a bare number is seconds.
+///
+/// # Errors
+/// If a part of the text is not a number with a unit, or the sum is above 584 years.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let mut rest = text.trim();
+    let mut total_ns: u64 = 0;
+    if rest.is_empty() {
+        return Err(error(text, DURATION));
+    }
+    while !rest.is_empty() {
+        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(number_end);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let part_ns = duration_unit_ns(unit.trim())
+            .and_then(|unit_ns| scaled(number, unit_ns))
+            .ok_or_else(|| error(text, DURATION))?;
+        total_ns = total_ns.checked_add(part_ns).ok_or_else(|| error(text, DURATION))?;
+        rest = tail;
+    }
+    Ok(Duration::from_nanos(total_ns))
+}
+
+fn duration_unit_ns(unit: &str) -> Option<u64> {
+    const SECOND_NS: u64 = 1_000_000_000;
+    Some(match unit {
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" | "" => SECOND_NS,
+        "m" | "min" => 60 * SECOND_NS,
+        "h" => 3600 * SECOND_NS,
+        "d" => 86_400 * SECOND_NS,
+        _ => return None,
+    })
+}
+
+/// A share of 0 to 1, from a percentage.
+///
+/// # Errors
+/// If the text is not a number from 0 to 100, with or without a percent sign.
+pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    number
+        .parse::<f64>()
+        .ok()
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| error(text, SHARE))
+}
+
+/// Bytes for people: `1.50 GiB`, `512 B`.
+#[must_use]
+pub fn format_size(bytes: u64) -> String {
+    if bytes < KIB {
+        return format!("{bytes} B");
+    }
+    let exponent = (63 - bytes.leading_zeros()) / 10;
+    let value = bytes as f64 / (1u64 << (10 * exponent)) as f64;
+    let letter = ["", "K", "M", "G", "T", "P", "E"].get(exponent as usize).copied().unwrap_or("");
+    format!("{value:.2} {letter}iB")
+}
+
+/// Bytes a second for people, in powers of 1000 as links and disks are sold: `4.70 GB/s`.
+#[must_use]
+pub fn format_rate(bytes_per_s: f64) -> String {
+    let mut value = bytes_per_s;
+    for unit in ["B/s", "kB/s", "MB/s", "GB/s"] {
+        if value < 1000.0 {
+            return format!("{value:.2} {unit}");
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.2} TB/s")
+}
+
+/// A count with thin groups of three digits: `1,234,567`.
+#[must_use]
+pub fn format_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A duration for people: `1.50 µs`, `12.0 s`, `1 h 02 m`.
+#[must_use]
+pub fn format_duration_ns(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    match nanoseconds {
+        0..=999 => format!("{nanoseconds} ns"),
+        1_000..=999_999 => format!("{:.2} µs", value / 1e3),
+        1_000_000..=999_999_999 => format!("{:.2} ms", value / 1e6),
+        1_000_000_000..=119_999_999_999 => format!("{:.1} s", value / 1e9),
+        _ => {
+            let minutes = nanoseconds / 60_000_000_000;
+            if minutes < 60 {
+                format!("{minutes} m {:02} s", nanoseconds / 1_000_000_000 % 60)
+            } else {
+                format!("{} h {:02} m", minutes / 60, minutes % 60)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024_in_every_spelling() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("4KiB", 4096),
+            ("4 kb", 4096),
+            ("1.5g", 1_610_612_736),
+            ("1_000", 1000),
+            ("2T", 2 << 40),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_the_text_in_the_message() {
+        for text in ["", "k", "-1", "4x", "1.2.3", "16e", "99999999999999999999", "nan", "inf", "4k8", "1e9"]
+        {
+            let message = parse_size(text).unwrap_err().to_string();
+            assert!(message.contains(&format!("'{text}'")), "{message}");
+        }
+    }
+
+    #[test]
+    fn durations_add_their_parts() {
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        for text in ["", "s", "5 parsecs", "1h-5m", "9999999999h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_from_0_to_100() {
+        assert_eq!(parse_percent("12.5%"), Ok(0.125));
+        for text in ["-1", "101", "", "%", "NaN", "x"] {
+            assert!(parse_percent(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn people_read_sizes_counts_and_durations() {
+        assert_eq!(format_size(1023), "1023 B");
+        assert_eq!(format_size(1536), "1.50 KiB");
+        assert_eq!(format_size(u64::MAX), "16.00 EiB");
+        assert_eq!(format_count(1_234_567), "1,234,567");
+        assert_eq!(format_count(12), "12");
+        assert_eq!(format_duration_ns(1_500), "1.50 µs");
+        assert_eq!(format_duration_ns(3_725_000_000_000), "1 h 02 m");
+        assert_eq!(format_rate(4.7e9), "4.70 GB/s");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_parser_panic(text in "\\PC{0,24}") {
+            let _ = parse_size(&text);
+            let _ = parse_duration(&text);
+            let _ = parse_percent(&text);
+        }
+
+        #[test]
+        fn a_whole_number_of_bytes_is_itself(bytes: u64) {
+            prop_assert_eq!(parse_size(&bytes.to_string()), Ok(bytes));
+        }
+    }
+}

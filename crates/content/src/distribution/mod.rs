@@ -1,0 +1,200 @@
+//! How many distinct contents have how many duplicates, and what follows from it.
+
+mod ranges;
+mod scale;
+mod text;
+
+pub use ranges::{RANGE_COUNT, RangeRow, range_index, range_label, range_start};
+pub use scale::{RankedContent, ScaledClass, ScaledDistribution};
+pub use text::ParseNote;
+
+use thiserror::Error;
+
+/// Distinct contents that all have the same number of duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DuplicateClass {
+    /// Duplicates of each content: its copies less one.
+    pub duplicates: u64,
+    /// Distinct contents of this class.
+    pub contents: u64,
+}
+
+impl DuplicateClass {
+    /// Copies of each content.
+    #[must_use]
+    pub const fn copies(&self) -> u64 {
+        self.duplicates.saturating_add(1)
+    }
+
+    /// Blocks of the whole class; never overflows for a class of a [`Distribution`].
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.contents.saturating_mul(self.copies())
+    }
+}
+
+/// How many distinct contents have how many duplicates: at least one class, none empty, in ascending order of
+/// duplicates, no number of duplicates twice, and no more than 2^63 blocks in all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distribution {
+    classes: Vec<DuplicateClass>,
+    blocks: u64,
+}
+
+/// The most blocks a distribution can have: half of what 64 bits hold, so that sums of two still fit.
+const MOST_BLOCKS: u64 = 1 << 63;
+
+/// Why classes or a text make no distribution.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DistributionError {
+    /// No class, or only empty ones.
+    #[error("the distribution has no contents: give at least one line '<duplicates> <contents>'")]
+    Empty,
+    /// More blocks than 2^63.
+    #[error("the distribution has more than 2^63 blocks (reached at {duplicates} duplicates): scale it down")]
+    TooLarge {
+        /// The class at which the sum went over.
+        duplicates: u64,
+    },
+    /// A line that is not two whole numbers.
+    #[error("line {line}: expected '<duplicates> <contents>', two whole numbers, found '{found}'")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// The line, shortened.
+        found: String,
+    },
+    /// Summary figures that contradict each other.
+    #[error("no distribution has these figures: {reason}")]
+    Unfit {
+        /// Which figures, and why.
+        reason: String,
+    },
+}
+
+/// The figures that papers print of a data set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Blocks of the data set.
+    pub blocks: u64,
+    /// Distinct contents.
+    pub distinct: u64,
+    /// Distinct contents with exactly one copy.
+    pub unique: u64,
+    /// Distinct contents with at least two copies.
+    pub distinct_with_duplicates: u64,
+    /// Blocks that are a further copy of a content.
+    pub duplicates: u64,
+    /// The most duplicates any content has.
+    pub most_duplicates: u64,
+}
+
+impl Summary {
+    /// Logical blocks to physical blocks.
+    #[must_use]
+    pub fn dedup_ratio(&self) -> f64 {
+        self.blocks as f64 / self.distinct as f64
+    }
+
+    /// Mean duplicates of the contents that have any; 0 where none has.
+    #[must_use]
+    pub fn duplicates_per_duplicated_content(&self) -> f64 {
+        if self.distinct_with_duplicates == 0 {
+            return 0.0;
+        }
+        self.duplicates as f64 / self.distinct_with_duplicates as f64
+    }
+}
+
+impl Distribution {
+    /// The distribution of these classes, in any order; classes of the same number of duplicates are added up and
+    /// empty ones left out.
+    ///
+    /// # Errors
+    /// [`DistributionError::Empty`] and [`DistributionError::TooLarge`].
+    pub fn new(classes: impl IntoIterator<Item = DuplicateClass>) -> Result<Self, DistributionError> {
+        let mut sorted: Vec<DuplicateClass> =
+            classes.into_iter().filter(|class| class.contents > 0).collect();
+        sorted.sort_unstable_by_key(|class| class.duplicates);
+        let mut merged: Vec<DuplicateClass> = Vec::with_capacity(sorted.len());
+        let mut blocks: u128 = 0;
+        for class in sorted {
+            blocks += (u128::from(class.duplicates) + 1) * u128::from(class.contents);
+            if blocks > u128::from(MOST_BLOCKS) {
+                return Err(DistributionError::TooLarge { duplicates: class.duplicates });
+            }
+            match merged.last_mut() {
+                Some(last) if last.duplicates == class.duplicates => last.contents += class.contents,
+                _ => merged.push(class),
+            }
+        }
+        if merged.is_empty() {
+            return Err(DistributionError::Empty);
+        }
+        // Checked above: at most 2^63.
+        Ok(Self { classes: merged, blocks: blocks as u64 })
+    }
+
+    /// The classes, in ascending order of duplicates.
+    #[must_use]
+    pub fn classes(&self) -> &[DuplicateClass] {
+        &self.classes
+    }
+
+    /// Blocks of the data set it describes.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The summary figures.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let distinct = self.classes.iter().map(|class| class.contents).sum();
+        let unique =
+            self.classes.first().filter(|class| class.duplicates == 0).map_or(0, |class| class.contents);
+        Summary {
+            blocks: self.blocks,
+            distinct,
+            unique,
+            distinct_with_duplicates: distinct - unique,
+            duplicates: self.blocks - distinct,
+            most_duplicates: self.classes.last().map_or(0, |class| class.duplicates),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(duplicates: u64, contents: u64) -> DuplicateClass {
+        DuplicateClass { duplicates, contents }
+    }
+
+    #[test]
+    fn the_summary_counts_blocks_contents_and_duplicates() {
+        let distribution = Distribution::new([class(3, 10), class(0, 50), class(9, 1)]).unwrap();
+        let summary = distribution.summary();
+        assert_eq!((summary.blocks, summary.distinct, summary.unique), (100, 61, 50));
+        assert_eq!((summary.duplicates, summary.distinct_with_duplicates), (39, 11));
+        assert_eq!(summary.most_duplicates, 9);
+        assert!((summary.dedup_ratio() - 100.0 / 61.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn equal_classes_are_added_and_empty_ones_left_out() {
+        let distribution = Distribution::new([class(1, 2), class(5, 0), class(1, 3)]).unwrap();
+        assert_eq!(distribution.classes(), [class(1, 5)]);
+        assert_eq!(distribution.summary().unique, 0);
+    }
+
+    #[test]
+    fn nothing_and_too_much_are_refused() {
+        assert_eq!(Distribution::new([]), Err(DistributionError::Empty));
+        assert_eq!(Distribution::new([class(4, 0)]), Err(DistributionError::Empty));
+        let most = Distribution::new([class(u64::MAX, u64::MAX)]);
+        assert_eq!(most, Err(DistributionError::TooLarge { duplicates: u64::MAX }));
+        assert!(Distribution::new([class(0, 1 << 63), class(1, 1)]).is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! A distribution carried to another number of blocks, exactly.
+//!
+//! Every class gets the share of blocks it has in the distribution, to rounding. What a class cannot fill with whole
+//! contents is carried to the class below, or filled up from there, if that moves at most [`CARRY_SHARE`] of all blocks
+//! and keeps the number of contents on course; otherwise it becomes one content with fewer copies than its class has. So the blocks of each
+//! class hold to 0.03 % of all (or the copies of one content), and the dedup ratio to a content or two. A class whose content does not fit at all is a case of this: 30,001 copies in a data set that has 700 blocks for
+//! them become one content of 700 copies ([`ScaledDistribution::cut_short`] tells of such).
+
+use super::{Distribution, DistributionError, DuplicateClass};
+
+/// Of all blocks, the share that rounding may move from a class to the one below: 0.03 %.
+const CARRY_SHARE: f64 = 0.0003;
+
+/// Distinct contents of one class that a scaled distribution can name, and blocks it can have: 32 PiB of 4 KiB blocks.
+const MOST_SCALED_BLOCKS: u64 = 1 << 43;
+
+/// Contents of a scaled distribution that all have the same number of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScaledClass {
+    /// Which class of the source distribution this is, counted from the fewest duplicates.
+    pub source: usize,
+    /// Duplicates that the source class has.
+    pub source_duplicates: u64,
+    /// Copies of each content here; fewer than the source's for a content that was cut short.
+    pub copies: u64,
+    /// Distinct contents.
+    pub contents: u64,
+    /// Where these contents begin among those of the source class.
+    pub first_content: u64,
+    /// The rank of the first copy of the first content; ranks go on content by content.
+    pub first_rank: u64,
+}
+
+/// A distribution at a given number of blocks: a table from *rank* (a block's number when the blocks are laid out
+/// content by content) to content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScaledDistribution {
+    classes: Vec<ScaledClass>,
+    blocks: u64,
+    unique: u64,
+    source_classes: usize,
+}
+
+/// The content at a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankedContent {
+    /// The n-th unique content.
+    Unique(u64),
+    /// A content of a class of the source distribution.
+    Duplicated {
+        /// Which class of the source distribution.
+        source: usize,
+        /// Which content of it.
+        content: u64,
+    },
+}
+
+impl ScaledDistribution {
+    /// The distribution at `blocks` blocks.
+    ///
+    /// # Errors
+    /// [`DistributionError::Empty`] for no blocks, [`DistributionError::TooLarge`] above 2^43.
+    pub fn new(distribution: &Distribution, blocks: u64) -> Result<Self, DistributionError> {
+        if blocks == 0 {
+            return Err(DistributionError::Empty);
+        }
+        if blocks > MOST_SCALED_BLOCKS {
+            return Err(DistributionError::TooLarge { duplicates: 0 });
+        }
+        let mut classes = whole_and_cut_contents(distribution, blocks);
+        // Unique contents first: most blocks of most data sets, found without a search.
+        classes.sort_by_key(|class| (class.source_duplicates, class.first_content));
+        let mut rank = 0;
+        for class in &mut classes {
+            class.first_rank = rank;
+            rank += class.copies * class.contents;
+        }
+        let first = classes.first().filter(|class| class.source_duplicates == 0);
+        let unique = first.map_or(0, |class| class.contents);
+        Ok(Self { classes, blocks, unique, source_classes: distribution.classes().len() })
+    }
+
+    /// Blocks of the data set.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Blocks of the data set whose content is made to occur once.
+    #[must_use]
+    pub const fn unique(&self) -> u64 {
+        self.unique
+    }
+
+    /// The classes, in order of rank.
+    #[must_use]
+    pub fn classes(&self) -> &[ScaledClass] {
+        &self.classes
+    }
+
+    /// Classes of the distribution this one was made of.
+    #[must_use]
+    pub const fn source_classes(&self) -> usize {
+        self.source_classes
+    }
+
+    /// The content at a rank below [`Self::blocks`].
+    #[inline]
+    #[must_use]
+    pub fn at_rank(&self, rank: u64) -> RankedContent {
+        if rank < self.unique {
+            return RankedContent::Unique(rank);
+        }
+        let after = self.classes.partition_point(|class| class.first_rank <= rank);
+        match self.classes.get(after.wrapping_sub(1)) {
+            Some(class) => RankedContent::Duplicated {
+                source: class.source,
+                content: class.first_content + (rank - class.first_rank) / class.copies,
+            },
+            // Unreachable: the first class begins at rank 0.
+            None => RankedContent::Unique(rank),
+        }
+    }
+
+    /// What a scan of the data set will find.
+    ///
+    /// # Errors
+    /// None in practice: a scaled distribution has at least one block.
+    pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
+        Distribution::new(
+            self.classes
+                .iter()
+                .map(|class| DuplicateClass { duplicates: class.copies - 1, contents: class.contents }),
+        )
+    }
+
+    /// The contents that have fewer copies than their class, because the data set has no room for more.
+    pub fn cut_short(&self) -> impl Iterator<Item = &ScaledClass> {
+        self.classes.iter().filter(|class| class.copies <= class.source_duplicates)
+    }
+}
+
+/// Walks the classes from the most duplicates down; see the module's text for the rule.
+fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<ScaledClass> {
+    let source = distribution.classes();
+    let mut scaled = Vec::with_capacity(source.len() + 8);
+    let mut course = Course { carry_limit: (blocks as f64 * CARRY_SHARE) as u64, surplus: 0.0 };
+    let mut source_blocks_seen: u64 = 0;
+    let mut blocks_given: u64 = 0;
+    let mut carry: i64 = 0; // Blocks to add to the next class; negative if it lends them.
+    for (index, class) in source.iter().enumerate().rev() {
+        source_blocks_seen += class.blocks();
+        let share = u128::from(blocks) * u128::from(source_blocks_seen) / u128::from(distribution.blocks());
+        let blocks_due = share as u64; // At most `blocks`, which has 64 bits.
+        let own = blocks_due - blocks_given;
+        blocks_given = blocks_due;
+        let below = index.checked_sub(1).and_then(|below| source.get(below));
+        let below = below.map(|below| Below {
+            copies: below.copies(),
+            lendable: proportion(below.blocks(), blocks, distribution.blocks()) / 2,
+        });
+        let available = own.saturating_add_signed(carry);
+        let choice = course.choose(own, available, class.copies(), below);
+        carry = choice.carry;
+        let mut push = |copies, contents, first_content| {
+            if contents > 0 {
+                scaled.push(ScaledClass {
+                    source: index,
+                    source_duplicates: class.duplicates,
+                    copies,
+                    contents,
+                    first_content,
+                    first_rank: 0,
+                });
+            }
+        };
+        push(class.copies(), choice.whole, 0);
+        push(choice.cut_copies, u64::from(choice.cut_copies > 0), choice.whole);
+    }
+    scaled
+}
+
+/// `part` of `of`, applied to `blocks`.
+fn proportion(part: u64, blocks: u64, of: u64) -> u64 {
+    // At most `blocks`, because `part` is at most `of`.
+    (u128::from(part) * u128::from(blocks) / u128::from(of)) as u64
+}
+
+/// The class that rounding carries to.
+#[derive(Clone, Copy)]
+struct Below {
+    copies: u64,
+    /// Blocks it can spare.
+    lendable: u64,
+}
+
+/// What becomes of the blocks of one class.
+struct Choice {
+    whole: u64,
+    /// Copies of the content that was cut short; 0 for none.
+    cut_copies: u64,
+    carry: i64,
+}
+
+/// Keeps the number of contents near what is due while blocks move between classes.
+struct Course {
+    carry_limit: u64,
+    /// Contents made, less contents due so far.
+    surplus: f64,
+}
+
+impl Course {
+    fn choose(&mut self, own: u64, available: u64, copies: u64, below: Option<Below>) -> Choice {
+        let whole = available / copies;
+        let rest = available % copies;
+        self.surplus += whole as f64 - own as f64 / copies as f64;
+        if rest == 0 {
+            return Choice { whole, cut_copies: 0, carry: 0 };
+        }
+        let lent = copies - rest;
+        let cut = Choice { whole, cut_copies: rest, carry: 0 };
+        // Each with the surplus it will end in.
+        let mut best = (self.surplus + 1.0, 1.0, cut);
+        if let Some(below) = below {
+            let moved = |blocks: u64| blocks as f64 / below.copies as f64;
+            let mut offer = |end: f64, now: f64, choice: Choice| {
+                if end.abs() <= best.0.abs() {
+                    best = (end, now, choice);
+                }
+            };
+            if lent <= self.carry_limit.min(below.lendable) {
+                let choice = Choice { whole: whole + 1, cut_copies: 0, carry: -(lent as i64) };
+                offer(self.surplus + 1.0 - moved(lent), 1.0, choice);
+            }
+            if rest <= self.carry_limit {
+                offer(self.surplus + moved(rest), 0.0, Choice { whole, cut_copies: 0, carry: rest as i64 });
+            }
+        }
+        self.surplus += best.1;
+        best.2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn distribution(classes: &[(u64, u64)]) -> Distribution {
+        let classes = classes.iter();
+        Distribution::new(classes.map(|&(duplicates, contents)| DuplicateClass { duplicates, contents }))
+            .unwrap()
+    }
+
+    #[test]
+    fn its_own_size_gives_the_distribution_back() {
+        let source = distribution(&[(0, 760), (1, 60), (4, 20), (19, 1)]);
+        let scaled = ScaledDistribution::new(&source, source.blocks()).unwrap();
+        assert_eq!(scaled.to_distribution().unwrap(), source);
+        assert_eq!(scaled.cut_short().count(), 0);
+    }
+
+    #[test]
+    fn a_content_that_does_not_fit_keeps_its_share_of_blocks() {
+        let source = distribution(&[(0, 500_000), (499_999, 1)]);
+        let scaled = ScaledDistribution::new(&source, 1000).unwrap();
+        assert_eq!(scaled.to_distribution().unwrap().to_text(), "0 500\n499 1\n");
+        assert_eq!(scaled.cut_short().count(), 1);
+    }
+
+    #[test]
+    fn without_unique_contents_the_rest_is_one_content_cut_short() {
+        let scaled = ScaledDistribution::new(&distribution(&[(3, 7)]), 10).unwrap();
+        assert_eq!(scaled.to_distribution().unwrap().to_text(), "1 1\n3 2\n");
+    }
+
+    #[test]
+    fn a_million_million_blocks_are_no_problem_and_too_many_are_refused() {
+        let source = distribution(&[(0, 3), (1, 1)]);
+        let scaled = ScaledDistribution::new(&source, 1_000_000_000_000).unwrap();
+        assert_eq!(scaled.to_distribution().unwrap().to_text(), "0 600000000000\n1 200000000000\n");
+        assert!(ScaledDistribution::new(&source, (1 << 43) + 1).is_err());
+        assert_eq!(ScaledDistribution::new(&source, 0), Err(DistributionError::Empty));
+    }
+
+    fn any_distribution() -> impl Strategy<Value = Distribution> {
+        proptest::collection::btree_map(0u64..300, 1u64..5000, 1..40).prop_map(|classes| {
+            Distribution::new(
+                classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
+            )
+            .unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_rank_has_a_content_and_contents_have_the_copies_promised(
+            source in any_distribution(), blocks in 1u64..3000
+        ) {
+            let scaled = ScaledDistribution::new(&source, blocks).unwrap();
+            let mut copies: HashMap<(usize, u64), u64> = HashMap::new();
+            for rank in 0..blocks {
+                let key = match scaled.at_rank(rank) {
+                    RankedContent::Unique(number) => (usize::MAX, number),
+                    RankedContent::Duplicated { source, content } => (source, content),
+                };
+                *copies.entry(key).or_default() += 1;
+            }
+            let mut classes: HashMap<u64, u64> = HashMap::new();
+            for count in copies.values() {
+                *classes.entry(count - 1).or_default() += 1;
+            }
+            let found = Distribution::new(
+                classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
+            ).unwrap();
+            prop_assert_eq!(found, scaled.to_distribution().unwrap());
+        }
+
+        /// The promise: from 100,000 blocks on, each class within 0.1 percentage points and the dedup ratio
+        /// within 0.1 % or two contents, for classes of up to 50 copies.
+        #[test]
+        fn shares_and_ratio_hold_from_100_000_blocks_on(
+            classes in proptest::collection::btree_map(0u64..50, 1u64..5000, 1..40),
+            blocks in 100_000u64..3_000_000
+        ) {
+            let source = Distribution::new(
+                classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
+            ).unwrap();
+            let scaled = ScaledDistribution::new(&source, blocks).unwrap().to_distribution().unwrap();
+            prop_assert_eq!(scaled.blocks(), blocks);
+            let share = |of: &Distribution, duplicates: u64| {
+                let class = of.classes().iter().find(|class| class.duplicates == duplicates);
+                class.map_or(0.0, |class| class.blocks() as f64) / of.blocks() as f64
+            };
+            for duplicates in 0..100 {
+                let difference = share(&source, duplicates) - share(&scaled, duplicates);
+                prop_assert!(difference.abs() < 0.001, "{} duplicates: {}", duplicates, difference);
+            }
+            let due = source.summary().distinct as f64 * blocks as f64 / source.blocks() as f64;
+            let surplus = scaled.summary().distinct as f64 - due;
+            prop_assert!(surplus.abs() <= 0.001 * due || surplus.abs() < 2.0, "{} of {}", surplus, due);
+        }
+    }
+}

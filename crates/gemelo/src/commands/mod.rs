@@ -1,0 +1,27 @@
+//! One module a command: its arguments, the call of the library, the printed result.
+
+mod distribution;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use clap::{Parser, Subcommand};
+
+/// Deduplicated storage: analyse data, generate load with the same duplicates, measure.
+#[derive(Debug, Parser)]
+#[command(name = "gemelo", version, max_term_width = 100, infer_subcommands = false)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show, check, scale, convert, compare and fit duplicate distributions
+    Distribution(distribution::Arguments),
+}
+
+pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    match arguments.command {
+        Command::Distribution(arguments) => distribution::run(arguments, context),
+    }
+}

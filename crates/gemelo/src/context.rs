@@ -1,0 +1,39 @@
+//! What every command gets: where to print, whom to tell of progress, and the flag that Ctrl-C raises.
+
+use crate::progress::TerminalMonitor;
+use anyhow::Context as _;
+use gemelo_base::{Monitor, StopFlag};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+pub(crate) struct Context {
+    /// Progress and warnings, on standard error.
+    pub(crate) monitor: Arc<dyn Monitor>,
+    /// Raised by the first Ctrl-C or SIGTERM; the second one ends the process at once.
+    pub(crate) stop: StopFlag,
+    /// When the command began.
+    pub(crate) started_at: SystemTime,
+}
+
+impl Context {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let stop = StopFlag::new();
+        let raised = stop.clone();
+        ctrlc::set_handler(move || {
+            if raised.is_raised() {
+                std::process::exit(130);
+            }
+            raised.raise();
+        })
+        .context("cannot listen for Ctrl-C")?;
+        Ok(Self { monitor: Arc::new(TerminalMonitor::new()), stop, started_at: SystemTime::now() })
+    }
+
+    /// Prints to standard output.
+    pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
+        self.monitor.finish();
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+    }
+}

@@ -1,0 +1,80 @@
+//! How a command ends: exit status and error text, decided in one place.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// How a command ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All of it was done.
+    Done,
+    /// Part of it was done, and the output said what was not.
+    Partial,
+}
+
+/// Turns a result into one whose error is bad input.
+pub(crate) trait OrBadInput<T> {
+    /// Marks the error, if there is one, as bad input.
+    fn or_bad_input(self) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
+    fn or_bad_input(self) -> anyhow::Result<T> {
+        self.map_err(|error| bad_input(error.into()))
+    }
+}
+
+/// An error that is marked as bad input, with a message of its own.
+pub(crate) fn bad_input(error: anyhow::Error) -> anyhow::Error {
+    MarkedBad { error }.into()
+}
+
+/// Marks an error as bad input: nothing was touched, exit status 2. What is not marked failed midway: status 1. The
+/// mark has no line of its own in the message.
+#[derive(Debug)]
+struct MarkedBad {
+    error: anyhow::Error,
+}
+
+impl std::fmt::Display for MarkedBad {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(formatter)
+    }
+}
+
+impl std::error::Error for MarkedBad {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    // Help and version go to standard output with status 0, errors to standard error with status 2.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+pub(crate) fn ended(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Done => ExitCode::SUCCESS,
+        Outcome::Partial => ExitCode::from(1),
+    }
+}
+
+pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        // The reader of our output has seen enough: `gemelo scan / | head`.
+        return ExitCode::SUCCESS;
+    }
+    let _ = writeln!(std::io::stderr(), "gemelo: {error:#}");
+    let bad_input = error.chain().any(<dyn std::error::Error>::is::<MarkedBad>);
+    ExitCode::from(if bad_input { 2 } else { 1 })
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

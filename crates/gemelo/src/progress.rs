@@ -1,0 +1,95 @@
+//! Progress on a terminal; nothing but warnings where there is none.
+
+use gemelo_base::{Monitor, Unit};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How often the bar moves without news.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Shows phases as progress bars on standard error.
+pub(crate) struct TerminalMonitor {
+    on_terminal: bool,
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl TerminalMonitor {
+    pub(crate) fn new() -> Self {
+        Self { on_terminal: std::io::stderr().is_terminal(), bar: Mutex::new(None) }
+    }
+
+    fn with_bar(&self, act: impl FnOnce(&ProgressBar)) {
+        if let Ok(bar) = self.bar.lock()
+            && let Some(bar) = bar.as_ref()
+        {
+            act(bar);
+        }
+    }
+}
+
+fn style(unit: Unit, total_known: bool) -> ProgressStyle {
+    let template = match (unit, total_known) {
+        (Unit::Bytes, true) => {
+            "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} left"
+        }
+        (Unit::Bytes, false) => "{spinner} {msg} {binary_bytes} {binary_bytes_per_sec}",
+        (Unit::Items, true) => "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta} left",
+        (Unit::Items, false) => "{spinner} {msg} {human_pos} {per_sec}",
+        (Unit::Nanoseconds, true) => "{msg} {wide_bar} {percent} % {eta} left",
+        (Unit::Nanoseconds, false) => "{spinner} {msg} {elapsed}",
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+impl Monitor for TerminalMonitor {
+    fn begin(&self, phase: &str, unit: Unit, total: Option<u64>) {
+        self.finish();
+        if !self.on_terminal {
+            return;
+        }
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        bar.set_style(style(unit, total.is_some()));
+        bar.set_message(phase.to_owned());
+        bar.enable_steady_tick(TICK);
+        if let Ok(mut slot) = self.bar.lock() {
+            *slot = Some(bar);
+        }
+    }
+
+    fn set_total(&self, total: u64) {
+        self.with_bar(|bar| {
+            if bar.length().is_none() {
+                bar.set_style(style(Unit::Bytes, true));
+            }
+            bar.set_length(total);
+        });
+    }
+
+    fn advance(&self, amount: u64) {
+        self.with_bar(|bar| bar.inc(amount));
+    }
+
+    fn warn(&self, message: &str) {
+        let line = format!("gemelo: warning: {message}");
+        let mut printed = false;
+        self.with_bar(|bar| {
+            bar.suspend(|| {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            });
+            printed = true;
+        });
+        if !printed {
+            let _ = writeln!(std::io::stderr(), "{line}");
+        }
+    }
+
+    fn finish(&self) {
+        if let Ok(mut slot) = self.bar.lock()
+            && let Some(bar) = slot.take()
+        {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Where, when and by what a result was made.
+
+use serde::{Deserialize, Serialize};
+use std::time::SystemTime;
+
+/// Where, when and by what a result was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Version of gemelo.
+    pub version: String,
+    /// The full command line.
+    pub command_line: Vec<String>,
+    /// Host name.
+    pub host: String,
+    /// Kernel name, release and machine.
+    pub kernel: String,
+    /// Model of the first processor.
+    pub cpu: String,
+    /// Processors this process may use.
+    pub cpu_count: u64,
+    /// Memory of the machine in bytes.
+    pub memory_bytes: u64,
+    /// When the command began, UTC, RFC 3339.
+    pub started_at: String,
+    /// What load ran against or data was read from, where there is one.
+    pub target: Option<String>,
+    /// The seed of generated contents and patterns, where there is one.
+    pub seed: Option<u64>,
+}
+
+impl Provenance {
+    /// The provenance of this process, for a command that began at `started_at`.
+    #[must_use]
+    pub fn of_this_process(started_at: SystemTime) -> Self {
+        let uname = rustix::system::uname();
+        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            host: text(uname.nodename()),
+            kernel: format!("{} {} {}", text(uname.sysname()), text(uname.release()), text(uname.machine())),
+            cpu: cpu_model().unwrap_or_else(|| "unknown".to_owned()),
+            cpu_count: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
+            memory_bytes: memory_bytes(),
+            started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+            target: None,
+            seed: None,
+        }
+    }
+}
+
+fn cpu_model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit);
+    u64::try_from(info.totalram).unwrap_or(0).saturating_mul(unit.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_a_host_a_kernel_and_memory() {
+        let provenance = Provenance::of_this_process(SystemTime::UNIX_EPOCH);
+        assert_eq!(provenance.started_at, "1970-01-01T00:00:00Z");
+        assert!(provenance.kernel.starts_with("Linux "));
+        assert!(provenance.memory_bytes > 0 && provenance.cpu_count > 0);
+        assert!(!provenance.command_line.is_empty());
+    }
+}
