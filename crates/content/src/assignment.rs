@@ -1,0 +1,253 @@
+//! Which content the n-th write of a process has. Stateless: nothing is remembered per block or per content.
+
+use crate::distribution::RankedContent;
+use crate::layout::Layout;
+use crate::{AssignmentMode, ContentError, ContentId, ContentSpec, Distribution, ScaledDistribution};
+use gemelo_base::random::{mix_pair, mix64};
+
+/// Contents of one class that a shared content's number can tell apart; the class is in the bits above.
+const CLASS_SHIFT: u32 = 43;
+
+/// Keeps draws, layouts and bytes of the same seed apart.
+const DRAW_KEY: u64 = 0x6472_6177;
+const LAYOUT_KEY: u64 = 0x6c61_796f;
+
+/// Which content each write has.
+///
+/// In exact mode the writes of all processes together make data sets ("epochs") of a given number of blocks, each of
+/// which carries the distribution. Process p of P writes the p-th of P equal parts of each, in order. Shared contents
+/// are the same in every epoch, unique ones never.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    source: Source,
+    seed: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Exact { scaled: ScaledDistribution, layout: Layout, processes: u64 },
+    Sampled(Cumulative),
+}
+
+impl Assignment {
+    /// The assignment for data sets of `blocks` blocks, written by `processes` processes.
+    ///
+    /// # Errors
+    /// If a figure of the specification is out of range, there are no blocks, more than 2^43, fewer than processes, or
+    /// more processes than [`ContentId::PROCESSES`].
+    pub fn new(spec: &ContentSpec, blocks: u64, processes: u32) -> Result<Self, ContentError> {
+        spec.check()?;
+        if processes == 0 || processes > ContentId::PROCESSES || u64::from(processes) > blocks {
+            return Err(ContentError::Range {
+                what: "the number of processes",
+                value: processes.to_string(),
+                range: "from 1 to 32768, and not above the number of blocks",
+            });
+        }
+        if spec.distribution.classes().iter().any(|class| class.contents >= 1 << CLASS_SHIFT) {
+            return Err(ContentError::Range {
+                what: "the number of contents in a class",
+                value: spec.distribution.blocks().to_string(),
+                range: "below 2^43: scale the distribution down",
+            });
+        }
+        let source = match spec.mode {
+            AssignmentMode::Exact => Source::Exact {
+                scaled: ScaledDistribution::new(&spec.distribution, blocks)
+                    .map_err(|source| ContentError::Scale { blocks, source })?,
+                layout: Layout::new(blocks, spec.duplicate_distance, mix_pair(spec.seed, LAYOUT_KEY)),
+                processes: u64::from(processes),
+            },
+            AssignmentMode::Sampled => Source::Sampled(Cumulative::new(&spec.distribution)),
+        };
+        Ok(Self { source, seed: spec.seed })
+    }
+
+    /// The content of a process's write number `sequence`, counted from 0.
+    #[inline]
+    #[must_use]
+    pub fn content(&self, process: u32, sequence: u64) -> ContentId {
+        match &self.source {
+            Source::Exact { scaled, layout, processes } => {
+                let first = part_start(scaled.blocks(), *processes, u64::from(process));
+                let size = part_start(scaled.blocks(), *processes, u64::from(process) + 1) - first;
+                let (epoch, place) =
+                    if sequence < size { (0, sequence) } else { (sequence / size, sequence % size) };
+                match scaled.at_rank(layout.rank(epoch, first + place)) {
+                    RankedContent::Unique(number) => {
+                        ContentId::unique(process, epoch.wrapping_mul(scaled.unique()).wrapping_add(number))
+                    }
+                    RankedContent::Duplicated { source, content } => shared(source, content),
+                }
+            }
+            Source::Sampled(cumulative) => cumulative.draw(self.seed, process, sequence),
+        }
+    }
+
+    /// The distribution at the size of a data set, in exact mode.
+    #[must_use]
+    pub const fn scaled(&self) -> Option<&ScaledDistribution> {
+        match &self.source {
+            Source::Exact { scaled, .. } => Some(scaled),
+            Source::Sampled(_) => None,
+        }
+    }
+
+    /// Where the part of a process begins in a data set of `blocks` blocks.
+    #[must_use]
+    pub const fn first_position(blocks: u64, processes: u32, process: u32) -> u64 {
+        part_start(blocks, processes as u64, process as u64)
+    }
+}
+
+/// Equal parts, the first ones a block longer where it does not come out even.
+#[inline]
+const fn part_start(blocks: u64, parts: u64, part: u64) -> u64 {
+    let extra = blocks % parts;
+    part * (blocks / parts) + if part < extra { part } else { extra }
+}
+
+#[inline]
+const fn shared(source: usize, content: u64) -> ContentId {
+    ContentId::shared(((source as u64) << CLASS_SHIFT) | content)
+}
+
+/// Which class of the distribution a content belongs to, counted from the fewest duplicates.
+pub(crate) const fn class_of(id: ContentId) -> Option<usize> {
+    if id.is_unique() { None } else { Some((id.number() >> CLASS_SHIFT) as usize) }
+}
+
+/// The cumulative distribution over blocks.
+#[derive(Debug, Clone)]
+struct Cumulative {
+    blocks: u64,
+    /// First block of each class, and copies of its contents.
+    classes: Vec<(u64, u64)>,
+}
+
+impl Cumulative {
+    fn new(distribution: &Distribution) -> Self {
+        let mut first = 0;
+        let classes = distribution.classes().iter().map(|class| {
+            let start = first;
+            first += class.blocks();
+            (start, class.copies())
+        });
+        Self { classes: classes.collect(), blocks: distribution.blocks() }
+    }
+
+    /// A block of the distribution, each as likely as the others.
+    #[inline]
+    fn draw(&self, seed: u64, process: u32, sequence: u64) -> ContentId {
+        let stream = mix_pair(seed ^ DRAW_KEY, u64::from(process));
+        let word = mix64(stream ^ mix64(sequence.wrapping_add(1)));
+        let block = ((u128::from(word) * u128::from(self.blocks)) >> 64) as u64;
+        let source = self.classes.partition_point(|(first, _)| *first <= block).saturating_sub(1);
+        match self.classes.get(source) {
+            Some((first, copies)) if *copies > 1 => shared(source, (block - first) / copies),
+            _ => ContentId::unique(process, sequence),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DuplicateClass;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn distribution_of(contents: impl Iterator<Item = ContentId>) -> Distribution {
+        let mut copies: HashMap<ContentId, u64> = HashMap::new();
+        for content in contents {
+            *copies.entry(content).or_default() += 1;
+        }
+        Distribution::new(
+            copies.values().map(|copies| DuplicateClass { duplicates: copies - 1, contents: 1 }),
+        )
+        .unwrap()
+    }
+
+    fn spec(text: &str) -> ContentSpec {
+        ContentSpec::new(Distribution::parse(text).unwrap(), 4096, 99)
+    }
+
+    #[test]
+    fn a_data_set_of_several_processes_carries_the_distribution() {
+        let spec = spec("0 700\n1 100\n9 10\n");
+        for (blocks, processes, distance) in [(1000, 1, None), (1000, 3, None), (5000, 7, Some(50))] {
+            let spec = ContentSpec { duplicate_distance: distance, ..spec.clone() };
+            let assignment = Assignment::new(&spec, blocks, processes).unwrap();
+            let contents = (0..processes).flat_map(|process| {
+                let first = Assignment::first_position(blocks, processes, process);
+                let end = Assignment::first_position(blocks, processes, process + 1);
+                (0..end - first).map(move |sequence| (process, sequence))
+            });
+            let found = distribution_of(contents.map(|(process, n)| assignment.content(process, n)));
+            assert_eq!(found, assignment.scaled().unwrap().to_distribution().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_second_epoch_repeats_shared_contents_and_no_unique_one() {
+        let assignment = Assignment::new(&spec("0 70\n2 10\n"), 100, 1).unwrap();
+        let found = distribution_of((0..200).map(|n| assignment.content(0, n)));
+        assert_eq!(found.to_text(), "0 140\n5 10\n");
+        let first: Vec<_> = (0..100).map(|n| assignment.content(0, n).is_unique()).collect();
+        let second: Vec<_> = (100..200).map(|n| assignment.content(0, n).is_unique()).collect();
+        assert_ne!(first, second, "each epoch has its own order");
+    }
+
+    #[test]
+    fn shared_contents_are_the_same_at_every_size_and_in_both_modes() {
+        let text = "1 1000\n";
+        let small = Assignment::new(&spec(text), 100, 1).unwrap();
+        let large = Assignment::new(&spec(text), 2000, 1).unwrap();
+        let sampled =
+            Assignment::new(&ContentSpec { mode: AssignmentMode::Sampled, ..spec(text) }, 1, 1).unwrap();
+        let names = |assignment: &Assignment, writes| -> std::collections::HashSet<_> {
+            (0..writes).map(|n| assignment.content(0, n)).collect()
+        };
+        assert!(names(&small, 100).is_subset(&names(&large, 2000)));
+        assert!(names(&sampled, 5000).is_subset(&names(&large, 2000)));
+    }
+
+    #[test]
+    fn sampling_follows_the_cumulative_distribution() {
+        // Half of the blocks unique, half in 50 contents of 10 copies.
+        let spec = ContentSpec { mode: AssignmentMode::Sampled, ..spec("0 500\n9 50\n") };
+        let assignment = Assignment::new(&spec, 1000, 2).unwrap();
+        let draws: Vec<ContentId> = (0..2)
+            .flat_map(|process| (0..50_000).map(move |n| (process, n)))
+            .map(|(process, n)| assignment.content(process, n))
+            .collect();
+        let unique = draws.iter().filter(|id| id.is_unique()).count() as f64;
+        assert!((unique / 100_000.0 - 0.5).abs() < 0.01, "{unique}");
+        let found = distribution_of(draws.into_iter());
+        assert_eq!(found.summary().distinct_with_duplicates, 50);
+        assert_eq!(found.summary().unique as f64, unique);
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        let spec = spec("0 1\n");
+        assert!(Assignment::new(&spec, 0, 1).is_err());
+        assert!(Assignment::new(&spec, 10, 0).is_err());
+        assert!(Assignment::new(&spec, 10, 11).is_err());
+        assert!(Assignment::new(&spec, 1 << 20, ContentId::PROCESSES + 1).is_err());
+        assert!(Assignment::new(&spec, 1_000_000_000_000, 2).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_even_and_complete(blocks in 1u64..10_000, processes in 1u32..100) {
+            let parts = u64::from(processes);
+            prop_assert_eq!(part_start(blocks, parts, 0), 0);
+            prop_assert_eq!(part_start(blocks, parts, parts), blocks);
+            for part in 0..parts {
+                let size = part_start(blocks, parts, part + 1) - part_start(blocks, parts, part);
+                prop_assert!(size == blocks / parts || size == blocks / parts + 1);
+            }
+        }
+    }
+}
