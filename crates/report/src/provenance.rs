@@ -58,7 +58,7 @@ fn cpu_model() -> Option<String> {
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     let unit = u64::from(info.mem_unit);
-    u64::try_from(info.totalram).unwrap_or(0).saturating_mul(unit.max(1))
+    (info.totalram as u64).saturating_mul(unit.max(1))
 }
 
 #[cfg(test)]
