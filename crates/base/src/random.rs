@@ -20,6 +20,14 @@ pub const fn mix_pair(first: u64, second: u64) -> u64 {
     mix64(mix64(first.wrapping_add(GOLDEN_STEP)) ^ second.wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
+/// A word that differs from process to process and call to call: for names that must not repeat, never for anything
+/// that a seed should decide.
+#[must_use]
+pub fn fresh_word() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
 /// SplitMix64: a stream of 64-bit words from one seed.
 #[derive(Debug, Clone)]
 pub struct Random {
@@ -63,6 +71,11 @@ mod tests {
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(random.next_u64(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn fresh_words_differ() {
+        assert_ne!(fresh_word(), fresh_word());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod context;
 mod exit;
 mod files;
 mod progress;
+mod values;
 
 use clap::Parser;
 use std::process::ExitCode;

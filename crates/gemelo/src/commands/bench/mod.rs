@@ -1,0 +1,4 @@
+//! `gemelo bench`.
+
+mod job_file;
+mod options;
