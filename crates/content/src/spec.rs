@@ -1,10 +1,12 @@
 //! What contents a job writes: everything that decides which content goes where and what its bytes are.
 
 use crate::{Distribution, DistributionError, Profile};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// How contents are assigned to the blocks written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AssignmentMode {
     /// Every data set carries the distribution exactly, at any size.
     #[default]
@@ -15,7 +17,7 @@ pub enum AssignmentMode {
 }
 
 /// How random and how compressible the bytes of a content are.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Nature {
     /// Byte entropy (order 0), 0 to 8 bits a byte.
     pub entropy_bits: f64,
@@ -29,7 +31,7 @@ impl Nature {
 }
 
 /// The nature of contents in a range of duplicates.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClassNature {
     /// First number of duplicates of the range.
     pub duplicates_from: u64,
@@ -40,7 +42,7 @@ pub struct ClassNature {
 }
 
 /// What contents a job writes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContentSpec {
     /// How many contents have how many duplicates.
     pub distribution: Distribution,

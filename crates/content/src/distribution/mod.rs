@@ -8,6 +8,7 @@ pub use ranges::{RANGE_COUNT, RangeRow, range_index, range_label, range_start};
 pub use scale::{RankedContent, ScaledClass, ScaledDistribution};
 pub use text::ParseNote;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Distinct contents that all have the same number of duplicates.
@@ -35,7 +36,10 @@ impl DuplicateClass {
 
 /// How many distinct contents have how many duplicates: at least one class, none empty, in ascending order of
 /// duplicates, no number of duplicates twice, and no more than 2^63 blocks in all.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// Serialised as `[duplicates, contents]` pairs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<[u64; 2]>", into = "Vec<[u64; 2]>")]
 pub struct Distribution {
     classes: Vec<DuplicateClass>,
     blocks: u64,
@@ -103,6 +107,20 @@ impl Summary {
             return 0.0;
         }
         self.duplicates as f64 / self.distinct_with_duplicates as f64
+    }
+}
+
+impl TryFrom<Vec<[u64; 2]>> for Distribution {
+    type Error = DistributionError;
+
+    fn try_from(pairs: Vec<[u64; 2]>) -> Result<Self, DistributionError> {
+        Self::new(pairs.into_iter().map(|[duplicates, contents]| DuplicateClass { duplicates, contents }))
+    }
+}
+
+impl From<Distribution> for Vec<[u64; 2]> {
+    fn from(distribution: Distribution) -> Self {
+        distribution.classes.iter().map(|class| [class.duplicates, class.contents]).collect()
     }
 }
 
