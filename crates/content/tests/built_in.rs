@@ -1,5 +1,7 @@
 //! The built-in profiles have the published figures, and keep them at every size.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use gemelo_content::{
     Distribution, RANGE_COUNT, ScaledDistribution, built_in, built_in_names, range_index, range_label,
 };

@@ -1,5 +1,7 @@
 //! `gemelo distribution` from outside.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{Ran, gemelo, gemelo_reading};
