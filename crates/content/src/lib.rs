@@ -7,6 +7,7 @@
 //! - [`Generator`]: the bytes of a content, and which content some bytes are.
 
 mod assignment;
+mod builtin;
 mod bytes;
 mod distribution;
 mod id;
@@ -15,10 +16,12 @@ mod profile;
 mod spec;
 
 pub use assignment::Assignment;
+pub use builtin::{built_in, built_in_names};
 pub use bytes::{Examination, Generator};
 pub use distribution::{
-    Distribution, DistributionError, DuplicateClass, ParseNote, RANGE_COUNT, RangeRow, RankedContent,
-    ScaledClass, ScaledDistribution, Summary, range_index, range_label, range_start,
+    ComparedRange, Comparison, Distribution, DistributionError, DuplicateClass, ExpectedSample,
+    FITTED_BLOCKS, Figure, LargestDifference, ParseNote, RANGE_COUNT, RangeRow, RankedContent, ScaledClass,
+    ScaledDistribution, Summary, SummaryFigures, range_index, range_label, range_start,
 };
 pub use id::{ContentId, UniqueIdError};
 pub use profile::{PROFILE_SCHEMA, Profile, ProfileClass, ProfileError};

@@ -10,6 +10,9 @@ use thiserror::Error;
 /// What a profile file says it is.
 pub const PROFILE_SCHEMA: &str = "gemelo.profile/1";
 
+/// The largest block size of a profile: 1 GiB, above every unit of deduplication.
+const MOST_BLOCK_BYTES: u64 = 1 << 30;
+
 /// A distribution, and how random and compressible the contents of its classes are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,6 +62,12 @@ pub enum ProfileError {
         /// What the file says.
         found: String,
     },
+    /// A block size of nothing, or beyond all use.
+    #[error("block_bytes is {found}, not from 1 to {MOST_BLOCK_BYTES}")]
+    BlockBytes {
+        /// What the file says.
+        found: u64,
+    },
     /// The pairs make no distribution.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
@@ -98,14 +107,25 @@ impl Profile {
     /// If the text is not TOML of this schema, or a figure is impossible.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let profile: Self = toml::from_str(text)?;
-        if profile.schema != PROFILE_SCHEMA {
-            return Err(ProfileError::Schema { found: profile.schema });
+        profile.checked()
+    }
+
+    /// A profile that came from elsewhere, if it is one.
+    ///
+    /// # Errors
+    /// If the schema is another, or a figure is impossible.
+    pub fn checked(self) -> Result<Self, ProfileError> {
+        if self.schema != PROFILE_SCHEMA {
+            return Err(ProfileError::Schema { found: self.schema });
         }
-        profile.to_distribution()?;
-        for class in &profile.classes {
+        if !(1..=MOST_BLOCK_BYTES).contains(&self.block_bytes) {
+            return Err(ProfileError::BlockBytes { found: self.block_bytes });
+        }
+        self.to_distribution()?;
+        for class in &self.classes {
             class.check()?;
         }
-        Ok(profile)
+        Ok(self)
     }
 
     /// The profile as a TOML file.
@@ -179,6 +199,7 @@ mod tests {
     fn impossible_figures_are_refused() {
         for (from, to) in [
             ("profile/1", "profile/9"),
+            ("= 4096", "= 0"),
             ("7.5", "8.5"),
             ("0.1", "nan"),
             ("[[0, 10], [3, 2]]", "[]"),

@@ -5,9 +5,12 @@
 
 mod commands;
 mod context;
+mod distributions;
 mod exit;
 mod files;
+mod nearest;
 mod progress;
+mod table;
 mod values;
 
 use clap::Parser;

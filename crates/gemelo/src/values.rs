@@ -36,3 +36,24 @@ impl FromStr for Percent {
         units::parse_percent(text).map(Self)
     }
 }
+
+/// Bytes of a block: 1 byte to 1 GiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlockSize(pub(crate) u64);
+
+/// The largest block size, above every unit of deduplication.
+const MOST_BLOCK_BYTES: u64 = 1 << 30;
+
+impl FromStr for BlockSize {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let bytes = units::parse_size(text)?;
+        if !(1..=MOST_BLOCK_BYTES).contains(&bytes) {
+            return Err(UnitError {
+                text: text.to_owned(),
+                expected: "a block size from 1 to 1g, such as 4k",
+            });
+        }
+        Ok(Self(bytes))
+    }
+}

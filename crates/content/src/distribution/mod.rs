@@ -1,10 +1,16 @@
 //! How many distinct contents have how many duplicates, and what follows from it.
 
+mod compare;
+mod fit;
 mod ranges;
+mod sampled;
 mod scale;
 mod text;
 
+pub use compare::{ComparedRange, Comparison, LargestDifference};
+pub use fit::{FITTED_BLOCKS, Figure, SummaryFigures};
 pub use ranges::{RANGE_COUNT, RangeRow, range_index, range_label, range_start};
+pub use sampled::ExpectedSample;
 pub use scale::{RankedContent, ScaledClass, ScaledDistribution};
 pub use text::ParseNote;
 

@@ -40,11 +40,51 @@ impl std::fmt::Display for ParseNote {
 /// Characters of a wrong line that an error shows.
 const SHOWN: usize = 40;
 
+/// Malformed lines after which reading stops: the text is something else.
+const MOST_PROBLEMS: usize = 20;
+
 fn class_of(line: &str) -> Option<DuplicateClass> {
     let mut words = line.split_ascii_whitespace();
     let duplicates = words.next()?.parse().ok()?;
     let contents = words.next()?.parse().ok()?;
     words.next().is_none().then_some(DuplicateClass { duplicates, contents })
+}
+
+/// What the lines of a text say.
+#[derive(Default)]
+struct Lines {
+    classes: Vec<DuplicateClass>,
+    notes: Vec<ParseNote>,
+    malformed: Vec<DistributionError>,
+}
+
+impl Lines {
+    fn read(text: &str) -> Self {
+        let mut lines = Self::default();
+        let mut seen = std::collections::HashSet::new();
+        for (index, raw) in text.lines().enumerate() {
+            let line = index + 1;
+            let content = raw.split('#').next().unwrap_or("").trim();
+            if content.is_empty() {
+                continue;
+            }
+            let Some(class) = class_of(content) else {
+                let found = content.chars().take(SHOWN).collect();
+                lines.malformed.push(DistributionError::Line { line, found });
+                if lines.malformed.len() >= MOST_PROBLEMS {
+                    break;
+                }
+                continue;
+            };
+            if class.contents == 0 {
+                lines.notes.push(ParseNote::NoContents { line, duplicates: class.duplicates });
+            } else if !seen.insert(class.duplicates) {
+                lines.notes.push(ParseNote::Repeated { line, duplicates: class.duplicates });
+            }
+            lines.classes.push(class);
+        }
+        lines
+    }
 }
 
 impl Distribution {
@@ -61,27 +101,21 @@ impl Distribution {
     /// # Errors
     /// As [`Distribution::parse`].
     pub fn parse_with_notes(text: &str) -> Result<(Self, Vec<ParseNote>), DistributionError> {
-        let mut classes = Vec::new();
-        let mut seen = std::collections::HashSet::new();
-        let mut notes = Vec::new();
-        for (index, raw) in text.lines().enumerate() {
-            let line = index + 1;
-            let content = raw.split('#').next().unwrap_or("").trim();
-            if content.is_empty() {
-                continue;
-            }
-            let class = class_of(content).ok_or_else(|| DistributionError::Line {
-                line,
-                found: content.chars().take(SHOWN).collect(),
-            })?;
-            if class.contents == 0 {
-                notes.push(ParseNote::NoContents { line, duplicates: class.duplicates });
-            } else if !seen.insert(class.duplicates) {
-                notes.push(ParseNote::Repeated { line, duplicates: class.duplicates });
-            }
-            classes.push(class);
+        let mut lines = Lines::read(text);
+        if lines.malformed.is_empty() {
+            return Ok((Self::new(lines.classes)?, lines.notes));
         }
-        Ok((Self::new(classes)?, notes))
+        Err(lines.malformed.swap_remove(0))
+    }
+
+    /// All that is wrong with a text, not only the first of it; nothing for one that [`Distribution::parse`] reads.
+    #[must_use]
+    pub fn problems(text: &str) -> Vec<DistributionError> {
+        let lines = Lines::read(text);
+        if lines.malformed.is_empty() {
+            return Self::new(lines.classes).err().into_iter().collect();
+        }
+        lines.malformed
     }
 
     /// The distribution in the DEDISbench format, ascending, without comments: readable by the original tools.
@@ -129,6 +163,14 @@ mod tests {
                 ParseNote::NoContents { line: 3, duplicates: 7 }
             ]
         );
+    }
+
+    #[test]
+    fn all_problems_are_told_up_to_a_limit() {
+        assert_eq!(Distribution::problems("0 1\n"), []);
+        assert_eq!(Distribution::problems(""), [DistributionError::Empty]);
+        assert_eq!(Distribution::problems("a\n0 1\nb\n").len(), 2);
+        assert_eq!(Distribution::problems(&"x\n".repeat(1000)).len(), MOST_PROBLEMS);
     }
 
     proptest! {

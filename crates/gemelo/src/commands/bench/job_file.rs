@@ -4,6 +4,7 @@
 //! of the command line, so names, values and messages are the same in both places.
 
 use super::options::JobOptions;
+use crate::nearest::nearest;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
@@ -110,25 +111,6 @@ fn first_line(error: &clap::Error) -> String {
 
 fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
-}
-
-/// The known name that shares most with a wrong one, if it shares at least half.
-fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let pairs = |text: &str| -> Vec<(char, char)> {
-        let letters: Vec<char> = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
-        letters.iter().copied().zip(letters.iter().copied().skip(1)).collect()
-    };
-    let wrong_pairs = pairs(wrong);
-    let likeness = |name: &str| {
-        let name_pairs = pairs(name);
-        let common = wrong_pairs.iter().filter(|pair| name_pairs.contains(pair)).count();
-        2 * common * 100 / (wrong_pairs.len() + name_pairs.len()).max(1)
-    };
-    known
-        .map(|name| (likeness(name), name))
-        .max()
-        .filter(|(likeness, _)| *likeness >= 50)
-        .map(|(_, name)| name.to_owned())
 }
 
 #[cfg(test)]

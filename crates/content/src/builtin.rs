@@ -1,0 +1,23 @@
+//! The distributions that gemelo brings along, by name. `docs/distributions.md` tells where each comes from.
+
+use crate::{Profile, ProfileError};
+
+const TEXTS: [(&str, &str); 4] = [
+    ("personal", include_str!("../profiles/personal.toml")),
+    ("primary", include_str!("../profiles/primary.toml")),
+    ("unique", include_str!("../profiles/unique.toml")),
+    ("all-duplicates", include_str!("../profiles/all-duplicates.toml")),
+];
+
+/// The names of all built-in profiles.
+pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+    TEXTS.iter().map(|(name, _)| *name)
+}
+
+/// The built-in profile of this name; `None` if there is none.
+///
+/// # Errors
+/// None in practice: the files are part of the program, and a test reads them all.
+pub fn built_in(name: &str) -> Option<Result<Profile, ProfileError>> {
+    TEXTS.iter().find(|(known, _)| *known == name).map(|(_, text)| Profile::parse(text))
+}

@@ -1,0 +1,407 @@
+//! A distribution made from the summary figures that papers print.
+//!
+//! The figures give the number of contents with duplicates and the duplicates they share out. How the duplicates are
+//! shared out is assumed: contents with d duplicates are proportional to d^-a for d from 1 to a most, a discrete
+//! power law cut off at the top (Clauset, Shalizi, Newman: "Power-law distributions in empirical data", SIAM Review
+//! 51, 2009, section 2). Its mean falls strictly as the exponent a rises, because the derivative of the mean by a is
+//! minus the covariance of d and ln d; so the exponent that has the asked mean is unique, and bisection finds it.
+//!
+//! Above [`DENSE_DUPLICATES`] one number of duplicates stands for its neighbours. Rounding keeps the number of contents
+//! exactly, and the duplicates by giving single contents more or fewer of them.
+
+use super::{Distribution, DistributionError, DuplicateClass};
+use std::collections::BTreeMap;
+
+/// Up to here every number of duplicates is a class of its own.
+const DENSE_DUPLICATES: u64 = 100;
+
+/// Above [`DENSE_DUPLICATES`], the step from a class to the next.
+const SPARSE_STEP: f64 = 1.05;
+
+/// The most duplicates of a content where the figures do not say: the order of what research data sets show.
+const USUAL_MOST_DUPLICATES: u64 = 10_000;
+
+/// Blocks of a fitted distribution where the figures do not say: 64 GiB of 4 KiB blocks.
+pub const FITTED_BLOCKS: u64 = 1 << 24;
+
+/// The most blocks a fitted distribution can have, as for a scaled one.
+const MOST_FITTED_BLOCKS: u64 = 1 << 43;
+
+/// Exponents of the power law lie within plus and minus this: the ends are "all contents have one duplicate" and "all
+/// have the most" to the precision of a double.
+const STEEPEST: f64 = 1e5;
+
+/// Halvings of the interval of exponents: 2e5 / 2^100 is below the precision of a double.
+const BISECTIONS: u32 = 100;
+
+/// A figure as it was printed: rounded to its last digit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figure {
+    value: f64,
+    half_unit: f64,
+}
+
+impl Figure {
+    /// Reads a decimal number and remembers how far its last digit was rounded: `2.76` is 2.755 to 2.765. `None` for
+    /// anything but digits with at most one point.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() || !text.chars().all(|letter| letter.is_ascii_digit() || letter == '.') {
+            return None;
+        }
+        let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
+        let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        Some(Self { value, half_unit: 0.5 * 0.1f64.powi(i32::try_from(decimals).ok()?) })
+    }
+
+    /// Reads a percentage of 0 to 100, with or without its sign, as a share of 0 to 1.
+    #[must_use]
+    pub fn parse_percent(text: &str) -> Option<Self> {
+        let percent = Self::parse(text.trim_end_matches('%').trim_end())?;
+        (percent.value <= 100.0)
+            .then_some(Self { value: percent.value / 100.0, half_unit: percent.half_unit / 100.0 })
+    }
+
+    /// The printed value.
+    #[must_use]
+    pub const fn value(&self) -> f64 {
+        self.value
+    }
+
+    fn range(&self) -> Range {
+        Range { low: self.value - self.half_unit, high: self.value + self.half_unit }
+    }
+}
+
+/// Summary figures of a data set. Two of the first four determine the rest; more must agree to rounding.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SummaryFigures {
+    /// Unique contents, as a share of all blocks.
+    pub unique_share: Option<Figure>,
+    /// Duplicates, as a share of all blocks.
+    pub duplicate_share: Option<Figure>,
+    /// Mean duplicates of the contents that have any.
+    pub duplicates_per_content: Option<Figure>,
+    /// Logical to physical blocks.
+    pub dedup_ratio: Option<Figure>,
+    /// The most duplicates of any content.
+    pub most_duplicates: Option<u64>,
+    /// Blocks of the data set; [`FITTED_BLOCKS`] if not given.
+    pub blocks: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Range {
+    low: f64,
+    high: f64,
+}
+
+impl Range {
+    fn and(self, other: Self) -> Option<Self> {
+        let both = Self { low: self.low.max(other.low), high: self.high.min(other.high) };
+        (both.low <= both.high).then_some(both)
+    }
+
+    /// The value if it lies inside, else the middle.
+    fn choose(self, value: f64) -> f64 {
+        if (self.low..=self.high).contains(&value) { value } else { f64::midpoint(self.low, self.high) }
+    }
+}
+
+fn unfit(reason: String) -> DistributionError {
+    DistributionError::Unfit { reason }
+}
+
+/// What a data set consists of, as shares of its blocks.
+struct Shares {
+    duplicates: f64,
+    distinct_with_duplicates: f64,
+}
+
+impl SummaryFigures {
+    /// The share of duplicates that the duplicate share and the dedup ratio allow.
+    fn duplicate_range(&self) -> Result<Option<(Range, f64)>, DistributionError> {
+        let ratio = match self.dedup_ratio {
+            Some(ratio) if ratio.value < 1.0 => {
+                return Err(unfit(format!("a dedup ratio is at least 1, not {}", ratio.value)));
+            }
+            Some(ratio) => {
+                let share = |ratio: f64| 1.0 - 1.0 / ratio.max(1.0);
+                let range = ratio.range();
+                Some((Range { low: share(range.low), high: share(range.high) }, share(ratio.value)))
+            }
+            None => None,
+        };
+        let given = self.duplicate_share.map(|share| (share.range(), share.value));
+        match (given, ratio) {
+            (Some(given), Some(ratio)) => match given.0.and(ratio.0) {
+                Some(both) => Ok(Some((both, both.choose(given.1)))),
+                None => Err(unfit(format!(
+                    "a dedup ratio of {} means {:.2} % duplicates, not {:.2} %",
+                    self.dedup_ratio.map_or(1.0, |ratio| ratio.value),
+                    percent(ratio.1),
+                    percent(given.1)
+                ))),
+            },
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+
+    fn shares(&self) -> Result<Shares, DistributionError> {
+        let duplicates = self.duplicate_range()?;
+        if let Some(mean) = self.duplicates_per_content
+            && mean.value < 1.0
+        {
+            return Err(unfit(format!(
+                "a content with duplicates has at least 1 of them, the mean cannot be {}",
+                mean.value
+            )));
+        }
+        let mean = self.duplicates_per_content.map(|mean| mean.value);
+        let unique = self.unique_share;
+        let (duplicates, distinct_with_duplicates) = match (duplicates, unique, mean) {
+            (Some((range, stated)), Some(unique), Some(mean)) => {
+                let duplicates = agreed_duplicates(range, stated, unique, mean)?;
+                (duplicates, duplicates / mean)
+            }
+            (Some((_, duplicates)), Some(unique), None) => (duplicates, 1.0 - unique.value - duplicates),
+            (Some((_, duplicates)), None, Some(mean)) => (duplicates, duplicates / mean),
+            (None, Some(unique), Some(mean)) => {
+                let distinct = (1.0 - unique.value) / (1.0 + mean);
+                (distinct * mean, distinct)
+            }
+            (Some((_, 0.0)), None, None) => (0.0, 0.0),
+            (None, Some(unique), None) if unique.value >= 1.0 => (0.0, 0.0),
+            _ => {
+                return Err(unfit(
+                    "give two of unique share, duplicate share (or dedup ratio) and duplicates per content"
+                        .to_owned(),
+                ));
+            }
+        };
+        check_shares(duplicates, distinct_with_duplicates)?;
+        Ok(Shares { duplicates, distinct_with_duplicates })
+    }
+}
+
+fn percent(share: f64) -> f64 {
+    share * 100.0
+}
+
+/// The share of duplicates that agrees with a unique share and a mean, all three to rounding.
+fn agreed_duplicates(
+    duplicates: Range,
+    stated: f64,
+    unique: Figure,
+    mean: f64,
+) -> Result<f64, DistributionError> {
+    // Blocks that are not unique are duplicates and one copy for each mean of them.
+    let of = |unique_share: f64| (1.0 - unique_share) / (1.0 + 1.0 / mean);
+    let allowed = Range { low: of(unique.range().high), high: of(unique.range().low) };
+    match duplicates.and(allowed) {
+        Some(both) => Ok(f64::midpoint(both.low, both.high)),
+        None => Err(unfit(format!(
+            "{:.2} % unique and {:.2} % duplicates leave {:.2} % for the contents that have duplicates, so these \
+             have {:.2} duplicates on average, not {mean}",
+            percent(unique.value),
+            percent(stated),
+            percent(1.0 - unique.value - stated),
+            stated / (1.0 - unique.value - stated),
+        ))),
+    }
+}
+
+/// What rounding of doubles may add to shares.
+const SLACK: f64 = 1e-9;
+
+fn check_shares(duplicates: f64, distinct_with_duplicates: f64) -> Result<(), DistributionError> {
+    let unique = 1.0 - duplicates - distinct_with_duplicates;
+    if distinct_with_duplicates < -SLACK || unique < -SLACK {
+        return Err(unfit(format!(
+            "{:.2} % duplicates, {:.2} % contents with duplicates and {:.2} % unique: none can be below 0 %",
+            percent(duplicates),
+            percent(distinct_with_duplicates),
+            percent(unique)
+        )));
+    }
+    if duplicates + SLACK < distinct_with_duplicates {
+        return Err(unfit(format!(
+            "{:.2} % duplicates are too few for {:.2} % contents that have at least one each",
+            percent(duplicates),
+            percent(distinct_with_duplicates)
+        )));
+    }
+    if duplicates > SLACK && distinct_with_duplicates <= 0.0 {
+        return Err(unfit(format!(
+            "no content is left that has the {:.2} % duplicates",
+            percent(duplicates)
+        )));
+    }
+    Ok(())
+}
+
+impl Distribution {
+    /// The distribution that has these summary figures; see the module's text for what is assumed of the rest.
+    ///
+    /// # Errors
+    /// [`DistributionError::Unfit`] if figures contradict each other or do not say enough,
+    /// [`DistributionError::TooLarge`] above 2^43 blocks.
+    pub fn fit(figures: &SummaryFigures) -> Result<Self, DistributionError> {
+        let shares = figures.shares()?;
+        let blocks = figures.blocks.unwrap_or(FITTED_BLOCKS);
+        if blocks > MOST_FITTED_BLOCKS {
+            return Err(DistributionError::TooLarge { duplicates: 0 });
+        }
+        let duplicates = (shares.duplicates * blocks as f64).round() as u64;
+        let contents = ((shares.distinct_with_duplicates * blocks as f64).round() as u64).min(duplicates);
+        if shares.duplicates > SLACK && contents == 0 {
+            return Err(unfit(format!(
+                "{blocks} blocks are too few to hold a content with duplicates: ask for more"
+            )));
+        }
+        let unique = blocks.saturating_sub(duplicates).saturating_sub(contents);
+        let mut classes = share_out(contents, duplicates, figures.most_duplicates)?;
+        classes.push(DuplicateClass { duplicates: 0, contents: unique });
+        Self::new(classes)
+    }
+}
+
+/// `duplicates` shared out to `contents`, of which one has `most` if that is given and none has more.
+fn share_out(
+    contents: u64,
+    duplicates: u64,
+    most: Option<u64>,
+) -> Result<Vec<DuplicateClass>, DistributionError> {
+    if contents == 0 {
+        return match most {
+            None | Some(0) => Ok(Vec::new()),
+            Some(most) => Err(unfit(format!("without duplicates no content can have {most}"))),
+        };
+    }
+    let Some(most) = most else {
+        let usual = USUAL_MOST_DUPLICATES.max(duplicates / contents * 100);
+        return Ok(power_law(contents, duplicates, usual.min(duplicates - (contents - 1))));
+    };
+    if u128::from(most) * u128::from(contents) < u128::from(duplicates) {
+        return Err(unfit(format!(
+            "{contents} contents of at most {most} duplicates have fewer than {duplicates} duplicates"
+        )));
+    }
+    let (others, left) = (contents - 1, duplicates.saturating_sub(most));
+    if most > duplicates || left < others || (others == 0 && left > 0) {
+        return Err(unfit(format!(
+            "one content with {most} duplicates leaves {left} of {duplicates} for the other {others} contents, which \
+             have at least one each: ask for more blocks or fewer most duplicates"
+        )));
+    }
+    let mut classes = power_law(others, left, most);
+    classes.push(DuplicateClass { duplicates: most, contents: 1 });
+    Ok(classes)
+}
+
+/// Numbers of duplicates with how many numbers each stands for.
+fn grid(most: u64) -> Vec<(u64, f64)> {
+    let mut numbers: Vec<u64> = (1..=most.min(DENSE_DUPLICATES)).collect();
+    let mut next = DENSE_DUPLICATES as f64 * SPARSE_STEP;
+    while (next as u64) < most {
+        numbers.push(next as u64);
+        next *= SPARSE_STEP;
+    }
+    if numbers.last().is_some_and(|last| *last < most) {
+        numbers.push(most);
+    }
+    let edge_after = |index: usize| match (numbers.get(index), numbers.get(index + 1)) {
+        (Some(this), Some(next)) => f64::midpoint(*this as f64, *next as f64),
+        _ => most as f64 + 0.5,
+    };
+    let mut edge_before = 0.5;
+    numbers
+        .iter()
+        .enumerate()
+        .map(|(index, number)| {
+            let width = edge_after(index) - edge_before;
+            edge_before = edge_after(index);
+            (*number, width)
+        })
+        .collect()
+}
+
+/// The shares of the grid's numbers under a power law with this exponent.
+fn law(grid: &[(u64, f64)], exponent: f64) -> Vec<f64> {
+    let logs = || grid.iter().map(|(number, width)| width.ln() - exponent * (*number as f64).ln());
+    // Relative to the largest, so that no exponent overflows.
+    let largest = logs().fold(f64::NEG_INFINITY, f64::max);
+    let mut weights: Vec<f64> = logs().map(|log| (log - largest).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    for weight in &mut weights {
+        *weight /= sum;
+    }
+    weights
+}
+
+fn mean(grid: &[(u64, f64)], shares: &[f64]) -> f64 {
+    grid.iter().zip(shares).map(|((number, _), share)| *number as f64 * share).sum()
+}
+
+/// The power law over 1 to `most` that gives `contents` this many `duplicates`. The caller has checked that this is
+/// possible: `contents <= duplicates <= contents * most`.
+fn power_law(contents: u64, duplicates: u64, most: u64) -> Vec<DuplicateClass> {
+    if contents == 0 {
+        return Vec::new();
+    }
+    let grid = grid(most);
+    let asked = duplicates as f64 / contents as f64;
+    let (mut flat, mut steep) = (-STEEPEST, STEEPEST);
+    for _ in 0..BISECTIONS {
+        let middle = f64::midpoint(flat, steep);
+        if mean(&grid, &law(&grid, middle)) > asked {
+            flat = middle;
+        } else {
+            steep = middle;
+        }
+    }
+    let shares = law(&grid, f64::midpoint(flat, steep));
+    let mut counts = BTreeMap::new();
+    let (mut share_above, mut given) = (0.0, 0);
+    for ((number, _), share) in grid.iter().zip(&shares).rev() {
+        share_above += share;
+        let due = if *number == 1 { contents } else { (share_above * contents as f64).round() as u64 };
+        if due.min(contents) > given {
+            counts.insert(*number, due.min(contents) - given);
+            given = due.min(contents);
+        }
+    }
+    give_exactly(&mut counts, duplicates, most);
+    counts.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents }).collect()
+}
+
+/// Gives single contents more or fewer duplicates, of 1 to `most`, until all have `duplicates` together.
+fn give_exactly(counts: &mut BTreeMap<u64, u64>, duplicates: u64, most: u64) {
+    loop {
+        let given: u64 = counts.iter().map(|(number, contents)| number * contents).sum();
+        let (from, to) = if given < duplicates {
+            let more = duplicates - given;
+            // The largest content that can take all of it; else the smallest takes what it can.
+            let roomy = counts.range(..=most.saturating_sub(more)).next_back();
+            let from = roomy.or_else(|| counts.iter().next()).map_or(most, |(number, _)| *number);
+            (from, most.min(from + more))
+        } else {
+            let from = counts.keys().next_back().copied().unwrap_or(1);
+            (from, from.saturating_sub(given - duplicates).max(1))
+        };
+        if from == to {
+            return;
+        }
+        if let Some(contents) = counts.get_mut(&from) {
+            *contents -= 1;
+            if *contents == 0 {
+                counts.remove(&from);
+            }
+        }
+        *counts.entry(to).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+#[path = "fit_tests.rs"]
+mod tests;

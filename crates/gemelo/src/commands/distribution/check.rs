@@ -1,0 +1,52 @@
+//! `gemelo distribution check`: whether files are distributions, and what is odd about them.
+
+use crate::context::Context;
+use crate::distributions::{self, formats};
+use crate::exit::{Outcome, bad_input};
+use anyhow::anyhow;
+use clap::Args;
+use gemelo_base::units::format_count;
+use gemelo_content::built_in;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Distributions
+    #[arg(required = true, value_name = "NAME|FILE")]
+    distributions: Vec<String>,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let mut problems = Vec::new();
+    for name in &arguments.distributions {
+        match check(name) {
+            Ok(report) => context.print(&report)?,
+            Err(found) => problems.extend(found),
+        }
+    }
+    if problems.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    Err(bad_input(anyhow!("{}", problems.join("\n"))))
+}
+
+/// What is to be said of a sound distribution; else its problems, a line each.
+fn check(name: &str) -> Result<String, Vec<String>> {
+    let lines = |error: anyhow::Error| vec![format!("{error:#}")];
+    let named = if built_in(name).is_some() {
+        distributions::load(name).map_err(lines)?
+    } else {
+        let text = distributions::read(name).map_err(lines)?;
+        let problems = formats::Format::of(&text).problems(&text);
+        if !problems.is_empty() {
+            return Err(problems.iter().map(|problem| problem.at(name)).collect());
+        }
+        distributions::parse(name, &text).map_err(|problem| vec![problem])?
+    };
+    let mut report: String = named.notes.iter().map(|note| formats::note_at(name, note) + "\n").collect();
+    report += &format!(
+        "{name}: sound, {} classes, {} blocks\n",
+        format_count(named.distribution.classes().len() as u64),
+        format_count(named.distribution.blocks())
+    );
+    Ok(report)
+}

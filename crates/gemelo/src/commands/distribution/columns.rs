@@ -1,0 +1,196 @@
+//! Distributions side by side: a column of figures each, and a column of differences from the first.
+
+use super::figures::{percent, ratio};
+use crate::table::Table;
+use gemelo_base::units::format_count;
+use gemelo_content::{Comparison, Distribution, ExpectedSample, range_label};
+use serde::Serialize;
+
+/// The figures of a column. Shares are of all blocks, 0 to 1.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) blocks: u64,
+    pub(super) dedup_ratio: f64,
+    pub(super) unique_share: f64,
+    pub(super) distinct_with_duplicates_share: f64,
+    pub(super) duplicate_share: f64,
+    pub(super) duplicates_per_duplicated_content: f64,
+    /// Not known of expected figures.
+    pub(super) most_duplicates: Option<u64>,
+    /// In the order of ranges.
+    pub(super) range_shares: Vec<f64>,
+}
+
+/// Where a column lies furthest from the first.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Largest {
+    pub(super) duplicates: String,
+    pub(super) name: String,
+    pub(super) percentage_points: f64,
+}
+
+/// Columns and what they differ in.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Columns {
+    pub(super) columns: Vec<Column>,
+    /// The labels of the ranges.
+    pub(super) ranges: Vec<String>,
+    pub(super) largest_difference: Largest,
+}
+
+impl Column {
+    pub(super) fn of(name: &str, distribution: &Distribution) -> Self {
+        let summary = distribution.summary();
+        let share = |part: u64| part as f64 / summary.blocks as f64;
+        Self {
+            name: name.to_owned(),
+            blocks: summary.blocks,
+            dedup_ratio: summary.dedup_ratio(),
+            unique_share: share(summary.unique),
+            distinct_with_duplicates_share: share(summary.distinct_with_duplicates),
+            duplicate_share: share(summary.duplicates),
+            duplicates_per_duplicated_content: summary.duplicates_per_duplicated_content(),
+            most_duplicates: Some(summary.most_duplicates),
+            range_shares: distribution.ranges().iter().map(|row| row.share).collect(),
+        }
+    }
+
+    pub(super) fn expected(name: &str, sample: &ExpectedSample) -> Self {
+        let share = |part: f64| part / sample.blocks as f64;
+        let duplicated = sample.distinct_with_duplicates;
+        Self {
+            name: name.to_owned(),
+            blocks: sample.blocks,
+            dedup_ratio: sample.dedup_ratio(),
+            unique_share: share(sample.unique),
+            distinct_with_duplicates_share: share(duplicated),
+            duplicate_share: share(sample.duplicates),
+            duplicates_per_duplicated_content: if duplicated > 0.0 {
+                sample.duplicates / duplicated
+            } else {
+                0.0
+            },
+            most_duplicates: None,
+            range_shares: sample.range_shares.clone(),
+        }
+    }
+}
+
+impl Columns {
+    pub(super) fn new(columns: Vec<Column>) -> Self {
+        let tables: Vec<Vec<f64>> = columns.iter().map(|column| column.range_shares.clone()).collect();
+        let comparison = Comparison::of_shares(&tables);
+        let largest = comparison.largest;
+        let name = columns.get(largest.distribution).map_or(String::new(), |column| column.name.clone());
+        let columns = columns
+            .into_iter()
+            .enumerate()
+            .map(|(index, column)| Column {
+                range_shares: comparison
+                    .ranges
+                    .iter()
+                    .filter_map(|row| row.shares.get(index).copied())
+                    .collect(),
+                ..column
+            })
+            .collect();
+        Self {
+            columns,
+            ranges: comparison.ranges.iter().map(|row| range_label(row.index)).collect(),
+            largest_difference: Largest {
+                duplicates: range_label(largest.range),
+                name,
+                percentage_points: 100.0 * largest.difference,
+            },
+        }
+    }
+
+    /// The columns for people.
+    pub(super) fn to_text(&self) -> String {
+        let mut table = Table::new();
+        let mut header = vec![String::new()];
+        for (index, column) in self.columns.iter().enumerate() {
+            header.push(column.name.clone());
+            if index > 0 {
+                header.push("difference".to_owned());
+            }
+        }
+        table.row(header);
+        table.row(self.plain("blocks", |column| format_count(column.blocks)));
+        table.row(self.compared("dedup ratio", |column| column.dedup_ratio, ratio, relative));
+        table.row(self.compared("unique", |column| column.unique_share, percent, points));
+        table.row(self.compared(
+            "distinct with duplicates",
+            |column| column.distinct_with_duplicates_share,
+            percent,
+            points,
+        ));
+        table.row(self.compared("duplicates", |column| column.duplicate_share, percent, points));
+        table.row(self.plain("duplicates per duplicated content", |column| {
+            format!("{:.2}", column.duplicates_per_duplicated_content)
+        }));
+        table.row(self.plain("most duplicates of a content", |column| {
+            column.most_duplicates.map_or("-".to_owned(), format_count)
+        }));
+        table.row(["blocks by duplicates of their content:"]);
+        for (index, label) in self.ranges.iter().enumerate() {
+            let share = |column: &Column| column.range_shares.get(index).copied().unwrap_or(0.0);
+            table.row(self.compared(&format!("  {label}"), share, percent, points));
+        }
+        let Largest { duplicates, name, percentage_points } = &self.largest_difference;
+        let largest = if *percentage_points == 0.0 {
+            "no range differs\n".to_owned()
+        } else {
+            format!(
+                "largest difference: {percentage_points:+.3} percentage points of blocks, in {name}, at {duplicates} \
+                 duplicates\n"
+            )
+        };
+        table.render(0) + &largest
+    }
+
+    fn plain(&self, label: &str, cell: impl Fn(&Column) -> String) -> Vec<String> {
+        let mut cells = vec![label.to_owned()];
+        for (index, column) in self.columns.iter().enumerate() {
+            cells.push(cell(column));
+            if index > 0 {
+                cells.push(String::new());
+            }
+        }
+        cells
+    }
+
+    fn compared(
+        &self,
+        label: &str,
+        value: impl Fn(&Column) -> f64,
+        show: impl Fn(f64) -> String,
+        difference: impl Fn(f64, f64) -> String,
+    ) -> Vec<String> {
+        let first = self.columns.first().map_or(0.0, &value);
+        let mut cells = vec![label.to_owned()];
+        for (index, column) in self.columns.iter().enumerate() {
+            cells.push(show(value(column)));
+            if index > 0 {
+                cells.push(difference(first, value(column)));
+            }
+        }
+        cells
+    }
+}
+
+/// A difference of shares in percentage points: `+0.02`.
+fn points(first: f64, other: f64) -> String {
+    signed(100.0 * (other - first))
+}
+
+/// A relative difference: `+0.01 %`.
+fn relative(first: f64, other: f64) -> String {
+    signed(100.0 * (other / first - 1.0)) + " %"
+}
+
+/// Two decimals and a sign, but none for what rounds to nothing.
+fn signed(value: f64) -> String {
+    if value.abs() < 0.005 { "0.00".to_owned() } else { format!("{value:+.2}") }
+}

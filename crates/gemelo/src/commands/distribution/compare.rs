@@ -1,0 +1,48 @@
+//! `gemelo distribution compare`: how far distributions lie apart.
+
+use super::JsonOption;
+use super::columns::{Column, Columns};
+use crate::context::Context;
+use crate::distributions;
+use crate::exit::Outcome;
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The distribution that the others are measured against
+    #[arg(value_name = "NAME|FILE")]
+    first: String,
+    /// The others
+    #[arg(required = true, value_name = "NAME|FILE")]
+    others: Vec<String>,
+    #[command(flatten)]
+    json: JsonOption,
+    /// Overwrite existing files
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check(arguments.force)?;
+    let names: Vec<String> = std::iter::once(&arguments.first).chain(&arguments.others).cloned().collect();
+    print(&names, &arguments.json, context)
+}
+
+/// Prints the distributions side by side.
+pub(super) fn print(names: &[String], json: &JsonOption, context: &Context) -> anyhow::Result<Outcome> {
+    let columns = names
+        .iter()
+        .map(|name| Ok(Column::of(short(name), &distributions::load(name)?.distribution)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let columns = Columns::new(columns);
+    json.write(context, names, &columns, &[])?;
+    if !json.is_standard_output() {
+        context.print(&columns.to_text())?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// A file's name without its folder.
+pub(super) fn short(name: &str) -> &str {
+    name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name)
+}

@@ -1,0 +1,35 @@
+//! `gemelo distribution convert`: the same distribution in another format.
+
+use super::OutputOptions;
+use crate::context::Context;
+use crate::distributions;
+use crate::exit::Outcome;
+use crate::values::BlockSize;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// A distribution of any format
+    #[arg(value_name = "NAME|FILE")]
+    distribution: String,
+    /// Block size to note in a profile [default: the one it has, or 4k]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<BlockSize>,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.output.check()?;
+    let named = distributions::load(&arguments.distribution)?;
+    for note in &named.notes {
+        context.monitor.warn(&distributions::formats::note_at(&named.name, note));
+    }
+    let output = OutputOptions {
+        output: Some(arguments.output.output.clone().unwrap_or_else(|| PathBuf::from("-"))),
+        ..arguments.output
+    };
+    output.write(&named.to_profile(arguments.block_size.map(|size| size.0)))?;
+    Ok(Outcome::Done)
+}

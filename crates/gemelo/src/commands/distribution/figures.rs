@@ -1,0 +1,123 @@
+//! The summary figures of a distribution, as text and as JSON.
+
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_size};
+use gemelo_content::{Distribution, range_label};
+use serde::Serialize;
+
+/// What is said of a distribution. Shares are of all blocks, 0 to 1.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Figures {
+    pub(super) name: String,
+    pub(super) source: Option<String>,
+    pub(super) block_bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) data_bytes: u64,
+    pub(super) distinct: u64,
+    pub(super) unique: u64,
+    pub(super) distinct_with_duplicates: u64,
+    pub(super) duplicates: u64,
+    pub(super) unique_share: f64,
+    pub(super) distinct_with_duplicates_share: f64,
+    pub(super) duplicate_share: f64,
+    pub(super) dedup_ratio: f64,
+    pub(super) duplicates_per_duplicated_content: f64,
+    pub(super) most_duplicates: u64,
+    pub(super) ranges: Vec<RangeFigures>,
+}
+
+/// One range of duplicates.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct RangeFigures {
+    pub(super) duplicates: String,
+    pub(super) contents: u64,
+    pub(super) blocks: u64,
+    pub(super) block_share: f64,
+}
+
+impl Figures {
+    pub(super) fn of(
+        name: &str,
+        source: Option<&str>,
+        distribution: &Distribution,
+        block_bytes: u64,
+    ) -> Self {
+        let summary = distribution.summary();
+        let share = |part: u64| part as f64 / summary.blocks as f64;
+        Self {
+            name: name.to_owned(),
+            source: source.map(|source| source.trim().to_owned()),
+            block_bytes,
+            blocks: summary.blocks,
+            data_bytes: summary.blocks.saturating_mul(block_bytes),
+            distinct: summary.distinct,
+            unique: summary.unique,
+            distinct_with_duplicates: summary.distinct_with_duplicates,
+            duplicates: summary.duplicates,
+            unique_share: share(summary.unique),
+            distinct_with_duplicates_share: share(summary.distinct_with_duplicates),
+            duplicate_share: share(summary.duplicates),
+            dedup_ratio: summary.dedup_ratio(),
+            duplicates_per_duplicated_content: summary.duplicates_per_duplicated_content(),
+            most_duplicates: summary.most_duplicates,
+            ranges: distribution
+                .ranges()
+                .into_iter()
+                .map(|row| RangeFigures {
+                    duplicates: range_label(row.index),
+                    contents: row.contents,
+                    blocks: row.blocks,
+                    block_share: row.share,
+                })
+                .collect(),
+        }
+    }
+
+    /// The figures for people.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = format!("{}\n", self.name);
+        if let Some(source) = &self.source {
+            text += &format!("  source: {source}\n");
+        }
+        let mut table = Table::new();
+        let size = if self.data_bytes == u64::MAX {
+            "more than 16 EiB".to_owned()
+        } else {
+            format_size(self.data_bytes)
+        };
+        table.row(["blocks", &format_count(self.blocks), "100.00 %"]);
+        table.row([&format!("data, in blocks of {}", format_size(self.block_bytes)), &size]);
+        table.row(["distinct", &format_count(self.distinct), &percent(1.0 - self.duplicate_share)]);
+        table.row(["unique", &format_count(self.unique), &percent(self.unique_share)]);
+        table.row([
+            "distinct with duplicates",
+            &format_count(self.distinct_with_duplicates),
+            &percent(self.distinct_with_duplicates_share),
+        ]);
+        table.row(["duplicates", &format_count(self.duplicates), &percent(self.duplicate_share)]);
+        table.row(["dedup ratio", &ratio(self.dedup_ratio)]);
+        table.row([
+            "duplicates per duplicated content",
+            &format!("{:.2}", self.duplicates_per_duplicated_content),
+        ]);
+        table.row(["most duplicates of a content", &format_count(self.most_duplicates)]);
+        text += &table.render(2);
+        let mut ranges = Table::new();
+        ranges.row(["duplicates", "contents", "blocks", "of blocks"]);
+        for row in &self.ranges {
+            let (contents, blocks) = (format_count(row.contents), format_count(row.blocks));
+            ranges.row([&row.duplicates, &contents, &blocks, &percent(row.block_share)]);
+        }
+        text + "\n" + &ranges.render(2)
+    }
+}
+
+/// A share as a percentage: `76.03 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// A dedup ratio, to five digits.
+pub(super) fn ratio(ratio: f64) -> String {
+    if ratio < 1000.0 { format!("{ratio:.4}") } else { format!("{ratio:.0}") }
+}

@@ -1,0 +1,89 @@
+//! `gemelo distribution fit`: a distribution from the summary figures that papers print.
+
+use super::{OutputOptions, figures::Figures};
+use crate::context::Context;
+use crate::distributions::USUAL_BLOCK_BYTES;
+use crate::exit::{OrBadInput, Outcome};
+use crate::values::BlockSize;
+use clap::Args;
+use gemelo_content::{Distribution, Figure, Profile, SummaryFigures};
+
+/// Two of unique share, duplicate share (or dedup ratio) and duplicates per content say how much is duplicated; more must
+/// agree to the rounding of their last digit. Duplicates are shared out by a power law.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Unique contents, of all blocks
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    unique_share: Option<Figure>,
+    /// Duplicates, of all blocks
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    duplicate_share: Option<Figure>,
+    /// Mean duplicates of the contents that have any
+    #[arg(long, value_name = "X", value_parser = number)]
+    duplicates_per_content: Option<Figure>,
+    /// Logical to physical blocks
+    #[arg(long, value_name = "R", value_parser = number)]
+    dedup_ratio: Option<Figure>,
+    /// The most duplicates of a content [default: 10000, or what the blocks allow]
+    #[arg(long, value_name = "N")]
+    most_duplicates: Option<u64>,
+    /// Blocks of the data set [default: 16777216]
+    #[arg(long, value_name = "N")]
+    blocks: Option<u64>,
+    /// Size of a block, in bytes [default: 4k]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<BlockSize>,
+    #[command(flatten)]
+    output: OutputOptions,
+}
+
+fn percent(text: &str) -> Result<Figure, String> {
+    Figure::parse_percent(text)
+        .ok_or_else(|| "expected a percentage from 0 to 100, such as 76 or 17.5".to_owned())
+}
+
+fn number(text: &str) -> Result<Figure, String> {
+    Figure::parse(text).ok_or_else(|| "expected a decimal number, such as 2.76".to_owned())
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.output.check()?;
+    let distribution = Distribution::fit(&SummaryFigures {
+        unique_share: arguments.unique_share,
+        duplicate_share: arguments.duplicate_share,
+        duplicates_per_content: arguments.duplicates_per_content,
+        dedup_ratio: arguments.dedup_ratio,
+        most_duplicates: arguments.most_duplicates,
+        blocks: arguments.blocks,
+    })
+    .or_bad_input()?;
+    let block_bytes = arguments.block_size.map_or(USUAL_BLOCK_BYTES, |size| size.0);
+    let source = format!("fitted: {}", arguments.asked());
+    arguments.output.write(&Profile::new("fitted", &source, block_bytes, &distribution))?;
+    if !arguments.output.is_standard_output() {
+        let figures = Figures::of("fitted", Some(&arguments.asked()), &distribution, block_bytes);
+        context.print(&figures.to_text())?;
+    }
+    Ok(Outcome::Done)
+}
+
+impl Arguments {
+    /// The figures that were asked for, in words.
+    fn asked(&self) -> String {
+        let percent = |figure: Figure| format!("{} %", round(100.0 * figure.value()));
+        let number = |figure: Figure| round(figure.value()).to_string();
+        let figures = [
+            self.unique_share.map(|figure| format!("{} of blocks unique", percent(figure))),
+            self.duplicate_share.map(|figure| format!("{} duplicates", percent(figure))),
+            self.duplicates_per_content.map(|figure| format!("{} duplicates per content", number(figure))),
+            self.dedup_ratio.map(|figure| format!("dedup ratio {}", number(figure))),
+            self.most_duplicates.map(|most| format!("most duplicates {most}")),
+        ];
+        figures.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Without the noise of binary fractions.
+fn round(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}

@@ -1,0 +1,123 @@
+//! `gemelo distribution scale`: what a data set of a given size will have, exact or sampled.
+
+use super::columns::{Column, Columns};
+use super::compare::short;
+use super::{JsonOption, OutputOptions};
+use crate::context::Context;
+use crate::distributions::{self, NamedDistribution, USUAL_BLOCK_BYTES};
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::values::{BlockSize, Size};
+use anyhow::anyhow;
+use clap::Args;
+use gemelo_base::units::format_count;
+use gemelo_content::{Distribution, Profile, ScaledDistribution};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// A distribution
+    #[arg(value_name = "NAME|FILE")]
+    distribution: String,
+    /// Blocks of the data set
+    #[arg(long, value_name = "N", required_unless_present = "bytes", conflicts_with = "bytes")]
+    blocks: Option<u64>,
+    /// Size of the data set
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<Size>,
+    /// Size of a block [default: the profile's, or 4k]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<BlockSize>,
+    /// Show beside it what drawing every block, as DEDISbench does, gives at that size: expected figures, or with
+    /// --seed drawn ones
+    #[arg(long)]
+    sampled: bool,
+    /// Draw with this seed; --output then gets the drawn distribution
+    #[arg(long, value_name = "N", requires = "sampled")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: OutputOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.output.check()?;
+    arguments.json.check(arguments.output.force)?;
+    if arguments.sampled && arguments.seed.is_none() && arguments.output.output.is_some() {
+        return Err(bad_input(anyhow!(
+            "expected figures are no distribution that --output could write: add --seed N to draw one"
+        )));
+    }
+    let named = distributions::load(&arguments.distribution)?;
+    let block_bytes =
+        arguments.block_size.map(|size| size.0).or(named.block_bytes()).unwrap_or(USUAL_BLOCK_BYTES);
+    let blocks = arguments.blocks(block_bytes)?;
+    let scaled = ScaledDistribution::new(&named.distribution, blocks)
+        .map_err(|_| anyhow!("{blocks} blocks are more than the 2^43 that a data set can have"))
+        .or_bad_input()?;
+    let exact = scaled.to_distribution()?;
+    let mut columns = vec![Column::of(short(&named.name), &named.distribution), Column::of("exact", &exact)];
+    let mut written = exact;
+    if arguments.sampled {
+        let (column, drawn) = arguments.sample(&named.distribution, blocks)?;
+        columns.push(column);
+        written = drawn.unwrap_or(written);
+    }
+    let columns = Columns::new(columns);
+    let notes = cut_short(&scaled);
+    arguments.output.write(&profile(&named, &written, blocks, block_bytes))?;
+    arguments.json.write(context, &arguments.distribution, &columns, &notes)?;
+    if !arguments.output.is_standard_output() && !arguments.json.is_standard_output() {
+        let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
+        context.print(&(columns.to_text() + &notes))?;
+    }
+    Ok(Outcome::Done)
+}
+
+impl Arguments {
+    fn blocks(&self, block_bytes: u64) -> anyhow::Result<u64> {
+        let blocks = self.blocks.unwrap_or_else(|| self.bytes.map_or(0, |size| size.0 / block_bytes));
+        if blocks == 0 {
+            return Err(bad_input(anyhow!(
+                "the data set has no whole block of {block_bytes} bytes: ask for more"
+            )));
+        }
+        Ok(blocks)
+    }
+
+    /// Expected figures without a seed, a drawn distribution with one.
+    fn sample(&self, source: &Distribution, blocks: u64) -> anyhow::Result<(Column, Option<Distribution>)> {
+        let Some(seed) = self.seed else {
+            let expected = source.expected_sample(blocks).or_bad_input()?;
+            return Ok((Column::expected("sampled, expected", &expected), None));
+        };
+        let drawn = source
+            .drawn_sample(blocks, seed)
+            .map_err(|_| {
+                anyhow!("too many blocks or contents to draw: see the expected figures, without --seed")
+            })
+            .or_bad_input()?;
+        Ok((Column::of(&format!("sampled, seed {seed}"), &drawn), Some(drawn)))
+    }
+}
+
+/// The result as a profile that keeps what is known of the contents' nature.
+fn profile(named: &NamedDistribution, written: &Distribution, blocks: u64, block_bytes: u64) -> Profile {
+    let source = named.to_profile(Some(block_bytes));
+    let text = format!("{}; scaled to {blocks} blocks", source.source.trim());
+    Profile { classes: source.classes, ..Profile::new(&source.name, &text, block_bytes, written) }
+}
+
+/// A line for each content that has fewer copies than its class.
+fn cut_short(scaled: &ScaledDistribution) -> Vec<String> {
+    scaled
+        .cut_short()
+        .map(|class| {
+            format!(
+                "cut short: {} content of {} duplicates gets {}, its share of the data set has no room for more",
+                format_count(class.contents),
+                format_count(class.source_duplicates),
+                format_count(class.copies - 1)
+            )
+        })
+        .collect()
+}

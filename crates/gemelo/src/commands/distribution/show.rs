@@ -1,0 +1,45 @@
+//! `gemelo distribution show`: the figures of one distribution, or several side by side.
+
+use super::{JsonOption, compare, figures::Figures};
+use crate::context::Context;
+use crate::distributions::{self, USUAL_BLOCK_BYTES};
+use crate::exit::Outcome;
+use crate::values::BlockSize;
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// A distribution, or several to see side by side
+    #[arg(required = true, value_name = "NAME|FILE")]
+    distributions: Vec<String>,
+    /// Size of a block, for the size of the data [default: the profile's, or 4k]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<BlockSize>,
+    #[command(flatten)]
+    json: JsonOption,
+    /// Overwrite existing files
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check(arguments.force)?;
+    let [name] = arguments.distributions.as_slice() else {
+        return compare::print(&arguments.distributions, &arguments.json, context);
+    };
+    let named = distributions::load(name)?;
+    let asked = arguments.block_size.map(|size| size.0);
+    let block_bytes = asked.or(named.block_bytes()).unwrap_or(USUAL_BLOCK_BYTES);
+    let source = named.profile.as_ref().map(|profile| profile.source.as_str());
+    let figures = Figures::of(name, source, &named.distribution, block_bytes);
+    let warnings: Vec<String> =
+        named.notes.iter().map(|note| distributions::formats::note_at(name, note)).collect();
+    for warning in &warnings {
+        context.monitor.warn(warning);
+    }
+    arguments.json.write(context, [name], [&figures], &warnings)?;
+    if !arguments.json.is_standard_output() {
+        context.print(&figures.to_text())?;
+    }
+    Ok(Outcome::Done)
+}

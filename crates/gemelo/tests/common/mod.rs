@@ -1,0 +1,36 @@
+//! Running the built binary.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// What a run left behind.
+pub struct Ran {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs gemelo with these arguments and nothing on standard input.
+pub fn gemelo<Word: AsRef<OsStr>>(arguments: &[Word]) -> Ran {
+    gemelo_reading("", arguments)
+}
+
+/// Runs gemelo with this text on standard input.
+pub fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]) -> Ran {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    // A command that does not read closes the pipe early.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("the binary ran");
+    Ran {
+        status: output.status.code().expect("ended by itself"),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
