@@ -4,6 +4,7 @@
 //! before anything was touched.
 
 mod commands;
+mod contents;
 mod context;
 mod distributions;
 mod exit;

@@ -1,6 +1,6 @@
 //! One module a command: its arguments, the call of the library, the printed result.
 
-mod bench;
+pub(crate) mod bench;
 mod distribution;
 
 use crate::context::Context;

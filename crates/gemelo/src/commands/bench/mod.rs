@@ -1,4 +1,4 @@
 //! `gemelo bench`.
 
-mod job_file;
-mod options;
+pub(crate) mod job_file;
+pub(crate) mod options;
