@@ -1,0 +1,58 @@
+//! Buffers that direct I/O takes.
+
+/// What direct I/O of any device asks of addresses, and a page.
+const ALIGNMENT_BYTES: usize = 4096;
+
+/// Equally long buffers in one allocation, each beginning on a page.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    memory: Vec<u8>,
+    first: usize,
+    stride_bytes: usize,
+    buffer_bytes: usize,
+    count: usize,
+}
+
+impl Buffers {
+    pub(crate) fn new(count: usize, buffer_bytes: usize) -> Self {
+        let stride_bytes = buffer_bytes.next_multiple_of(ALIGNMENT_BYTES);
+        let memory = vec![0; stride_bytes * count + ALIGNMENT_BYTES];
+        let address = memory.as_ptr() as usize;
+        let first = address.next_multiple_of(ALIGNMENT_BYTES) - address;
+        Self { memory, first, stride_bytes, buffer_bytes, count }
+    }
+
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: usize) -> &[u8] {
+        let start = self.first + slot * self.stride_bytes;
+        &self.memory[start..start + self.buffer_bytes]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: usize) -> &mut [u8] {
+        let start = self.first + slot * self.stride_bytes;
+        &mut self.memory[start..start + self.buffer_bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_begin_on_pages_and_do_not_overlap() {
+        let mut buffers = Buffers::new(3, 5000);
+        for slot in 0..3 {
+            assert_eq!(buffers.get(slot).as_ptr() as usize % ALIGNMENT_BYTES, 0);
+            buffers.get_mut(slot).fill(slot as u8 + 1);
+        }
+        for slot in 0..3 {
+            assert!(buffers.get(slot).iter().all(|byte| *byte == slot as u8 + 1));
+            assert_eq!(buffers.get(slot).len(), 5000);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! One system call after the other: `pread`, `pwrite`, `fdatasync`.
+
+use super::buffers::Buffers;
+use super::{Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Carries every request out when it is submitted.
+pub(crate) struct PsyncQueue {
+    place: OpenPlace,
+    buffers: Buffers,
+    finished: Vec<Completion>,
+}
+
+impl PsyncQueue {
+    pub(crate) fn new(place: OpenPlace, options: &QueueOptions) -> Self {
+        Self {
+            place,
+            buffers: Buffers::new(options.depth, options.buffer_bytes),
+            finished: Vec::with_capacity(options.depth),
+        }
+    }
+
+    #[inline]
+    fn carry_out(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+        if request.operation == Operation::Sync {
+            return self.place.file.sync_data().map_err(|error| self.place.failure(request, 0, error));
+        }
+        let mut done = 0;
+        while done < request.bytes {
+            match self.step(slot, request, done) {
+                Ok(0) => return Err(self.place.failure(request, done, nothing_moved(request.operation))),
+                Ok(moved) => done += moved,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.place.failure(request, done, error)),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self, slot: usize, request: Request, done: usize) -> io::Result<usize> {
+        let buffer = &mut self.buffers.get_mut(slot)[done..request.bytes];
+        let offset = self.place.first_byte + request.offset + done as u64;
+        match request.operation {
+            Operation::Read => self.place.file.read_at(buffer, offset),
+            _ => self.place.file.write_at(buffer, offset),
+        }
+    }
+}
+
+impl Queue for PsyncQueue {
+    fn depth(&self) -> usize {
+        self.buffers.count()
+    }
+
+    #[inline]
+    fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        self.buffers.get_mut(slot)
+    }
+
+    #[inline]
+    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+        let outcome = self.carry_out(slot, request);
+        self.finished.push(Completion { slot, outcome });
+        Ok(())
+    }
+
+    #[inline]
+    fn reap(&mut self, _wait: Wait, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>> {
+        done.append(&mut self.finished);
+        Ok(())
+    }
+}

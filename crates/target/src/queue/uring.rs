@@ -1,0 +1,215 @@
+//! Linux's io_uring: any number of requests in flight, submitted and reaped in batches.
+//!
+//! Requests wait in the submission ring until the next reap, so that a batch costs one system call. File and buffers
+//! are registered where the kernel allows it, which spares it look-ups and page pinning per request.
+
+use super::buffers::Buffers;
+use super::{Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved};
+use crate::TargetError;
+use io_uring::{IoUring, opcode, squeue, types};
+use libc::{EAGAIN, EBUSY, EINTR, ETIME};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+
+/// Index of the only registered file.
+const FILE_INDEX: u32 = 0;
+
+/// A request in flight, and how much of it is done.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    request: Request,
+    done: usize,
+}
+
+/// A ring with one file and a fixed set of buffers.
+pub(crate) struct UringQueue {
+    ring: IoUring,
+    place: OpenPlace,
+    /// Kept alive, if need be for ever, until the kernel has let go of them.
+    buffers: ManuallyDrop<Buffers>,
+    flights: Vec<Option<Flight>>,
+    in_flight: usize,
+    has_fixed_buffers: bool,
+    /// Completions taken off the ring and not yet looked at: (slot, result).
+    results: Vec<(usize, i32)>,
+}
+
+impl UringQueue {
+    /// # Errors
+    /// If the kernel has no io_uring for this user.
+    pub(crate) fn new(place: OpenPlace, options: &QueueOptions) -> Result<Self, TargetError> {
+        let entries = u32::try_from(options.depth.next_power_of_two()).unwrap_or(u32::MAX);
+        let ring = make_ring(entries).map_err(TargetError::NoIoUring)?;
+        ring.submitter().register_files(&[place.file.as_raw_fd()]).map_err(TargetError::NoIoUring)?;
+        let buffers = Buffers::new(options.depth, options.buffer_bytes);
+        let has_fixed_buffers = register(&ring, &buffers).is_ok();
+        Ok(Self {
+            ring,
+            place,
+            buffers: ManuallyDrop::new(buffers),
+            flights: vec![None; options.depth],
+            in_flight: 0,
+            has_fixed_buffers,
+            results: Vec::with_capacity(options.depth),
+        })
+    }
+
+    fn entry(&mut self, slot: usize, flight: Flight) -> squeue::Entry {
+        let Flight { request, done } = flight;
+        let file = types::Fixed(FILE_INDEX);
+        let offset = self.place.first_byte + request.offset + done as u64;
+        let rest = &mut self.buffers.get_mut(slot)[done..request.bytes];
+        let (start, bytes) = (rest.as_mut_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX));
+        let index = u16::try_from(slot).unwrap_or(u16::MAX);
+        let entry = match (request.operation, self.has_fixed_buffers) {
+            (Operation::Sync, _) => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+            (Operation::Read, true) => {
+                opcode::ReadFixed::new(file, start, bytes, index).offset(offset).build()
+            }
+            (Operation::Read, false) => opcode::Read::new(file, start, bytes).offset(offset).build(),
+            (Operation::Write, true) => {
+                opcode::WriteFixed::new(file, start, bytes, index).offset(offset).build()
+            }
+            (Operation::Write, false) => opcode::Write::new(file, start, bytes).offset(offset).build(),
+        };
+        entry.user_data(slot as u64)
+    }
+
+    fn start(&mut self, slot: usize, flight: Flight) -> Result<(), Box<IoFailure>> {
+        let entry = self.entry(slot, flight);
+        // SAFETY: the entry points into the slot's own buffer, which lives until `drop` has seen every completion, and
+        // which nobody else reads or writes while the slot is in flight (`buffer` is for free slots only, checked
+        // there). The file is registered with the ring and stays open as long.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        // The ring has an entry for every slot, and a slot is in flight once.
+        pushed.map_err(|_| self.place.failure(flight.request, flight.done, io::Error::other("ring full")))?;
+        self.flights[slot] = Some(flight);
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    /// Submits what is in line and waits as asked.
+    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        let entered = match wait {
+            Wait::ForOne => submitter.submit_and_wait(1),
+            Wait::Not | Wait::AtMost(_) => {
+                let longest =
+                    if let Wait::AtMost(longest) = wait { longest } else { std::time::Duration::ZERO };
+                let timespec = types::Timespec::from(longest);
+                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&timespec))
+            }
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            // Time passed; a signal came; completions have to be taken off first.
+            Err(error) if matches!(error.raw_os_error(), Some(ETIME | EINTR | EBUSY | EAGAIN)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[cold]
+    fn engine_failure(&self, source: io::Error) -> Box<IoFailure> {
+        // Which of the requests in flight is at fault, the kernel does not say.
+        let any = self.flights.iter().flatten().next();
+        let nothing = Request { operation: Operation::Sync, offset: 0, bytes: 0 };
+        self.place.failure(any.map_or(nothing, |flight| flight.request), 0, source)
+    }
+
+    fn take_results(&mut self) {
+        let results = self.ring.completion().map(|entry| (entry.user_data() as usize, entry.result()));
+        self.results.extend(results);
+    }
+
+    /// Looks at a result: the request is over, or goes on with its rest.
+    fn settle(&mut self, slot: usize, result: i32, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>> {
+        let Some(mut flight) = self.flights.get_mut(slot).and_then(Option::take) else { return Ok(()) };
+        self.in_flight -= 1;
+        let request = flight.request;
+        let outcome = match usize::try_from(result) {
+            Err(_) if matches!(-result, EINTR | EAGAIN) => return self.start(slot, flight),
+            Err(_) => Err(io::Error::from_raw_os_error(-result)),
+            Ok(_) if request.operation == Operation::Sync => Ok(()),
+            Ok(0) => Err(nothing_moved(request.operation)),
+            Ok(moved) => {
+                flight.done += moved;
+                if flight.done < request.bytes {
+                    return self.start(slot, flight);
+                }
+                Ok(())
+            }
+        };
+        let outcome = outcome.map_err(|error| self.place.failure(request, flight.done, error));
+        done.push(Completion { slot, outcome });
+        Ok(())
+    }
+}
+
+/// A ring of one thread whose completions are worked on when that thread asks (Linux 6.1), or else any ring.
+fn make_ring(entries: u32) -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(entries)
+        .or_else(|_| IoUring::builder().setup_coop_taskrun().build(entries))
+        .or_else(|_| IoUring::new(entries))
+}
+
+/// Registers the buffers; refused where too little memory may be locked.
+fn register(ring: &IoUring, buffers: &Buffers) -> io::Result<()> {
+    let parts: Vec<_> = (0..buffers.count())
+        .map(|slot| {
+            let buffer = buffers.get(slot);
+            libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: buffer.len() }
+        })
+        .collect();
+    // SAFETY: the parts lie in `buffers`, which is freed only when no request is in flight any more (see `drop`), and
+    // the kernel touches registered memory for requests only.
+    unsafe { ring.submitter().register_buffers(&parts) }
+}
+
+impl Queue for UringQueue {
+    fn depth(&self) -> usize {
+        self.buffers.count()
+    }
+
+    fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        assert!(self.flights[slot].is_none(), "slot {slot} is in flight: the kernel owns its buffer");
+        self.buffers.get_mut(slot)
+    }
+
+    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+        assert!(self.flights[slot].is_none(), "slot {slot} is in flight already");
+        self.start(slot, Flight { request, done: 0 })
+    }
+
+    fn reap(&mut self, wait: Wait, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>> {
+        let before = done.len();
+        while self.in_flight > 0 {
+            self.enter(wait).map_err(|error| self.engine_failure(error))?;
+            self.take_results();
+            while let Some((slot, result)) = self.results.pop() {
+                self.settle(slot, result, done)?;
+            }
+            if done.len() > before || wait != Wait::ForOne {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for UringQueue {
+    fn drop(&mut self) {
+        while self.in_flight > 0 {
+            if self.enter(Wait::ForOne).is_err() {
+                // The kernel may still write to the buffers: better to lose them than to reuse them.
+                return;
+            }
+            self.in_flight -= self.ring.completion().count().min(self.in_flight);
+        }
+        // SAFETY: dropped once, here, and not used afterwards; nothing is in flight.
+        unsafe { ManuallyDrop::drop(&mut self.buffers) };
+    }
+}
