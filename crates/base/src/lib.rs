@@ -5,10 +5,12 @@
 
 pub mod clock;
 pub mod monitor;
+mod permutation;
 pub mod random;
 pub mod stop;
 pub mod units;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
+pub use permutation::Permutation;
 pub use stop::StopFlag;

@@ -6,7 +6,8 @@
 //! as long as the data set spreads copies evenly over all of it. A content with nearly as many copies as there are rows,
 //! or more, turns at an end and lies closer.
 
-use gemelo_base::random::{mix_pair, mix64};
+use gemelo_base::Permutation;
+use gemelo_base::random::mix_pair;
 
 /// A bijection of positions and ranks of one data set.
 #[derive(Debug, Clone)]
@@ -35,8 +36,8 @@ impl Layout {
         if self.rows == 1 {
             return self.row.apply(mix_pair(self.key, epoch), position);
         }
-        let row = position / self.row.size;
-        let place = position % self.row.size;
+        let row = position / self.row.size();
+        let place = position % self.row.size();
         let shuffle = if row + 1 == self.rows { &self.last_row } else { &self.row };
         let column = shuffle.apply(mix_pair(mix_pair(self.key, epoch), row), place);
         self.down_the_columns(column, row)
@@ -45,7 +46,7 @@ impl Layout {
     /// Columns under the last row are one block longer than the others.
     #[inline]
     fn down_the_columns(&self, column: u64, row: u64) -> u64 {
-        let tall = self.last_row.size;
+        let tall = self.last_row.size();
         let (first, height) = if column < tall {
             (column * self.rows, self.rows)
         } else {
@@ -53,43 +54,6 @@ impl Layout {
         };
         // Every other column runs upwards, so that a content that crosses from one to the next stays together.
         first + if column.is_multiple_of(2) { row } else { height - 1 - row }
-    }
-}
-
-/// A family of permutations of [0, size), chosen by a key: multiply, add and xor-shift over the next power of two,
-/// repeated until the result is below the size (cycle walking, Black and Rogaway 2002); below two rounds on average.
-#[derive(Debug, Clone, Copy)]
-struct Permutation {
-    size: u64,
-    mask: u64,
-    shift: u32,
-}
-
-impl Permutation {
-    const fn new(size: u64) -> Self {
-        let bits = u64::BITS - size.saturating_sub(1).leading_zeros();
-        let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
-        // Half the bits, so that a shift moves high bits, which multiplication mixes, over the low ones.
-        Self { size, mask, shift: if bits < 2 { 1 } else { bits.div_ceil(2) } }
-    }
-
-    /// The place of `value` (below the size) under the permutation of this key.
-    #[inline]
-    fn apply(&self, key: u64, value: u64) -> u64 {
-        let odd = key | 1;
-        let second = mix64(key);
-        let mut value = value;
-        loop {
-            value = value.wrapping_mul(odd).wrapping_add(second) & self.mask;
-            value ^= value >> self.shift;
-            value = value.wrapping_mul(second | 1).wrapping_add(odd >> 7) & self.mask;
-            value ^= value >> self.shift;
-            value = value.wrapping_mul(0xd6e8_feb8_6659_fd93).wrapping_add(second >> 9) & self.mask;
-            value ^= value >> self.shift;
-            if value < self.size {
-                return value;
-            }
-        }
     }
 }
 

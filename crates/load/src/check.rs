@@ -1,0 +1,78 @@
+//! Comparing a block that was read with what its place should hold.
+
+use crate::contents::Contents;
+use crate::history::Expected;
+use gemelo_content::{ContentId, Examination};
+
+/// Mismatches of a run that are kept; further ones are counted only.
+pub(crate) const MOST_MISMATCHES: usize = 100;
+
+/// A block that does not hold what it should.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wrong {
+    pub(crate) block: u64,
+    pub(crate) expected: Expected,
+    pub(crate) found: Examination,
+}
+
+/// Checks blocks and remembers the wrong ones.
+#[derive(Debug)]
+pub(crate) struct Checker<'a> {
+    contents: &'a Contents,
+    scratch: Vec<u8>,
+    pub(crate) checked: u64,
+    /// Blocks of which nobody knows what they should hold.
+    pub(crate) unknown: u64,
+    pub(crate) wrong_count: u64,
+    pub(crate) wrong: Vec<Wrong>,
+}
+
+impl<'a> Checker<'a> {
+    pub(crate) fn new(contents: &'a Contents) -> Self {
+        let scratch = vec![0; contents.generator.block_bytes()];
+        Self { contents, scratch, checked: 0, unknown: 0, wrong_count: 0, wrong: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn check(&mut self, block: u64, expected: Expected, bytes: &[u8]) {
+        let found = match expected {
+            Expected::Unknown => {
+                self.unknown += 1;
+                return;
+            }
+            Expected::Content(id) => self.contents.generator.examine(id, bytes, &mut self.scratch),
+            Expected::Zeros => self.examine_zeros(bytes),
+        };
+        self.checked += 1;
+        let is_right = matches!((expected, found), (_, Examination::Match))
+            || matches!((expected, found), (Expected::Zeros, Examination::Zeros));
+        if !is_right {
+            self.remember(Wrong { block, expected, found });
+        }
+    }
+
+    #[cold]
+    fn remember(&mut self, wrong: Wrong) {
+        self.wrong_count += 1;
+        if self.wrong.len() < MOST_MISMATCHES {
+            self.wrong.push(wrong);
+        }
+    }
+
+    fn examine_zeros(&mut self, bytes: &[u8]) -> Examination {
+        let Some(first_difference) = bytes.iter().position(|byte| *byte != 0) else {
+            return Examination::Zeros;
+        };
+        if let Some(id) = self.holds_content(bytes) {
+            return Examination::Other(id);
+        }
+        let different_bytes = bytes.iter().filter(|byte| **byte != 0).count();
+        Examination::Garbage { first_difference, different_bytes }
+    }
+
+    fn holds_content(&mut self, bytes: &[u8]) -> Option<ContentId> {
+        let id = self.contents.generator.identify(bytes)?;
+        self.contents.generator.fill(id, &mut self.scratch);
+        (bytes == self.scratch).then_some(id)
+    }
+}

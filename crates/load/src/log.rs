@@ -1,0 +1,263 @@
+//! The log of every operation of a run: a compact binary file, written by a thread of its own.
+//!
+//! Layout, all numbers little-endian. A header of 32 bytes: the magic `gemelog1`, the size of a block in bytes (u32), the
+//! number of processes (u32), 16 bytes of zeros. Then chunks: the number of records (u32), the process they are of
+//! (u32), the xxh3-64 of the records (u64), and the records of 24 bytes each:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0-7 | start of the operation, nanoseconds since the run began (u64) |
+//! | 8-15 | block, counted from the start of the process's place (u63), and 1 in the top bit for a write |
+//! | 16-19 | service time in nanoseconds, at most 2^32 - 1 (u32) |
+//! | 20-23 | how long after it should have the operation started, in nanoseconds, 0 in a closed loop (u32) |
+//!
+//! A process's records are in order of completion. A file that ends within a chunk was cut short.
+
+use crate::operations::Kind;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::io::{self, Read, Write};
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"gemelog1";
+const HEADER_BYTES: usize = 32;
+const CHUNK_HEADER_BYTES: usize = 16;
+const RECORD_BYTES: usize = 24;
+/// Records that a process gathers before it hands them over: 192 KiB.
+const CHUNK_RECORDS: usize = 8192;
+/// Chunks handed over and not yet written. A process waits when there are more: better late than lost.
+const MOST_WAITING_CHUNKS: usize = 64;
+const WRITE_BIT: u64 = 1 << 63;
+
+/// One process's end of the log.
+pub(crate) struct LogSender {
+    process: u32,
+    chunk: Vec<u8>,
+    chunks: Sender<(u32, Vec<u8>)>,
+}
+
+impl LogSender {
+    #[inline]
+    pub(crate) fn record(&mut self, kind: Kind, block: u64, start_ns: u64, service_ns: u64, waited_ns: u64) {
+        let short = |time_ns: u64| u32::try_from(time_ns).unwrap_or(u32::MAX).to_le_bytes();
+        let target = if kind == Kind::Write { block | WRITE_BIT } else { block };
+        let mut record = [0; RECORD_BYTES];
+        record[..8].copy_from_slice(&start_ns.to_le_bytes());
+        record[8..16].copy_from_slice(&target.to_le_bytes());
+        record[16..20].copy_from_slice(&short(service_ns));
+        record[20..].copy_from_slice(&short(waited_ns));
+        self.chunk.extend_from_slice(&record);
+        if self.chunk.len() >= CHUNK_RECORDS * RECORD_BYTES {
+            self.hand_over();
+        }
+    }
+
+    /// One allocation and one lock every 8192 operations.
+    #[cold]
+    fn hand_over(&mut self) {
+        let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS * RECORD_BYTES));
+        // The writer leaves only when all senders have, or on an error that it tells itself.
+        let _ = self.chunks.send((self.process, full));
+    }
+}
+
+impl Drop for LogSender {
+    fn drop(&mut self) {
+        if !self.chunk.is_empty() {
+            self.hand_over();
+        }
+    }
+}
+
+/// The writer's end of the log.
+pub(crate) struct LogWriter {
+    chunks: Receiver<(u32, Vec<u8>)>,
+    sender: Sender<(u32, Vec<u8>)>,
+}
+
+impl LogWriter {
+    pub(crate) fn new() -> Self {
+        let (sender, chunks) = bounded(MOST_WAITING_CHUNKS);
+        Self { chunks, sender }
+    }
+
+    pub(crate) fn sender(&self, process: u32) -> LogSender {
+        LogSender {
+            process,
+            chunk: Vec::with_capacity(CHUNK_RECORDS * RECORD_BYTES),
+            chunks: self.sender.clone(),
+        }
+    }
+
+    /// Writes chunks until the last sender is gone. After an error it goes on taking them, so that nobody waits.
+    pub(crate) fn write(self, out: &mut dyn Write, block_bytes: usize, processes: u32) -> io::Result<()> {
+        drop(self.sender);
+        let mut outcome = write_header(out, block_bytes, processes);
+        for (process, records) in self.chunks {
+            if outcome.is_ok() {
+                outcome = write_chunk(out, process, &records);
+            }
+        }
+        outcome.and_then(|()| out.flush())
+    }
+}
+
+fn write_header(out: &mut dyn Write, block_bytes: usize, processes: u32) -> io::Result<()> {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&u32::try_from(block_bytes).unwrap_or(u32::MAX).to_le_bytes());
+    header[12..16].copy_from_slice(&processes.to_le_bytes());
+    out.write_all(&header)
+}
+
+fn write_chunk(out: &mut dyn Write, process: u32, records: &[u8]) -> io::Result<()> {
+    let count = u32::try_from(records.len() / RECORD_BYTES).unwrap_or(u32::MAX);
+    out.write_all(&count.to_le_bytes())?;
+    out.write_all(&process.to_le_bytes())?;
+    out.write_all(&xxh3_64(records).to_le_bytes())?;
+    out.write_all(records)
+}
+
+/// One operation of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRecord {
+    /// Whose.
+    pub process: u32,
+    /// Whether it wrote.
+    pub is_write: bool,
+    /// Which block of the process's place.
+    pub block: u64,
+    /// Its start, since the run began.
+    pub start_ns: u64,
+    /// How long it took.
+    pub service_ns: u32,
+    /// How long after it should have it started.
+    pub waited_ns: u32,
+}
+
+/// Why a file is no log.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// The file cannot be read.
+    #[error("cannot read the log")]
+    Read(#[from] io::Error),
+    /// Another kind of file.
+    #[error("not a log of operations: it does not begin with 'gemelog1'")]
+    Magic,
+    /// Bytes that are not those written.
+    #[error("chunk {chunk} of the log is damaged")]
+    Damaged {
+        /// Which chunk, counted from 0.
+        chunk: u64,
+    },
+}
+
+/// Calls back for every operation of a log. Returns the block size and the number of processes.
+///
+/// # Errors
+/// If the log cannot be read, is damaged, or cut short.
+pub fn read_log(from: &mut dyn Read, mut each: impl FnMut(LogRecord)) -> Result<(u32, u32), LogError> {
+    let mut header = [0; HEADER_BYTES];
+    from.read_exact(&mut header)?;
+    if header[..8] != MAGIC[..] {
+        return Err(LogError::Magic);
+    }
+    let mut chunk = 0;
+    while let Some((process, records)) = read_chunk(from, chunk)? {
+        records.chunks_exact(RECORD_BYTES).for_each(|record| each(decode(process, record)));
+        chunk += 1;
+    }
+    Ok((word(&header, 8), word(&header, 12)))
+}
+
+fn read_chunk(from: &mut dyn Read, chunk: u64) -> Result<Option<(u32, Vec<u8>)>, LogError> {
+    let mut header = [0; CHUNK_HEADER_BYTES];
+    match from.read(&mut header[..1])? {
+        0 => return Ok(None),
+        _ => from.read_exact(&mut header[1..])?,
+    }
+    let count = word(&header, 0) as usize;
+    if count > CHUNK_RECORDS {
+        return Err(LogError::Damaged { chunk });
+    }
+    let mut records = vec![0; count * RECORD_BYTES];
+    from.read_exact(&mut records)?;
+    if xxh3_64(&records) != long(&header, 8) {
+        return Err(LogError::Damaged { chunk });
+    }
+    Ok(Some((word(&header, 4), records)))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u32::from_le_bytes(*chunk))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+fn decode(process: u32, record: &[u8]) -> LogRecord {
+    let target = long(record, 8);
+    LogRecord {
+        process,
+        is_write: target & WRITE_BIT != 0,
+        block: target & !WRITE_BIT,
+        start_ns: long(record, 0),
+        service_ns: word(record, 16),
+        waited_ns: word(record, 20),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(operations: u64) -> Vec<u8> {
+        let writer = LogWriter::new();
+        let mut sender = writer.sender(3);
+        std::thread::scope(|scope| {
+            let mut out = Vec::new();
+            let written = scope.spawn(move || writer.write(&mut out, 4096, 4).map(|()| out));
+            for n in 0..operations {
+                let kind = if n % 3 == 0 { Kind::Write } else { Kind::Read };
+                sender.record(kind, n, n * 10, n + (1 << 40), 7);
+            }
+            drop(sender);
+            written.join().unwrap().unwrap()
+        })
+    }
+
+    #[test]
+    fn every_operation_is_read_back() {
+        let bytes = log(20_000);
+        let mut records = Vec::new();
+        assert_eq!(read_log(&mut bytes.as_slice(), |record| records.push(record)).unwrap(), (4096, 4));
+        assert_eq!(records.len(), 20_000);
+        let expected = LogRecord {
+            process: 3,
+            is_write: true,
+            block: 12_345,
+            start_ns: 123_450,
+            service_ns: u32::MAX,
+            waited_ns: 7,
+        };
+        assert_eq!(records[12_345], expected);
+    }
+
+    #[test]
+    fn damage_is_found_wherever_it_is() {
+        let bytes = log(100);
+        assert!(matches!(read_log(&mut &b"x"[..], |_| ()), Err(LogError::Read(_))));
+        for place in (0..8).chain(HEADER_BYTES..bytes.len()) {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0x10;
+            let mut processes = Vec::new();
+            let outcome = read_log(&mut damaged.as_slice(), |record| processes.push(record.process));
+            // The process of a chunk is not under its checksum.
+            assert!(outcome.is_err() || processes != [3; 100], "byte {place}");
+        }
+        for length in [HEADER_BYTES + 1, bytes.len() - 1] {
+            assert!(read_log(&mut &bytes[..length], |_| ()).is_err());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What a run measures: latencies, throughput, time spent generating, processor time and memory.
+
+mod histogram;
+mod recorder;
+mod timeline;
+mod usage;
+
+pub(crate) use histogram::Latencies;
+pub use histogram::{LatencyHistogram, LatencySummary};
+pub(crate) use recorder::{Accumulator, IntervalPart, MOST_INTERVALS, Recorder, Side};
+pub use timeline::Phase;
+pub(crate) use timeline::Timeline;
+pub use usage::Usage;

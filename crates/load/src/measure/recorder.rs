@@ -1,0 +1,172 @@
+//! Where a process puts what it measures. Recording costs a few nanoseconds and allocates nothing; at the end of a
+//! stretch its figures are put away.
+
+use super::{Latencies, LatencyHistogram, Phase, Timeline, timeline::Stretch};
+use crate::operations::Kind;
+
+/// Intervals that a process keeps, a day of seconds; the figures of later ones go into the totals only.
+pub(crate) const MOST_INTERVALS: usize = 86_400;
+
+/// Latencies of one kind of operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Side {
+    /// From when the operation should have started.
+    pub(crate) latency: Latencies,
+    /// From when it did; `None` in a closed loop, where that is the same.
+    pub(crate) service: Option<Latencies>,
+}
+
+impl Side {
+    fn new(has_service: bool) -> Self {
+        Self { latency: Latencies::new(), service: has_service.then(Latencies::new) }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.latency.add(&other.latency);
+        if let (Some(own), Some(others)) = (&mut self.service, &other.service) {
+            own.add(others);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.latency.clear();
+        if let Some(service) = &mut self.service {
+            service.clear();
+        }
+    }
+}
+
+/// The figures of a stretch, or of all measured ones.
+#[derive(Debug, Clone)]
+pub(crate) struct Accumulator {
+    pub(crate) reads: Side,
+    pub(crate) writes: Side,
+    pub(crate) syncs: Latencies,
+    pub(crate) generating_ns: u64,
+    pub(crate) checking_ns: u64,
+    pub(crate) late: u64,
+}
+
+impl Accumulator {
+    pub(crate) fn new(has_service: bool) -> Self {
+        Self {
+            reads: Side::new(has_service),
+            writes: Side::new(has_service),
+            syncs: Latencies::new(),
+            generating_ns: 0,
+            checking_ns: 0,
+            late: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        self.syncs.add(&other.syncs);
+        self.generating_ns += other.generating_ns;
+        self.checking_ns += other.checking_ns;
+        self.late += other.late;
+    }
+
+    fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.syncs.clear();
+        (self.generating_ns, self.checking_ns, self.late) = (0, 0, 0);
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        self.reads.latency.count() + self.writes.latency.count()
+    }
+}
+
+/// One process's part of an interval.
+#[derive(Debug, Clone)]
+pub(crate) struct IntervalPart {
+    pub(crate) start_ns: u64,
+    pub(crate) reads: LatencyHistogram,
+    pub(crate) writes: LatencyHistogram,
+}
+
+/// What one process measures.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    timeline: Timeline,
+    stretch: Stretch,
+    keeps_intervals: bool,
+    current: Accumulator,
+    measured: Accumulator,
+    intervals: Vec<IntervalPart>,
+}
+
+impl Recorder {
+    pub(crate) fn new(timeline: Timeline, has_service: bool, keeps_intervals: bool) -> Self {
+        Self {
+            timeline,
+            stretch: timeline.at(0),
+            keeps_intervals,
+            current: Accumulator::new(has_service),
+            measured: Accumulator::new(has_service),
+            intervals: Vec::new(),
+        }
+    }
+
+    /// Says what time it is, before anything of that time is recorded.
+    #[inline]
+    pub(crate) fn advance(&mut self, now_ns: u64) {
+        if now_ns >= self.stretch.end_ns {
+            self.put_away();
+            self.stretch = self.timeline.at(now_ns);
+        }
+    }
+
+    #[cold]
+    fn put_away(&mut self) {
+        if self.stretch.phase == Phase::Measured {
+            self.measured.add(&self.current);
+        }
+        if self.keeps_intervals && self.intervals.len() < MOST_INTERVALS && self.current.operations() > 0 {
+            self.intervals.push(IntervalPart {
+                start_ns: self.stretch.start_ns,
+                reads: self.current.reads.latency.to_histogram().coarser(),
+                writes: self.current.writes.latency.to_histogram().coarser(),
+            });
+        }
+        self.current.clear();
+    }
+
+    /// An operation that ended now. `late` says that it started after the next one should have.
+    #[inline]
+    pub(crate) fn record(&mut self, kind: Kind, latency_ns: u64, service_ns: u64, late: bool) {
+        let side = match kind {
+            Kind::Read => &mut self.current.reads,
+            Kind::Write => &mut self.current.writes,
+        };
+        side.latency.record(latency_ns);
+        if let Some(service) = &mut side.service {
+            service.record(service_ns);
+        }
+        self.current.late += u64::from(late);
+    }
+
+    #[inline]
+    pub(crate) fn record_sync(&mut self, sync_ns: u64) {
+        self.current.syncs.record(sync_ns);
+    }
+
+    #[inline]
+    pub(crate) fn add_generating(&mut self, generating_ns: u64) {
+        self.current.generating_ns += generating_ns;
+    }
+
+    #[inline]
+    pub(crate) fn add_checking(&mut self, checking_ns: u64) {
+        self.current.checking_ns += checking_ns;
+    }
+
+    /// The figures of the measured part, and of all intervals.
+    pub(crate) fn finish(mut self) -> (Accumulator, Vec<IntervalPart>) {
+        self.put_away();
+        (self.measured, self.intervals)
+    }
+}

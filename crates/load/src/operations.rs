@@ -1,0 +1,207 @@
+//! The operations of a process, in order: which kind, which block. Reads and writes are streams of their own, so that
+//! the n-th write goes to the same block however many reads came between.
+
+use crate::job::{Job, JobOperation, Pace};
+use crate::pattern::{Pattern, Positions};
+use gemelo_base::random::{Random, mix_pair};
+
+/// Reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+const READ_KEY: u64 = 0x7265_6164;
+const WRITE_KEY: u64 = 0x7772_6974;
+const CHOICE_KEY: u64 = 0x6368_6f69;
+
+/// The blocks that a process reads, in order.
+pub(crate) fn reads(pattern: Pattern, place_blocks: u64, seed: u64, process: u32) -> Positions {
+    Positions::new(pattern, place_blocks, seed, mix_pair(READ_KEY, u64::from(process)))
+}
+
+/// The blocks that a process writes, in order.
+pub(crate) fn writes(pattern: Pattern, place_blocks: u64, seed: u64, process: u32) -> Positions {
+    Positions::new(pattern, place_blocks, seed, mix_pair(WRITE_KEY, u64::from(process)))
+}
+
+/// An operation that is to be started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operation {
+    pub(crate) kind: Kind,
+    pub(crate) block: u64,
+    /// When it should start, in nanoseconds since the run began; 0 in a closed loop.
+    pub(crate) due_ns: u64,
+}
+
+/// The operations of one process, without end.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    reads: Positions,
+    writes: Positions,
+    choice: Choice,
+}
+
+#[derive(Debug)]
+enum Choice {
+    /// Reads and writes are drawn by the share of writes, and start by one schedule.
+    Drawn { random: Random, write_share: f64, schedule: Schedule },
+    /// Reads and writes have schedules of their own; the one that is due earlier comes first.
+    Due { reads: Schedule, writes: Schedule },
+}
+
+/// When the operations of an open loop start: evenly. Processes take turns, so that they do not all start at once.
+#[derive(Debug, Clone, Copy)]
+struct Schedule {
+    period_ns: f64,
+    next: u64,
+    offset_ns: f64,
+}
+
+impl Schedule {
+    const CLOSED_LOOP: Self = Self { period_ns: 0.0, next: 0, offset_ns: 0.0 };
+
+    fn new(per_s: f64, process: u32, processes: u32) -> Self {
+        let period_ns = 1e9 / per_s;
+        let turn = f64::from(process) / f64::from(processes);
+        Self { period_ns, next: 0, offset_ns: period_ns * turn }
+    }
+
+    #[inline]
+    fn due_ns(&self) -> u64 {
+        // Exact to a nanosecond for 2^53 ns, 104 days.
+        (self.next as f64).mul_add(self.period_ns, self.offset_ns) as u64
+    }
+
+    #[inline]
+    fn take(&mut self) -> u64 {
+        let due_ns = self.due_ns();
+        self.next += 1;
+        due_ns
+    }
+}
+
+impl Operations {
+    pub(crate) fn new(job: &Job, process: u32) -> Self {
+        let spec = job.spec();
+        let schedule = |per_s| Schedule::new(per_s, process, spec.processes);
+        let drawn = |schedule| Choice::Drawn {
+            random: Random::new(mix_pair(spec.seed, mix_pair(CHOICE_KEY, u64::from(process)))),
+            write_share: match spec.operation {
+                JobOperation::Read => 0.0,
+                JobOperation::Write => 1.0,
+                JobOperation::Mixed => spec.write_share,
+            },
+            schedule,
+        };
+        let choice = match spec.pace {
+            Pace::Peak => drawn(Schedule::CLOSED_LOOP),
+            Pace::Rate { ops_per_s } => drawn(schedule(ops_per_s)),
+            Pace::Rates { reads_per_s, writes_per_s } => {
+                Choice::Due { reads: schedule(reads_per_s), writes: schedule(writes_per_s) }
+            }
+        };
+        Self {
+            reads: reads(spec.pattern, job.place_blocks(), spec.seed, process),
+            writes: writes(spec.pattern, job.place_blocks(), spec.seed, process),
+            choice,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next_operation(&mut self) -> Operation {
+        let (kind, due_ns) = match &mut self.choice {
+            Choice::Drawn { random, write_share, schedule } => {
+                let is_write = *write_share >= 1.0 || (*write_share > 0.0 && random.unit() < *write_share);
+                (if is_write { Kind::Write } else { Kind::Read }, schedule.take())
+            }
+            Choice::Due { reads, writes } => {
+                if reads.due_ns() <= writes.due_ns() {
+                    (Kind::Read, reads.take())
+                } else {
+                    (Kind::Write, writes.take())
+                }
+            }
+        };
+        let block = match kind {
+            Kind::Read => self.reads.next_block(),
+            Kind::Write => self.writes.next_block(),
+        };
+        Operation { kind, block, due_ns }
+    }
+
+    /// How many operations were due by `until_ns` and have not been taken; 0 in a closed loop.
+    pub(crate) fn due_by(&self, until_ns: u64) -> u64 {
+        let of = |schedule: &Schedule| {
+            if schedule.period_ns == 0.0 || schedule.due_ns() >= until_ns {
+                return 0;
+            }
+            ((until_ns as f64 - schedule.offset_ns) / schedule.period_ns).ceil() as u64 - schedule.next
+        };
+        match &self.choice {
+            Choice::Drawn { schedule, .. } => of(schedule),
+            Choice::Due { reads, writes } => of(reads) + of(writes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobSpec;
+
+    fn operations(spec: JobSpec, process: u32, count: usize) -> Vec<Operation> {
+        let mut operations = Operations::new(&Job::new(spec).unwrap(), process);
+        (0..count).map(|_| operations.next_operation()).collect()
+    }
+
+    fn mixed() -> JobSpec {
+        JobSpec { operation: JobOperation::Mixed, pattern: Pattern::Uniform, ..JobSpec::default() }
+    }
+
+    #[test]
+    fn the_nth_write_is_the_same_whatever_is_read_between() {
+        let blocks_written = |spec: JobSpec| -> Vec<u64> {
+            let all = operations(spec, 3, 3000).into_iter();
+            all.filter(|next| next.kind == Kind::Write).map(|next| next.block).take(100).collect()
+        };
+        let seldom = blocks_written(JobSpec { write_share: 0.1, processes: 4, ..mixed() });
+        let often = blocks_written(JobSpec { write_share: 0.9, processes: 4, ..mixed() });
+        let rates = Pace::Rates { reads_per_s: 10.0, writes_per_s: 3.0 };
+        let paced = blocks_written(JobSpec { pace: rates, processes: 4, ..mixed() });
+        assert_eq!(seldom, often);
+        assert_eq!(seldom, paced);
+    }
+
+    #[test]
+    fn the_share_of_writes_is_kept() {
+        for share in [0.0, 0.25, 1.0] {
+            let all = operations(JobSpec { write_share: share, seed: 11, ..mixed() }, 0, 40_000);
+            let writes = all.iter().filter(|next| next.kind == Kind::Write).count() as f64 / 40_000.0;
+            assert!((writes - share).abs() < 0.01, "seed 11, share {share}: {writes}");
+        }
+    }
+
+    #[test]
+    fn an_open_loop_is_even_and_processes_take_turns() {
+        let spec = JobSpec { pace: Pace::Rate { ops_per_s: 1000.0 }, processes: 4, ..JobSpec::default() };
+        let due: Vec<u64> = operations(spec, 1, 3).iter().map(|next| next.due_ns).collect();
+        assert_eq!(due, [250_000, 1_250_000, 2_250_000]);
+        let rates = Pace::Rates { reads_per_s: 1000.0, writes_per_s: 500.0 };
+        let kinds: Vec<Kind> =
+            operations(JobSpec { pace: rates, ..mixed() }, 0, 6).iter().map(|next| next.kind).collect();
+        assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Write).count(), 2);
+    }
+
+    #[test]
+    fn what_was_due_and_not_taken_is_counted() {
+        let spec = JobSpec { pace: Pace::Rate { ops_per_s: 1000.0 }, ..JobSpec::default() };
+        let mut operations = Operations::new(&Job::new(spec).unwrap(), 0);
+        assert_eq!(operations.due_by(10_000_000), 10);
+        operations.next_operation();
+        assert_eq!(operations.due_by(10_000_000), 9);
+        assert_eq!(operations.due_by(1_000_000), 0);
+        assert_eq!(Operations::new(&Job::new(JobSpec::default()).unwrap(), 0).due_by(1 << 60), 0);
+    }
+}

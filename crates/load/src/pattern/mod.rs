@@ -1,0 +1,190 @@
+//! Access patterns: which block a process reads or writes next. The n-th draw is a function of seed, process and n
+//! alone, so that what a run wrote can be worked out again afterwards.
+
+mod zipf;
+
+use gemelo_base::Permutation;
+use gemelo_base::random::{Random, mix_pair};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+use zipf::Zipf;
+
+/// Which blocks of its place a process goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Pattern {
+    /// One after the other, from the first again after the last.
+    Sequential,
+    /// Each as likely as the others.
+    Uniform,
+    /// TPC-C's non-uniform random function (clause 2.1.6): hot spots spread over the place.
+    NuRand {
+        /// The function's constant A; `None` is a tenth of the blocks, as in DEDISbench.
+        a: Option<u64>,
+    },
+    /// The block of rank k has a likelihood proportional to k to the power of -theta; ranks are scattered over the
+    /// place.
+    Zipf {
+        /// The exponent, from 0 to [`Pattern::MOST_THETA`].
+        theta: f64,
+    },
+    /// A share of the accesses goes to a share of the blocks, which lie at the start of the place.
+    Hotspot {
+        /// Share of accesses, 0 to 1.
+        accesses: f64,
+        /// Share of blocks, above 0 to 1.
+        blocks: f64,
+    },
+}
+
+impl Pattern {
+    /// The steepest Zipf distribution: one block in a thousand is missed.
+    pub const MOST_THETA: f64 = 10.0;
+}
+
+/// A text that is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "'{0}' is no pattern: sequential, uniform, nurand, nurand:A (A in blocks), zipf:THETA (0 to 10, such as \
+     zipf:0.99) or hotspot:ACCESSES/BLOCKS (percent, such as hotspot:80/20)"
+)]
+pub struct PatternError(String);
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let error = || PatternError(text.to_owned());
+        match text.split_once(':') {
+            None => match text {
+                "sequential" => Ok(Self::Sequential),
+                "uniform" => Ok(Self::Uniform),
+                "nurand" => Ok(Self::NuRand { a: None }),
+                _ => Err(error()),
+            },
+            Some(("nurand", a)) => a.parse().map(|a| Self::NuRand { a: Some(a) }).map_err(|_| error()),
+            Some(("zipf", theta)) => {
+                let theta = theta.parse::<f64>().map_err(|_| error())?;
+                let is_known = (0.0..=Self::MOST_THETA).contains(&theta);
+                is_known.then_some(Self::Zipf { theta }).ok_or_else(error)
+            }
+            Some(("hotspot", shares)) => {
+                let (accesses, blocks) = shares.split_once('/').ok_or_else(error)?;
+                let share = |text| gemelo_base::units::parse_percent(text).map_err(|_| error());
+                let (accesses, blocks) = (share(accesses)?, share(blocks)?);
+                (blocks > 0.0).then_some(Self::Hotspot { accesses, blocks }).ok_or_else(error)
+            }
+            Some(_) => Err(error()),
+        }
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = PatternError;
+
+    fn try_from(text: String) -> Result<Self, PatternError> {
+        text.parse()
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.to_string()
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sequential => formatter.write_str("sequential"),
+            Self::Uniform => formatter.write_str("uniform"),
+            Self::NuRand { a: None } => formatter.write_str("nurand"),
+            Self::NuRand { a: Some(a) } => write!(formatter, "nurand:{a}"),
+            Self::Zipf { theta } => write!(formatter, "zipf:{theta}"),
+            Self::Hotspot { accesses, blocks } => {
+                write!(formatter, "hotspot:{}/{}", accesses * 100.0, blocks * 100.0)
+            }
+        }
+    }
+}
+
+/// Keeps the random streams of a run apart.
+const NURAND_KEY: u64 = 0x6e75_7261;
+const SCATTER_KEY: u64 = 0x7363_6174;
+
+/// The blocks that one process goes to, in order, without end.
+#[derive(Debug, Clone)]
+pub(crate) struct Positions {
+    draw: Draw,
+    random: Random,
+    blocks: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Draw {
+    Sequential { next: u64 },
+    Uniform,
+    NuRand { a: u64, c: u64 },
+    Zipf { zipf: Zipf, scatter: Permutation, key: u64 },
+    Hotspot { hot_below: f64, hot_blocks: u64 },
+}
+
+impl Positions {
+    /// The stream of a seed over `blocks` blocks (at least one). Hot spots are a matter of the seed; `stream` tells
+    /// processes, and reads from writes, apart.
+    pub(crate) fn new(pattern: Pattern, blocks: u64, seed: u64, stream: u64) -> Self {
+        let draw = match pattern {
+            Pattern::Sequential => Draw::Sequential { next: 0 },
+            Pattern::Uniform => Draw::Uniform,
+            Pattern::NuRand { a } => {
+                let a = a.unwrap_or(blocks / 10);
+                // C is a constant of the run (clause 2.1.6), so that all processes agree where the hot spots are.
+                let c = Random::new(mix_pair(seed, NURAND_KEY)).below(a.saturating_add(1));
+                Draw::NuRand { a, c }
+            }
+            Pattern::Zipf { theta } => Draw::Zipf {
+                zipf: Zipf::new(blocks, theta),
+                scatter: Permutation::new(blocks),
+                key: mix_pair(seed, SCATTER_KEY),
+            },
+            Pattern::Hotspot { accesses, blocks: share } => {
+                let hot_blocks = ((blocks as f64 * share).round() as u64).clamp(1, blocks);
+                Draw::Hotspot { hot_below: accesses, hot_blocks }
+            }
+        };
+        Self { draw, random: Random::new(mix_pair(seed, stream)), blocks }
+    }
+
+    /// The next block.
+    #[inline]
+    pub(crate) fn next_block(&mut self) -> u64 {
+        let Self { draw, random, blocks } = self;
+        match draw {
+            Draw::Sequential { next } => {
+                let block = *next;
+                *next = if block + 1 == *blocks { 0 } else { block + 1 };
+                block
+            }
+            Draw::Uniform => random.below(*blocks),
+            Draw::NuRand { a, c } => {
+                // ((rand(0, A) | rand(x, y)) + C) % (y - x + 1) + x, with x = 0 and y the last block.
+                let mixed = random.below(a.saturating_add(1)) | random.below(*blocks);
+                mixed.wrapping_add(*c) % *blocks
+            }
+            Draw::Zipf { zipf, scatter, key } => scatter.apply(*key, zipf.rank(random) - 1),
+            Draw::Hotspot { hot_below, hot_blocks } => {
+                let is_hot = random.unit() < *hot_below || hot_blocks == blocks;
+                if is_hot {
+                    random.below(*hot_blocks)
+                } else {
+                    *hot_blocks + random.below(*blocks - *hot_blocks)
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

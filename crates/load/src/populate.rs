@@ -1,0 +1,175 @@
+//! Writing all blocks of all places before a run, as fast as the target takes them: long writes, all cores.
+
+use crate::contents::Contents;
+use crate::history::History;
+use crate::job::{Job, Populate};
+use crate::result::{Failure, Populated};
+use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_target::{Engine, Operation, Queue, QueueOptions, Request, Target, TargetError, Wait};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of one write: long enough that its system call costs nothing, short enough to stay in the cache.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// How populating ended short of its end.
+#[derive(Debug)]
+pub(crate) enum Unfinished {
+    Stopped,
+    Failed(Box<Failure>),
+}
+
+/// What all workers share.
+struct Work<'a> {
+    job: &'a Job,
+    contents: &'a Contents,
+    target: &'a dyn Target,
+    history: &'a History,
+    monitor: &'a dyn Monitor,
+    stop: &'a StopFlag,
+    halt: StopFlag,
+    chunk_blocks: u64,
+    next: AtomicU64,
+}
+
+/// Populates the places of a job that asks for it; `None` for one that does not.
+pub(crate) fn populate(
+    job: &Job,
+    contents: &Contents,
+    target: &dyn Target,
+    history: &History,
+    environment: &crate::run::Environment<'_>,
+) -> Result<Option<Populated>, Unfinished> {
+    if job.spec().populate == Populate::None {
+        return Ok(None);
+    }
+    let data_bytes = job.spec().file_bytes * u64::from(job.spec().processes);
+    let began_ns = environment.clock.now_ns();
+    environment.monitor.begin("populating", Unit::Bytes, Some(data_bytes));
+    let block_bytes = job.spec().block_bytes;
+    let work = Work {
+        job,
+        contents,
+        target,
+        history,
+        monitor: environment.monitor,
+        stop: environment.stop,
+        halt: StopFlag::new(),
+        chunk_blocks: (CHUNK_BYTES / block_bytes).max(1) as u64,
+        next: AtomicU64::new(0),
+    };
+    work.run()?;
+    let elapsed_ns = environment.clock.now_ns().saturating_sub(began_ns);
+    Ok(Some(Populated { data_bytes, elapsed_ns }))
+}
+
+impl Work<'_> {
+    fn run(&self) -> Result<(), Unfinished> {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.work())).collect();
+            let outcomes = workers.into_iter().filter_map(|worker| worker.join().ok());
+            outcomes.fold(Ok(()), |first, outcome| first.and(outcome))
+        })?;
+        for process in 0..self.job.spec().processes {
+            let mut queue = self.open(process)?;
+            self.carry_out(
+                process,
+                queue.as_mut(),
+                Request { operation: Operation::Sync, offset: 0, bytes: 0 },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Takes chunks, in order over all places, until none is left.
+    fn work(&self) -> Result<(), Unfinished> {
+        let chunks_each = self.job.place_blocks().div_ceil(self.chunk_blocks);
+        let chunks = chunks_each * u64::from(self.job.spec().processes);
+        let mut open: Option<(u32, Box<dyn Queue>)> = None;
+        loop {
+            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= chunks || self.halt.is_raised() {
+                return Ok(());
+            }
+            if self.stop.is_raised() {
+                return Err(Unfinished::Stopped);
+            }
+            let process = (chunk / chunks_each) as u32;
+            if open.as_ref().is_none_or(|(opened, _)| *opened != process) {
+                open = Some((process, self.open(process)?));
+            }
+            if let Some((_, queue)) = &mut open {
+                self.write_chunk(process, chunk % chunks_each, queue.as_mut())?;
+            }
+        }
+    }
+
+    fn open(&self, process: u32) -> Result<Box<dyn Queue>, Unfinished> {
+        let block_bytes = self.job.spec().block_bytes;
+        let options = QueueOptions {
+            engine: Engine::Psync,
+            depth: 1,
+            buffer_bytes: self.chunk_blocks as usize * block_bytes,
+        };
+        self.target.open(process, &options).map_err(|error| {
+            self.halt.raise();
+            Unfinished::Failed(Box::new(Failure::of_open(process, &self.target.place(process), &error)))
+        })
+    }
+
+    fn write_chunk(&self, process: u32, chunk: u64, queue: &mut dyn Queue) -> Result<(), Unfinished> {
+        let first = chunk * self.chunk_blocks;
+        let blocks = self.chunk_blocks.min(self.job.place_blocks() - first);
+        let block_bytes = self.job.spec().block_bytes;
+        if self.job.spec().populate == Populate::Content {
+            let sequence = self.history.next_sequence(process) + first;
+            fill(self.contents, process, sequence, &mut queue.buffer(0)[..blocks as usize * block_bytes]);
+        }
+        let bytes = blocks as usize * block_bytes;
+        let offset = first * block_bytes as u64;
+        self.carry_out(process, queue, Request { operation: Operation::Write, offset, bytes })?;
+        self.monitor.advance(bytes as u64);
+        Ok(())
+    }
+
+    fn carry_out(&self, process: u32, queue: &mut dyn Queue, request: Request) -> Result<(), Unfinished> {
+        carry_out(queue, request).map_err(|failure| {
+            self.halt.raise();
+            Unfinished::Failed(Box::new(Failure::of_io(process, &failure)))
+        })
+    }
+}
+
+/// Makes the contents of consecutive writes.
+pub(crate) fn fill(contents: &Contents, process: u32, first_sequence: u64, blocks: &mut [u8]) {
+    let block_bytes = contents.generator.block_bytes();
+    for (sequence, block) in (first_sequence..).zip(blocks.chunks_mut(block_bytes)) {
+        contents.generator.fill(contents.assignment.content(process, sequence), block);
+    }
+}
+
+/// One request, from start to end.
+pub(crate) fn carry_out(
+    queue: &mut dyn Queue,
+    request: Request,
+) -> Result<(), Box<gemelo_target::IoFailure>> {
+    let mut done = Vec::with_capacity(1);
+    queue.submit(0, request)?;
+    while done.is_empty() {
+        queue.reap(Wait::ForOne, &mut done)?;
+    }
+    done.into_iter().try_for_each(|completion| completion.outcome)
+}
+
+impl Failure {
+    pub(crate) fn of_open(process: u32, place: &str, error: &TargetError) -> Self {
+        let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"));
+        Self {
+            process,
+            place: place.to_owned(),
+            operation: "open".to_owned(),
+            offset_bytes: 0,
+            reason: format!("{error}{cause}"),
+        }
+    }
+}

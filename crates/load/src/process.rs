@@ -1,0 +1,417 @@
+//! One process of a run: takes operations in order, starts them when they are due, and measures them.
+//!
+//! The loop is the hot path: per operation it draws a block, makes a content, hands it to the queue and records a
+//! latency. It reads the clock twice (after generating, after the completion), allocates nothing, takes no lock, and
+//! makes no system call besides the queue's.
+//!
+//! Operations on the same block never overlap where one of them writes, so what a block holds follows from the order
+//! of operations alone.
+
+use crate::check::Checker;
+use crate::contents::Contents;
+use crate::history::Expected;
+use crate::job::Job;
+use crate::log::LogSender;
+use crate::measure::Recorder;
+use crate::operations::{Kind, Operation, Operations};
+use crate::result::Failure;
+use gemelo_base::{Clock, StopFlag};
+use gemelo_target::{Completion, IoFailure, Operation as Verb, Queue, Request, Wait};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// An operation that started this much after it should have is late: more than a timer takes to wake a thread.
+pub(crate) const LATE_NS: u64 = 100_000;
+/// Nearer than this, a due operation is awaited by polling completions: a sleeping thread would wake too late.
+const POLL_BELOW_NS: u64 = 60_000;
+/// A process looks this often whether it should stop.
+const MOST_WAIT_NS: u64 = 100_000_000;
+/// Operations between two reports of progress.
+const PROGRESS_EVERY: u64 = 1 << 10;
+
+/// What all processes of a run share.
+pub(crate) struct Common<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) contents: &'a Contents,
+    pub(crate) clock: &'a dyn Clock,
+    /// Raised by the user.
+    pub(crate) stop: &'a StopFlag,
+    /// Raised by the first process that fails.
+    pub(crate) halt: &'a StopFlag,
+    /// Operations completed, of all processes.
+    pub(crate) progress: &'a AtomicU64,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Time,
+    Bytes,
+    Stopped,
+    Halted,
+}
+
+/// An operation in flight.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    operation: Operation,
+    /// Which read or write of the process, counted from 0.
+    number: u64,
+    started_ns: u64,
+    /// When the `fdatasync` after the write started.
+    sync_started_ns: Option<u64>,
+}
+
+/// An operation that was drawn, and its content made, but has not started.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    operation: Operation,
+    slot: usize,
+    content: u64,
+}
+
+/// Places in the tables of reads that are checked.
+pub(crate) struct Online<'a> {
+    pub(crate) checker: Checker<'a>,
+    /// What each block should hold.
+    pub(crate) table: Vec<u64>,
+}
+
+/// One process of a run.
+pub(crate) struct Process<'a> {
+    pub(crate) common: &'a Common<'a>,
+    pub(crate) number: u32,
+    pub(crate) queue: Box<dyn Queue>,
+    pub(crate) operations: Operations,
+    pub(crate) recorder: Recorder,
+    pub(crate) online: Option<Online<'a>>,
+    pub(crate) log: Option<LogSender>,
+    /// The number of the first content this run writes.
+    pub(crate) first_sequence: u64,
+    pub(crate) state: State,
+}
+
+/// What changes while a process runs.
+#[derive(Debug)]
+pub(crate) struct State {
+    flights: Vec<Option<Flight>>,
+    in_flight: usize,
+    /// Slots that are neither in flight nor held.
+    free: Vec<usize>,
+    held: Option<Held>,
+    origin_ns: u64,
+    now_ns: u64,
+    end_ns: u64,
+    is_open_loop: bool,
+    left: u64,
+    fsync_every: u64,
+    since_sync: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    /// Operations completed and not yet reported as progress.
+    unreported: u64,
+    pub(crate) uncertain: Vec<u64>,
+    pub(crate) failure: Option<Failure>,
+    engine_failed: bool,
+}
+
+impl State {
+    pub(crate) fn new(job: &Job) -> Self {
+        let spec = job.spec();
+        Self {
+            flights: vec![None; spec.queue_depth],
+            in_flight: 0,
+            free: (0..spec.queue_depth).rev().collect(),
+            held: None,
+            origin_ns: 0,
+            now_ns: 0,
+            end_ns: spec.time_ns.unwrap_or(u64::MAX),
+            is_open_loop: spec.pace != crate::job::Pace::Peak,
+            left: job.process_operations().unwrap_or(u64::MAX),
+            fsync_every: if spec.sync.is_synced() { spec.fsync_every } else { 0 },
+            since_sync: 0,
+            reads: 0,
+            writes: 0,
+            unreported: 0,
+            uncertain: Vec::new(),
+            failure: None,
+            engine_failed: false,
+        }
+    }
+}
+
+impl Process<'_> {
+    /// Runs to the end. Times are counted from `origin_ns` of the clock.
+    pub(crate) fn run(&mut self, origin_ns: u64) -> Cause {
+        self.state.origin_ns = origin_ns;
+        self.state.now_ns = self.now_ns();
+        let mut done = Vec::with_capacity(self.state.flights.len());
+        let cause = loop {
+            let ended = self.start_operations();
+            if self.state.in_flight == 0 {
+                if let Some(cause) = ended {
+                    break cause;
+                }
+                self.sleep();
+                continue;
+            }
+            self.reap(ended.is_some(), &mut done);
+            if self.state.engine_failed {
+                self.give_up_flights();
+                break Cause::Halted;
+            }
+        };
+        self.common.progress.fetch_add(self.state.unreported, Ordering::Relaxed);
+        cause
+    }
+
+    /// When the run ended for this process.
+    pub(crate) const fn ended_ns(&self) -> u64 {
+        self.state.now_ns
+    }
+
+    /// Operations of an open loop that should have started by the end, and did not.
+    pub(crate) fn missed(&self) -> u64 {
+        let held = self.state.held.is_some_and(|held| held.operation.due_ns < self.state.now_ns);
+        self.operations.due_by(self.state.now_ns.min(self.state.end_ns)) + u64::from(held)
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.common.clock.now_ns().saturating_sub(self.state.origin_ns)
+    }
+
+    #[inline]
+    fn ended(&self) -> Option<Cause> {
+        let state = &self.state;
+        if state.left == 0 {
+            Some(Cause::Bytes)
+        } else if state.now_ns >= state.end_ns {
+            Some(Cause::Time)
+        } else if self.common.stop.is_raised() {
+            Some(Cause::Stopped)
+        } else if self.common.halt.is_raised() {
+            Some(Cause::Halted)
+        } else {
+            None
+        }
+    }
+
+    /// Starts what can start now. Says why nothing will start any more.
+    #[inline]
+    fn start_operations(&mut self) -> Option<Cause> {
+        loop {
+            if let Some(cause) = self.ended() {
+                return Some(cause);
+            }
+            let Some(held) = self.held_or_prepared() else { return None };
+            let due_ns = held.operation.due_ns;
+            if self.state.is_open_loop && due_ns >= self.state.end_ns {
+                self.state.held = Some(held);
+                // Nothing is due before the end: what is left of the time passes.
+                return (self.state.now_ns >= self.state.end_ns).then_some(Cause::Time);
+            }
+            if due_ns > self.state.now_ns || self.overlaps(&held.operation) {
+                self.state.held = Some(held);
+                return None;
+            }
+            self.start(held);
+        }
+    }
+
+    /// The operation that comes next; `None` if there is no free slot for it.
+    #[inline]
+    fn held_or_prepared(&mut self) -> Option<Held> {
+        if let Some(held) = self.state.held.take() {
+            return Some(held);
+        }
+        let slot = self.state.free.pop()?;
+        Some(self.prepare(slot))
+    }
+
+    /// Draws the next operation and makes its content, ahead of its time, so that this does not count as latency.
+    #[inline]
+    fn prepare(&mut self, slot: usize) -> Held {
+        let operation = self.operations.next_operation();
+        let mut content = 0;
+        if operation.kind == Kind::Write {
+            let contents = self.common.contents;
+            let id = contents.assignment.content(self.number, self.first_sequence + self.state.writes);
+            contents.generator.fill(id, self.queue.buffer(slot));
+            content = id.to_bits();
+            let now_ns = self.now_ns();
+            self.recorder.add_generating(now_ns - self.state.now_ns);
+            self.state.now_ns = now_ns;
+        }
+        Held { operation, slot, content }
+    }
+
+    /// Whether an operation in flight is on the same block, and one of the two writes.
+    #[inline]
+    fn overlaps(&self, operation: &Operation) -> bool {
+        self.state.in_flight > 0
+            && self.state.flights.iter().flatten().any(|flight| {
+                flight.operation.block == operation.block
+                    && (flight.operation.kind == Kind::Write || operation.kind == Kind::Write)
+            })
+    }
+
+    #[inline]
+    fn start(&mut self, held: Held) {
+        let Held { operation, slot, content } = held;
+        let block_bytes = self.common.job.spec().block_bytes;
+        let (verb, counter) = match operation.kind {
+            Kind::Read => (Verb::Read, &mut self.state.reads),
+            Kind::Write => (Verb::Write, &mut self.state.writes),
+        };
+        let number = *counter;
+        *counter += 1;
+        if operation.kind == Kind::Write
+            && let Some(online) = &mut self.online
+            && let Some(entry) = online.table.get_mut(operation.block as usize)
+        {
+            *entry = content;
+        }
+        let started_ns = self.state.now_ns;
+        self.state.flights[slot] = Some(Flight { operation, number, started_ns, sync_started_ns: None });
+        self.state.in_flight += 1;
+        self.state.left -= 1;
+        let offset = operation.block * block_bytes as u64;
+        if let Err(failure) = self.queue.submit(slot, Request { operation: verb, offset, bytes: block_bytes })
+        {
+            self.fail_engine(*failure);
+        }
+    }
+
+    /// Until the next operation is due, with nothing in flight.
+    fn sleep(&mut self) {
+        let due_ns = self.state.held.map_or(0, |held| held.operation.due_ns);
+        let wake_ns = due_ns.min(self.state.end_ns).min(self.state.now_ns + MOST_WAIT_NS);
+        self.common.clock.sleep_until_ns(self.state.origin_ns.saturating_add(wake_ns));
+        self.state.now_ns = self.now_ns();
+    }
+
+    fn wait(&self, is_ending: bool) -> Wait {
+        let Some(held) = self.state.held.filter(|_| self.state.is_open_loop && !is_ending) else {
+            return Wait::ForOne;
+        };
+        let left_ns = held.operation.due_ns.min(self.state.end_ns).saturating_sub(self.state.now_ns);
+        match left_ns {
+            // It is due, and waits for an overlapping one to end.
+            0 => Wait::ForOne,
+            1..POLL_BELOW_NS => Wait::Not,
+            _ => Wait::AtMost(Duration::from_nanos((left_ns - POLL_BELOW_NS / 2).min(MOST_WAIT_NS))),
+        }
+    }
+
+    #[inline]
+    fn reap(&mut self, is_ending: bool, done: &mut Vec<Completion>) {
+        if let Err(failure) = self.queue.reap(self.wait(is_ending), done) {
+            self.fail_engine(*failure);
+        }
+        self.state.now_ns = self.now_ns();
+        self.recorder.advance(self.state.now_ns);
+        let ended_ns = self.state.now_ns;
+        for completion in done.drain(..) {
+            self.complete(completion, ended_ns);
+        }
+        if self.state.unreported >= PROGRESS_EVERY {
+            self.common.progress.fetch_add(self.state.unreported, Ordering::Relaxed);
+            self.state.unreported = 0;
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, completion: Completion, ended_ns: u64) {
+        let slot = completion.slot;
+        let Some(flight) = self.state.flights.get(slot).copied().flatten() else { return };
+        if let Err(failure) = completion.outcome {
+            self.fail(&flight, *failure);
+        } else if self.needs_sync(&flight, ended_ns) {
+            self.start_sync(slot, flight, ended_ns);
+            return;
+        } else {
+            self.measure(&flight, ended_ns);
+            if flight.operation.kind == Kind::Read && self.online.is_some() {
+                self.check(slot, flight.operation.block);
+            }
+        }
+        self.state.flights[slot] = None;
+        self.state.in_flight -= 1;
+        self.state.free.push(slot);
+    }
+
+    #[inline]
+    fn needs_sync(&mut self, flight: &Flight, ended_ns: u64) -> bool {
+        if let Some(started_ns) = flight.sync_started_ns {
+            self.recorder.record_sync(ended_ns - started_ns);
+            return false;
+        }
+        if flight.operation.kind == Kind::Read || self.state.fsync_every == 0 {
+            return false;
+        }
+        self.state.since_sync += 1;
+        self.state.since_sync >= self.state.fsync_every
+    }
+
+    fn start_sync(&mut self, slot: usize, flight: Flight, now_ns: u64) {
+        self.state.since_sync = 0;
+        self.state.flights[slot] = Some(Flight { sync_started_ns: Some(now_ns), ..flight });
+        if let Err(failure) = self.queue.submit(slot, Request { operation: Verb::Sync, offset: 0, bytes: 0 })
+        {
+            self.fail_engine(*failure);
+        }
+    }
+
+    #[inline]
+    fn measure(&mut self, flight: &Flight, ended_ns: u64) {
+        let Flight { operation, started_ns, .. } = *flight;
+        let service_ns = ended_ns - started_ns;
+        let due_ns = if self.state.is_open_loop { operation.due_ns } else { started_ns };
+        let waited_ns = started_ns - due_ns;
+        self.recorder.record(operation.kind, waited_ns + service_ns, service_ns, waited_ns > LATE_NS);
+        self.state.unreported += 1;
+        if let Some(log) = &mut self.log {
+            log.record(operation.kind, operation.block, started_ns, service_ns, waited_ns);
+        }
+    }
+
+    fn check(&mut self, slot: usize, block: u64) {
+        let began_ns = self.now_ns();
+        if let Some(Online { checker, table }) = &mut self.online {
+            let expected =
+                table.get(block as usize).map_or(Expected::Unknown, |bits| Expected::from_bits(*bits));
+            // The slot counts as in flight until here, but the queue has let go of it.
+            checker.check(block, expected, self.queue.buffer(slot));
+        }
+        self.state.now_ns = self.now_ns();
+        self.recorder.add_checking(self.state.now_ns - began_ns);
+    }
+
+    #[cold]
+    fn fail(&mut self, flight: &Flight, failure: IoFailure) {
+        self.common.halt.raise();
+        if flight.operation.kind == Kind::Write {
+            self.state.uncertain.push(flight.number);
+        }
+        if self.state.failure.is_none() {
+            self.state.failure = Some(Failure::of_io(self.number, &failure));
+        }
+    }
+
+    #[cold]
+    fn fail_engine(&mut self, failure: IoFailure) {
+        self.common.halt.raise();
+        self.state.engine_failed = true;
+        if self.state.failure.is_none() {
+            self.state.failure = Some(Failure::of_io(self.number, &failure));
+        }
+    }
+
+    /// Of what was in flight when the engine failed, nobody knows how it ended.
+    fn give_up_flights(&mut self) {
+        let flights = self.state.flights.iter().flatten();
+        let writes = flights.filter(|flight| flight.operation.kind == Kind::Write);
+        self.state.uncertain.extend(writes.map(|flight| flight.number));
+    }
+}

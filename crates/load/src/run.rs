@@ -1,0 +1,332 @@
+//! One run of a job against a target: populate, run all processes, verify, and put the figures together.
+
+use crate::check::Checker;
+use crate::contents::Contents;
+use crate::history::{History, OtherLayout, Segment, UncertainWrite};
+use crate::job::{Job, Pace};
+use crate::log::{LogSender, LogWriter};
+use crate::measure::{Accumulator, IntervalPart, Recorder, Timeline, Usage};
+use crate::operations::Operations;
+use crate::populate::populate;
+use crate::process::{Cause, Common, Online, Process, State};
+use crate::result::{Failure, RunResult};
+use crate::summary::{self, Ran};
+use crate::verify::check_all;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use gemelo_base::{Clock, Monitor, StopFlag, Unit};
+use gemelo_target::{Queue, QueueOptions, Target};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, OnceLock};
+use std::time::Duration;
+use thiserror::Error;
+
+/// What a run gets from whoever started it.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// Who is told of progress.
+    pub monitor: &'a dyn Monitor,
+    /// Raised to end the run early.
+    pub stop: &'a StopFlag,
+}
+
+/// Why a run did not begin.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The job goes on with places of another layout.
+    #[error(transparent)]
+    OtherLayout(#[from] OtherLayout),
+    /// Verifying what a target does not hold.
+    #[error("this target holds nothing that could be verified: use --verify none")]
+    NothingToVerify,
+    /// The table of contents does not fit.
+    #[error("{blocks} blocks are too many to remember: verify needs 8 bytes for each")]
+    TooManyBlocks {
+        /// Blocks of a place.
+        blocks: u64,
+    },
+}
+
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs a job. `before` is what earlier jobs wrote to the same places; without it they are what the target says.
+/// Every operation goes to `log`, if there is one ([`crate::read_log`]).
+///
+/// A failure during the run does not lose what was measured before: it comes back in the result.
+///
+/// # Errors
+/// If the run cannot begin. Nothing was written then.
+pub fn run(
+    job: &Job,
+    contents: &Contents,
+    target: &dyn Target,
+    before: Option<&History>,
+    environment: &Environment<'_>,
+    log: Option<&mut (dyn Write + Send)>,
+) -> Result<RunResult, RunError> {
+    let before = before.cloned().unwrap_or_else(|| History::new(job, target.at_start()));
+    before.check(job)?;
+    if job.spec().verify != crate::job::Verify::None && !target.holds_data() {
+        return Err(RunError::NothingToVerify);
+    }
+    if job.spec().verify.is_online() && usize::try_from(job.place_blocks().saturating_mul(8)).is_err() {
+        return Err(RunError::TooManyBlocks { blocks: job.place_blocks() });
+    }
+    let used_before = Usage::of_this_program();
+    let populated = match populate(job, contents, target, &before, environment) {
+        Ok(populated) => populated,
+        Err(unfinished) => {
+            environment.monitor.finish();
+            return Ok(summary::unpopulated(job, target, unfinished));
+        }
+    };
+    let mut history = before;
+    history.segments.push(Segment {
+        populate: job.spec().populate,
+        pattern: job.spec().pattern,
+        seed: job.spec().seed,
+        writes: vec![0; job.spec().processes as usize],
+        uncertain: Vec::new(),
+    });
+    let run = Run { job, contents, target, history: &history, environment };
+    let mut ran = run.all_processes(log);
+    ran.used = Usage::of_this_program().since(used_before);
+    ran.populated = populated;
+    if let Some(last) = history.segments.last_mut() {
+        last.writes = ran.processes.iter().map(|process| process.writes).collect();
+        last.uncertain = std::mem::take(&mut ran.uncertain);
+    }
+    if job.spec().verify.is_final() && ran.failure.is_none() && !environment.stop.is_raised() {
+        ran.findings.verification.is_complete = true;
+        let failure = check_all(&mut ran.findings, &history, contents, target, environment);
+        ran.failure = ran.failure.or(failure);
+    }
+    environment.monitor.finish();
+    Ok(summary::result(job, contents, target, history, ran))
+}
+
+/// What the processes of a run work with.
+struct Run<'a> {
+    job: &'a Job,
+    contents: &'a Contents,
+    target: &'a dyn Target,
+    history: &'a History,
+    environment: &'a Environment<'a>,
+}
+
+/// What one process came back with.
+pub(crate) struct ProcessOutcome {
+    pub(crate) number: u32,
+    pub(crate) cause: Cause,
+    pub(crate) ended_ns: u64,
+    pub(crate) measured: Accumulator,
+    pub(crate) intervals: Vec<IntervalPart>,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) missed: u64,
+    pub(crate) used: Usage,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What each thread sends when it is done: an outcome without findings, the writes that may not have come through, and
+/// what checking found.
+struct Report<'a> {
+    outcome: ProcessOutcome,
+    uncertain: Vec<u64>,
+    checker: Option<Checker<'a>>,
+}
+
+impl Run<'_> {
+    fn all_processes(&self, log: Option<&mut (dyn Write + Send)>) -> Ran {
+        let spec = self.job.spec();
+        let (halt, progress) = (StopFlag::new(), AtomicU64::new(0));
+        let common = Common {
+            job: self.job,
+            contents: self.contents,
+            clock: self.environment.clock,
+            stop: self.environment.stop,
+            halt: &halt,
+            progress: &progress,
+        };
+        let start = Start { barrier: Barrier::new(spec.processes as usize), origin_ns: OnceLock::new() };
+        let writer = log.is_some().then(LogWriter::new);
+        let (reports, received) = unbounded();
+        let (common, start) = (&common, &start);
+        std::thread::scope(|scope| {
+            for number in 0..spec.processes {
+                let sender = writer.as_ref().map(|writer| writer.sender(number));
+                let reports: Sender<Report<'_>> = reports.clone();
+                scope.spawn(move || {
+                    let report = self.one_process(common, start, number, sender);
+                    // The receiver waits for every process.
+                    let _ = reports.send(report);
+                });
+            }
+            drop(reports);
+            let writing = log.zip(writer).map(|(out, writer)| {
+                scope.spawn(move || writer.write(out, spec.block_bytes, spec.processes))
+            });
+            let mut ran = self.gather(&received, start, &progress);
+            let written = writing.map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())));
+            ran.log_error = written.err().map(|error| error.to_string());
+            ran
+        })
+    }
+
+    /// Waits for all processes, telling of progress meanwhile.
+    fn gather(&self, received: &Receiver<Report<'_>>, start: &Start, progress: &AtomicU64) -> Ran {
+        let spec = self.job.spec();
+        let (unit, total) = match (spec.time_ns, spec.process_bytes) {
+            (_, Some(bytes)) => (Unit::Bytes, Some(bytes.saturating_mul(u64::from(spec.processes)))),
+            (time_ns, None) => (Unit::Nanoseconds, time_ns),
+        };
+        self.environment.monitor.begin("running", unit, total);
+        let mut ran = Ran::default();
+        let mut told = 0;
+        loop {
+            match received.recv_timeout(PROGRESS_INTERVAL) {
+                Ok(report) => ran.add(report),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = match unit {
+                        Unit::Bytes => progress.load(Ordering::Relaxed) * spec.block_bytes as u64,
+                        _ => start.origin_ns.get().map_or(0, |origin_ns| {
+                            self.environment.clock.now_ns().saturating_sub(*origin_ns)
+                        }),
+                    };
+                    self.environment.monitor.advance(now.saturating_sub(told));
+                    told = now.max(told);
+                }
+            }
+        }
+        ran.processes.sort_unstable_by_key(|process| process.number);
+        ran
+    }
+
+    fn one_process<'a>(
+        &'a self,
+        common: &'a Common<'a>,
+        start: &Start,
+        number: u32,
+        log: Option<LogSender>,
+    ) -> Report<'a> {
+        let spec = self.job.spec();
+        let options =
+            QueueOptions { engine: spec.engine, depth: spec.queue_depth, buffer_bytes: spec.block_bytes };
+        // Queues are opened by the threads that use them: a ring belongs to its thread.
+        let opened = self.target.open(number, &options);
+        if opened.is_err() {
+            common.halt.raise();
+        }
+        let online = spec.verify.is_online().then(|| Online {
+            checker: Checker::new(self.contents),
+            table: self.history.table(number, &self.contents.assignment),
+        });
+        let origin_ns = start.together(common.clock);
+        match opened {
+            Err(error) => {
+                Report::of_failure(Failure::of_open(number, &self.target.place(number), &error), number)
+            }
+            Ok(queue) => self.process(common, number, queue, online, log).run_and_report(origin_ns),
+        }
+    }
+
+    fn process<'a>(
+        &'a self,
+        common: &'a Common<'a>,
+        number: u32,
+        queue: Box<dyn Queue>,
+        online: Option<Online<'a>>,
+        log: Option<LogSender>,
+    ) -> Process<'a> {
+        let spec = self.job.spec();
+        let is_open_loop = spec.pace != Pace::Peak;
+        // The history's last segment is this run, with no writes yet.
+        let first_sequence = self.history.next_sequence(number);
+        Process {
+            common,
+            number,
+            queue,
+            operations: Operations::new(self.job, number),
+            recorder: Recorder::new(Timeline::new(spec), is_open_loop, spec.interval_ns > 0),
+            online,
+            log,
+            first_sequence,
+            state: State::new(self.job),
+        }
+    }
+}
+
+/// How all processes begin at one moment.
+struct Start {
+    barrier: Barrier,
+    origin_ns: OnceLock<u64>,
+}
+
+impl Start {
+    fn together(&self, clock: &dyn Clock) -> u64 {
+        self.barrier.wait();
+        *self.origin_ns.get_or_init(|| clock.now_ns())
+    }
+}
+
+impl<'a> Process<'a> {
+    fn run_and_report(mut self, origin_ns: u64) -> Report<'a> {
+        let used_before = Usage::of_this_thread();
+        let cause = self.run(origin_ns);
+        let used = Usage::of_this_thread().since(used_before);
+        let (ended_ns, missed) = (self.ended_ns(), self.missed());
+        let (measured, intervals) = self.recorder.finish();
+        let outcome = ProcessOutcome {
+            number: self.number,
+            cause,
+            ended_ns,
+            measured,
+            intervals,
+            reads: self.state.reads,
+            writes: self.state.writes,
+            missed,
+            used,
+            failure: self.state.failure,
+        };
+        let checker = self.online.map(|online| online.checker);
+        Report { outcome, uncertain: self.state.uncertain, checker }
+    }
+}
+
+impl Report<'_> {
+    fn of_failure(failure: Failure, number: u32) -> Self {
+        let outcome = ProcessOutcome {
+            number,
+            cause: Cause::Halted,
+            ended_ns: 0,
+            measured: Accumulator::new(false),
+            intervals: Vec::new(),
+            reads: 0,
+            writes: 0,
+            missed: 0,
+            used: Usage::default(),
+            failure: Some(failure),
+        };
+        Self { outcome, uncertain: Vec::new(), checker: None }
+    }
+}
+
+impl Ran {
+    fn add(&mut self, mut report: Report<'_>) {
+        let process = report.outcome.number;
+        if let Some(checker) = &report.checker {
+            // Reads that are checked are all of them, up to where the run ended.
+            self.findings.verification.is_complete = true;
+            self.findings.add(process, checker);
+        }
+        self.uncertain.extend(report.uncertain.into_iter().map(|write| UncertainWrite { process, write }));
+        if self.failure.is_none() {
+            self.failure = report.outcome.failure.take();
+        }
+        self.processes.push(report.outcome);
+    }
+}

@@ -1,0 +1,254 @@
+//! From what the processes came back with to a result.
+
+use crate::contents::Contents;
+use crate::history::{History, UncertainWrite};
+use crate::job::{Job, Pace};
+use crate::measure::{Accumulator, IntervalPart, LatencyHistogram, MOST_INTERVALS, Side, Timeline, Usage};
+use crate::populate::Unfinished;
+use crate::process::Cause;
+use crate::result::{
+    Ended, Failure, Interval, IntervalFigures, Measured, OperationFigures, Populated, ProcessResult,
+    RunResult, Timing,
+};
+use crate::run::ProcessOutcome;
+use crate::verify::Findings;
+use crate::written;
+use gemelo_target::Target;
+use std::collections::BTreeMap;
+
+/// What a run came back with.
+#[derive(Default)]
+pub(crate) struct Ran {
+    pub(crate) processes: Vec<ProcessOutcome>,
+    pub(crate) uncertain: Vec<UncertainWrite>,
+    pub(crate) findings: Findings,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) populated: Option<Populated>,
+    pub(crate) used: Usage,
+    pub(crate) log_error: Option<String>,
+}
+
+/// The result of a run that ended before it began.
+pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished) -> RunResult {
+    let (ended, failure) = match unfinished {
+        Unfinished::Stopped => (Ended::Stopped, None),
+        Unfinished::Failed(failure) => (Ended::Failed, Some(*failure)),
+    };
+    let ran = Ran { failure, ..Ran::default() };
+    let figures = Figures { job, target, measured_ns: 0, elapsed_ns: 0 };
+    RunResult {
+        ended,
+        failure: ran.failure,
+        elapsed_ns: 0,
+        measured_ns: 0,
+        total: figures.measured(&Accumulator::new(false), 0, 0),
+        processes: Vec::new(),
+        intervals: Vec::new(),
+        populated: None,
+        written: None,
+        verification: None,
+        usage: Usage::default(),
+        history: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// The result of a run.
+pub(crate) fn result(
+    job: &Job,
+    contents: &Contents,
+    target: &dyn Target,
+    history: History,
+    ran: Ran,
+) -> RunResult {
+    let elapsed_ns = ran.processes.iter().map(|process| process.ended_ns).max().unwrap_or(0);
+    let measured_ns = Timeline::new(job.spec()).measured_ns(elapsed_ns);
+    let figures = Figures { job, target, measured_ns, elapsed_ns };
+    let mut all = Accumulator::new(job.spec().pace != Pace::Peak);
+    for process in &ran.processes {
+        all.add(&process.measured);
+    }
+    let busy_ns = ran.processes.iter().map(|process| figures.busy_ns(process)).sum();
+    let missed = ran.processes.iter().map(|process| process.missed).sum();
+    let total = figures.measured(&all, busy_ns, missed);
+    let is_verified = job.spec().verify != crate::job::Verify::None;
+    let mut result = RunResult {
+        ended: ended(&ran),
+        elapsed_ns,
+        measured_ns,
+        total,
+        processes: ran.processes.iter().map(|process| figures.process(process)).collect(),
+        intervals: figures.intervals(&ran.processes),
+        populated: ran.populated,
+        written: written::count(&history, &contents.assignment),
+        verification: is_verified.then(|| ran.findings.finish(&history, contents, target)),
+        usage: ran.used,
+        history: target.holds_data().then_some(history),
+        failure: ran.failure,
+        warnings: Vec::new(),
+    };
+    result.warnings = warnings(job, &result);
+    let log_warning = ran.log_error.map(|error| format!("the log of operations is incomplete: {error}"));
+    result.warnings.extend(log_warning);
+    result
+}
+
+fn ended(ran: &Ran) -> Ended {
+    let is_any = |cause| ran.processes.iter().any(|process| process.cause == cause);
+    if ran.failure.is_some() {
+        Ended::Failed
+    } else if is_any(Cause::Stopped) || is_any(Cause::Halted) {
+        Ended::Stopped
+    } else if is_any(Cause::Time) {
+        Ended::Time
+    } else {
+        Ended::Bytes
+    }
+}
+
+/// What all figures of a run are made with.
+struct Figures<'a> {
+    job: &'a Job,
+    target: &'a dyn Target,
+    measured_ns: u64,
+    elapsed_ns: u64,
+}
+
+impl Figures<'_> {
+    /// The measured time in which a process ran.
+    fn busy_ns(&self, process: &ProcessOutcome) -> u64 {
+        Timeline::new(self.job.spec()).measured_ns(process.ended_ns)
+    }
+
+    fn process(&self, process: &ProcessOutcome) -> ProcessResult {
+        let busy_ns = self.busy_ns(process);
+        let own = Figures { measured_ns: busy_ns, ..*self };
+        ProcessResult {
+            process: process.number,
+            place: self.target.place(process.number),
+            ended_ns: process.ended_ns,
+            measured: own.measured(&process.measured, busy_ns, process.missed),
+            reads: process.reads,
+            writes: process.writes,
+            usage: process.used,
+        }
+    }
+
+    fn measured(&self, figures: &Accumulator, busy_ns: u64, missed: u64) -> Measured {
+        Measured {
+            reads: self.side(&figures.reads),
+            writes: self.side(&figures.writes),
+            syncs: Timing::of(figures.syncs.to_histogram()),
+            generating_ns: figures.generating_ns,
+            checking_ns: figures.checking_ns,
+            generating_share: figures.generating_ns as f64 / busy_ns.max(1) as f64,
+            late_operations: figures.late,
+            missed_operations: missed,
+        }
+    }
+
+    fn side(&self, side: &Side) -> Option<OperationFigures> {
+        let latency = Timing::of(side.latency.to_histogram())?;
+        let operations = side.latency.count();
+        let data_bytes = operations * self.job.spec().block_bytes as u64;
+        Some(OperationFigures {
+            operations,
+            data_bytes,
+            operations_per_s: per_s(operations, self.measured_ns),
+            bytes_per_s: per_s(data_bytes, self.measured_ns),
+            latency,
+            service: side.service.as_ref().and_then(|service| Timing::of(service.to_histogram())),
+        })
+    }
+
+    /// The processes' parts of intervals, added up; those in which nothing was completed are listed too.
+    fn intervals(&self, processes: &[ProcessOutcome]) -> Vec<Interval> {
+        if self.job.spec().interval_ns == 0 {
+            return Vec::new();
+        }
+        let mut parts: BTreeMap<u64, Vec<&IntervalPart>> = BTreeMap::new();
+        for part in processes.iter().flat_map(|process| &process.intervals) {
+            parts.entry(part.start_ns).or_default().push(part);
+        }
+        let timeline = Timeline::new(self.job.spec());
+        let mut intervals = Vec::new();
+        let mut start_ns = 0;
+        while start_ns <= self.elapsed_ns && intervals.len() < MOST_INTERVALS {
+            let stretch = timeline.at(start_ns);
+            let length_ns = stretch.end_ns.min(self.elapsed_ns).saturating_sub(start_ns);
+            let parts = parts.get(&start_ns).map_or(&[][..], Vec::as_slice);
+            if length_ns > 0 || !parts.is_empty() {
+                intervals.push(Interval {
+                    start_ns,
+                    length_ns,
+                    phase: stretch.phase,
+                    reads: self.interval(parts.iter().map(|part| &part.reads), length_ns),
+                    writes: self.interval(parts.iter().map(|part| &part.writes), length_ns),
+                });
+            }
+            start_ns = stretch.end_ns;
+        }
+        intervals
+    }
+
+    fn interval<'a>(
+        &self,
+        parts: impl Iterator<Item = &'a LatencyHistogram>,
+        length_ns: u64,
+    ) -> Option<IntervalFigures> {
+        let mut all = LatencyHistogram::default();
+        parts.for_each(|part| all.merge(part));
+        let operations = all.count();
+        let max_ns = all.counts.last()?[0];
+        Some(IntervalFigures {
+            operations,
+            bytes_per_s: per_s(operations * self.job.spec().block_bytes as u64, length_ns),
+            mean_ns: all.sum_ns as f64 / operations as f64,
+            p50_ns: all.percentile_ns(50.0)?,
+            p99_ns: all.percentile_ns(99.0)?,
+            max_ns,
+        })
+    }
+}
+
+fn per_s(count: u64, time_ns: u64) -> f64 {
+    count as f64 * 1e9 / time_ns.max(1) as f64
+}
+
+/// Generating's share of the time above which the load, not the storage, may be what was measured.
+const MUCH_GENERATING: f64 = 0.5;
+/// The share of late operations above which an open loop was none.
+const MANY_LATE: f64 = 0.01;
+
+/// Advice computed from the figures.
+fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let total = &result.total;
+    if total.generating_share > MUCH_GENERATING && job.spec().pace == Pace::Peak {
+        warnings.push(format!(
+            "generating took {:.0} % of the time: the load was the bottleneck, not the storage",
+            total.generating_share * 100.0
+        ));
+    }
+    let operations =
+        [&total.reads, &total.writes].into_iter().flatten().map(|side| side.operations).sum::<u64>();
+    if total.late_operations as f64 > operations as f64 * MANY_LATE {
+        warnings.push(format!(
+            "{} of {operations} operations started late: the storage, or this machine, does not keep up with the rate",
+            total.late_operations
+        ));
+    }
+    if total.missed_operations > 0 {
+        warnings.push(format!(
+            "{} operations should have started by the end of the run and did not: the true latencies are longer",
+            total.missed_operations
+        ));
+    }
+    if result.intervals.len() >= MOST_INTERVALS {
+        warnings.push(format!("only the first {MOST_INTERVALS} intervals were kept"));
+    }
+    if result.ended.is_complete() && result.measured_ns == 0 {
+        warnings.push("the run ended before its ramp-up did: nothing was measured".to_owned());
+    }
+    warnings
+}

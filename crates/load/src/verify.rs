@@ -1,0 +1,222 @@
+//! Reading all blocks back and comparing them with what a history says: after a run, or years later.
+
+use crate::check::{Checker, MOST_MISMATCHES, Wrong};
+use crate::contents::Contents;
+use crate::history::{Expected, History};
+use crate::populate::carry_out;
+use crate::result::{Failure, Found, Mismatch, Place, Verification};
+use crate::run::Environment;
+use gemelo_base::Unit;
+use gemelo_content::{ContentId, Examination};
+use gemelo_target::{Engine, Operation, QueueOptions, Request, Target};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of one read.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What checking a process's place found.
+struct Checked {
+    checked: u64,
+    unknown: u64,
+    wrong_count: u64,
+    wrong: Vec<(u32, Wrong)>,
+    is_complete: bool,
+    failure: Option<Failure>,
+}
+
+/// Wrong blocks, of all processes, before it is known where their contents come from.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) verification: Verification,
+    pub(crate) wrong: Vec<(u32, Wrong)>,
+}
+
+impl Findings {
+    pub(crate) fn add(&mut self, process: u32, checker: &Checker<'_>) {
+        self.add_counts(checker.checked, checker.unknown, checker.wrong_count);
+        let room = MOST_MISMATCHES.saturating_sub(self.wrong.len());
+        self.wrong.extend(checker.wrong.iter().take(room).map(|wrong| (process, *wrong)));
+    }
+
+    const fn add_counts(&mut self, checked: u64, unknown: u64, wrong: u64) {
+        self.verification.checked_blocks += checked;
+        self.verification.unknown_blocks += unknown;
+        self.verification.wrong_blocks += wrong;
+    }
+
+    /// Names the wrong blocks and where their contents come from.
+    pub(crate) fn finish(
+        mut self,
+        history: &History,
+        contents: &Contents,
+        target: &dyn Target,
+    ) -> Verification {
+        let origins = origins(&self.wrong, history, contents);
+        let mismatches = self.wrong.iter().map(|(process, wrong)| Mismatch {
+            process: *process,
+            place: target.place(*process),
+            offset_bytes: wrong.block * history.block_bytes as u64,
+            expected: match wrong.expected {
+                Expected::Content(id) => id.to_string(),
+                Expected::Zeros | Expected::Unknown => "zeros".to_owned(),
+            },
+            found: found(wrong.found, *process, wrong.block, &origins, history.block_bytes),
+        });
+        self.verification.mismatches = mismatches.collect();
+        self.verification
+    }
+}
+
+/// Blocks that a content was written to: process and block.
+type Origins = HashMap<ContentId, Vec<(u32, u64)>>;
+
+/// Places of one content that are kept.
+const MOST_ORIGINS: usize = 1000;
+
+/// Where the contents of wrong blocks were written to, by going through all writes again.
+fn origins(wrong: &[(u32, Wrong)], history: &History, contents: &Contents) -> Origins {
+    let others = wrong.iter().filter_map(|(_, wrong)| match wrong.found {
+        Examination::Other(id) => Some((id, Vec::new())),
+        _ => None,
+    });
+    let mut origins: Origins = others.collect();
+    if !origins.is_empty() {
+        for process in 0..history.processes {
+            history.replay(process, &contents.assignment, |write| {
+                let Expected::Content(id) = write.expected else { return };
+                if let Some(places) = origins.get_mut(&id).filter(|places| places.len() < MOST_ORIGINS) {
+                    places.push((process, write.block));
+                }
+            });
+        }
+    }
+    origins
+}
+
+fn found(found: Examination, process: u32, block: u64, origins: &Origins, block_bytes: usize) -> Found {
+    match found {
+        Examination::Match | Examination::Zeros => Found::Zeros,
+        Examination::Other(id) => {
+            let places = origins.get(&id).map_or(&[][..], Vec::as_slice);
+            let here = places.iter().find(|place| **place == (process, block));
+            let written_to = here.or(places.first()).map(|(process, block)| Place {
+                process: *process,
+                offset_bytes: block * block_bytes as u64,
+            });
+            Found::Content { content: id.to_string(), written_to }
+        }
+        Examination::Torn { intact_sectors, sectors, other } => {
+            Found::Torn { intact_sectors, sectors, other: other.map(|id| id.to_string()) }
+        }
+        Examination::Garbage { first_difference, different_bytes } => {
+            Found::Garbage { first_difference, different_bytes }
+        }
+    }
+}
+
+/// Reads every block of every place back and checks it against the history. The places are read by as many threads as
+/// there are cores, each with a table of 8 bytes a block.
+///
+/// A read that fails ends the check of its place, and comes back beside what was found.
+pub fn verify(
+    history: &History,
+    contents: &Contents,
+    target: &dyn Target,
+    environment: &Environment<'_>,
+) -> (Verification, Option<Failure>) {
+    let mut findings = Findings::default();
+    findings.verification.is_complete = true;
+    let failure = check_all(&mut findings, history, contents, target, environment);
+    (findings.finish(history, contents, target), failure)
+}
+
+/// Adds what reading everything back finds.
+pub(crate) fn check_all(
+    findings: &mut Findings,
+    history: &History,
+    contents: &Contents,
+    target: &dyn Target,
+    environment: &Environment<'_>,
+) -> Option<Failure> {
+    let place_bytes = history.place_blocks * history.block_bytes as u64;
+    environment.monitor.begin("verifying", Unit::Bytes, Some(place_bytes * u64::from(history.processes)));
+    let next = AtomicU32::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut all = Vec::new();
+        loop {
+            let process = next.fetch_add(1, Ordering::Relaxed);
+            if process >= history.processes {
+                return all;
+            }
+            all.push(check_place(process, history, contents, target, environment));
+        }
+    };
+    let checked: Vec<Checked> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
+    });
+    let mut failure = None;
+    for place in checked {
+        findings.add_counts(place.checked, place.unknown, place.wrong_count);
+        findings.verification.is_complete &= place.is_complete;
+        let room = MOST_MISMATCHES.saturating_sub(findings.wrong.len());
+        findings.wrong.extend(place.wrong.into_iter().take(room));
+        failure = failure.or(place.failure);
+    }
+    failure
+}
+
+fn check_place(
+    process: u32,
+    history: &History,
+    contents: &Contents,
+    target: &dyn Target,
+    environment: &Environment<'_>,
+) -> Checked {
+    let mut checker = Checker::new(contents);
+    let outcome = read_place(process, history, contents, target, environment, &mut checker);
+    Checked {
+        checked: checker.checked,
+        unknown: checker.unknown,
+        wrong_count: checker.wrong_count,
+        wrong: checker.wrong.into_iter().map(|wrong| (process, wrong)).collect(),
+        is_complete: matches!(outcome, Ok(true)),
+        failure: outcome.err(),
+    }
+}
+
+/// Whether all of the place was read.
+fn read_place(
+    process: u32,
+    history: &History,
+    contents: &Contents,
+    target: &dyn Target,
+    environment: &Environment<'_>,
+    checker: &mut Checker<'_>,
+) -> Result<bool, Failure> {
+    let table = history.table(process, &contents.assignment);
+    let block_bytes = history.block_bytes;
+    let chunk_blocks = (CHUNK_BYTES / block_bytes).max(1);
+    let options = QueueOptions { engine: Engine::Psync, depth: 1, buffer_bytes: chunk_blocks * block_bytes };
+    let mut queue = target
+        .open(process, &options)
+        .map_err(|error| Failure::of_open(process, &target.place(process), &error))?;
+    for (chunk, expected) in table.chunks(chunk_blocks).enumerate() {
+        if environment.stop.is_raised() {
+            return Ok(false);
+        }
+        let first = chunk * chunk_blocks;
+        let bytes = expected.len() * block_bytes;
+        let offset = first as u64 * block_bytes as u64;
+        let request = Request { operation: Operation::Read, offset, bytes };
+        carry_out(queue.as_mut(), request).map_err(|failure| Failure::of_io(process, &failure))?;
+        let blocks = queue.buffer(0)[..bytes].chunks(block_bytes);
+        for ((index, bits), block) in expected.iter().enumerate().zip(blocks) {
+            checker.check((first + index) as u64, Expected::from_bits(*bits), block);
+        }
+        environment.monitor.advance(bytes as u64);
+    }
+    Ok(true)
+}
