@@ -1,6 +1,6 @@
 //! From the content options of a command to the specification of what it writes.
 
-use crate::commands::bench::options::{ContentChoice, ContentOptions};
+use crate::commands::bench::options::ContentOptions;
 use crate::distributions::{self, USUAL_BLOCK_BYTES};
 use crate::exit::OrBadInput;
 use gemelo_base::Monitor;
@@ -12,12 +12,17 @@ const USUAL_DISTRIBUTION: &str = "personal";
 /// The seed of a command that names none: the same everywhere, so that duplicates are the same everywhere.
 const USUAL_SEED: u64 = 1;
 
+/// The distribution that the options ask for, as it was named.
+pub(crate) fn distribution_name(options: &ContentOptions) -> &str {
+    options.distribution.as_deref().unwrap_or(USUAL_DISTRIBUTION)
+}
+
 /// The contents that the options ask for.
 ///
 /// # Errors
 /// All are bad input: an unknown or malformed distribution, a figure out of its range.
 pub(crate) fn resolve(options: &ContentOptions, monitor: &dyn Monitor) -> anyhow::Result<ContentSpec> {
-    let name = options.distribution.as_deref().unwrap_or(USUAL_DISTRIBUTION);
+    let name = distribution_name(options);
     let named = distributions::load(name)?;
     for note in &named.notes {
         monitor.warn(&distributions::formats::note_at(name, note));
@@ -44,10 +49,7 @@ pub(crate) fn resolve(options: &ContentOptions, monitor: &dyn Monitor) -> anyhow
                 .map_or(nature.compressible_share, |percent| percent.0),
         };
     }
-    spec.mode = match options.content {
-        Some(ContentChoice::Sampled) => AssignmentMode::Sampled,
-        Some(ContentChoice::Exact) | None => AssignmentMode::Exact,
-    };
+    spec.mode = options.content.map_or(AssignmentMode::Exact, Into::into);
     spec.run = options.run_id.unwrap_or_else(fresh_word);
     spec.duplicate_distance = options.duplicate_distance;
     spec.similar_share = options.similar.map_or(0.0, |percent| percent.0);

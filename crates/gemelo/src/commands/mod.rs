@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod distribution;
+mod verify;
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -19,10 +20,16 @@ pub(crate) struct Arguments {
 enum Command {
     /// Show, check, scale, convert, compare and fit duplicate distributions
     Distribution(distribution::Arguments),
+    /// Run load with realistic duplicates, hot spots and entropy
+    Bench(Box<bench::Arguments>),
+    /// Re-check the files that a run kept
+    Verify(verify::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match arguments.command {
         Command::Distribution(arguments) => distribution::run(arguments, context),
+        Command::Bench(arguments) => bench::run(*arguments, context),
+        Command::Verify(arguments) => verify::run(arguments, context),
     }
 }

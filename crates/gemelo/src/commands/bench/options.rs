@@ -3,19 +3,29 @@
 
 use crate::values::{Percent, Size, Span};
 use clap::{Args, ValueEnum};
+use gemelo_content::AssignmentMode;
+use gemelo_load::{JobOperation, Pattern, Populate, SyncPolicy, Verify};
+use gemelo_target::{Engine, TargetUri};
 use std::path::PathBuf;
 
+/// Names of a library's choices, with their help.
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident is $of:ty { $($(#[$variant_doc:meta])* $variant:ident),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
         pub(crate) enum $name { $($(#[$variant_doc])* $variant),* }
+
+        impl From<$name> for $of {
+            fn from(choice: $name) -> Self {
+                match choice { $($name::$variant => Self::$variant),* }
+            }
+        }
     };
 }
 
 choice!(
     /// What operations do.
-    OperationChoice {
+    OperationChoice is JobOperation {
         /// Write blocks
         Write,
         /// Read blocks
@@ -27,7 +37,7 @@ choice!(
 
 choice!(
     /// How operations reach the target.
-    EngineChoice {
+    EngineChoice is Engine {
         /// One system call an operation
         Psync,
         /// Linux io_uring, with --queue-depth operations under way
@@ -37,7 +47,7 @@ choice!(
 
 choice!(
     /// How far a write has to get.
-    SyncChoice {
+    SyncChoice is SyncPolicy {
         /// Into the page cache
         None,
         /// Past the page cache (O_DIRECT)
@@ -51,7 +61,7 @@ choice!(
 
 choice!(
     /// What files hold before the run.
-    PopulateChoice {
+    PopulateChoice is Populate {
         /// Blocks never written
         None,
         /// Zeros
@@ -63,7 +73,7 @@ choice!(
 
 choice!(
     /// When blocks are checked.
-    VerifyChoice {
+    VerifyChoice is Verify {
         /// Never
         None,
         /// Every block that the run reads
@@ -77,7 +87,7 @@ choice!(
 
 choice!(
     /// How contents are assigned to writes.
-    ContentChoice {
+    ContentChoice is AssignmentMode {
         /// Every data set carries the distribution exactly
         Exact,
         /// Every block is drawn, as DEDISbench does
@@ -142,7 +152,7 @@ options!(
     LoadOptions {
         /// A directory (a file for each process), a file, a block device (a region for each process), or null:
         #[arg(long, value_name = "URI", help_heading = "Target")]
-        target: String,
+        target: TargetUri,
         /// Size of each process's file or region [default: 1g, or the device's share]
         #[arg(long, value_name = "SIZE", help_heading = "Target")]
         file_size: Size,
@@ -168,7 +178,7 @@ options!(
         write_share: Percent,
         /// sequential, uniform, nurand[:A], zipf:THETA or hotspot:ACCESSES/BLOCKS in percent [default: sequential]
         #[arg(long, value_name = "PATTERN", help_heading = "Load")]
-        pattern: String,
+        pattern: Pattern,
         /// As fast as the target takes it (the default)
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
             help_heading = "Load")]
@@ -215,7 +225,7 @@ options!(
         /// Write the accesses to each block, a line `<block> <accesses>` each
         #[arg(long, value_name = "FILE", help_heading = "Measurement")]
         access_log: PathBuf,
-        /// Write every operation
+        /// Write every operation, 24 bytes each; `gemelo log FILE` prints them
         #[arg(long, value_name = "FILE", help_heading = "Measurement")]
         log: PathBuf,
     }

@@ -1,0 +1,210 @@
+//! A run as text for people.
+
+use super::resolve::JobInput;
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_content::{Distribution, ScaledDistribution};
+use gemelo_load::{
+    Ended, Measured, OperationFigures, Pace, RunResult, Timing, Verification, WrittenDistribution,
+};
+use std::fmt::Write as _;
+
+/// The percentiles that the text shows; the result file has more.
+const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+/// The result of one job.
+pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
+    let mut text = format!("{}: {}\n", input.name, load(input));
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "  {name:<12}{value}");
+    };
+    line("target", input.target.clone());
+    if let Some(populated) = &result.populated {
+        let rate = populated.data_bytes as f64 * 1e9 / (populated.elapsed_ns.max(1)) as f64;
+        let (size, time) = (format_size(populated.data_bytes), format_duration_ns(populated.elapsed_ns));
+        line("populated", format!("{size} in {time}, {}", format_rate(rate)));
+    }
+    line("ended", ended(result));
+    let figures = [("reads", &result.total.reads), ("writes", &result.total.writes)];
+    for (name, figures) in figures {
+        if let Some(figures) = figures {
+            line(name, throughput(figures));
+        }
+    }
+    line("generating", generating(&result.total, result.processes.len()));
+    line("processor", usage(result));
+    text += &latencies(&result.total, input.job.pace);
+    if let Some(written) = &result.written {
+        text += &written_text(input, written);
+    }
+    if let Some(verification) = &result.verification {
+        text += &verified(verification);
+    }
+    for warning in &result.warnings {
+        let _ = writeln!(text, "  warning: {warning}");
+    }
+    text
+}
+
+fn load(input: &JobInput) -> String {
+    let job = &input.job;
+    let operation = match job.operation {
+        gemelo_load::JobOperation::Write => "writes".to_owned(),
+        gemelo_load::JobOperation::Read => "reads".to_owned(),
+        gemelo_load::JobOperation::Mixed => format!("{:.0} % writes", job.write_share * 100.0),
+    };
+    let pace = match job.pace {
+        Pace::Peak => "peak".to_owned(),
+        Pace::Rate { ops_per_s } => format!("{ops_per_s} operations a second and process"),
+        Pace::Rates { reads_per_s, writes_per_s } => {
+            format!("{reads_per_s} reads and {writes_per_s} writes a second and process")
+        }
+    };
+    let processes =
+        if job.processes == 1 { "1 process".to_owned() } else { format!("{} processes", job.processes) };
+    format!(
+        "{} {operation} of {}, {processes} on {} each, {} queue depth {}, {pace}, contents {}",
+        job.pattern,
+        format_size(job.block_bytes as u64),
+        format_size(job.file_bytes),
+        job.engine,
+        job.queue_depth,
+        input.distribution
+    )
+}
+
+fn ended(result: &RunResult) -> String {
+    let how = match (&result.failure, result.ended) {
+        (Some(failure), _) => format!("FAILED, {failure}"),
+        (None, Ended::Time) => "time is over".to_owned(),
+        (None, Ended::Bytes) => "all bytes done".to_owned(),
+        (None, Ended::Stopped) => "stopped by the user".to_owned(),
+        (None, Ended::Failed) => "FAILED".to_owned(),
+    };
+    let time = format_duration_ns(result.elapsed_ns);
+    let measured = if result.measured_ns == result.elapsed_ns {
+        String::new()
+    } else {
+        format!(", measured {}", format_duration_ns(result.measured_ns))
+    };
+    format!("after {time}{measured}: {how}")
+}
+
+fn throughput(figures: &OperationFigures) -> String {
+    format!(
+        "{} operations, {}, {}, {} operations/s",
+        format_count(figures.operations),
+        format_size(figures.data_bytes),
+        format_rate(figures.bytes_per_s),
+        format_count(figures.operations_per_s.round() as u64)
+    )
+}
+
+fn generating(total: &Measured, processes: usize) -> String {
+    let mut text = format!("{:.1} % of the time of the processes", total.generating_share * 100.0);
+    let blocks = total.writes.as_ref().map_or(0, |writes| writes.operations);
+    if blocks > 0 && processes > 0 {
+        let _ = write!(text, ", {} a block", format_duration_ns(total.generating_ns / blocks));
+    }
+    if total.late_operations + total.missed_operations > 0 {
+        let _ = write!(
+            text,
+            "; {} operations started late, {} never",
+            format_count(total.late_operations),
+            format_count(total.missed_operations)
+        );
+    }
+    text
+}
+
+fn usage(result: &RunResult) -> String {
+    let share = |time_ns: u64| time_ns as f64 * 100.0 / result.elapsed_ns.max(1) as f64;
+    format!(
+        "{:.0} % user, {:.0} % system; memory at most {}",
+        share(result.usage.user_ns),
+        share(result.usage.system_ns),
+        format_size(result.usage.peak_memory_bytes)
+    )
+}
+
+fn latencies(total: &Measured, pace: Pace) -> String {
+    let mut table = Table::new();
+    let mut header = vec![String::new(), "mean".to_owned()];
+    header.extend(PERCENTILES.iter().map(|percent| format!("{percent} %")));
+    header.push("max".to_owned());
+    table.row(header);
+    let mut row = |name: &str, timing: &Timing| {
+        let summary = &timing.summary;
+        let mut cells = vec![name.to_owned(), format_duration_ns(summary.mean_ns.round() as u64)];
+        let percentiles = PERCENTILES.iter().map(|percent| summary.percentile_ns(*percent));
+        cells.extend(percentiles.map(|value| value.map_or(String::new(), format_duration_ns)));
+        cells.push(format_duration_ns(summary.max_ns));
+        table.row(cells);
+    };
+    for (name, figures) in [("read", &total.reads), ("write", &total.writes)] {
+        let Some(figures) = figures else { continue };
+        row(&format!("{name} latency"), &figures.latency);
+        if let (Some(service), false) = (&figures.service, pace == Pace::Peak) {
+            row(&format!("{name} service time"), service);
+        }
+    }
+    if let Some(syncs) = &total.syncs {
+        row("fdatasync", syncs);
+    }
+    table.render(2)
+}
+
+/// The distribution written, beside the one asked for at that size.
+fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
+    let Ok(found) = Distribution::try_from(written.distribution.clone()) else { return String::new() };
+    let asked = ScaledDistribution::new(&input.content.distribution, found.blocks())
+        .and_then(|scaled| scaled.to_distribution());
+    let mut table = Table::new();
+    table.row(["written", "blocks", "unique", "duplicates", "dedup ratio"]);
+    let mut row = |name: &str, distribution: &Distribution| {
+        let summary = distribution.summary();
+        let percent = |part: u64| format!("{:.2} %", part as f64 * 100.0 / summary.blocks as f64);
+        table.row([
+            name.to_owned(),
+            format_count(summary.blocks),
+            percent(summary.unique),
+            percent(summary.duplicates),
+            format!("{:.4}", summary.dedup_ratio()),
+        ]);
+    };
+    row("  by this run", &found);
+    if let Ok(asked) = &asked {
+        row("  asked, at this size", asked);
+    }
+    let mut text = table.render(2);
+    if written.counted_blocks < written.blocks || written.sampled_share < 1.0 {
+        let _ = writeln!(
+            text,
+            "  (of {} blocks the first {} were counted, of shared contents {:.1} %)",
+            format_count(written.blocks),
+            format_count(written.counted_blocks),
+            written.sampled_share * 100.0
+        );
+    }
+    text
+}
+
+/// What checking found, worst first.
+pub(crate) fn verified(verification: &Verification) -> String {
+    let mut text = format!("  verified    {} blocks", format_count(verification.checked_blocks));
+    text += &match verification.wrong_blocks {
+        0 => ", all as written".to_owned(),
+        wrong => format!(", {} WRONG", format_count(wrong)),
+    };
+    if verification.unknown_blocks > 0 {
+        let _ = write!(text, "; {} that nobody knows", format_count(verification.unknown_blocks));
+    }
+    if !verification.is_complete {
+        text += "; not all were checked";
+    }
+    text.push('\n');
+    for mismatch in &verification.mismatches {
+        let _ = writeln!(text, "    {mismatch}");
+    }
+    text
+}
