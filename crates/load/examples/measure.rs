@@ -31,7 +31,7 @@ fn main() -> Outcome<()> {
     }
     let distribution = Distribution::parse(&distribution.replace(',', "\n"))?;
     let contents = ContentSpec::new(distribution, spec.block_bytes, 1);
-    measure(&target, Job::new(spec)?, &contents)
+    measure(&target, &Job::new(spec)?, &contents)
 }
 
 fn set(spec: &mut JobSpec, key: &str, value: &str) -> Outcome<()> {
@@ -73,12 +73,12 @@ fn set(spec: &mut JobSpec, key: &str, value: &str) -> Outcome<()> {
     Ok(())
 }
 
-fn measure(uri: &TargetUri, job: Job, spec: &ContentSpec) -> Outcome<()> {
-    let contents = Contents::new(spec, &job)?;
+fn measure(uri: &TargetUri, job: &Job, spec: &ContentSpec) -> Outcome<()> {
+    let contents = Contents::new(spec, job)?;
     let mut target = plan(uri, &job.layout(true))?.prepare()?;
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
     let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
-    let result = run(&job, &contents, target.as_ref(), None, &environment, None)?;
+    let result = run(job, &contents, target.as_ref(), None, &environment, None)?;
     target.finish(false)?;
     let mut out = std::io::stdout().lock();
     for (name, side) in [("read", &result.total.reads), ("write", &result.total.writes)] {

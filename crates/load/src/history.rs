@@ -11,6 +11,7 @@ use crate::pattern::Pattern;
 use gemelo_content::{Assignment, ContentId};
 use gemelo_target::AtStart;
 use serde::{Deserialize, Serialize};
+use std::collections::TryReserveError;
 use thiserror::Error;
 
 /// Everything written to a target's places, job by job.
@@ -163,25 +164,30 @@ impl History {
     }
 
     /// What each block of a process's place should hold: 8 bytes a block.
-    pub(crate) fn table(&self, process: u32, assignment: &Assignment) -> Vec<u64> {
+    ///
+    /// # Errors
+    /// If there is not so much memory.
+    pub(crate) fn table(&self, process: u32, assignment: &Assignment) -> Result<Vec<u64>, TryReserveError> {
         let at_start = match self.at_start {
             AtStart::Zeros => Expected::Zeros,
             AtStart::Unknown => Expected::Unknown,
         };
-        let mut table = vec![at_start.to_bits(); usize::try_from(self.place_blocks).unwrap_or(usize::MAX)];
+        let mut table = filled(self.place_blocks, at_start.to_bits())?;
         self.replay(process, assignment, |write| {
             if let Some(entry) = table.get_mut(write.block as usize) {
                 *entry = write.expected.to_bits();
             }
         });
-        table
+        Ok(table)
     }
 
     /// How often the last job's run wrote and read each block of a process's place, which populating does not count as.
-    #[must_use]
-    pub fn accesses(&self, process: u32, reads: u64) -> Vec<u32> {
-        let mut counts = vec![0u32; usize::try_from(self.place_blocks).unwrap_or(usize::MAX)];
-        let Some(last) = self.segments.last() else { return counts };
+    ///
+    /// # Errors
+    /// If there is not so much memory: 4 bytes a block.
+    pub fn accesses(&self, process: u32, reads: u64) -> Result<Vec<u32>, TryReserveError> {
+        let mut counts = filled(self.place_blocks, 0u32)?;
+        let Some(last) = self.segments.last() else { return Ok(counts) };
         let writes = last.writes.get(process as usize).copied().unwrap_or(0);
         let written = operations::writes(last.pattern, self.place_blocks, last.seed, process);
         let read = operations::reads(last.pattern, self.place_blocks, last.seed, process);
@@ -192,6 +198,14 @@ impl History {
                 }
             }
         }
-        counts
+        Ok(counts)
     }
+}
+
+fn filled<T: Clone>(length: u64, value: T) -> Result<Vec<T>, TryReserveError> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let mut table = Vec::new();
+    table.try_reserve_exact(length)?;
+    table.resize(length, value);
+    Ok(table)
 }

@@ -206,8 +206,8 @@ pub enum JobError {
     Contradiction(&'static str),
 }
 
-fn range(what: &'static str, value: impl ToString, range: &'static str) -> JobError {
-    JobError::Range { what, value: value.to_string(), range }
+fn range(what: &'static str, value: impl std::fmt::Display, range: &'static str) -> JobError {
+    JobError::Range { what, value: format!("{value}"), range }
 }
 
 /// A job that makes sense.

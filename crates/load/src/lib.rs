@@ -9,6 +9,7 @@
 
 mod check;
 mod contents;
+mod generate;
 mod history;
 mod job;
 mod log;
@@ -24,6 +25,7 @@ mod verify;
 mod written;
 
 pub use contents::Contents;
+pub use generate::{GenerateError, Generated, Output, generate};
 pub use history::{History, OtherLayout, Segment, UncertainWrite};
 pub use job::{Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, Verify};
 pub use log::{LogError, LogRecord, read_log};

@@ -67,8 +67,8 @@ impl Work<'_> {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.work())).collect();
-            let outcomes = workers.into_iter().filter_map(|worker| worker.join().ok());
-            outcomes.fold(Ok(()), |first, outcome| first.and(outcome))
+            let outcomes: Vec<_> = workers.into_iter().map(joined).collect();
+            outcomes.into_iter().collect::<Result<(), Unfinished>>()
         })?;
         for process in 0..self.job.spec().processes {
             let mut queue = self.open(process)?;
@@ -140,6 +140,11 @@ impl Work<'_> {
     }
 }
 
+/// What a thread came back with. A panic goes on in the caller: it is a bug, and nothing to carry on after.
+pub(crate) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Makes the contents of consecutive writes.
 pub(crate) fn fill(contents: &Contents, process: u32, first_sequence: u64, blocks: &mut [u8]) {
     let block_bytes = contents.generator.block_bytes();
@@ -162,6 +167,26 @@ pub(crate) fn carry_out(
 }
 
 impl Failure {
+    pub(crate) fn of_memory(process: u32, place: &str, error: &std::collections::TryReserveError) -> Self {
+        Self {
+            process,
+            place: place.to_owned(),
+            operation: "remember what belongs in".to_owned(),
+            offset_bytes: 0,
+            reason: error.to_string(),
+        }
+    }
+
+    pub(crate) fn of_thread(process: u32, error: &std::io::Error) -> Self {
+        Self {
+            process,
+            place: "this machine".to_owned(),
+            operation: "start a thread on".to_owned(),
+            offset_bytes: 0,
+            reason: error.to_string(),
+        }
+    }
+
     pub(crate) fn of_open(process: u32, place: &str, error: &TargetError) -> Self {
         let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"));
         Self {

@@ -204,7 +204,7 @@ impl Process<'_> {
             if let Some(cause) = self.ended() {
                 return Some(cause);
             }
-            let Some(held) = self.held_or_prepared() else { return None };
+            let held = self.held_or_prepared()?;
             let due_ns = held.operation.due_ns;
             if self.state.is_open_loop && due_ns >= self.state.end_ns {
                 self.state.held = Some(held);
@@ -279,7 +279,7 @@ impl Process<'_> {
         let offset = operation.block * block_bytes as u64;
         if let Err(failure) = self.queue.submit(slot, Request { operation: verb, offset, bytes: block_bytes })
         {
-            self.fail_engine(*failure);
+            self.fail_engine(&failure);
         }
     }
 
@@ -307,7 +307,7 @@ impl Process<'_> {
     #[inline]
     fn reap(&mut self, is_ending: bool, done: &mut Vec<Completion>) {
         if let Err(failure) = self.queue.reap(self.wait(is_ending), done) {
-            self.fail_engine(*failure);
+            self.fail_engine(&failure);
         }
         self.state.now_ns = self.now_ns();
         self.recorder.advance(self.state.now_ns);
@@ -326,7 +326,7 @@ impl Process<'_> {
         let slot = completion.slot;
         let Some(flight) = self.state.flights.get(slot).copied().flatten() else { return };
         if let Err(failure) = completion.outcome {
-            self.fail(&flight, *failure);
+            self.fail(&flight, &failure);
         } else if self.needs_sync(&flight, ended_ns) {
             self.start_sync(slot, flight, ended_ns);
             return;
@@ -359,7 +359,7 @@ impl Process<'_> {
         self.state.flights[slot] = Some(Flight { sync_started_ns: Some(now_ns), ..flight });
         if let Err(failure) = self.queue.submit(slot, Request { operation: Verb::Sync, offset: 0, bytes: 0 })
         {
-            self.fail_engine(*failure);
+            self.fail_engine(&failure);
         }
     }
 
@@ -389,22 +389,22 @@ impl Process<'_> {
     }
 
     #[cold]
-    fn fail(&mut self, flight: &Flight, failure: IoFailure) {
+    fn fail(&mut self, flight: &Flight, failure: &IoFailure) {
         self.common.halt.raise();
         if flight.operation.kind == Kind::Write {
             self.state.uncertain.push(flight.number);
         }
         if self.state.failure.is_none() {
-            self.state.failure = Some(Failure::of_io(self.number, &failure));
+            self.state.failure = Some(Failure::of_io(self.number, failure));
         }
     }
 
     #[cold]
-    fn fail_engine(&mut self, failure: IoFailure) {
+    fn fail_engine(&mut self, failure: &IoFailure) {
         self.common.halt.raise();
         self.state.engine_failed = true;
         if self.state.failure.is_none() {
-            self.state.failure = Some(Failure::of_io(self.number, &failure));
+            self.state.failure = Some(Failure::of_io(self.number, failure));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::job::{Job, Pace};
 use crate::log::{LogSender, LogWriter};
 use crate::measure::{Accumulator, IntervalPart, Recorder, Timeline, Usage};
 use crate::operations::Operations;
-use crate::populate::populate;
+use crate::populate::{joined, populate};
 use crate::process::{Cause, Common, Online, Process, State};
 use crate::result::{Failure, RunResult};
 use crate::summary::{self, Ran};
@@ -16,8 +16,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use gemelo_base::{Clock, Monitor, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -41,12 +41,6 @@ pub enum RunError {
     /// Verifying what a target does not hold.
     #[error("this target holds nothing that could be verified: use --verify none")]
     NothingToVerify,
-    /// The table of contents does not fit.
-    #[error("{blocks} blocks are too many to remember: verify needs 8 bytes for each")]
-    TooManyBlocks {
-        /// Blocks of a place.
-        blocks: u64,
-    },
 }
 
 /// How often progress is told.
@@ -71,9 +65,6 @@ pub fn run(
     before.check(job)?;
     if job.spec().verify != crate::job::Verify::None && !target.holds_data() {
         return Err(RunError::NothingToVerify);
-    }
-    if job.spec().verify.is_online() && usize::try_from(job.place_blocks().saturating_mul(8)).is_err() {
-        return Err(RunError::TooManyBlocks { blocks: job.place_blocks() });
     }
     let used_before = Usage::of_this_program();
     let populated = match populate(job, contents, target, &before, environment) {
@@ -151,27 +142,38 @@ impl Run<'_> {
             halt: &halt,
             progress: &progress,
         };
-        let start = Start { barrier: Barrier::new(spec.processes as usize), origin_ns: OnceLock::new() };
+        let (start, gate) = Start::new();
         let writer = log.is_some().then(LogWriter::new);
         let (reports, received) = unbounded();
         let (common, start) = (&common, &start);
         std::thread::scope(|scope| {
+            let mut spawned = Ok(());
             for number in 0..spec.processes {
                 let sender = writer.as_ref().map(|writer| writer.sender(number));
                 let reports: Sender<Report<'_>> = reports.clone();
-                scope.spawn(move || {
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                     let report = self.one_process(common, start, number, sender);
                     // The receiver waits for every process.
                     let _ = reports.send(report);
                 });
+                spawned = spawned.and(thread.map(drop).map_err(|error| (number, error)));
             }
             drop(reports);
             let writing = log.zip(writer).map(|(out, writer)| {
                 scope.spawn(move || writer.write(out, spec.block_bytes, spec.processes))
             });
+            if spawned.is_err() {
+                halt.raise();
+            } else {
+                gate.wait_for(spec.processes);
+            }
+            start.open(gate, self.environment.clock);
             let mut ran = self.gather(&received, start, &progress);
-            let written = writing.map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())));
+            let written = writing.map_or(Ok(()), joined);
             ran.log_error = written.err().map(|error| error.to_string());
+            if let Err((number, error)) = spawned {
+                ran.failure = Some(Failure::of_thread(number, &error));
+            }
             ran
         })
     }
@@ -218,20 +220,27 @@ impl Run<'_> {
             QueueOptions { engine: spec.engine, depth: spec.queue_depth, buffer_bytes: spec.block_bytes };
         // Queues are opened by the threads that use them: a ring belongs to its thread.
         let opened = self.target.open(number, &options);
-        if opened.is_err() {
+        let opened = opened.map_err(|error| Failure::of_open(number, &self.target.place(number), &error));
+        let online = self.online(number);
+        let ready = opened.and_then(|queue| online.map(|online| (queue, online)));
+        if ready.is_err() {
             common.halt.raise();
         }
-        let online = spec.verify.is_online().then(|| Online {
-            checker: Checker::new(self.contents),
-            table: self.history.table(number, &self.contents.assignment),
-        });
-        let origin_ns = start.together(common.clock);
-        match opened {
-            Err(error) => {
-                Report::of_failure(Failure::of_open(number, &self.target.place(number), &error), number)
-            }
-            Ok(queue) => self.process(common, number, queue, online, log).run_and_report(origin_ns),
+        let origin_ns = start.together();
+        match ready {
+            Err(failure) => Report::of_failure(failure, number),
+            Ok((queue, online)) => self.process(common, number, queue, online, log).run_and_report(origin_ns),
         }
+    }
+
+    /// The table against which reads are checked, for a job that asks for it.
+    fn online(&self, number: u32) -> Result<Option<Online<'_>>, Failure> {
+        if !self.job.spec().verify.is_online() {
+            return Ok(None);
+        }
+        let table = self.history.table(number, &self.contents.assignment);
+        let table = table.map_err(|error| Failure::of_memory(number, &self.target.place(number), &error))?;
+        Ok(Some(Online { checker: Checker::new(self.contents), table }))
     }
 
     fn process<'a>(
@@ -260,16 +269,43 @@ impl Run<'_> {
     }
 }
 
-/// How all processes begin at one moment.
+/// How all processes begin at one moment: each says that it is ready, and waits until the gate is gone.
 struct Start {
-    barrier: Barrier,
+    ready: Sender<()>,
+    closed: Receiver<()>,
     origin_ns: OnceLock<u64>,
 }
 
+/// What whoever starts the processes holds.
+struct Gate {
+    ready: Receiver<()>,
+    closed: Sender<()>,
+}
+
 impl Start {
-    fn together(&self, clock: &dyn Clock) -> u64 {
-        self.barrier.wait();
-        *self.origin_ns.get_or_init(|| clock.now_ns())
+    fn new() -> (Self, Gate) {
+        let (ready, readies) = unbounded();
+        let (gate, closed) = unbounded();
+        (Self { ready, closed, origin_ns: OnceLock::new() }, Gate { ready: readies, closed: gate })
+    }
+
+    /// Lets all processes go, from now on.
+    fn open(&self, gate: Gate, clock: &dyn Clock) {
+        self.origin_ns.get_or_init(|| clock.now_ns());
+        drop(gate.closed);
+    }
+
+    fn together(&self) -> u64 {
+        // Neither can fail in a way that matters: nothing is ever sent through the gate, it only goes away.
+        let _ = self.ready.send(());
+        let _ = self.closed.recv();
+        self.origin_ns.get().copied().unwrap_or(0)
+    }
+}
+
+impl Gate {
+    fn wait_for(&self, processes: u32) {
+        self.ready.iter().take(processes as usize).for_each(drop);
     }
 }
 

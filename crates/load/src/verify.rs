@@ -3,7 +3,7 @@
 use crate::check::{Checker, MOST_MISMATCHES, Wrong};
 use crate::contents::Contents;
 use crate::history::{Expected, History};
-use crate::populate::carry_out;
+use crate::populate::{carry_out, joined};
 use crate::result::{Failure, Found, Mismatch, Place, Verification};
 use crate::run::Environment;
 use gemelo_base::Unit;
@@ -155,7 +155,7 @@ pub(crate) fn check_all(
     };
     let checked: Vec<Checked> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
+        workers.into_iter().flat_map(joined).collect()
     });
     let mut failure = None;
     for place in checked {
@@ -196,7 +196,9 @@ fn read_place(
     environment: &Environment<'_>,
     checker: &mut Checker<'_>,
 ) -> Result<bool, Failure> {
-    let table = history.table(process, &contents.assignment);
+    let table = history
+        .table(process, &contents.assignment)
+        .map_err(|error| Failure::of_memory(process, &target.place(process), &error))?;
     let block_bytes = history.block_bytes;
     let chunk_blocks = (CHUNK_BYTES / block_bytes).max(1);
     let options = QueueOptions { engine: Engine::Psync, depth: 1, buffer_bytes: chunk_blocks * block_bytes };

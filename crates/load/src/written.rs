@@ -2,6 +2,7 @@
 //! nothing.
 
 use crate::history::History;
+use crate::populate::joined;
 use crate::result::WrittenDistribution;
 use gemelo_base::random::mix64;
 use gemelo_content::Assignment;
@@ -108,8 +109,7 @@ fn count_within(
     let mut total = std::thread::scope(|scope| {
         let count_some = &count_some;
         let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || count_some(thread))).collect();
-        // A thread that counts cannot fail.
-        threads.into_iter().filter_map(|thread| thread.join().ok()).reduce(|mut all, some| {
+        threads.into_iter().map(joined).reduce(|mut all, some| {
             all.unique += some.unique;
             all.shared.merge(&some.shared);
             all

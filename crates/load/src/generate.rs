@@ -1,0 +1,332 @@
+//! Writing a data set to new files, as fast as storage takes it: long writes, all cores, nothing measured but the whole.
+
+use crate::populate::joined;
+use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use thiserror::Error;
+
+/// Bytes of one write: long enough that its system call costs nothing, short enough to stay in the cache.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Files in one folder of a tree: what file systems and people still handle well.
+const FILES_PER_FOLDER: u64 = 1000;
+
+/// Where a data set goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// One file.
+    File(PathBuf),
+    /// A new folder with so many files, a thousand to a folder, whose blocks are the data set's in order.
+    Tree {
+        /// The folder.
+        folder: PathBuf,
+        /// How many files.
+        files: u64,
+    },
+}
+
+/// A data set that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Generated {
+    /// Blocks written, fewer than asked for where somebody stopped it.
+    pub blocks: u64,
+    /// Their bytes.
+    pub data_bytes: u64,
+    /// Files they are in.
+    pub files: u64,
+    /// Whether it is the whole data set.
+    pub is_complete: bool,
+}
+
+/// Why a data set was not written.
+#[derive(Debug, Error)]
+pub enum GenerateError {
+    /// The contents make no sense.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// More files than blocks, or no file.
+    #[error("{blocks} blocks make no {files} files: each has to have at least one block")]
+    Files {
+        /// Blocks of the data set.
+        blocks: u64,
+        /// Files asked for.
+        files: u64,
+    },
+    /// Something is there already.
+    #[error("{} exists: name another output, or say --force for a file", path.display())]
+    Exists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// A file or folder could not be made or written.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl GenerateError {
+    /// Whether nothing had been touched when this came up.
+    #[must_use]
+    pub const fn is_bad_input(&self) -> bool {
+        !matches!(self, Self::Io { .. })
+    }
+}
+
+/// Writes a data set of `blocks` blocks. What was written stays there if it fails or is stopped midway.
+///
+/// # Errors
+/// If contents or output make no sense, or writing fails.
+pub fn generate(
+    spec: &ContentSpec,
+    blocks: u64,
+    output: &Output,
+    force: bool,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Generated, GenerateError> {
+    let work = Work {
+        assignment: Assignment::new(spec, blocks, 1)?,
+        generator: Generator::new(spec)?,
+        blocks,
+        output,
+        monitor,
+        stop,
+        halt: StopFlag::new(),
+        next: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+    };
+    work.check(force)?;
+    monitor.begin("generating", Unit::Bytes, blocks.checked_mul(spec.block_bytes as u64));
+    let outcome = work.run(force);
+    monitor.finish();
+    outcome?;
+    let written = work.written.into_inner();
+    let files = if let Output::Tree { files, .. } = output { *files } else { 1 };
+    let data_bytes = written.saturating_mul(spec.block_bytes as u64);
+    Ok(Generated { blocks: written, data_bytes, files, is_complete: written == blocks })
+}
+
+/// What all workers share.
+struct Work<'a> {
+    assignment: Assignment,
+    generator: Generator,
+    blocks: u64,
+    output: &'a Output,
+    monitor: &'a dyn Monitor,
+    stop: &'a StopFlag,
+    halt: StopFlag,
+    /// The next chunk of the file, or the next file of the tree, that nobody has taken.
+    next: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Work<'_> {
+    fn check(&self, force: bool) -> Result<(), GenerateError> {
+        let (path, files) = match self.output {
+            Output::File(path) => (path, 1),
+            Output::Tree { folder, files } => (folder, *files),
+        };
+        if files == 0 || files > self.blocks {
+            return Err(GenerateError::Files { blocks: self.blocks, files });
+        }
+        match (path.symlink_metadata(), self.output) {
+            (Ok(status), Output::File(_)) if force && status.is_file() => Ok(()),
+            (Ok(_), _) => Err(GenerateError::Exists { path: path.clone() }),
+            (Err(_), _) => Ok(()),
+        }
+    }
+
+    fn run(&self, force: bool) -> Result<(), GenerateError> {
+        match self.output {
+            Output::File(path) => {
+                let file = create(path, force)?;
+                let chunk_blocks = self.chunk_blocks();
+                self.on_all_cores(self.blocks.div_ceil(chunk_blocks), |chunk, buffer| {
+                    let first = chunk * chunk_blocks;
+                    let blocks = chunk_blocks.min(self.blocks - first);
+                    self.write(&file, first, blocks, first, buffer)
+                })
+            }
+            Output::Tree { folder, files } => {
+                for number in 0..files.div_ceil(FILES_PER_FOLDER) {
+                    let part = part_folder(folder, number);
+                    std::fs::create_dir_all(&part).map_err(at("create", &part))?;
+                }
+                self.on_all_cores(*files, |number, buffer| self.write_file(folder, *files, number, buffer))
+            }
+        }
+    }
+
+    /// Takes units of work, in order, until none is left, on every core.
+    fn on_all_cores(
+        &self,
+        units: u64,
+        carry_out: impl Fn(u64, &mut [u8]) -> Result<(), GenerateError> + Sync,
+    ) -> Result<(), GenerateError> {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let work = || {
+            let mut buffer = vec![0; self.chunk_blocks() as usize * self.generator.block_bytes()];
+            loop {
+                let unit = self.next.fetch_add(1, Ordering::Relaxed);
+                if unit >= units || self.stop.is_raised() || self.halt.is_raised() {
+                    return Ok(());
+                }
+                carry_out(unit, &mut buffer).inspect_err(|_| self.halt.raise())?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            let outcomes: Vec<Result<(), GenerateError>> = workers.into_iter().map(joined).collect();
+            outcomes.into_iter().collect()
+        })
+    }
+
+    fn chunk_blocks(&self) -> u64 {
+        (CHUNK_BYTES / self.generator.block_bytes()).max(1) as u64
+    }
+
+    /// Writes one file of a tree: an equal part of the data set, to a block.
+    fn write_file(
+        &self,
+        folder: &Path,
+        files: u64,
+        number: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), GenerateError> {
+        let start = |number: u64| (u128::from(self.blocks) * u128::from(number) / u128::from(files)) as u64;
+        let (first, end) = (start(number), start(number + 1));
+        let path = part_folder(folder, number / FILES_PER_FOLDER).join(format!("{number:06}.data"));
+        let file = create(&path, false)?;
+        let mut next = first;
+        while next < end && !self.stop.is_raised() {
+            let blocks = self.chunk_blocks().min(end - next);
+            self.write(&file, next, blocks, next - first, buffer)?;
+            next += blocks;
+        }
+        Ok(())
+    }
+
+    /// Writes blocks of the data set, from `first` on, to a file from block `to` on.
+    fn write(
+        &self,
+        file: &OutputFile<'_>,
+        first: u64,
+        blocks: u64,
+        to: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), GenerateError> {
+        let block_bytes = self.generator.block_bytes();
+        let bytes = &mut buffer[..blocks as usize * block_bytes];
+        for (sequence, block) in (first..).zip(bytes.chunks_mut(block_bytes)) {
+            self.generator.fill(self.assignment.content(0, sequence), block);
+        }
+        file.file.write_all_at(bytes, to * block_bytes as u64).map_err(at("write", file.path))?;
+        self.written.fetch_add(blocks, Ordering::Relaxed);
+        self.monitor.advance(bytes.len() as u64);
+        Ok(())
+    }
+}
+
+fn part_folder(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:03}"))
+}
+
+/// A file, and its path for messages.
+struct OutputFile<'a> {
+    file: File,
+    path: &'a Path,
+}
+
+fn create(path: &Path, force: bool) -> Result<OutputFile<'_>, GenerateError> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    let file = options.open(path).map_err(at("create", path))?;
+    Ok(OutputFile { file, path })
+}
+
+fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GenerateError {
+    let path = path.to_owned();
+    move |source| GenerateError::Io { action, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::Recorder;
+    use gemelo_content::Distribution;
+
+    const BLOCKS: u64 = 1000;
+
+    fn spec() -> ContentSpec {
+        ContentSpec::new(Distribution::parse("0 700\n2 100\n").unwrap(), 4096, 9)
+    }
+
+    fn write(output: &Output) -> Result<Generated, GenerateError> {
+        generate(&spec(), BLOCKS, output, false, &Recorder::new(), &StopFlag::new())
+    }
+
+    #[test]
+    fn a_file_and_a_tree_hold_the_same_data_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, tree) = (folder.path().join("one"), folder.path().join("tree"));
+        let generated = write(&Output::File(one.clone())).unwrap();
+        let whole = Generated { blocks: BLOCKS, data_bytes: BLOCKS * 4096, files: 1, is_complete: true };
+        assert_eq!(generated, whole);
+        let files = 300;
+        assert_eq!(
+            write(&Output::Tree { folder: tree.clone(), files }).unwrap(),
+            Generated { files, ..whole }
+        );
+        let mut paths: Vec<_> =
+            std::fs::read_dir(tree.join("000")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort_unstable();
+        assert_eq!(paths.len(), 300);
+        let parts: Vec<u8> = paths.iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
+        let all = std::fs::read(&one).unwrap();
+        assert!(parts == all, "the tree is not the file in parts");
+        let distinct: std::collections::HashSet<&[u8]> = all.chunks(4096).collect();
+        assert_eq!(distinct.len(), 800);
+    }
+
+    #[test]
+    fn what_exists_is_refused_and_what_cannot_be_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "mine").unwrap();
+        assert!(matches!(write(&Output::File(file.clone())), Err(GenerateError::Exists { .. })));
+        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+        let tree = Output::Tree { folder: folder.path().to_owned(), files: 2 };
+        assert!(matches!(write(&tree), Err(GenerateError::Exists { .. })));
+        for files in [0, BLOCKS + 1] {
+            let tree = Output::Tree { folder: folder.path().join("new"), files };
+            assert!(matches!(write(&tree), Err(GenerateError::Files { .. })));
+        }
+        let error = write(&Output::File(folder.path().join("no/file"))).unwrap_err();
+        assert!(!error.is_bad_input() && error.to_string().contains("no/file"), "{error}");
+    }
+
+    #[test]
+    fn a_raised_flag_stops_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let stop = StopFlag::new();
+        stop.raise();
+        let output = Output::File(folder.path().join("file"));
+        let generated = generate(&spec(), BLOCKS, &output, false, &Recorder::new(), &stop).unwrap();
+        assert!(!generated.is_complete && generated.blocks == 0);
+    }
+}
