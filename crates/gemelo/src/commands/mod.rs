@@ -1,6 +1,7 @@
 //! One module a command: its arguments, the call of the library, the printed result.
 
 pub(crate) mod bench;
+pub(crate) mod dedisbench;
 mod distribution;
 
 use crate::context::Context;
@@ -19,10 +20,13 @@ pub(crate) struct Arguments {
 enum Command {
     /// Show, check, scale, convert, compare and fit duplicate distributions
     Distribution(distribution::Arguments),
+    /// Print the gemelo bench command that a DEDISbench command line stands for
+    Dedisbench(dedisbench::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match arguments.command {
         Command::Distribution(arguments) => distribution::run(arguments, context),
+        Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
     }
 }
