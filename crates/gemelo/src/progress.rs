@@ -2,6 +2,7 @@
 
 use gemelo_base::{Monitor, Unit};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::HashSet;
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,15 +10,20 @@ use std::time::Duration;
 /// How often the bar moves without news.
 const TICK: Duration = Duration::from_millis(200);
 
+/// Warnings above this number are shown whether they were before or not.
+const MOST_WARNINGS_REMEMBERED: usize = 1000;
+
 /// Shows phases as progress bars on standard error.
 pub(crate) struct TerminalMonitor {
     on_terminal: bool,
     bar: Mutex<Option<ProgressBar>>,
+    /// What was said already: several jobs on the same contents have the same to say.
+    warned: Mutex<HashSet<String>>,
 }
 
 impl TerminalMonitor {
     pub(crate) fn new() -> Self {
-        Self { on_terminal: std::io::stderr().is_terminal(), bar: Mutex::new(None) }
+        Self { on_terminal: std::io::stderr().is_terminal(), bar: Mutex::new(None), warned: Mutex::default() }
     }
 
     fn with_bar(&self, act: impl FnOnce(&ProgressBar)) {
@@ -72,6 +78,12 @@ impl Monitor for TerminalMonitor {
     }
 
     fn warn(&self, message: &str) {
+        if let Ok(mut warned) = self.warned.lock()
+            && warned.len() < MOST_WARNINGS_REMEMBERED
+            && !warned.insert(message.to_owned())
+        {
+            return;
+        }
         let line = format!("gemelo: warning: {message}");
         let mut printed = false;
         self.with_bar(|bar| {

@@ -1,7 +1,11 @@
 //! One module a command: its arguments, the call of the library, the printed result.
 
 pub(crate) mod bench;
+pub(crate) mod dedisbench;
 mod distribution;
+mod generate;
+mod log;
+mod suite;
 mod verify;
 
 use crate::context::Context;
@@ -20,16 +24,28 @@ pub(crate) struct Arguments {
 enum Command {
     /// Show, check, scale, convert, compare and fit duplicate distributions
     Distribution(distribution::Arguments),
+    /// Write a data set with a chosen distribution of duplicates
+    Generate(generate::Arguments),
     /// Run load with realistic duplicates, hot spots and entropy
     Bench(Box<bench::Arguments>),
+    /// Run the eight loads of the DEDISbench paper, in its order
+    Suite(Box<suite::Arguments>),
+    /// Run an existing DEDISbench command line
+    Dedisbench(dedisbench::Arguments),
     /// Re-check the files that a run kept
     Verify(verify::Arguments),
+    /// Print a log of operations as CSV
+    Log(log::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match arguments.command {
         Command::Distribution(arguments) => distribution::run(arguments, context),
+        Command::Generate(arguments) => generate::run(&arguments, context),
         Command::Bench(arguments) => bench::run(*arguments, context),
+        Command::Suite(arguments) => suite::run(*arguments, context),
+        Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
         Command::Verify(arguments) => verify::run(arguments, context),
+        Command::Log(arguments) => log::run(&arguments, context),
     }
 }

@@ -164,7 +164,9 @@ impl ResolvedJob {
         let mut text = String::new();
         for process in &result.processes {
             let first = u64::from(process.process) * history.place_blocks;
-            let accesses = history.accesses(process.process, process.reads);
+            let accesses = history
+                .accesses(process.process, process.reads)
+                .with_context(|| format!("no memory for {}", path.display()))?;
             for (block, accesses) in (first..).zip(accesses) {
                 // A string takes whatever is written to it.
                 let _ = writeln!(text, "{block} {accesses}");

@@ -77,6 +77,9 @@ pub(crate) fn run_jobs(
                 if quiet { Ok(()) } else { context.print(&text::job(input, result)) }
             },
         )?;
+    if ran.results.len() > 1 && !quiet {
+        context.print(&format!("\n{}", text::summary(&ran.inputs, &ran.results)))?;
+    }
     let outcome = outcome(&ran.results);
     if let Some(path) = json {
         write_result(path, ran, context)?;

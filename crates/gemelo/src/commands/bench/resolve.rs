@@ -34,6 +34,8 @@ pub(crate) struct JobInput {
     pub(crate) job: JobSpec,
     /// What is written.
     pub(crate) content: ContentSpec,
+    /// Blocks of the data set that carries the distribution.
+    pub(crate) data_set_blocks: u64,
 }
 
 /// A job that is ready to run.
@@ -82,6 +84,7 @@ pub(crate) fn resolve(
             distribution: contents::distribution_name(&options.content).to_owned(),
             job: spec,
             content,
+            data_set_blocks: job.data_set_blocks(),
         },
         uri,
         job,

@@ -46,6 +46,29 @@ pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     text
 }
 
+/// All jobs side by side, for a run of several.
+pub(crate) fn summary(inputs: &[JobInput], results: &[RunResult]) -> String {
+    let mut table = Table::new();
+    table.row(["job", "operations/s", "rate", "mean latency", "99 %", "max"]);
+    for (input, result) in inputs.iter().zip(results) {
+        for (name, figures) in [("read", &result.total.reads), ("write", &result.total.writes)] {
+            let Some(figures) = figures else { continue };
+            let is_mixed = result.total.reads.is_some() && result.total.writes.is_some();
+            let job = if is_mixed { format!("{} {name}", input.name) } else { input.name.clone() };
+            let latency = &figures.latency.summary;
+            table.row([
+                job,
+                format_count(figures.operations_per_s.round() as u64),
+                format_rate(figures.bytes_per_s),
+                format_duration_ns(latency.mean_ns.round() as u64),
+                latency.percentile_ns(99.0).map_or(String::new(), format_duration_ns),
+                format_duration_ns(latency.max_ns),
+            ]);
+        }
+    }
+    table.render(0)
+}
+
 fn load(input: &JobInput) -> String {
     let job = &input.job;
     let operation = match job.operation {
@@ -157,8 +180,9 @@ fn latencies(total: &Measured, pace: Pace) -> String {
 /// The distribution written, beside the one asked for at that size.
 fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     let Ok(found) = Distribution::try_from(written.distribution.clone()) else { return String::new() };
-    let asked = ScaledDistribution::new(&input.content.distribution, found.blocks())
-        .and_then(|scaled| scaled.to_distribution());
+    let asked =
+        ScaledDistribution::new(&input.content.distribution, found.blocks().min(input.data_set_blocks))
+            .and_then(|scaled| scaled.to_distribution());
     let mut table = Table::new();
     table.row(["written", "blocks", "unique", "duplicates", "dedup ratio"]);
     let mut row = |name: &str, distribution: &Distribution| {
@@ -174,9 +198,18 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     };
     row("  by this run", &found);
     if let Ok(asked) = &asked {
-        row("  asked, at this size", asked);
+        row("  asked, a data set", asked);
     }
     let mut text = table.render(2);
+    let data_set = input.data_set_blocks;
+    if found.blocks() > data_set {
+        let _ = writeln!(
+            text,
+            "  ({:.1} data sets of {} blocks; each has the distribution, and the same shared contents)",
+            found.blocks() as f64 / data_set as f64,
+            format_count(data_set)
+        );
+    }
     if written.counted_blocks < written.blocks || written.sampled_share < 1.0 {
         let _ = writeln!(
             text,

@@ -1,0 +1,100 @@
+//! `gemelo generate`: a data set alone, as fast as storage takes it.
+
+use super::bench::options::ContentOptions;
+use crate::contents;
+use crate::context::Context;
+use crate::exit::{Outcome, bad_input};
+use crate::values::Size;
+use anyhow::anyhow;
+use clap::Args;
+use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_base::{Clock, SystemClock};
+use gemelo_content::{ContentSpec, Generator, ScaledDistribution};
+use gemelo_load::{Generated, Output};
+use std::path::PathBuf;
+
+/// Writes a data set whose contents have the distribution, the entropy and the compressibility asked for.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A new file, or with --files a new folder
+    output: PathBuf,
+    /// Size of the data set [default: that of the distribution]
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<Size>,
+    /// Write a tree of so many files, a thousand in each folder
+    #[arg(long, value_name = "N")]
+    files: Option<u64>,
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    content: ContentOptions,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let spec = contents::resolve(&arguments.content, context.monitor.as_ref())?;
+    for shortfall in Generator::new(&spec)?.shortfalls() {
+        context.monitor.warn(&shortfall);
+    }
+    let block_bytes = spec.block_bytes as u64;
+    let blocks = match arguments.bytes {
+        Some(size) if size.0 > 0 && size.0.is_multiple_of(block_bytes) => size.0 / block_bytes,
+        Some(size) => {
+            return Err(bad_input(anyhow!(
+                "{} bytes are no whole number of blocks of {block_bytes} bytes",
+                size.0
+            )));
+        }
+        None => spec.distribution.blocks(),
+    };
+    let output = match arguments.files {
+        Some(files) => Output::Tree { folder: arguments.output.clone(), files },
+        None => Output::File(arguments.output.clone()),
+    };
+    let clock = SystemClock::new();
+    let generated = gemelo_load::generate(
+        &spec,
+        blocks,
+        &output,
+        arguments.force,
+        context.monitor.as_ref(),
+        &context.stop,
+    )
+    .map_err(|error| if error.is_bad_input() { bad_input(error.into()) } else { error.into() })?;
+    context.print(&text(arguments, &spec, &generated, clock.now_ns()))?;
+    Ok(if generated.is_complete { Outcome::Done } else { Outcome::Partial })
+}
+
+fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapsed_ns: u64) -> String {
+    let files = if generated.files == 1 {
+        "1 file".to_owned()
+    } else {
+        format!("{} files", format_count(generated.files))
+    };
+    let mut text = format!(
+        "{}: {} blocks of {}, {} in {files}, in {}, {}\n",
+        arguments.output.display(),
+        format_count(generated.blocks),
+        format_size(spec.block_bytes as u64),
+        format_size(generated.data_bytes),
+        format_duration_ns(elapsed_ns),
+        format_rate(generated.data_bytes as f64 * 1e9 / elapsed_ns.max(1) as f64)
+    );
+    let scaled = ScaledDistribution::new(&spec.distribution, generated.blocks.max(1));
+    match scaled.and_then(|scaled| scaled.to_distribution()) {
+        Ok(distribution) if generated.is_complete && spec.mode == gemelo_content::AssignmentMode::Exact => {
+            let summary = distribution.summary();
+            let percent = |part: u64| part as f64 * 100.0 / summary.blocks as f64;
+            text += &format!(
+                "dedup ratio {:.4}: {:.2} % of blocks unique, {:.2} % duplicates\n",
+                summary.dedup_ratio(),
+                percent(summary.unique),
+                percent(summary.duplicates)
+            );
+        }
+        _ if generated.is_complete => (),
+        _ => text += "stopped before the end\n",
+    }
+    text += &format!("seed {}, run {}\n", spec.seed, spec.run);
+    text
+}
