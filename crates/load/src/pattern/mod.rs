@@ -11,7 +11,8 @@ use std::str::FromStr;
 use thiserror::Error;
 use zipf::Zipf;
 
-/// Which blocks of its place a process goes to.
+/// Which blocks of its place a process goes to. Its text gives the same pattern back, to the last bit: what a run wrote
+/// is worked out from it later.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Pattern {
@@ -32,10 +33,10 @@ pub enum Pattern {
     },
     /// A share of the accesses goes to a share of the blocks, which lie at the start of the place.
     Hotspot {
-        /// Share of accesses, 0 to 1.
-        accesses: f64,
-        /// Share of blocks, above 0 to 1.
-        blocks: f64,
+        /// Percentage of accesses, 0 to 100.
+        accesses_percent: f64,
+        /// Percentage of blocks, above 0 to 100.
+        blocks_percent: f64,
     },
 }
 
@@ -72,9 +73,13 @@ impl FromStr for Pattern {
             }
             Some(("hotspot", shares)) => {
                 let (accesses, blocks) = shares.split_once('/').ok_or_else(error)?;
-                let share = |text| gemelo_base::units::parse_percent(text).map_err(|_| error());
-                let (accesses, blocks) = (share(accesses)?, share(blocks)?);
-                (blocks > 0.0).then_some(Self::Hotspot { accesses, blocks }).ok_or_else(error)
+                let percent = |text: &str| {
+                    let number = text.trim_end_matches('%').parse::<f64>().ok();
+                    number.filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(error)
+                };
+                let (accesses_percent, blocks_percent) = (percent(accesses)?, percent(blocks)?);
+                let hotspot = Self::Hotspot { accesses_percent, blocks_percent };
+                (blocks_percent > 0.0).then_some(hotspot).ok_or_else(error)
             }
             Some(_) => Err(error()),
         }
@@ -103,8 +108,8 @@ impl fmt::Display for Pattern {
             Self::NuRand { a: None } => formatter.write_str("nurand"),
             Self::NuRand { a: Some(a) } => write!(formatter, "nurand:{a}"),
             Self::Zipf { theta } => write!(formatter, "zipf:{theta}"),
-            Self::Hotspot { accesses, blocks } => {
-                write!(formatter, "hotspot:{}/{}", accesses * 100.0, blocks * 100.0)
+            Self::Hotspot { accesses_percent, blocks_percent } => {
+                write!(formatter, "hotspot:{accesses_percent}/{blocks_percent}")
             }
         }
     }
@@ -149,9 +154,9 @@ impl Positions {
                 scatter: Permutation::new(blocks),
                 key: mix_pair(seed, SCATTER_KEY),
             },
-            Pattern::Hotspot { accesses, blocks: share } => {
-                let hot_blocks = ((blocks as f64 * share).round() as u64).clamp(1, blocks);
-                Draw::Hotspot { hot_below: accesses, hot_blocks }
+            Pattern::Hotspot { accesses_percent, blocks_percent } => {
+                let hot_blocks = ((blocks as f64 * blocks_percent / 100.0).round() as u64).clamp(1, blocks);
+                Draw::Hotspot { hot_below: accesses_percent / 100.0, hot_blocks }
             }
         };
         Self { draw, random: Random::new(mix_pair(seed, stream)), blocks }

@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 fn counts(pattern: Pattern, blocks: u64, draws: u64, seed: u64) -> Vec<f64> {
     let mut positions = Positions::new(pattern, blocks, seed, 1);
@@ -60,13 +61,13 @@ fn nurand_is_the_formula_of_tpcc() {
 
 #[test]
 fn hot_blocks_get_their_share_of_accesses() {
-    let pattern = Pattern::Hotspot { accesses: 0.8, blocks: 0.2 };
+    let pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
     let counts = counts(pattern, 1000, 100_000, 9);
     let hot: f64 = counts[..200].iter().sum();
     // Four standard deviations of a binomial.
     assert!((hot - 80_000.0).abs() < 4.0 * (100_000.0f64 * 0.8 * 0.2).sqrt(), "seed 9: {hot}");
     assert!(counts.iter().all(|count| *count > 0.0));
-    let all = Pattern::Hotspot { accesses: 0.5, blocks: 1.0 };
+    let all = Pattern::Hotspot { accesses_percent: 50.0, blocks_percent: 100.0 };
     assert_eq!(Positions::new(all, 1, 9, 1).next_block(), 0);
 }
 
@@ -105,5 +106,32 @@ fn patterns_are_read_as_they_are_written() {
     {
         let error = text.parse::<Pattern>().unwrap_err().to_string();
         assert!(error.contains(&format!("'{text}'")), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_pattern_survives_its_text(a: u64, theta in 0.0..10.0f64, accesses in 0.0..100.0f64, blocks in 0.001..100.0f64) {
+        for pattern in [
+            Pattern::NuRand { a: Some(a) },
+            Pattern::Zipf { theta },
+            Pattern::Hotspot { accesses_percent: accesses, blocks_percent: blocks },
+        ] {
+            prop_assert_eq!(pattern.to_string().parse(), Ok(pattern));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic_and_no_pattern_leaves_its_blocks(
+        text in "(sequential|uniform|nurand|zipf|hotspot|\\PC{0,4})(:\\PC{0,12}|:[0-9./%-]{0,12})?",
+        blocks in prop_oneof![1u64..20, Just(1u64 << 40)],
+        seed: u64,
+    ) {
+        if let Ok(pattern) = text.parse::<Pattern>() {
+            let mut positions = Positions::new(pattern, blocks, seed, 0);
+            for _ in 0..50 {
+                prop_assert!(positions.next_block() < blocks, "{}", pattern);
+            }
+        }
     }
 }

@@ -1,0 +1,218 @@
+//! Storage that fails, lies or is told to stop: everything is found, named, and what was measured is kept.
+
+use super::memory::{Event, Memory, Shared};
+use super::{blocks, job, operations, run_by, run_on, verify_on};
+use gemelo_base::{ManualClock, StopFlag};
+use gemelo_load::{Ended, Found, Job, JobOperation, JobSpec, Place, Populate, RunResult, SyncPolicy, Verify};
+use gemelo_target::Engine;
+
+const PLACE_BLOCKS: u64 = 64;
+
+/// Two processes write their places twice, in order; everything is read back.
+fn rewrite() -> JobSpec {
+    JobSpec {
+        processes: 2,
+        file_bytes: blocks(PLACE_BLOCKS),
+        process_bytes: Some(blocks(2 * PLACE_BLOCKS)),
+        verify: Verify::Final,
+        ..JobSpec::default()
+    }
+}
+
+fn storage(spec: &JobSpec) -> Shared {
+    Memory::new(spec.processes, spec.file_bytes)
+}
+
+/// The only mismatch of a run in which a write of process 1 went wrong.
+fn only_mismatch(write: u64, event: Event) -> (Found, u64) {
+    let target = storage(&rewrite()).with(1, write, event).target();
+    let result = run_on(&job(rewrite()), &target);
+    assert!(!result.is_success());
+    assert_eq!((result.ended, result.failure), (Ended::Bytes, None));
+    let verification = result.verification.unwrap();
+    assert_eq!((verification.checked_blocks, verification.wrong_blocks), (2 * PLACE_BLOCKS, 1));
+    let mismatch = verification.mismatches[0].clone();
+    assert_eq!((mismatch.process, mismatch.place.as_str()), (1, "memory 1"));
+    (mismatch.found, mismatch.offset_bytes)
+}
+
+#[test]
+fn nothing_wrong_is_found_where_nothing_is() {
+    let target = storage(&rewrite()).target();
+    let result = run_on(&job(rewrite()), &target);
+    assert!(result.is_success(), "{result:?}");
+    assert_eq!(operations(&result), (0, 4 * PLACE_BLOCKS));
+}
+
+#[test]
+fn a_lost_rewrite_shows_the_content_written_here_before() {
+    let (found, offset) = only_mismatch(PLACE_BLOCKS + 5, Event::Lose);
+    let Found::Content { written_to, .. } = found else { panic!("{found:?}") };
+    assert_eq!(written_to, Some(Place { process: 1, offset_bytes: blocks(5) }));
+    assert_eq!(offset, blocks(5));
+}
+
+#[test]
+fn a_lost_first_write_shows_zeros() {
+    let spec = JobSpec { process_bytes: Some(blocks(PLACE_BLOCKS)), ..rewrite() };
+    let target = storage(&spec).with(0, 7, Event::Lose).target();
+    let verification = run_on(&job(spec), &target).verification.unwrap();
+    let found: Vec<_> = verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
+    assert_eq!(found, [(blocks(7), &Found::Zeros)]);
+}
+
+#[test]
+fn a_torn_write_shows_how_much_came_through() {
+    let (found, offset) = only_mismatch(PLACE_BLOCKS + 9, Event::Tear { bytes: 1536 });
+    assert!(matches!(found, Found::Torn { intact_sectors: 3, sectors: 8, .. }), "{found:?}");
+    assert_eq!(offset, blocks(9));
+}
+
+#[test]
+fn a_misdirected_write_shows_in_both_places() {
+    let spec = rewrite();
+    let target = storage(&spec).with(1, 2 * PLACE_BLOCKS - 1, Event::Misdirect { to_block: 3 }).target();
+    let verification = run_on(&job(spec), &target).verification.unwrap();
+    let found: Vec<_> = verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
+    let last = blocks(PLACE_BLOCKS - 1);
+    assert_eq!(found.len(), 2, "{found:?}");
+    let written_to = |found: &Found| match found {
+        Found::Content { written_to, .. } => written_to.map(|place| place.offset_bytes),
+        _ => None,
+    };
+    assert_eq!((found[0].0, written_to(found[0].1)), (blocks(3), Some(last)));
+    assert_eq!((found[1].0, written_to(found[1].1)), (last, Some(last)));
+    let text = verification.mismatches[0].to_string();
+    assert!(
+        text.contains("process 1, memory 1, byte 12288: expected ") && text.contains("written to byte"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_flipped_bit_of_a_read_is_found_while_it_runs() {
+    let spec = JobSpec {
+        operation: JobOperation::Read,
+        populate: Populate::Content,
+        verify: Verify::Online,
+        process_bytes: Some(blocks(PLACE_BLOCKS)),
+        ..rewrite()
+    };
+    let target = storage(&spec).with(0, 11, Event::Flip { byte: 100 }).target();
+    let result = run_on(&job(spec), &target);
+    let verification = result.verification.clone().unwrap();
+    assert_eq!((verification.checked_blocks, verification.wrong_blocks), (2 * PLACE_BLOCKS, 1));
+    let mismatch = &verification.mismatches[0];
+    assert_eq!(mismatch.found, Found::Garbage { first_difference: 100, different_bytes: 1 });
+    assert_eq!((mismatch.process, mismatch.offset_bytes), (0, blocks(11)));
+    assert!(!result.is_success() && result.ended == Ended::Bytes);
+}
+
+#[test]
+fn populated_zeros_are_checked_too() {
+    let spec = JobSpec {
+        operation: JobOperation::Mixed,
+        pattern: "uniform".parse().unwrap(),
+        populate: Populate::Zero,
+        verify: Verify::Both,
+        ..rewrite()
+    };
+    let target = storage(&spec).target();
+    let result = run_on(&job(spec.clone()), &target);
+    assert!(result.is_success(), "{result:?}");
+    let wrong = storage(&spec).with(0, 0, Event::Flip { byte: 0 }).with(0, 1, Event::Flip { byte: 0 });
+    let wrong = (2..100).fold(wrong, |wrong, at| wrong.with(0, at, Event::Flip { byte: 9 }));
+    assert!(!run_on(&job(spec), &wrong.target()).is_success());
+}
+
+/// A run that fails or is stopped keeps its figures, and its history is still exact.
+fn check_partial(spec: JobSpec, storage: Shared, stop: &StopFlag) -> (Job, RunResult) {
+    let (job, target) = (job(spec), storage.target());
+    let result = run_by(&ManualClock::new(), stop, &job, &target);
+    assert!(!result.is_success());
+    let verification = verify_on(&job, &target, &result);
+    assert_eq!(verification.wrong_blocks, 0, "{verification:?}");
+    assert_eq!(verification.checked_blocks + verification.unknown_blocks, 2 * PLACE_BLOCKS);
+    (job, result)
+}
+
+#[test]
+fn a_failed_write_ends_the_run_and_is_named() {
+    let (_, result) =
+        check_partial(rewrite(), storage(&rewrite()).with(1, 70, Event::Fail), &StopFlag::new());
+    assert_eq!(result.ended, Ended::Failed);
+    let failure = result.failure.as_ref().unwrap();
+    assert_eq!((failure.process, failure.place.as_str(), failure.offset_bytes), (1, "memory 1", blocks(6)));
+    assert_eq!((failure.operation.as_str(), failure.reason.as_str()), ("write", "injected"));
+    let history = result.history.as_ref().unwrap();
+    assert_eq!(history.segments[0].uncertain.len(), 1);
+    assert_eq!(history.segments[0].writes[1], 71);
+    assert!(operations(&result).1 >= 70, "what was measured before is kept");
+}
+
+#[test]
+fn a_failed_sync_makes_its_write_uncertain() {
+    let spec = JobSpec { sync: SyncPolicy::Fsync, fsync_every: 4, ..rewrite() };
+    // Operations count writes and syncs: the fifth is the first sync.
+    let (_, result) =
+        check_partial(spec.clone(), storage(&spec).with(0, 4, Event::FailSync), &StopFlag::new());
+    assert_eq!(result.failure.unwrap().operation, "sync");
+    assert_eq!(result.history.unwrap().segments[0].uncertain[0].write, 3);
+}
+
+#[test]
+fn an_engine_that_breaks_leaves_all_in_flight_uncertain() {
+    let spec = JobSpec { engine: Engine::IoUring, queue_depth: 8, ..rewrite() };
+    let storage = Shared { scrambled: Some(3), ..storage(&spec) };
+    let (_, result) = check_partial(spec, storage.with(0, 50, Event::Break), &StopFlag::new());
+    assert_eq!(result.ended, Ended::Failed);
+    assert!((1..=8).contains(&result.history.unwrap().segments[0].uncertain.len()));
+}
+
+#[test]
+fn a_raised_flag_stops_all_processes() {
+    let stop = StopFlag::new();
+    let spec = JobSpec { process_bytes: None, time_ns: Some(u64::MAX), ..rewrite() };
+    let (_, result) =
+        check_partial(spec.clone(), storage(&spec).with(0, 90, Event::Stop(stop.clone())), &stop);
+    assert_eq!((result.ended, result.failure.as_ref()), (Ended::Stopped, None));
+    assert!(operations(&result).1 >= 91);
+    assert_eq!(result.processes.len(), 2);
+    assert!(!result.verification.unwrap().is_complete, "nothing was read back");
+}
+
+#[test]
+fn populating_that_fails_or_stops_is_told() {
+    let spec = JobSpec { operation: JobOperation::Read, populate: Populate::Content, ..rewrite() };
+    let failed = run_on(&job(spec.clone()), &storage(&spec).with(1, 0, Event::Fail).target());
+    assert_eq!((failed.ended, failed.failure.unwrap().process), (Ended::Failed, 1));
+    let stop = StopFlag::new();
+    stop.raise();
+    let stopped = run_by(&ManualClock::new(), &stop, &job(spec.clone()), &storage(&spec).target());
+    assert_eq!((stopped.ended, stopped.history), (Ended::Stopped, None));
+}
+
+#[test]
+fn any_order_of_completions_leaves_what_the_history_says() {
+    for seed in 0..40 {
+        let spec = JobSpec {
+            operation: JobOperation::Mixed,
+            pattern: ["uniform", "zipf:1.2", "sequential"][seed as usize % 3].parse().unwrap(),
+            engine: Engine::IoUring,
+            queue_depth: 16,
+            sync: SyncPolicy::Fsync,
+            fsync_every: 7,
+            populate: if seed % 2 == 0 { Populate::Content } else { Populate::None },
+            verify: Verify::Both,
+            process_bytes: Some(blocks(10 * PLACE_BLOCKS)),
+            seed,
+            ..rewrite()
+        };
+        let target = Shared { scrambled: Some(seed), ..storage(&spec) }.target();
+        let result = run_on(&job(spec), &target);
+        assert!(result.is_success(), "seed {seed}: {result:?}");
+        let (reads, writes) = operations(&result);
+        assert_eq!(reads + writes, 20 * PLACE_BLOCKS, "seed {seed}");
+        assert!(target.0.most_in_flight.load(std::sync::atomic::Ordering::Relaxed) > 4);
+    }
+}

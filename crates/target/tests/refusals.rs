@@ -1,0 +1,222 @@
+//! What is refused before anything is touched, what is made, and what is removed again.
+
+use gemelo_target::{
+    Access, AtStart, Engine, Layout, Operation, QueueOptions, Request, Target, TargetError, TargetUri, Wait,
+    plan,
+};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn layout() -> Layout {
+    Layout {
+        processes: 2,
+        place_bytes: 1 << 20,
+        block_bytes: 4096,
+        direct: false,
+        access: Access::Create,
+        force: false,
+        preallocate: true,
+    }
+}
+
+fn uri(path: &Path) -> TargetUri {
+    TargetUri::Path(path.to_owned())
+}
+
+fn refused(path: &Path, layout: &Layout) -> TargetError {
+    let error = plan(&uri(path), layout).unwrap_err();
+    assert!(error.is_bad_input(), "{error}");
+    error
+}
+
+fn prepare(path: &Path, layout: &Layout) -> Box<dyn Target> {
+    plan(&uri(path), layout).unwrap().prepare().unwrap()
+}
+
+/// Writes a block of every place and reads it back.
+fn use_all(target: &dyn Target, engine: Engine, writes: bool) {
+    let options = QueueOptions { engine, depth: 1, buffer_bytes: 4096 };
+    for process in 0..2 {
+        let mut queue = target.open(process, &options).unwrap();
+        let mut carry_out = |operation, byte: Option<u8>| {
+            if let Some(byte) = byte {
+                queue.buffer(0).fill(byte);
+            }
+            let mut done = Vec::new();
+            queue.submit(0, Request { operation, offset: 8192, bytes: 4096 }).unwrap();
+            while done.is_empty() {
+                queue.reap(Wait::ForOne, &mut done).unwrap();
+            }
+            done.remove(0).outcome.unwrap();
+            queue.buffer(0)[4095]
+        };
+        let mark = process as u8 + 7;
+        if writes {
+            carry_out(Operation::Write, Some(mark));
+            carry_out(Operation::Sync, None);
+        }
+        assert_eq!(carry_out(Operation::Read, Some(0)), mark);
+    }
+}
+
+#[test]
+fn files_are_made_and_removed_unless_kept() {
+    for engine in [Engine::Psync, Engine::IoUring] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("one");
+        for path in [folder.path(), &file] {
+            let mut target = prepare(path, &layout());
+            assert_eq!(target.at_start(), AtStart::Zeros);
+            use_all(target.as_ref(), engine, true);
+            target.finish(false).unwrap();
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+            drop(prepare(path, &layout()));
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0, "dropped without finish");
+        }
+        let mut target = prepare(&file, &layout());
+        use_all(target.as_ref(), engine, true);
+        target.finish(true).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 2 << 20);
+        let reader = prepare(&file, &Layout { access: Access::Read, ..layout() });
+        assert_eq!(reader.at_start(), AtStart::Unknown);
+        use_all(reader.as_ref(), engine, false);
+    }
+}
+
+#[test]
+fn what_exists_is_overwritten_by_force_only_and_never_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gemelo-0001.data");
+    std::fs::write(&file, "mine").unwrap();
+    for path in [folder.path(), &file] {
+        assert!(matches!(refused(path, &layout()), TargetError::Exists { path } if path == file));
+        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+    }
+    let forced = Layout { force: true, ..layout() };
+    let planned = plan(&uri(folder.path()), &forced).unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine", "a plan touches nothing");
+    planned.prepare().unwrap().finish(false).unwrap();
+    assert!(file.exists() && !folder.path().join("gemelo-0000.data").exists());
+}
+
+#[test]
+fn what_is_missing_too_small_or_something_else_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let read = Layout { access: Access::Read, ..layout() };
+    assert!(matches!(refused(&missing, &read), TargetError::Missing { .. }));
+    assert!(matches!(refused(folder.path(), &read), TargetError::Missing { .. }));
+    assert!(matches!(refused(&missing.join("x"), &layout()), TargetError::NoFolder { .. }));
+    let with_slash = PathBuf::from(format!("{}/", missing.display()));
+    assert!(matches!(refused(&with_slash, &layout()), TargetError::NoFolder { .. }));
+    let small = folder.path().join("small");
+    std::fs::write(&small, vec![0; 5000]).unwrap();
+    let error = refused(&small, &read);
+    assert!(
+        matches!(error, TargetError::TooSmall { have_bytes: 5000, need_bytes: 2_097_152, .. }),
+        "{error}"
+    );
+    assert!(matches!(refused(Path::new("/dev/null"), &layout()), TargetError::Kind { .. }));
+    for place_bytes in [0, u64::MAX, 1 << 62] {
+        let error = refused(folder.path(), &Layout { place_bytes, ..layout() });
+        assert!(matches!(error, TargetError::Size { .. }), "{error}");
+    }
+}
+
+#[test]
+fn space_is_looked_at_where_it_will_be_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = Layout { place_bytes: 1 << 50, ..layout() };
+    assert!(matches!(refused(folder.path(), &huge), TargetError::TooSmall { .. }));
+    let sparse = Layout { preallocate: false, place_bytes: 1 << 40, ..layout() };
+    drop(prepare(folder.path(), &sparse));
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn direct_io_goes_by_sectors() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let direct = Layout { direct: true, ..layout() };
+    for odd in [Layout { block_bytes: 1000, ..direct }, Layout { place_bytes: 10_000, ..direct }] {
+        for path in [folder.path().to_owned(), folder.path().join("file")] {
+            let error = refused(&path, &odd);
+            assert!(matches!(error, TargetError::Sector { .. }), "{error}");
+        }
+    }
+    let target = prepare(folder.path(), &direct);
+    use_all(target.as_ref(), Engine::Psync, true);
+    use_all(target.as_ref(), Engine::IoUring, true);
+}
+
+/// A loop device over a file of 4 MiB; `None`, said by name, where that needs more rights.
+struct Loop {
+    device: PathBuf,
+    backing: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Loop {
+    fn new(test: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let backing = folder.path().join("backing");
+        std::fs::write(&backing, vec![0; 4 << 20]).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            eprintln!("{test}: skipped, loop devices need losetup and root");
+            return None;
+        };
+        let device = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
+        Some(Self { device, backing, _folder: folder })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_free_device_has_a_region_for_each_process() {
+    let Some(device) = Loop::new("a_free_device_has_a_region_for_each_process") else { return };
+    drop(prepare(&device.device, &layout()));
+    for (engine, direct) in [(Engine::Psync, false), (Engine::IoUring, true)] {
+        let mut target = prepare(&device.device, &Layout { direct, force: true, ..layout() });
+        assert_eq!(target.at_start(), AtStart::Unknown);
+        use_all(target.as_ref(), engine, true);
+        target.finish(false).unwrap();
+        assert!(device.device.exists());
+    }
+    let error = refused(&device.device, &layout());
+    assert!(matches!(error, TargetError::HoldsData { .. }), "{error}");
+    let large = Layout { place_bytes: 3 << 20, force: true, ..layout() };
+    assert!(matches!(refused(&device.device, &large), TargetError::TooSmall { .. }));
+    let odd = Layout { block_bytes: 100, direct: true, force: true, ..layout() };
+    assert!(matches!(refused(&device.device, &odd), TargetError::Sector { .. }));
+}
+
+#[test]
+fn a_used_device_is_refused_even_by_force() {
+    let Some(device) = Loop::new("a_used_device_is_refused_even_by_force") else { return };
+    let forced = Layout { force: true, ..layout() };
+    let error = refused(&device.backing, &forced);
+    assert!(matches!(&error, TargetError::InUse { by, .. } if by.contains("/dev/loop")), "{error}");
+    if !succeeds(Command::new("mkfs.ext4").arg("-q").arg(&device.device)) {
+        eprintln!("a_used_device_is_refused_even_by_force: skipped in part, no mkfs.ext4");
+        return;
+    }
+    assert!(matches!(refused(&device.device, &layout()), TargetError::HoldsData { .. }));
+    let folder = tempfile::tempdir().unwrap();
+    assert!(succeeds(Command::new("mount").arg(&device.device).arg(folder.path())));
+    let mounted = plan(&uri(&device.device), &forced);
+    let remounted = succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(folder.path()));
+    let read_only = plan(&uri(folder.path()), &layout());
+    assert!(succeeds(Command::new("umount").arg(folder.path())));
+    let Err(TargetError::InUse { by, .. }) = mounted else { panic!("a mounted device was accepted") };
+    assert!(by.contains("mounted at"), "{by}");
+    assert!(remounted && matches!(read_only, Err(TargetError::ReadOnly { .. })));
+}
