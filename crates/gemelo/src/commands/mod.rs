@@ -1,6 +1,7 @@
 //! One module a command: its arguments, the call of the library, the printed result.
 
 pub(crate) mod bench;
+pub(crate) mod dedisbench;
 mod distribution;
 mod verify;
 
@@ -24,6 +25,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Re-check the files that a run kept
     Verify(verify::Arguments),
+    /// Print the gemelo bench command that a DEDISbench command line stands for
+    Dedisbench(dedisbench::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -31,5 +34,6 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Distribution(arguments) => distribution::run(arguments, context),
         Command::Bench(arguments) => bench::run(*arguments, context),
         Command::Verify(arguments) => verify::run(arguments, context),
+        Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
     }
 }

@@ -1,0 +1,91 @@
+//! `gemelo dedisbench`: which gemelo job a DEDISbench command line stands for.
+//!
+//! [`ini`] reads its configuration files, [`parse`] understands flags and keys, [`translate`] says the same in options of
+//! `gemelo bench`.
+
+pub(crate) mod ini;
+pub(crate) mod parse;
+mod translate;
+
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::files;
+use anyhow::anyhow;
+use clap::Args;
+use parse::DedisbenchJob;
+use std::path::Path;
+use thiserror::Error;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The words after DEDISbench: -p or -n<OPS>, -w, -r or -m, -t<MINUTES> or -s<MB>, -f<FILE>, and the older
+    /// -a<PATTERN>, -b<BYTES>, -c<PROCESSES>, -v<SEED>
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    arguments: Vec<String>,
+}
+
+/// What is wrong with a DEDISbench command line or configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum DedisbenchError {
+    /// A word of the command line.
+    #[error("{flag}: {message}")]
+    Flag { flag: String, message: String },
+    /// A line of the configuration.
+    #[error("line {line}: {message}")]
+    Line { line: usize, message: String },
+    /// Something that DEDISbench requires.
+    #[error("the DEDISbench command line lacks {what}")]
+    Missing { what: &'static str },
+    /// A distribution that only DEDISbench brings along.
+    #[error(
+        "gemelo has no figures of {name}: give the path of a distribution file, such as distfile=./{name}"
+    )]
+    UnknownDistribution { name: &'static str },
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let job = read(&arguments.arguments)?;
+    let words = job.to_bench_arguments().or_bad_input()?;
+    for note in job.notes() {
+        context.monitor.warn(&note);
+    }
+    context.print(&format!("gemelo bench {}\n", quoted(&words)))?;
+    Ok(Outcome::Done)
+}
+
+/// The job of a command line and the configuration it names.
+fn read(words: &[String]) -> anyhow::Result<DedisbenchJob> {
+    let job = parse::command_line(words).or_bad_input()?;
+    let Some(path) = job.configuration.clone() else { return Ok(job) };
+    let text = files::read_text(Path::new(&path))?;
+    let located = |error: DedisbenchError| match error {
+        DedisbenchError::Line { line, message } => bad_input(anyhow!("{path}:{line}: {message}")),
+        other => bad_input(anyhow!("{path}: {other}")),
+    };
+    let entries = ini::parse(&text).map_err(located)?;
+    job.with_configuration(&entries).map_err(located)
+}
+
+/// The words as a shell takes them.
+fn quoted(words: &[String]) -> String {
+    let quote = |word: &String| {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+".contains(letter);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        let words = ["a".to_owned(), "b c".to_owned(), "it's".to_owned(), String::new()];
+        assert_eq!(quoted(&words), "a 'b c' 'it'\\''s' ''");
+    }
+}
