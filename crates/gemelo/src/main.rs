@@ -1,33 +1,7 @@
-//! `gemelo`, the command line: reads arguments, calls the library that does the work, prints.
-//!
-//! This is the only crate that prints. Exit status: 0 done, 1 done in part or failed midway, 2 bad input, refused
-//! before anything was touched.
+//! The program `gemelo`; see the library of the same crate.
 
-mod commands;
-mod contents;
-mod context;
-mod distributions;
-mod exit;
-mod files;
-mod nearest;
-mod progress;
-mod table;
-mod values;
-
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = match commands::Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return exit::usage(&error),
-    };
-    let context = match context::Context::new() {
-        Ok(context) => context,
-        Err(error) => return exit::failed(&error),
-    };
-    match commands::run(arguments, &context) {
-        Ok(outcome) => exit::ended(outcome),
-        Err(error) => exit::failed(&error),
-    }
+    gemelo::main()
 }

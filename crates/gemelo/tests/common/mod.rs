@@ -5,19 +5,19 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// What a run left behind.
-pub struct Ran {
-    pub status: i32,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// Runs gemelo with these arguments and nothing on standard input.
-pub fn gemelo<Word: AsRef<OsStr>>(arguments: &[Word]) -> Ran {
+pub(crate) fn gemelo<Word: AsRef<OsStr>>(arguments: &[Word]) -> Ran {
     gemelo_reading("", arguments)
 }
 
 /// Runs gemelo with this text on standard input.
-pub fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]) -> Ran {
+pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gemelo"))
         .args(arguments)
         .stdin(Stdio::piped())

@@ -209,7 +209,7 @@ impl DedisbenchJob {
             }
             ("execution", "seed") => self.seed = Some(number(value)?.to_string()),
             ("execution" | "results", "logging") => {
-                self.logs_operations = Some(choice(value, &[false, true])?)
+                self.logs_operations = Some(choice(value, &[false, true])?);
             }
             ("results", "tempfilespath") => self.folder = Some(text(value)?),
             ("results", "dist_results") => self.distribution_results = Some(text(value)?),

@@ -194,6 +194,7 @@ fn seed_of(text: &str) -> u64 {
 struct Words(Vec<String>);
 
 impl Words {
+    #[expect(clippy::needless_pass_by_value, reason = "numbers, literals and references alike")]
     fn add(&mut self, option: &str, value: impl ToString) {
         self.0.push(option.to_owned());
         self.0.push(value.to_string());

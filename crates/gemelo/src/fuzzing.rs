@@ -1,0 +1,135 @@
+//! Every parser of outside input as a function of bytes, for fuzzing: `fuzz/` runs each with libFuzzer, and
+//! `tests/fuzz_smoke.rs` a short while on every test run. A parser may refuse its input; it must not panic, hang, or
+//! understand what it wrote itself differently.
+//!
+//! A new parser gets a line in [`TARGETS`] and a file of its name in `fuzz/fuzz_targets`.
+
+use crate::commands::bench::job_file;
+use crate::commands::dedisbench::{ini, parse};
+use crate::distributions::formats::Format;
+use gemelo_base::units;
+use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
+
+/// One parser.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// The name of the fuzz target.
+    pub name: &'static str,
+    /// Sound inputs, to start from.
+    pub seeds: &'static [&'static str],
+    /// Runs the parser; panics if it misbehaves.
+    pub run: fn(&str),
+}
+
+/// All parsers.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "distribution_text",
+        seeds: &["0 760\n1 60\n4 20\n", "# comment\n3 10\r\n\n0\t50 # unique\n7 0\n7 1\n"],
+        run: distribution_text,
+    },
+    Target {
+        name: "distribution_file",
+        seeds: &[
+            "0 5\n",
+            "duplicates,contents\n0,5\n3,1\n",
+            "schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"y\"\nblock_bytes = 4096\ndistribution = [[0, 1]]\n",
+            "{\"schema\": \"gemelo.profile/1\", \"name\": \"x\", \"source\": \"y\", \"block_bytes\": 1, \
+             \"distribution\": [[0, 1]]}",
+        ],
+        run: distribution_file,
+    },
+    Target {
+        name: "profile",
+        seeds: &["schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"y\"\nblock_bytes = 4096\n\
+            distribution = [[0, 10], [3, 2]]\n[[class]]\nduplicates_from = 0\nduplicates_to = 0\n\
+            sampled_contents = 10\nentropy_bits = 7.5\nlz4_saved_share = 0.1\nzstd_saved_share = 0.2\n"],
+        run: profile,
+    },
+    Target { name: "units", seeds: &["4096", "1.5GiB", "1h30m", "500ms", "12.5%", "2.76"], run: units },
+    Target {
+        name: "job_file",
+        seeds: &[
+            "target = '/tmp'\nprocesses = 2\n[[job]]\noperation = 'read'\ntime = '5m'\nentropy = 5.5\nkeep = true\n",
+        ],
+        run: job_file,
+    },
+    Target {
+        name: "dedisbench_ini",
+        seeds: &[
+            "[execution]\nnprocs=8 ; two each\nsync=3\n[results]\ngeneral_results=out:5:5\n[structural]\ncleantemp=0\n",
+        ],
+        run: dedisbench_ini,
+    },
+    Target {
+        name: "dedisbench_line",
+        seeds: &["-p -w -t1 -b1024 -c1 -vabc123 -a0", "-m -nr100 -nw50 -s 8", "-n300 -r -t8 -fconfig.ini"],
+        run: dedisbench_line,
+    },
+];
+
+/// Runs the target of this name on bytes as a fuzzer makes them; what is not UTF-8 never reaches a parser.
+///
+/// # Panics
+/// If the parser misbehaves. A name that is no target does nothing.
+pub fn run(name: &str, bytes: &[u8]) {
+    if let (Some(target), Ok(text)) =
+        (TARGETS.iter().find(|target| target.name == name), std::str::from_utf8(bytes))
+    {
+        (target.run)(text);
+    }
+}
+
+/// Blocks of the small data set to which every distribution is scaled.
+const SCALED_BLOCKS: u64 = 1000;
+
+fn distribution_text(text: &str) {
+    let problems = Distribution::problems(text);
+    let Ok((distribution, _)) = Distribution::parse_with_notes(text) else {
+        assert!(!problems.is_empty(), "a refused text has a problem");
+        return;
+    };
+    assert!(problems.is_empty(), "an accepted text has none");
+    assert_eq!(Distribution::parse(&distribution.to_text()).as_ref(), Ok(&distribution));
+    let scaled = ScaledDistribution::new(&distribution, SCALED_BLOCKS);
+    assert_eq!(scaled.map(|scaled| scaled.blocks()), Ok(SCALED_BLOCKS));
+}
+
+fn distribution_file(text: &str) {
+    let format = Format::of(text);
+    assert_eq!(format.parse(text).is_err(), !format.problems(text).is_empty());
+}
+
+fn profile(text: &str) {
+    let Ok(profile) = Profile::parse(text) else { return };
+    let written = profile.to_toml().unwrap_or_default();
+    assert_eq!(Profile::parse(&written).ok(), Some(profile), "a profile survives its file");
+}
+
+fn units(text: &str) {
+    if let Ok(bytes) = units::parse_size(text) {
+        assert!(!units::format_size(bytes).is_empty());
+    }
+    if let Ok(share) = units::parse_percent(text) {
+        assert!((0.0..=1.0).contains(&share));
+    }
+    let _ = units::parse_duration(text);
+    let _ = (Figure::parse(text), Figure::parse_percent(text));
+}
+
+fn job_file(text: &str) {
+    let _ = job_file::parse(text);
+}
+
+fn dedisbench_ini(text: &str) {
+    if let Ok(entries) = ini::parse(text) {
+        let _ = parse::DedisbenchJob::default().with_configuration(&entries);
+    }
+}
+
+fn dedisbench_line(text: &str) {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if let Ok(job) = parse::command_line(&words) {
+        let _ = (job.notes(), job.to_bench_arguments());
+    }
+}

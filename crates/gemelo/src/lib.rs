@@ -1,0 +1,38 @@
+//! `gemelo`, the command line: reads arguments, calls the library that does the work, prints.
+//!
+//! All of it is here rather than in `main.rs`, so that the fuzz targets reach its parsers through [`fuzzing`].
+//!
+//! This is the only crate that prints. Exit status: 0 done, 1 done in part or failed midway, 2 bad input, refused
+//! before anything was touched.
+
+mod commands;
+mod contents;
+mod context;
+mod distributions;
+mod exit;
+mod files;
+pub mod fuzzing;
+mod nearest;
+mod progress;
+mod table;
+mod values;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// The program: reads the arguments of this process and does what they say.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = match commands::Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error),
+    };
+    let context = match context::Context::new() {
+        Ok(context) => context,
+        Err(error) => return exit::failed(&error),
+    };
+    match commands::run(arguments, &context) {
+        Ok(outcome) => exit::ended(outcome),
+        Err(error) => exit::failed(&error),
+    }
+}

@@ -1,0 +1,5 @@
+//! Fuzzes the parser `distribution_text` of `gemelo::fuzzing`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("distribution_text", bytes));
