@@ -37,7 +37,7 @@ impl std::fmt::Display for ParseNote {
     }
 }
 
-/// Characters of a wrong line that an error shows.
+/// Characters of a wrong line that an error shows, without what a terminal would act on.
 const SHOWN: usize = 40;
 
 /// Malformed lines after which reading stops: the text is something else.
@@ -69,7 +69,8 @@ impl Lines {
                 continue;
             }
             let Some(class) = class_of(content) else {
-                let found = content.chars().take(SHOWN).collect();
+                let shown = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
+                let found = content.chars().take(SHOWN).map(shown).collect();
                 lines.malformed.push(DistributionError::Line { line, found });
                 if lines.malformed.len() >= MOST_PROBLEMS {
                     break;

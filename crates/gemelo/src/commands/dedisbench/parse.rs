@@ -2,7 +2,7 @@
 //! INI file. Nothing here reads a file or knows of gemelo's jobs.
 
 use super::DedisbenchError;
-use super::ini::Entry;
+use super::ini::{Entry, shown};
 
 /// What a DEDISbench command line asks for. An absent field was not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,8 +103,7 @@ pub(crate) fn command_line<Word: AsRef<str>>(words: &[Word]) -> Result<Dedisbenc
     let mut job = DedisbenchJob::default();
     let mut words = words.iter().map(AsRef::as_ref);
     while let Some(word) = words.next() {
-        let wrong =
-            |message: &str| DedisbenchError::Flag { flag: word.to_owned(), message: message.to_owned() };
+        let wrong = |message: &str| DedisbenchError::Flag { flag: shown(word), message: message.to_owned() };
         let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
         let flag = letters.next().ok_or_else(|| wrong(KNOWN_FLAGS))?;
         let glued = letters.as_str();
@@ -177,7 +176,7 @@ impl DedisbenchJob {
         for entry in entries {
             self.entry(entry).map_err(|message| DedisbenchError::Line {
                 line: entry.line,
-                message: format!("{}: {message}", entry.key),
+                message: format!("{}: {message}", shown(&entry.key)),
             })?;
         }
         self.pattern = flags.pattern.or(self.pattern);
@@ -221,7 +220,7 @@ impl DedisbenchJob {
             ("structure" | "structural", "keep_dbs") => {
                 self.keeps_databases = Some(choice(value, &[false, true])?);
             }
-            (section, _) => return Err(format!("DEDISbench has no such key in [{section}]")),
+            (section, _) => return Err(format!("DEDISbench has no such key in [{}]", shown(section))),
         }
         Ok(())
     }
@@ -241,7 +240,7 @@ fn set<Value: PartialEq>(slot: &mut Option<Value>, value: Value, otherwise: &str
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("'{text}' is not a whole number"))
+    text.parse().map_err(|_| format!("'{}' is not a whole number", shown(text)))
 }
 
 fn at_least_one(text: &str) -> Result<u64, String> {
@@ -252,7 +251,7 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 }
 
 fn processes(text: &str) -> Result<u32, String> {
-    u32::try_from(at_least_one(text)?).map_err(|_| format!("{text} processes are too many"))
+    u32::try_from(at_least_one(text)?).map_err(|_| format!("{} processes are too many", shown(text)))
 }
 
 fn text(value: &str) -> Result<String, String> {
@@ -267,12 +266,13 @@ fn pattern(value: &str) -> Result<Pattern, String> {
 fn choice<Value: Copy>(value: &str, known: &[Value]) -> Result<Value, String> {
     let place = usize::try_from(number(value)?).ok();
     let found = place.and_then(|place| known.get(place)).copied();
-    found.ok_or_else(|| format!("must be from 0 to {}, not {value}", known.len().saturating_sub(1)))
+    found.ok_or_else(|| format!("must be from 0 to {}, not {}", known.len().saturating_sub(1), shown(value)))
 }
 
 /// `FILE:RU:CD`; a file's name may itself hold colons.
 fn general_results(value: &str) -> Result<GeneralResults, String> {
-    let wrong = || format!("expected FILE:RU:CD (ramp-up and cool-down in seconds), found '{value}'");
+    let wrong =
+        || format!("expected FILE:RU:CD (ramp-up and cool-down in seconds), found '{}'", shown(value));
     let mut parts = value.rsplitn(3, ':');
     let mut seconds = || parts.next().and_then(|part| part.trim().parse().ok());
     let (cool_down_s, ramp_up_s) = (seconds().ok_or_else(wrong)?, seconds().ok_or_else(wrong)?);

@@ -1,0 +1,58 @@
+# What to do with a checkout; `make help` lists it.
+
+SHELL := /bin/bash
+FUZZ_SECONDS ?= 60
+export CARGO_TERM_COLOR ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test setup style lint units doctests licences bench fuzz clean
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the program: target/release/gemelo
+	cargo build --release --locked
+
+demo: build ## Scan real data, run load with its distribution, scan what was written, compare
+	scripts/demo.sh
+
+test: setup style lint units doctests licences ## Everything that CI checks
+
+setup: ## Install, or name, the packages that the tests need
+	@scripts/setup.sh
+
+style:
+	cargo fmt --all --check
+
+lint:
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# nextest runs test binaries side by side and stops what hangs; plain cargo does without.
+units:
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		echo cargo nextest run --workspace --locked; \
+		cargo nextest run --workspace --locked; \
+	else \
+		echo cargo test --workspace --all-targets --locked; \
+		cargo test --workspace --lib --bins --tests --locked; \
+	fi
+
+# nextest does not know documentation tests.
+doctests:
+	cargo test --workspace --doc --locked --quiet
+
+licences:
+	@scripts/check-licences.sh
+
+bench: build ## Run the benchmarks; each prints ours and the peer's figure
+	@set -e; for script in benches/*.sh; do echo "== $$script"; "$$script"; done
+
+fuzz: ## Fuzz every parser for FUZZ_SECONDS (60) each; needs cargo-fuzz and a nightly toolchain
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs cargo-fuzz: cargo install cargo-fuzz" >&2; exit 1; }
+	@set -e; for target in $$(cargo +nightly fuzz list); do \
+		echo "== $$target"; \
+		cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS); \
+	done
+
+clean: ## Remove what was built
+	cargo clean

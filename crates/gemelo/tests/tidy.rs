@@ -1,0 +1,136 @@
+//! The style of the repository as a test: sizes of files, module heads, leftovers, documents that are true.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of a source file; most have a third of it.
+const MOST_LINES: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All files below a folder that end so, but for what is built or hidden.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                found.extend(files(&path, ending));
+            }
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| format!("{}: {error}", path.display()))
+}
+
+fn documents() -> Vec<(PathBuf, String)> {
+    files(&root(), ".md").into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+#[test]
+fn source_files_are_short_and_say_what_they_are_responsible_for() {
+    let sources = files(&root(), ".rs");
+    assert!(sources.len() > 20);
+    for path in sources {
+        let text = read(&path);
+        assert!(text.starts_with("//! "), "{} has no module head", path.display());
+        let lines = text.lines().count();
+        assert!(lines <= MOST_LINES, "{} has {lines} lines, more than {MOST_LINES}", path.display());
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later_and_nothing_names_the_machine_it_was_written_on() {
+    // Put together here, so that this file passes.
+    let leftovers =
+        [["to", "do!"], ["FIX", "ME"], ["TO", "DO"], ["XX", "X"], ["#[ig", "nore"], ["unimplem", "ented!"]];
+    let places = [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"]];
+    for ending in [".rs", ".md", ".sh", ".toml", "Makefile"] {
+        for path in files(&root(), ending) {
+            let text = read(&path);
+            for word in leftovers.iter().chain(&places).map(|parts| parts.concat()) {
+                assert!(!text.contains(&word), "{} contains {word}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_architecture_names_every_crate() {
+    let architecture = read(&root().join("ARCHITECTURE.md"));
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+        assert!(architecture.contains(&format!("| `{name}` |")), "crate {name} in ARCHITECTURE.md");
+    }
+}
+
+#[test]
+fn relative_links_of_documents_lead_somewhere() {
+    for (path, text) in documents() {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap();
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let there = path.parent().unwrap().join(target);
+            assert!(there.exists(), "{}: link to {target}", path.display());
+        }
+    }
+}
+
+#[test]
+fn documents_that_users_look_for_are_there() {
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+        assert!(root().join(name).is_file(), "{name}");
+    }
+    let changelog = read(&root().join("CHANGELOG.md"));
+    assert!(changelog.contains(&format!("## {}", env!("CARGO_PKG_VERSION"))), "this version in CHANGELOG.md");
+}
+
+/// The names under "Commands:" of a help text.
+fn commands(words: &[&str]) -> Vec<String> {
+    let help = common::gemelo(&[words, &["--help"]].concat()).out;
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = lines.take_while(|line| line.starts_with(' ')).filter(|line| !line.starts_with("   "));
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_command_is_documented() {
+    let documented = documents().into_iter().map(|(_, text)| text).collect::<String>();
+    for name in commands(&[]) {
+        assert!(documented.contains(&format!("gemelo {name}")), "gemelo {name} in a document");
+        for below in commands(&[&name]) {
+            assert!(
+                documented.contains(&format!("gemelo {name} {below}")),
+                "gemelo {name} {below} in a document"
+            );
+        }
+    }
+}
+
+#[test]
+fn scripts_stop_at_the_first_error_and_can_be_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let scripts = files(&root(), ".sh").into_iter().chain([root().join(".ci/run")]);
+    for path in scripts {
+        assert!(read(&path).contains("\nset -euo pipefail\n"), "{}", path.display());
+        assert!(fs::metadata(&path).unwrap().permissions().mode() & 0o111 != 0, "{}", path.display());
+    }
+}
