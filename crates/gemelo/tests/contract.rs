@@ -31,7 +31,14 @@ const READERS: &[Reader] = &[
     reader(&["distribution", "scale", "INPUT", "--blocks", "9", "--output", "OUTPUT"]),
     reader(&["distribution", "convert", "INPUT", "--output", "OUTPUT"]),
     // An empty configuration leaves all defaults.
-    Reader { refuses_empty: false, ..reader(&["dedisbench", "-p", "-w", "-t1", "-fINPUT"]) },
+    Reader { refuses_empty: false, ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"]) },
+    // A job file without a target is refused, whatever else it says.
+    reader(&["bench", "INPUT", "--json", "OUTPUT"]),
+    reader(&["bench", "--target", "null:", "--distribution", "INPUT", "--json", "OUTPUT"]),
+    reader(&["suite", "--target", "null:", "--distribution", "INPUT", "--json", "OUTPUT"]),
+    reader(&["generate", "OUTPUT", "--distribution", "INPUT", "--bytes", "4k"]),
+    reader(&["verify", "INPUT"]),
+    reader(&["log", "INPUT"]),
 ];
 
 /// Commands that read no file.

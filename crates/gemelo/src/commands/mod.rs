@@ -42,8 +42,8 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
     match arguments.command {
         Command::Distribution(arguments) => distribution::run(arguments, context),
         Command::Generate(arguments) => generate::run(&arguments, context),
-        Command::Bench(arguments) => bench::run(*arguments, context),
-        Command::Suite(arguments) => suite::run(*arguments, context),
+        Command::Bench(arguments) => bench::run(&arguments, context),
+        Command::Suite(arguments) => suite::run(&arguments, context),
         Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
         Command::Verify(arguments) => verify::run(arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),

@@ -35,7 +35,7 @@ const LOADS: [(&str, OperationChoice, Pattern); 8] = [
     ("nurand-write", WRITE, NURAND),
 ];
 
-pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let jobs = LOADS.map(|(name, operation, pattern)| {
         let mut job = JobOptions { name: Some(name.to_owned()), ..JobOptions::default() };
         job.load.operation = Some(operation);

@@ -1,5 +1,7 @@
 //! Running the built binary.
 
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};

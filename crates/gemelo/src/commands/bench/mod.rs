@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let mut jobs = match &arguments.job_file {
         Some(path) => {
             let text = files::read_text(path)?;

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let bench =
         Bench::try_parse_from(&words).context("this is a fault of gemelo: its translation is no job")?;
-    bench::run(bench.arguments, context)
+    bench::run(&bench.arguments, context)
 }
 
 /// The options of `gemelo bench`, without the name of a program before them.
