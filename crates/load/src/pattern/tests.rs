@@ -1,3 +1,5 @@
+//! Patterns have the statistics that define them; every seed is in the test that uses it.
+
 use super::*;
 use proptest::prelude::*;
 

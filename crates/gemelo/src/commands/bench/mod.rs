@@ -11,9 +11,9 @@ pub(crate) use resolve::{JobInput, ResolvedJob, resolve};
 pub(crate) use text::verified;
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::files;
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::random::fresh_word;
 use gemelo_load::RunResult;
@@ -46,6 +46,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     };
     for job in &mut jobs {
         *job = arguments.options.clone().or(std::mem::take(job));
+        if let (None, Some(path)) = (&job.load.target, &arguments.job_file) {
+            let path = path.display();
+            return Err(bad_input(anyhow!(
+                "{path}: a job has no target: give it the key target, or say --target"
+            )));
+        }
     }
     run_jobs(jobs, arguments.json.as_deref(), context)
 }

@@ -180,9 +180,8 @@ fn latencies(total: &Measured, pace: Pace) -> String {
 /// The distribution written, beside the one asked for at that size.
 fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     let Ok(found) = Distribution::try_from(written.distribution.clone()) else { return String::new() };
-    let asked =
-        ScaledDistribution::new(&input.content.distribution, found.blocks().min(input.data_set_blocks))
-            .and_then(|scaled| scaled.to_distribution());
+    let asked = ScaledDistribution::new(&input.content.distribution, input.data_set_blocks)
+        .and_then(|scaled| scaled.to_distribution());
     let mut table = Table::new();
     table.row(["written", "blocks", "unique", "duplicates", "dedup ratio"]);
     let mut row = |name: &str, distribution: &Distribution| {
@@ -202,13 +201,16 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     }
     let mut text = table.render(2);
     let data_set = input.data_set_blocks;
+    let data_sets = found.blocks() as f64 / data_set as f64;
     if found.blocks() > data_set {
         let _ = writeln!(
             text,
-            "  ({:.1} data sets of {} blocks; each has the distribution, and the same shared contents)",
-            found.blocks() as f64 / data_set as f64,
-            format_count(data_set)
+            "  ({data_sets:.1} data sets; each has the distribution, and the same shared contents)"
         );
+    } else if found.blocks() < data_set {
+        let share = data_sets * 100.0;
+        let _ =
+            writeln!(text, "  ({share:.1} % of a data set; copies of a content are spread over all of it)");
     }
     if written.counted_blocks < written.blocks || written.sampled_share < 1.0 {
         let _ = writeln!(
