@@ -16,20 +16,35 @@ pub(crate) struct Arguments {
     file: PathBuf,
 }
 
+const HEADER: &str = "process,operation,block,start_ns,service_ns,waited_ns\n";
+
+fn row(out: &mut impl Write, record: &LogRecord, is_first: bool) -> std::io::Result<()> {
+    if is_first {
+        out.write_all(HEADER.as_bytes())?;
+    }
+    let LogRecord { process, is_write, block, start_ns, service_ns, waited_ns } = *record;
+    let operation = if is_write { "write" } else { "read" };
+    writeln!(out, "{process},{operation},{block},{start_ns},{service_ns},{waited_ns}")
+}
+
 pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<Outcome> {
     let name = || arguments.file.display().to_string();
     let file =
         File::open(&arguments.file).with_context(|| format!("cannot read {}", name())).or_bad_input()?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut written = writeln!(out, "process,operation,block,start_ns,service_ns,waited_ns");
+    // The header waits for the first record, so that what is no log prints nothing.
+    let mut rows = 0u64;
+    let mut written = Ok(());
     let read = read_log(&mut BufReader::new(file), |record: LogRecord| {
-        let LogRecord { process, is_write, block, start_ns, service_ns, waited_ns } = record;
-        let operation = if is_write { "write" } else { "read" };
         if written.is_ok() {
-            written = writeln!(out, "{process},{operation},{block},{start_ns},{service_ns},{waited_ns}");
+            written = row(&mut out, &record, rows == 0);
         }
+        rows += 1;
     });
-    written.and_then(|()| out.flush()).context("cannot write to standard output")?;
     read.with_context(name).or_bad_input()?;
+    if rows == 0 {
+        written = out.write_all(HEADER.as_bytes());
+    }
+    written.and_then(|()| out.flush()).context("cannot write to standard output")?;
     Ok(Outcome::Done)
 }
