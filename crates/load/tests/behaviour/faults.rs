@@ -1,6 +1,6 @@
 //! Storage that fails, lies or is told to stop: everything is found, named, and what was measured is kept.
 
-use super::memory::{Event, Memory, Shared};
+use super::memory::{Event, Shared};
 use super::{blocks, job, operations, run_by, run_on, verify_on};
 use gemelo_base::{ManualClock, StopFlag};
 use gemelo_load::{Ended, Found, Job, JobOperation, JobSpec, Place, Populate, RunResult, SyncPolicy, Verify};
@@ -20,7 +20,7 @@ fn rewrite() -> JobSpec {
 }
 
 fn storage(spec: &JobSpec) -> Shared {
-    Memory::new(spec.processes, spec.file_bytes)
+    Shared::new(spec.processes, spec.file_bytes)
 }
 
 /// The only mismatch of a run in which a write of process 1 went wrong.

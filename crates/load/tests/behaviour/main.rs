@@ -1,5 +1,13 @@
 //! Load from outside: real files, `null:`, and a target in memory with injected faults, on real and manual time.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a helper of a test fails the test, and a test that is skipped says so"
+)]
+
 mod faults;
 mod files;
 mod measures;

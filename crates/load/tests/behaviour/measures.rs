@@ -1,6 +1,6 @@
 //! What a run measures besides time: duplicates written, accesses, syncs, the log, shares of time.
 
-use super::memory::Memory;
+use super::memory::Shared;
 use super::{blocks, contents, job, operations, run_on};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_load::{
@@ -32,7 +32,7 @@ fn null_takes_everything_and_holds_nothing() {
 
 #[test]
 fn the_distribution_written_is_the_one_asked_for() {
-    let target = Memory::new(2, blocks(500)).target();
+    let target = Shared::new(2, blocks(500)).target();
     let result = run_on(&job(spec()), &target);
     // 700 unique contents and 100 with three copies in 1000 blocks.
     let written = result.written.unwrap();
@@ -51,7 +51,7 @@ fn the_distribution_written_is_the_one_asked_for() {
 #[test]
 fn a_run_shorter_than_its_file_carries_the_distribution_too() {
     let short = JobSpec { file_bytes: blocks(5000), ..spec() };
-    let result = run_on(&job(short), &Memory::new(2, blocks(5000)).target());
+    let result = run_on(&job(short), &Shared::new(2, blocks(5000)).target());
     assert_eq!(result.written.unwrap().distribution, [[0, 700], [2, 100]]);
 }
 
@@ -64,7 +64,7 @@ fn accesses_are_those_of_the_run() {
         process_bytes: Some(blocks(20_000)),
         ..spec()
     };
-    let result = run_on(&job(spec), &Memory::new(2, blocks(500)).target());
+    let result = run_on(&job(spec), &Shared::new(2, blocks(500)).target());
     let history = result.history.unwrap();
     for process in &result.processes {
         let accesses = history.accesses(process.process, process.reads).unwrap();
@@ -79,7 +79,7 @@ fn accesses_are_those_of_the_run() {
 fn writes_are_synced_as_often_as_asked() {
     for (every, expected) in [(1, 500), (7, 71), (1000, 0)] {
         let spec = JobSpec { processes: 1, sync: SyncPolicy::Fsync, fsync_every: every, ..spec() };
-        let target = Memory::new(1, blocks(500)).target();
+        let target = Shared::new(1, blocks(500)).target();
         let result = run_on(&job(spec), &target);
         assert_eq!(target.0.syncs.load(std::sync::atomic::Ordering::Relaxed), expected);
         assert_eq!(result.total.syncs.map_or(0, |syncs| syncs.histogram.count()), expected);
@@ -97,7 +97,7 @@ fn the_log_has_every_operation_once() {
     });
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
     let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
-    let target = Memory::new(2, blocks(500)).target();
+    let target = Shared::new(2, blocks(500)).target();
     let mut log = Vec::new();
     let result = run(&job, &contents(&job), &target, None, &environment, Some(&mut log)).unwrap();
     let mut counts = [[0u64; 2]; 2];
@@ -118,7 +118,7 @@ fn the_log_has_every_operation_once() {
 #[test]
 fn a_result_survives_json() {
     let spec = JobSpec { operation: JobOperation::Mixed, populate: Populate::Zero, ..spec() };
-    let result = run_on(&job(spec), &Memory::new(2, blocks(500)).target());
+    let result = run_on(&job(spec), &Shared::new(2, blocks(500)).target());
     let text = serde_json::to_string(&result).unwrap();
     let back: RunResult = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text);

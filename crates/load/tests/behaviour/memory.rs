@@ -51,9 +51,9 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub(crate) struct Memory(pub(crate) Arc<Shared>);
 
-impl Memory {
-    pub(crate) fn new(processes: u32, place_bytes: u64) -> Shared {
-        Shared {
+impl Shared {
+    pub(crate) fn new(processes: u32, place_bytes: u64) -> Self {
+        Self {
             places: (0..processes).map(|_| Mutex::new(vec![0; place_bytes as usize])).collect(),
             events: Vec::new(),
             clock: None,
@@ -63,9 +63,7 @@ impl Memory {
             most_in_flight: AtomicU64::new(0),
         }
     }
-}
 
-impl Shared {
     pub(crate) fn with(self, process: u32, operation: u64, event: Event) -> Self {
         let mut events = self.events;
         events.push((process, operation, event));
@@ -126,19 +124,19 @@ impl MemoryQueue {
         })
     }
 
-    fn carry_out(&mut self, slot: usize, request: Request, event: Option<Event>) -> Completion {
+    fn carry_out(&mut self, slot: usize, request: Request, event: Option<&Event>) -> Completion {
         if let Some(clock) = &self.shared.clock {
-            let stall_ns = if let Some(Event::Stall { ns }) = event { ns } else { 0 };
+            let stall_ns = if let Some(Event::Stall { ns }) = event { *ns } else { 0 };
             clock.advance_ns(self.shared.operation_ns + stall_ns);
         }
         let failure = Completion { slot, outcome: Err(self.failure(request)) };
-        if let Some(Event::Stop(stop)) = &event {
+        if let Some(Event::Stop(stop)) = event {
             stop.raise();
         }
         let mut place = self.shared.places[self.process as usize].lock().unwrap();
         let start = request.offset as usize;
         let buffer = &mut self.buffers[slot];
-        match (request.operation, &event) {
+        match (request.operation, event) {
             (Operation::Sync, Some(Event::FailSync))
             | (Operation::Read | Operation::Write, Some(Event::Fail)) => {
                 return failure;
@@ -149,7 +147,7 @@ impl MemoryQueue {
             (Operation::Read, _) => {
                 buffer[..request.bytes].copy_from_slice(&place[start..start + request.bytes]);
                 if let Some(Event::Flip { byte }) = event {
-                    buffer[byte] ^= 1;
+                    buffer[*byte] ^= 1;
                 }
             }
             (Operation::Write, Some(Event::Lose)) => {}
@@ -209,7 +207,7 @@ impl Queue for MemoryQueue {
                 None => 0,
             };
             let (slot, request, event) = self.in_flight.remove(index);
-            let completion = self.carry_out(slot, request, event);
+            let completion = self.carry_out(slot, request, event.as_ref());
             done.push(completion);
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Time: limits, rates, ramp-up and cool-down, intervals. All on a clock that moves only when storage takes its time.
 
-use super::memory::{Event, Memory};
+use super::memory::{Event, Shared};
 use super::{BLOCK, blocks, job, operations, run_by};
 use gemelo_base::{ManualClock, StopFlag};
 use gemelo_load::{Ended, JobOperation, JobSpec, Pace, Pattern, Phase, RunResult};
@@ -21,7 +21,7 @@ fn second() -> JobSpec {
 
 fn run_timed(spec: JobSpec, operation_ns: u64, events: &[(u64, Event)]) -> RunResult {
     let clock = Arc::new(ManualClock::new());
-    let storage = Memory::new(spec.processes, spec.file_bytes).timed(&clock, operation_ns);
+    let storage = Shared::new(spec.processes, spec.file_bytes).timed(&clock, operation_ns);
     let storage = events.iter().fold(storage, |storage, (at, event)| storage.with(0, *at, event.clone()));
     run_by(&clock, &StopFlag::new(), &job(spec), &storage.target())
 }

@@ -7,17 +7,19 @@
 //! Operations on the same block never overlap where one of them writes, so what a block holds follows from the order
 //! of operations alone.
 
+mod state;
+
+pub(crate) use state::{Cause, Common, State};
+
 use crate::check::Checker;
-use crate::contents::Contents;
 use crate::history::Expected;
-use crate::job::Job;
 use crate::log::LogSender;
 use crate::measure::Recorder;
 use crate::operations::{Kind, Operation, Operations};
 use crate::result::Failure;
-use gemelo_base::{Clock, StopFlag};
 use gemelo_target::{Completion, IoFailure, Operation as Verb, Queue, Request, Wait};
-use std::sync::atomic::{AtomicU64, Ordering};
+use state::{Flight, Held};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// An operation that started this much after it should have is late: more than a timer takes to wake a thread.
@@ -28,47 +30,6 @@ const POLL_BELOW_NS: u64 = 60_000;
 const MOST_WAIT_NS: u64 = 100_000_000;
 /// Operations between two reports of progress.
 const PROGRESS_EVERY: u64 = 1 << 10;
-
-/// What all processes of a run share.
-pub(crate) struct Common<'a> {
-    pub(crate) job: &'a Job,
-    pub(crate) contents: &'a Contents,
-    pub(crate) clock: &'a dyn Clock,
-    /// Raised by the user.
-    pub(crate) stop: &'a StopFlag,
-    /// Raised by the first process that fails.
-    pub(crate) halt: &'a StopFlag,
-    /// Operations completed, of all processes.
-    pub(crate) progress: &'a AtomicU64,
-}
-
-/// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    Time,
-    Bytes,
-    Stopped,
-    Halted,
-}
-
-/// An operation in flight.
-#[derive(Debug, Clone, Copy)]
-struct Flight {
-    operation: Operation,
-    /// Which read or write of the process, counted from 0.
-    number: u64,
-    started_ns: u64,
-    /// When the `fdatasync` after the write started.
-    sync_started_ns: Option<u64>,
-}
-
-/// An operation that was drawn, and its content made, but has not started.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    operation: Operation,
-    slot: usize,
-    content: u64,
-}
 
 /// Places in the tables of reads that are checked.
 pub(crate) struct Online<'a> {
@@ -89,55 +50,6 @@ pub(crate) struct Process<'a> {
     /// The number of the first content this run writes.
     pub(crate) first_sequence: u64,
     pub(crate) state: State,
-}
-
-/// What changes while a process runs.
-#[derive(Debug)]
-pub(crate) struct State {
-    flights: Vec<Option<Flight>>,
-    in_flight: usize,
-    /// Slots that are neither in flight nor held.
-    free: Vec<usize>,
-    held: Option<Held>,
-    origin_ns: u64,
-    now_ns: u64,
-    end_ns: u64,
-    is_open_loop: bool,
-    left: u64,
-    fsync_every: u64,
-    since_sync: u64,
-    pub(crate) reads: u64,
-    pub(crate) writes: u64,
-    /// Operations completed and not yet reported as progress.
-    unreported: u64,
-    pub(crate) uncertain: Vec<u64>,
-    pub(crate) failure: Option<Failure>,
-    engine_failed: bool,
-}
-
-impl State {
-    pub(crate) fn new(job: &Job) -> Self {
-        let spec = job.spec();
-        Self {
-            flights: vec![None; spec.queue_depth],
-            in_flight: 0,
-            free: (0..spec.queue_depth).rev().collect(),
-            held: None,
-            origin_ns: 0,
-            now_ns: 0,
-            end_ns: spec.time_ns.unwrap_or(u64::MAX),
-            is_open_loop: spec.pace != crate::job::Pace::Peak,
-            left: job.process_operations().unwrap_or(u64::MAX),
-            fsync_every: if spec.sync.is_synced() { spec.fsync_every } else { 0 },
-            since_sync: 0,
-            reads: 0,
-            writes: 0,
-            unreported: 0,
-            uncertain: Vec::new(),
-            failure: None,
-            engine_failed: false,
-        }
-    }
 }
 
 impl Process<'_> {
