@@ -21,14 +21,22 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<O
     let file =
         File::open(&arguments.file).with_context(|| format!("cannot read {}", name())).or_bad_input()?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut written = writeln!(out, "process,operation,block,start_ns,service_ns,waited_ns");
+    let mut written = Ok(());
+    // Nothing is printed of a file that is no log.
+    let mut header = Some("process,operation,block,start_ns,service_ns,waited_ns");
     let read = read_log(&mut BufReader::new(file), |record: LogRecord| {
+        if let Some(header) = header.take() {
+            written = writeln!(out, "{header}");
+        }
         let LogRecord { process, is_write, block, start_ns, service_ns, waited_ns } = record;
         let operation = if is_write { "write" } else { "read" };
         if written.is_ok() {
             written = writeln!(out, "{process},{operation},{block},{start_ns},{service_ns},{waited_ns}");
         }
     });
+    if let (Ok(_), Some(header)) = (&read, header) {
+        written = writeln!(out, "{header}");
+    }
     written.and_then(|()| out.flush()).context("cannot write to standard output")?;
     read.with_context(name).or_bad_input()?;
     Ok(Outcome::Done)

@@ -1,3 +1,5 @@
+//! Patterns reach every block they should, as often as they should, and repeat with their seed.
+
 use super::*;
 use proptest::prelude::*;
 
