@@ -30,15 +30,15 @@ const READERS: &[Reader] = &[
     reader(&["distribution", "check", "INPUT"]),
     reader(&["distribution", "scale", "INPUT", "--blocks", "9", "--output", "OUTPUT"]),
     reader(&["distribution", "convert", "INPUT", "--output", "OUTPUT"]),
-    // An empty configuration leaves all defaults.
-    Reader { refuses_empty: false, ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"]) },
-    // A job file without a target is refused, whatever else it says.
-    reader(&["bench", "INPUT", "--json", "OUTPUT"]),
-    reader(&["bench", "--target", "null:", "--distribution", "INPUT", "--json", "OUTPUT"]),
-    reader(&["suite", "--target", "null:", "--distribution", "INPUT", "--json", "OUTPUT"]),
-    reader(&["generate", "OUTPUT", "--distribution", "INPUT", "--bytes", "4k"]),
+    reader(&["generate", "--distribution", "INPUT", "--bytes", "1m", "OUTPUT"]),
+    reader(&["bench", "--distribution", "INPUT", "--target", "null:", "--bytes", "1m", "--json", "OUTPUT"]),
+    // An empty job file leaves all to the command line.
+    Reader { refuses_empty: false, ..reader(&["bench", "INPUT", "--target", "null:", "--bytes", "1m"]) },
+    reader(&["suite", "--distribution", "INPUT", "--target", "null:", "--bytes", "1m", "--json", "OUTPUT"]),
     reader(&["verify", "INPUT"]),
     reader(&["log", "INPUT"]),
+    // An empty configuration leaves all defaults.
+    Reader { refuses_empty: false, ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"]) },
 ];
 
 /// Commands that read no file.

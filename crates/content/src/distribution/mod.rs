@@ -2,6 +2,7 @@
 
 mod compare;
 mod fit;
+mod power_law;
 mod ranges;
 mod sampled;
 mod scale;
