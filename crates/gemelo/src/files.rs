@@ -30,16 +30,21 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// A temporary file that can become `path`.
+pub(crate) fn temporary_beside(path: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(folder_of(path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Writes a file through a temporary one beside it.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path.as_os_str() == "-" {
         return std::io::stdout().write_all(bytes).context("cannot write to standard output");
     }
     let context = || format!("cannot write {}", path.display());
-    let mut file = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder_of(path))
-        .with_context(context)?;
+    let mut file = temporary_beside(path)?;
     file.write_all(bytes).with_context(context)?;
     file.persist(path).with_context(context)?;
     Ok(())

@@ -5,6 +5,7 @@ pub(crate) mod dedisbench;
 mod distribution;
 mod generate;
 mod log;
+mod scan;
 mod suite;
 mod verify;
 
@@ -24,6 +25,8 @@ pub(crate) struct Arguments {
 enum Command {
     /// Show, check, scale, convert, compare and fit duplicate distributions
     Distribution(distribution::Arguments),
+    /// Find out which duplicates data has
+    Scan(Box<scan::Arguments>),
     /// Write a data set with a chosen distribution of duplicates
     Generate(generate::Arguments),
     /// Run load with realistic duplicates, hot spots and entropy
@@ -41,6 +44,7 @@ enum Command {
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match arguments.command {
         Command::Distribution(arguments) => distribution::run(arguments, context),
+        Command::Scan(arguments) => scan::run(*arguments, context),
         Command::Generate(arguments) => generate::run(&arguments, context),
         Command::Bench(arguments) => bench::run(&arguments, context),
         Command::Suite(arguments) => suite::run(&arguments, context),

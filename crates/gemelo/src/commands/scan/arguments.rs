@@ -1,0 +1,175 @@
+//! The options of `gemelo scan`.
+
+use super::merge::MergeArguments;
+use super::outputs::OutputOptions;
+use crate::values::Size;
+use clap::{Args, Subcommand, ValueEnum};
+use gemelo_base::units::parse_size;
+use gemelo_scan::{Counting, FingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Reads files, directories and block devices and tells which duplicates their blocks have.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(super) action: Option<Action>,
+    #[command(flatten)]
+    pub(super) scan: ScanArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Unite fingerprint sets that --save wrote, to the result of one scan of everything
+    Merge(MergeArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ScanArguments {
+    /// Files, directories (with all below) and block devices; symbolic links are followed only here
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Block sizes, all in one reading pass: multiples of 512 up to 1m
+    #[arg(long, value_name = "SIZE,...", default_value = "4k", value_delimiter = ',', value_parser = block_size)]
+    pub(super) block_size: Vec<u32>,
+    /// What becomes of a file's last block if it is short
+    #[arg(long, value_enum, default_value_t = Tail::Keep)]
+    tail: Tail,
+    /// Whether blocks of zeros enter the dedup ratio and the distribution
+    #[arg(long, value_enum, default_value_t = Zeros::Include)]
+    zeros: Zeros,
+    /// The hash that tells contents apart, cut to 128 bits
+    #[arg(long, value_enum, default_value_t = Fingerprint::Xxh3)]
+    fingerprint: Fingerprint,
+    /// Do not scan files and directories that match; without / a name anywhere, with / a path below PATH
+    #[arg(long, value_name = "GLOB", help_heading = "Files")]
+    exclude: Vec<String>,
+    /// Stay on the file systems of the paths
+    #[arg(long, help_heading = "Files")]
+    one_file_system: bool,
+    /// Count a file once for each hard link to it
+    #[arg(long, help_heading = "Files")]
+    count_hard_links: bool,
+    /// Reading and hashing threads [default: the processors]
+    #[arg(long, value_name = "N", help_heading = "Effort")]
+    threads: Option<usize>,
+    /// Memory of the whole scan; what does not fit goes to temporary files, and figures stay exact
+    #[arg(long, value_name = "SIZE", help_heading = "Effort", conflicts_with = "estimate")]
+    memory: Option<Size>,
+    /// Folder of the temporary files [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "FOLDER", help_heading = "Effort", requires = "memory")]
+    spill_dir: Option<PathBuf>,
+    /// Count a sample of the contents in this much memory, however large the data; figures come with the 95 %
+    /// interval that the true ones lie in [default without a SIZE: 64m]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        help_heading = "Effort",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64m",
+        conflicts_with = "save"
+    )]
+    estimate: Option<Size>,
+    /// Say what memory and time the scan would need, and do not scan
+    #[arg(long, help_heading = "Effort", conflicts_with_all = ["save", "distribution"])]
+    pub(super) plan: bool,
+    #[command(flatten)]
+    pub(super) outputs: OutputOptions,
+}
+
+fn block_size(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    u32::try_from(bytes).map_err(|_| "expected a multiple of 512 up to 1m".to_owned())
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Tail {
+    /// It is not counted
+    Skip,
+    /// It is filled up with zeros
+    Pad,
+    /// It is a block of its own length
+    Keep,
+}
+
+/// Whether blocks of zeros enter ratio and distribution.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Zeros {
+    /// They are contents like any other
+    Include,
+    /// They are counted apart only
+    Exclude,
+}
+
+impl Zeros {
+    pub(super) fn policy(self) -> ZeroPolicy {
+        match self {
+            Self::Include => ZeroPolicy::Include,
+            Self::Exclude => ZeroPolicy::Exclude,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Fingerprint {
+    #[value(name = "xxh3-128")]
+    Xxh3,
+    Blake3,
+    Sha256,
+    Sha1,
+    Md5,
+}
+
+impl Fingerprint {
+    fn kind(self) -> FingerprintKind {
+        match self {
+            Self::Xxh3 => FingerprintKind::Xxh3,
+            Self::Blake3 => FingerprintKind::Blake3,
+            Self::Sha256 => FingerprintKind::Sha256,
+            Self::Sha1 => FingerprintKind::Sha1,
+            Self::Md5 => FingerprintKind::Md5,
+        }
+    }
+}
+
+impl ScanArguments {
+    pub(super) fn to_request(&self) -> ScanRequest {
+        let defaults = ScanRequest::default();
+        ScanRequest {
+            paths: self.paths.clone(),
+            block_bytes: self.block_size.clone(),
+            tail: match self.tail {
+                Tail::Skip => TailPolicy::Skip,
+                Tail::Pad => TailPolicy::Pad,
+                Tail::Keep => TailPolicy::Keep,
+            },
+            zeros: self.zeros.policy(),
+            fingerprint: self.fingerprint.kind(),
+            threads: self.threads.unwrap_or(defaults.threads),
+            counting: match (self.memory, self.estimate) {
+                (Some(Size(memory_bytes)), _) => Counting::Bounded { memory_bytes },
+                (None, Some(Size(memory_bytes))) => Counting::Estimate { memory_bytes },
+                (None, None) => Counting::Exact,
+            },
+            spill_folder: self.spill_dir.clone(),
+            exclude: self.exclude.clone(),
+            one_file_system: self.one_file_system,
+            count_hard_links: self.count_hard_links,
+            // Only a progress bar has a use for it.
+            find_total: std::io::stderr().is_terminal(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_size;
+    use gemelo_scan::ESTIMATE_BYTES;
+
+    #[test]
+    fn the_help_names_the_default_memory_of_an_estimate() {
+        assert_eq!(parse_size("64m"), Ok(ESTIMATE_BYTES));
+    }
+}

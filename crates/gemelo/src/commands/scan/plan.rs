@@ -1,0 +1,44 @@
+//! `gemelo scan --plan`.
+
+use super::arguments::ScanArguments;
+use super::classified;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_scan::{PlanResult, ScanError, ScanOptions};
+
+/// What a result file of this command says it is.
+const SCHEMA: &str = "gemelo.scan-plan/1";
+
+pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.outputs.check(&arguments.block_size)?;
+    let options = ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
+    let plan = gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop).map_err(classified)?;
+    arguments.outputs.write_json(SCHEMA, options.request(), &plan, &[], context)?;
+    if !arguments.outputs.is_json_standard_output() {
+        context.print(&text(&plan))?;
+    }
+    let is_whole = plan.unreadable == 0 && !context.stop.is_raised();
+    Ok(if is_whole { Outcome::Done } else { Outcome::Partial })
+}
+
+fn text(plan: &PlanResult) -> String {
+    let mut table = Table::new();
+    table.row(["files".to_owned(), format_count(plan.files)]);
+    table.row(["directories".to_owned(), format_count(plan.directories)]);
+    table.row(["data".to_owned(), format_size(plan.data_bytes)]);
+    table.row(["without holes".to_owned(), format_size(plan.read_bytes)]);
+    for size in &plan.block_sizes {
+        let name = format!("table at {}, at most", format_size(u64::from(size.block_bytes)));
+        table.row([name, format_size(size.table_bytes)]);
+    }
+    table.row(["buffers and samples".to_owned(), format_size(plan.fixed_bytes)]);
+    table.row(["memory, at most".to_owned(), format_size(plan.memory_bytes)]);
+    let rate = plan.bytes_per_s.map_or("unknown".to_owned(), format_rate);
+    table.row(["rate of one thread".to_owned(), rate]);
+    let time = plan.estimate_ns.map_or("unknown".to_owned(), |time| format!("about {}", format_duration_ns(time)));
+    table.row(["time".to_owned(), time]);
+    let sampled = format_size(plan.sampled_bytes);
+    format!("{}The rate is that of {sampled} from random places, cached or not as they were.\n", table.render(0))
+}

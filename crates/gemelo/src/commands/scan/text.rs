@@ -1,0 +1,304 @@
+//! A scan's result as text for people.
+
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_scan::{
+    BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures, NatureResult, Repeated,
+    ScanResult,
+};
+
+/// The widest bar of a histogram, in characters.
+const BAR_WIDTH: f64 = 40.0;
+
+/// Below so many sampled contents, means say little.
+const FEW_CONTENTS: u64 = 100;
+
+/// Advice computed from the data.
+pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if result.partial {
+        warnings.push("the scan did not come to its end: all figures are of what was read until then".to_owned());
+    }
+    if result.files.unreadable > 0 {
+        let count = format_count(result.files.unreadable);
+        warnings.push(format!("{count} files or directories could not be read: their blocks are missing"));
+    }
+    if result.files.changed > 0 {
+        let count = format_count(result.files.changed);
+        warnings.push(format!("{count} files changed under the scan: of some blocks it saw the old, of some the new"));
+    }
+    for size in &result.block_sizes {
+        if let Some(nature) = &size.nature
+            && nature.overall.sampled_contents < FEW_CONTENTS
+            && size.distinct > FEW_CONTENTS
+        {
+            let block = format_size(u64::from(size.block_bytes));
+            let count = nature.overall.sampled_contents;
+            warnings.push(format!("compressibility and entropy at {block} are means of only {count} contents"));
+        }
+    }
+    warnings
+}
+
+/// The whole result.
+pub(super) fn of_result(result: &ScanResult) -> String {
+    let mut text = files(result);
+    for size in &result.block_sizes {
+        text.push('\n');
+        text += &block_size(size);
+    }
+    text
+}
+
+fn files(result: &ScanResult) -> String {
+    let FileCounts { files, directories, data_bytes, hole_bytes, .. } = result.files;
+    let elapsed_ns = result.effort.elapsed_ns;
+    let mut text = format!(
+        "{} files in {} directories, {}",
+        format_count(files),
+        format_count(directories),
+        format_size(data_bytes)
+    );
+    if hole_bytes > 0 {
+        text += &format!(" ({} of them holes)", format_size(hole_bytes));
+    }
+    let rate = data_bytes as f64 / (elapsed_ns.max(1) as f64 / 1e9);
+    text += &format!(", in {}, {}\n", format_duration_ns(elapsed_ns), format_rate(rate));
+    let counts = result.files;
+    for (count, what) in [
+        (counts.hard_links_skipped, "further hard links, counted once"),
+        (counts.symbolic_links_skipped, "symbolic links, not followed"),
+        (counts.special_skipped, "special files, skipped"),
+        (counts.excluded, "files or directories, excluded"),
+        (counts.other_file_systems_skipped, "files or directories on other file systems, skipped"),
+        (counts.changed, "files changed under the scan"),
+        (counts.unreadable, "files or directories could not be read"),
+    ] {
+        if count > 0 {
+            text += &format!("{} {what}\n", format_count(count));
+        }
+    }
+    if result.effort.spilled_bytes > 0 {
+        text += &format!("{} went through temporary files\n", format_size(result.effort.spilled_bytes));
+    }
+    text
+}
+
+fn block_size(size: &BlockSizeResult) -> String {
+    let mut text = format!("Blocks of {}\n", format_size(u64::from(size.block_bytes)));
+    text += &summary(size);
+    text += &tails(size);
+    if let Some(estimate) = &size.estimate {
+        text += &sample_of(estimate);
+    }
+    if !size.ranges.is_empty() {
+        text += &ranges(size);
+    }
+    if !size.most_repeated.is_empty() {
+        text += &most_repeated(size);
+    }
+    if let Some(nature) = &size.nature {
+        text += &of_nature(nature);
+    }
+    if let Some(locality) = &size.locality {
+        text += &of_locality(locality);
+    }
+    text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+fn between(interval: Interval, format: impl Fn(f64) -> String) -> String {
+    format!("{} - {}", format(interval.low), format(interval.high))
+}
+
+fn rounded(value: f64) -> String {
+    format_count(value.round() as u64)
+}
+
+fn summary(size: &BlockSizeResult) -> String {
+    let mut table = Table::new();
+    let estimate = size.estimate.as_ref().filter(|estimate| estimate.sampled_share < 1.0);
+    let mut row = |name: &str, value: String, more: String, interval: Option<String>| {
+        table.row([name.to_owned(), value, more, interval.unwrap_or_default()]);
+    };
+    if estimate.is_some() {
+        row("", String::new(), String::new(), Some("95 % interval".to_owned()));
+    }
+    let of_blocks = |count: u64| percent(count as f64 / size.counted_blocks.max(1) as f64);
+    let count = |interval: Option<Interval>| interval.map(|interval| between(interval, rounded));
+    row("blocks", format_count(size.blocks), format_size(size.data_bytes), None);
+    row("zero blocks", format_count(size.zero_blocks), format_size(size.zero_bytes), None);
+    if size.counted_blocks != size.blocks {
+        row("without zeros", format_count(size.counted_blocks), format_size(size.counted_bytes), None);
+    }
+    row(
+        "distinct",
+        format_count(size.distinct),
+        of_blocks(size.distinct),
+        count(estimate.map(|estimate| estimate.distinct)),
+    );
+    row("unique", format_count(size.unique), of_blocks(size.unique), count(estimate.map(|e| e.unique)));
+    row(
+        "distinct with duplicates",
+        format_count(size.distinct_with_duplicates),
+        of_blocks(size.distinct_with_duplicates),
+        count(estimate.map(|estimate| estimate.distinct_with_duplicates)),
+    );
+    row(
+        "duplicates",
+        format_count(size.duplicates),
+        of_blocks(size.duplicates),
+        count(estimate.map(|estimate| estimate.duplicates)),
+    );
+    row(
+        "dedup ratio",
+        format!("{:.4}", size.dedup_ratio),
+        String::new(),
+        estimate.map(|estimate| between(estimate.dedup_ratio, |ratio| format!("{ratio:.4}"))),
+    );
+    row(
+        "space saved",
+        format_size(size.saved_bytes),
+        percent(size.saved_share),
+        estimate.map(|estimate| between(estimate.saved_share, percent)),
+    );
+    table.render(2)
+}
+
+fn tails(size: &BlockSizeResult) -> String {
+    if size.short_blocks > 0 {
+        format!("  {} of the blocks are short last blocks\n", format_count(size.short_blocks))
+    } else if size.skipped_tails > 0 {
+        let bytes = format_size(size.skipped_tail_bytes);
+        format!("  {} short last blocks ({bytes}) were left out\n", format_count(size.skipped_tails))
+    } else if size.padding_bytes > 0 {
+        format!("  {} of zeros fill up short last blocks\n", format_size(size.padding_bytes))
+    } else {
+        String::new()
+    }
+}
+
+fn sample_of(estimate: &EstimateResult) -> String {
+    if estimate.sampled_share >= 1.0 {
+        return "  all contents fitted the memory: the figures are exact\n".to_owned();
+    }
+    let contents = format_count(estimate.sampled_contents);
+    let share = percent(estimate.sampled_share);
+    format!("  estimated from {contents} distinct contents, {share} of all\n")
+}
+
+fn ranges(size: &BlockSizeResult) -> String {
+    let mut table = Table::new();
+    let estimate = size.estimate.as_ref().filter(|estimate| estimate.sampled_share < 1.0);
+    let titles = ["duplicates", "contents", "blocks", "of blocks"];
+    let more = estimate.map(|_| "95 % interval of blocks");
+    table.row(titles.into_iter().chain(more));
+    for (index, row) in size.ranges.iter().enumerate() {
+        let cells =
+            [row.duplicates.clone(), format_count(row.contents), format_count(row.blocks), percent(row.share)];
+        let interval = estimate.and_then(|estimate| estimate.ranges.get(index));
+        table.row(cells.into_iter().chain(interval.map(|row| between(row.blocks, rounded))));
+    }
+    format!("\n  Duplicates of each distinct content\n{}", table.render(2))
+}
+
+fn most_repeated(size: &BlockSizeResult) -> String {
+    let of = if size.estimate.as_ref().is_some_and(|estimate| estimate.sampled_share < 1.0) {
+        "of the sample"
+    } else {
+        "contents"
+    };
+    let mut text = format!("\n  The most repeated {of}\n");
+    let width = size.most_repeated.first().map_or(0, |first| format_count(first.copies).len());
+    for Repeated { fingerprint, copies, length_bytes, zero, place } in &size.most_repeated {
+        let mut notes = String::new();
+        if *zero {
+            notes += " zeros";
+        }
+        if *length_bytes != size.block_bytes {
+            notes += &format!(" {length_bytes} bytes");
+        }
+        let place = place.as_ref().map_or_else(
+            || " place not kept".to_owned(),
+            |place| format!(" {} at {}", place.path, place.offset_bytes),
+        );
+        text += &format!("  {:>width$} copies  {fingerprint} {notes}{place}\n", format_count(*copies));
+    }
+    text
+}
+
+fn of_nature(nature: &NatureResult) -> String {
+    let mut table = Table::new();
+    table.row(["duplicates", "sampled", "LZ4 saves", "zstd-1 saves", "entropy"]);
+    let mut row = |name: &str, figures: &NatureFigures| {
+        table.row([
+            name.to_owned(),
+            format_count(figures.sampled_contents),
+            percent(figures.lz4_saved_share),
+            percent(figures.zstd_saved_share),
+            format!("{:.3}", figures.entropy_bits),
+        ]);
+    };
+    row("all", &nature.overall);
+    for class in &nature.classes {
+        row(&class.duplicates, &class.figures);
+    }
+    let mut text = format!(
+        "\n  Compressibility and byte entropy, of {} distinct contents\n{}",
+        format_count(nature.overall.sampled_contents),
+        table.render(2)
+    );
+    text += "\n  Contents by entropy, bits a byte\n";
+    let steps = nature.entropy_histogram.iter().enumerate().map(|(index, count)| {
+        let from = index as f64 / 2.0;
+        (format!("{from:.1}-{:.1}", from + 0.5), *count)
+    });
+    text + &histogram(steps)
+}
+
+/// A line for each step from the first to the last that has something.
+fn histogram(steps: impl Iterator<Item = (String, u64)>) -> String {
+    let steps: Vec<(String, u64)> = steps.collect();
+    let all = steps.iter().map(|(_, count)| count).sum::<u64>().max(1) as f64;
+    let most = steps.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1) as f64;
+    let first = steps.iter().position(|(_, count)| *count > 0).unwrap_or(0);
+    let last = steps.iter().rposition(|(_, count)| *count > 0).map_or(0, |last| last + 1);
+    let width = steps.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (label, count) in steps.get(first..last).unwrap_or_default() {
+        let bar = "#".repeat((*count as f64 / most * BAR_WIDTH).round() as usize);
+        let share = percent(*count as f64 / all);
+        text += format!("  {label:>width$}  {share:>8}  {bar}").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn of_locality(locality: &LocalityResult) -> String {
+    let mut text = format!(
+        "\n  Distance from copy to copy, of {} contents: mean {}, median {}\n",
+        format_count(locality.sampled_contents),
+        format_size(locality.mean_bytes as u64),
+        format_size(locality.median_bytes)
+    );
+    let steps = locality.histogram.iter().map(|[from, count]| (format_size(*from), *count));
+    text += &histogram(steps);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_shows_what_lies_between_its_ends() {
+        let steps = [("a", 0), ("b", 1), ("c", 0), ("d", 3), ("e", 0)];
+        let text = histogram(steps.into_iter().map(|(label, count)| (label.to_owned(), count)));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[2].starts_with("  d   75.00 %  ####"), "{text}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Fingerprints: 128 bits of a hash of a content.
+//!
+//! Longer hashes are cut to their first 128 bits, as they are printed. Two of 10^12 different contents share one by
+//! chance with a probability below 10^-14, whatever the hash; only the cryptographic ones also withstand contents
+//! made to collide.
+
+use serde::{Deserialize, Serialize, Serializer};
+use sha1::Digest as _;
+
+/// The hash that makes fingerprints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FingerprintKind {
+    /// XXH3 with 128 bits: at memory speed, not cryptographic.
+    #[default]
+    #[serde(rename = "xxh3-128")]
+    Xxh3,
+    /// BLAKE3, cut to 128 bits.
+    Blake3,
+    /// SHA-256, cut to 128 bits.
+    Sha256,
+    /// SHA-1, cut to 128 bits.
+    Sha1,
+    /// MD5, 128 bits.
+    Md5,
+}
+
+impl FingerprintKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Xxh3, Self::Blake3, Self::Sha256, Self::Sha1, Self::Md5];
+
+    /// The name, as users write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xxh3 => "xxh3-128",
+            Self::Blake3 => "blake3",
+            Self::Sha256 => "sha256",
+            Self::Sha1 => "sha1",
+            Self::Md5 => "md5",
+        }
+    }
+
+    /// The fingerprint of a content.
+    #[inline]
+    #[must_use]
+    pub fn of(self, content: &[u8]) -> Fingerprint {
+        match self {
+            Self::Xxh3 => Fingerprint::from(twox_hash::XxHash3_128::oneshot(content)),
+            Self::Blake3 => first_bits(blake3::hash(content).as_bytes()),
+            Self::Sha256 => first_bits(&sha2::Sha256::digest(content)),
+            Self::Sha1 => first_bits(&sha1::Sha1::digest(content)),
+            Self::Md5 => first_bits(&md5::Md5::digest(content)),
+        }
+    }
+}
+
+fn first_bits(hash: &[u8]) -> Fingerprint {
+    // Every hash here has at least 16 bytes.
+    Fingerprint::from(hash.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes)))
+}
+
+/// 128 bits that stand for a content. Their order is that of the bytes as printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint {
+    /// The first 64 bits: choose the shard, and the order in files.
+    pub(crate) high: u64,
+    /// The last 64 bits: decide about samples, so that a sample is spread over all shards.
+    pub(crate) low: u64,
+}
+
+impl Fingerprint {
+    /// The 16 bytes, as printed.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        ((u128::from(self.high) << 64) | u128::from(self.low)).to_be_bytes()
+    }
+
+    /// The fingerprint of these 16 bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self::from(u128::from_be_bytes(bytes))
+    }
+}
+
+impl From<u128> for Fingerprint {
+    #[inline]
+    fn from(bits: u128) -> Self {
+        Self { high: (bits >> 64) as u64, low: bits as u64 }
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:016x}{:016x}", self.high, self.low)
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `xxh128sum`, `b3sum`, `sha256sum`, `sha1sum` and `md5sum` print for "abc", cut to 32 digits.
+    #[test]
+    fn fingerprints_are_the_first_digits_that_the_common_tools_print() {
+        for (kind, digits) in [
+            (FingerprintKind::Xxh3, "06b05ab6733a618578af5f94892f3950"),
+            (FingerprintKind::Blake3, "6437b3ac38465133ffb63b75273a8db5"),
+            (FingerprintKind::Sha256, "ba7816bf8f01cfea414140de5dae2223"),
+            (FingerprintKind::Sha1, "a9993e364706816aba3e25717850c26c"),
+            (FingerprintKind::Md5, "900150983cd24fb0d6963f7d28e17f72"),
+        ] {
+            let fingerprint = kind.of(b"abc");
+            assert_eq!(fingerprint.to_string(), digits, "{}", kind.name());
+            assert_eq!(Fingerprint::from_bytes(fingerprint.to_bytes()), fingerprint);
+        }
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_bytes() {
+        let low = Fingerprint::from_bytes([0, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0]);
+        let high = Fingerprint::from_bytes([1; 16]);
+        assert!(low < high && low.to_bytes() < high.to_bytes());
+    }
+}

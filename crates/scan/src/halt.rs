@@ -1,0 +1,36 @@
+//! Whether to go on: the user's stop flag, and the scan's own failure.
+
+use crate::set::locked;
+use gemelo_base::StopFlag;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) struct Halt {
+    stop: StopFlag,
+    failed: AtomicBool,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Halt {
+    pub(crate) fn new(stop: &StopFlag) -> Self {
+        Self { stop: stop.clone(), failed: AtomicBool::new(false), failure: Mutex::new(None) }
+    }
+
+    /// Whether everybody is to end early.
+    #[inline]
+    pub(crate) fn is_raised(&self) -> bool {
+        self.stop.is_raised() || self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The scan cannot go on; the first reason is kept.
+    pub(crate) fn fail(&self, error: io::Error) {
+        locked(&self.failure).get_or_insert(error);
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Why the scan could not go on.
+    pub(crate) fn take_failure(&self) -> Option<io::Error> {
+        locked(&self.failure).take()
+    }
+}

@@ -1,0 +1,182 @@
+//! The nature of contents: what LZ4 and zstd save, and the byte entropy, measured on a sample of distinct contents.
+//!
+//! While reading, the bytes of sampled contents are kept; they are measured once, at the end, when it is known which
+//! contents the sample has.
+
+use crate::fingerprint::Fingerprint;
+use crate::levels::{LevelSample, highest_low};
+use crate::set::locked;
+use gemelo_base::StopFlag;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The most contents of a sample, and the most bytes they may have together.
+const MOST_CONTENTS: u64 = 4096;
+const MOST_BYTES: u64 = 16 << 20;
+
+/// zstd's level here: the fastest of the usual ones, as storage uses it.
+const ZSTD_LEVEL: i32 = 1;
+
+/// What was measured of one content.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Nature {
+    /// Compressed by LZ4, in bytes; more than the content where nothing is saved.
+    pub(crate) lz4_bytes: u32,
+    /// Compressed by zstd level 1, in bytes.
+    pub(crate) zstd_bytes: u32,
+    /// Order-0 entropy in bits a byte.
+    pub(crate) entropy_bits: f64,
+}
+
+/// The most contents of a sample for blocks of this size.
+pub(crate) fn most_contents(block_bytes: u32) -> u64 {
+    (MOST_BYTES / u64::from(block_bytes.max(1))).min(MOST_CONTENTS)
+}
+
+/// Collects the bytes of sampled contents from many threads.
+pub(crate) struct NatureSampler {
+    highest_low: AtomicU64,
+    held: Mutex<LevelSample<Box<[u8]>>>,
+}
+
+/// The sample after measuring: contents in ascending order, and the level.
+pub(crate) struct NatureSample {
+    pub(crate) level: u32,
+    pub(crate) contents: Vec<(Fingerprint, Nature)>,
+}
+
+impl NatureSampler {
+    pub(crate) fn new(most_contents: u64) -> Self {
+        Self {
+            highest_low: AtomicU64::new(u64::MAX),
+            held: Mutex::new(LevelSample::new(most_contents, |_| 1)),
+        }
+    }
+
+    /// The highest last 64 bits that are in the sample.
+    #[inline]
+    pub(crate) fn highest_low(&self) -> u64 {
+        self.highest_low.load(Ordering::Relaxed)
+    }
+
+    /// Adds a content. It is copied only if it is new.
+    pub(crate) fn offer(&self, fingerprint: Fingerprint, content: &[u8]) {
+        let mut held = locked(&self.held);
+        held.insert(fingerprint, || content.into());
+        self.highest_low.store(highest_low(held.level()), Ordering::Relaxed);
+    }
+
+    /// Measures what was sampled, on several threads. After a stop, what is not yet measured is left out.
+    pub(crate) fn measure(self, threads: usize, stop: &StopFlag) -> NatureSample {
+        let held = self.held.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let level = held.level();
+        let contents = held.into_sorted();
+        let next = AtomicUsize::new(0);
+        let measure_some = || {
+            let mut measure = Measure::new();
+            let mut done = Vec::new();
+            while let Some((fingerprint, content)) = contents.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if stop.is_raised() {
+                    break;
+                }
+                done.extend(measure.nature_of(content).map(|nature| (*fingerprint, nature)));
+            }
+            done
+        };
+        let mut measured = std::thread::scope(|scope| {
+            let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(measure_some)).collect();
+            let mut all = measure_some();
+            for helper in helpers {
+                all.extend(helper.join().unwrap_or_default());
+            }
+            all
+        });
+        measured.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
+        NatureSample { level, contents: measured }
+    }
+}
+
+/// Compressors with their working memory.
+struct Measure {
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    output: Vec<u8>,
+}
+
+impl Measure {
+    fn new() -> Self {
+        Self { zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL).ok(), output: Vec::new() }
+    }
+
+    /// `None` only if zstd has no memory.
+    fn nature_of(&mut self, content: &[u8]) -> Option<Nature> {
+        let room = zstd::zstd_safe::compress_bound(content.len())
+            .max(lz4_flex::block::get_maximum_output_size(content.len()));
+        self.output.resize(room, 0);
+        let lz4_bytes = lz4_flex::block::compress_into(content, &mut self.output).ok()?;
+        let zstd_bytes = self.zstd.as_mut()?.compress_to_buffer(content, self.output.as_mut_slice()).ok()?;
+        Some(Nature {
+            lz4_bytes: u32::try_from(lz4_bytes).ok()?,
+            zstd_bytes: u32::try_from(zstd_bytes).ok()?,
+            entropy_bits: entropy_bits(content),
+        })
+    }
+}
+
+/// Order-0 entropy (Shannon 1948) in bits a byte; 0 for no bytes.
+fn entropy_bits(content: &[u8]) -> f64 {
+    let mut counts = [0u32; 256];
+    for byte in content {
+        counts[usize::from(*byte)] += 1;
+    }
+    let length = content.len() as f64;
+    counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| {
+            let share = f64::from(*count) / length;
+            -share * share.log2()
+        })
+        .sum::<f64>()
+        .max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::random::Random;
+
+    #[test]
+    fn entropy_is_that_of_the_byte_counts() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert!((entropy_bits(&all) - 8.0).abs() < 1e-12);
+        assert_eq!(entropy_bits(&[7; 100]), 0.0);
+        assert!((entropy_bits(&[1, 2]) - 1.0).abs() < 1e-12);
+        assert_eq!(entropy_bits(&[]), 0.0);
+    }
+
+    #[test]
+    fn random_bytes_do_not_shrink_and_repeated_ones_do() {
+        let mut random = Random::new(1);
+        let noise: Vec<u8> = (0..4096).map(|_| random.next_u64() as u8).collect();
+        let mut measure = Measure::new();
+        let nature = measure.nature_of(&noise).unwrap();
+        assert!(nature.lz4_bytes >= 4096 && nature.zstd_bytes >= 4096 && nature.entropy_bits > 7.9);
+        let nature = measure.nature_of(&[b'x'; 4096]).unwrap();
+        assert!(nature.lz4_bytes < 50 && nature.zstd_bytes < 50);
+    }
+
+    #[test]
+    fn a_sample_measured_by_many_threads_is_that_of_one() {
+        let sample = |threads| {
+            let sampler = NatureSampler::new(64);
+            for number in 0..1000u64 {
+                let content = number.to_le_bytes();
+                sampler.offer(crate::FingerprintKind::Xxh3.of(&content), &content);
+            }
+            sampler.measure(threads, &StopFlag::new())
+        };
+        let (one, many) = (sample(1), sample(4));
+        assert!((32..=64).contains(&one.contents.len()));
+        assert_eq!((one.level, one.contents), (many.level, many.contents));
+    }
+}

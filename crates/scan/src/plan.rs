@@ -1,0 +1,231 @@
+//! What a scan will take, before it reads: files and bytes from the walk, the rate from a short timed sample.
+
+use crate::budget;
+use crate::error::ScanError;
+use crate::halt::Halt;
+use crate::options::{Counting, ScanOptions};
+use crate::read::Session;
+use crate::trouble::Troubles;
+use crate::walk::{Batch, Ended, Root, RootKind, WalkCounts, Walker, roots_of};
+use gemelo_base::random::Random;
+use gemelo_base::{Clock, Monitor, Silent, StopFlag, SystemClock, Unit};
+use rustix::fs::{AtFlags, FileType, Stat};
+use serde::Serialize;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of memory for a distinct block, at most; see `set`.
+const TABLE_BYTES_PER_BLOCK: u64 = 32;
+
+/// Files of which a piece is read, and the bytes of a piece: enough to meet a disk at several places.
+const SAMPLED_FILES: usize = 64;
+const SAMPLED_BYTES: usize = 1 << 20;
+
+/// The longest that reading the sample may take.
+const SAMPLE_NS: u64 = 1_000_000_000;
+
+/// What opening and closing a cached file takes, in nanoseconds. A cold disk adds a seek to that.
+const OPEN_NS: u64 = 4_000;
+
+/// What a scan will take.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlanResult {
+    /// Files and block devices to read.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Their bytes, holes included.
+    pub data_bytes: u64,
+    /// Their bytes without holes: what will be read.
+    pub read_bytes: u64,
+    /// Files and directories that cannot be looked at.
+    pub unreadable: u64,
+    /// Memory besides the counting tables: buffers and samples, in bytes.
+    pub fixed_bytes: u64,
+    /// The most memory if no block has a duplicate, or the limit that was set, in bytes.
+    pub memory_bytes: u64,
+    /// By block size.
+    pub block_sizes: Vec<PlanSize>,
+    /// Read to find the rate, in bytes.
+    pub sampled_bytes: u64,
+    /// The rate of one thread, read and hashed, in bytes a second; none if nothing could be read.
+    pub bytes_per_s: Option<f64>,
+    /// The time the scan will take at that rate on all threads, in nanoseconds.
+    pub estimate_ns: Option<u64>,
+}
+
+/// What a block size will take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PlanSize {
+    /// The block size in bytes.
+    pub block_bytes: u32,
+    /// Blocks at most.
+    pub blocks: u64,
+    /// Memory of the counting table if every block is distinct, in bytes.
+    pub table_bytes: u64,
+}
+
+#[derive(Default)]
+struct Found {
+    files: u64,
+    data_bytes: u64,
+    read_bytes: u64,
+    blocks: Vec<u64>,
+    sampled: Vec<(PathBuf, u64)>,
+}
+
+/// Says what a scan with these options will take. Reads no more than a few pieces of files.
+///
+/// # Errors
+/// If a path cannot be scanned at all.
+pub fn plan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Result<PlanResult, ScanError> {
+    let roots = roots_of(&options.request().paths)?;
+    let (halt, counts, troubles) = (Halt::new(stop), WalkCounts::default(), Troubles::new(monitor));
+    let mut found = Found { blocks: vec![0; options.request().block_bytes.len()], ..Found::default() };
+    let mut random = Random::new(0);
+    monitor.begin("looking at files", Unit::Items, None);
+    let mut walker = Walker::new(options, &counts, &troubles, &halt);
+    let _ended_early = walker.walk(&roots, &mut |batch| {
+        monitor.advance(batch.names.len() as u64);
+        for_each_file(&batch, |index, stat| found.add(options, &batch, index, &stat, &mut random));
+        Ok(())
+    });
+    for root in roots.iter().filter(|root| root.kind == RootKind::BlockDevice) {
+        found.add_bytes(options, root.size_bytes, root.size_bytes);
+        found.sampled.push((root.path.clone(), root.size_bytes));
+    }
+    monitor.begin("timing a sample", Unit::Bytes, None);
+    let (sampled_bytes, sampled_ns) = time_sample(options, &found.sampled, stop);
+    monitor.finish();
+    let bytes_per_s =
+        (sampled_bytes > 0).then(|| sampled_bytes as f64 / (sampled_ns.max(1) as f64 / 1e9));
+    let directories = counts.directories.load(std::sync::atomic::Ordering::Relaxed);
+    Ok(result(options, &found, directories, troubles.unreadable_count(), (sampled_bytes, bytes_per_s)))
+}
+
+fn result(
+    options: &ScanOptions,
+    found: &Found,
+    directories: u64,
+    unreadable: u64,
+    (sampled_bytes, bytes_per_s): (u64, Option<f64>),
+) -> PlanResult {
+    let request = options.request();
+    let size = |(block_bytes, blocks): (&u32, &u64)| PlanSize {
+        block_bytes: *block_bytes,
+        blocks: *blocks,
+        table_bytes: blocks.saturating_mul(TABLE_BYTES_PER_BLOCK),
+    };
+    let block_sizes: Vec<PlanSize> = request.block_bytes.iter().zip(&found.blocks).map(size).collect();
+    let fixed_bytes = budget::fixed_bytes(options);
+    let most = block_sizes.iter().fold(fixed_bytes, |sum, size| sum.saturating_add(size.table_bytes));
+    let threads = request.threads as u64;
+    PlanResult {
+        files: found.files,
+        directories,
+        data_bytes: found.data_bytes,
+        read_bytes: found.read_bytes,
+        unreadable,
+        fixed_bytes,
+        memory_bytes: match request.counting {
+            Counting::Exact => most,
+            Counting::Bounded { memory_bytes } | Counting::Estimate { memory_bytes } => most.min(memory_bytes),
+        },
+        block_sizes,
+        sampled_bytes,
+        bytes_per_s,
+        estimate_ns: bytes_per_s.map(|rate| {
+            let reading_ns = found.read_bytes as f64 / rate * 1e9;
+            (reading_ns as u64 + found.files * OPEN_NS) / threads.max(1)
+        }),
+    }
+}
+
+impl Found {
+    fn add(&mut self, options: &ScanOptions, batch: &Batch, index: usize, stat: &Stat, random: &mut Random) {
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return;
+        }
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        let stored = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+        self.add_bytes(options, bytes, bytes.min(stored));
+        if bytes == 0 {
+            return;
+        }
+        // Each file is as likely as the others to stay ("reservoir").
+        if self.sampled.len() < SAMPLED_FILES {
+            self.sampled.push((batch.names.path(index), bytes));
+        } else if let Ok(at) = usize::try_from(random.below(self.files))
+            && let Some(place) = self.sampled.get_mut(at)
+        {
+            *place = (batch.names.path(index), bytes);
+        }
+    }
+
+    fn add_bytes(&mut self, options: &ScanOptions, bytes: u64, read_bytes: u64) {
+        self.files += 1;
+        self.data_bytes += bytes;
+        self.read_bytes += read_bytes;
+        for (blocks, size) in self.blocks.iter_mut().zip(&options.request().block_bytes) {
+            *blocks += bytes.div_ceil(u64::from(*size));
+        }
+    }
+}
+
+fn for_each_file(batch: &Batch, mut each: impl FnMut(usize, Stat)) {
+    for index in 0..batch.names.len() {
+        let Some(name) = batch.names.get(index) else { continue };
+        let stat = match &batch.directory {
+            Some(directory) => rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW),
+            None => rustix::fs::stat(name),
+        };
+        if let Ok(stat) = stat {
+            each(index, stat);
+        }
+    }
+}
+
+/// Reads and hashes pieces from random places of the files, on one thread; returns bytes and nanoseconds.
+fn time_sample(options: &ScanOptions, files: &[(PathBuf, u64)], stop: &StopFlag) -> (u64, u64) {
+    let clock = SystemClock::new();
+    let mut random = Random::new(1);
+    let mut buffer = vec![0; SAMPLED_BYTES];
+    let (mut bytes, mut working_ns) = (0, 0);
+    for (path, size) in files {
+        if stop.is_raised() || clock.now_ns() > SAMPLE_NS {
+            break;
+        }
+        let start_ns = clock.now_ns();
+        let offset = random.below(size.saturating_sub(SAMPLED_BYTES as u64) + 1);
+        let Some(read) = read_piece(path, offset, &mut buffer) else { continue };
+        let data = buffer.get(..read).unwrap_or_default();
+        for size in &options.request().block_bytes {
+            for block in data.chunks(*size as usize) {
+                std::hint::black_box(options.request().fingerprint.of(block));
+            }
+        }
+        bytes += read as u64;
+        working_ns += clock.now_ns() - start_ns;
+    }
+    (bytes, working_ns)
+}
+
+fn read_piece(path: &Path, offset: u64, buffer: &mut [u8]) -> Option<usize> {
+    File::open(path).ok()?.read_at(buffer, offset).ok()
+}
+
+/// Finds the bytes of all files while others read them, and tells the monitor.
+pub(crate) fn tell_total(session: &Session<'_>, roots: &[Root]) {
+    let (counts, silent) = (WalkCounts::default(), Silent);
+    let troubles = Troubles::new(&silent);
+    let mut total: u64 = 0;
+    let mut walker = Walker::new(session.options, &counts, &troubles, session.halt);
+    let walked = walker.walk(roots, &mut |batch| {
+        for_each_file(&batch, |_, stat| total += u64::try_from(stat.st_size).unwrap_or(0));
+        if session.queue.is_over() { Err(Ended) } else { Ok(()) }
+    });
+    if walked.is_ok() {
+        session.monitor.set_total(total);
+    }
+}

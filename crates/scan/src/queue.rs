@@ -1,0 +1,120 @@
+//! The bounded queue between the walk and the readers, and the large files that several readers share.
+
+use crate::halt::Halt;
+use crate::read::LargeFile;
+use crate::set::locked;
+use crate::walk::{Batch, Ended};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Batches that wait: each holds its directory open, so this also bounds open files.
+const MOST_BATCHES: usize = 128;
+
+/// How often a waiting thread looks at the stop flag, which cannot wake it.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// Something to do for a reader.
+pub(crate) enum Work {
+    /// Files to open and read.
+    Batch(Batch),
+    /// A file that has pieces left, perhaps.
+    Large(Arc<LargeFile>),
+}
+
+#[derive(Default)]
+struct State {
+    batches: VecDeque<Batch>,
+    large: VecDeque<Arc<LargeFile>>,
+    /// Readers that may still find a large file.
+    busy: usize,
+    walk_is_over: bool,
+}
+
+pub(crate) struct Queue<'scan> {
+    state: Mutex<State>,
+    more: Condvar,
+    room: Condvar,
+    halt: &'scan Halt,
+}
+
+impl<'scan> Queue<'scan> {
+    pub(crate) fn new(halt: &'scan Halt) -> Self {
+        Self { state: Mutex::new(State::default()), more: Condvar::new(), room: Condvar::new(), halt }
+    }
+
+    fn wait<'held>(condition: &Condvar, held: MutexGuard<'held, State>) -> MutexGuard<'held, State> {
+        condition.wait_timeout(held, STOP_CHECK).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Adds a batch, waiting for room.
+    pub(crate) fn send(&self, batch: Batch) -> Result<(), Ended> {
+        let mut state = locked(&self.state);
+        while state.batches.len() >= MOST_BATCHES {
+            if self.halt.is_raised() {
+                return Err(Ended);
+            }
+            state = Self::wait(&self.room, state);
+        }
+        state.batches.push_back(batch);
+        self.more.notify_one();
+        Ok(())
+    }
+
+    /// No more batches will come.
+    pub(crate) fn end_walk(&self) {
+        locked(&self.state).walk_is_over = true;
+        self.more.notify_all();
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = locked(&self.state);
+        state.walk_is_over && state.busy == 0 && state.batches.is_empty() && state.large.is_empty()
+    }
+
+    /// Offers a large file to all readers.
+    pub(crate) fn share(&self, file: Arc<LargeFile>) {
+        locked(&self.state).large.push_back(file);
+        self.more.notify_all();
+    }
+
+    /// The next work, large files first, so that few of them are open at once. `None` when there will be none.
+    /// Whoever gets work calls [`Queue::done`] after it.
+    pub(crate) fn take(&self) -> Option<Work> {
+        let mut state = locked(&self.state);
+        loop {
+            if self.halt.is_raised() {
+                return None;
+            }
+            if let Some(file) = state.large.front().cloned() {
+                state.busy += 1;
+                return Some(Work::Large(file));
+            }
+            if let Some(batch) = state.batches.pop_front() {
+                state.busy += 1;
+                self.room.notify_one();
+                return Some(Work::Batch(batch));
+            }
+            if state.walk_is_over && state.busy == 0 {
+                self.more.notify_all();
+                return None;
+            }
+            state = Self::wait(&self.more, state);
+        }
+    }
+
+    /// A large file has no more pieces.
+    pub(crate) fn retire(&self, file: &Arc<LargeFile>) {
+        locked(&self.state).large.retain(|other| !Arc::ptr_eq(other, file));
+    }
+
+    /// The work that was taken is done.
+    pub(crate) fn done(&self) {
+        let mut state = locked(&self.state);
+        state.busy -= 1;
+        if state.busy == 0 && state.walk_is_over {
+            self.more.notify_all();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! From bytes to counted blocks, for one block size.
+
+use super::router::Router;
+use super::zero::is_zero;
+use crate::budget;
+use crate::fingerprint::{Fingerprint, FingerprintKind};
+use crate::locality::{LocalitySampler, Occurrence, Saturated};
+use crate::nature::NatureSampler;
+use crate::options::{ScanOptions, TailPolicy};
+use crate::set::{CountingSet, Place, Record, Rise, locked};
+use crate::tally::BlockTotals;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Mutex;
+
+/// Occurrences a reader keeps before it hands them over.
+const MOST_OCCURRENCES: usize = 512;
+
+/// Sampled contents a reader remembers, so that a frequent one is not offered again and again.
+const SEEN: usize = 256;
+
+/// What all readers share of a block size.
+pub(crate) struct SizeState {
+    pub(crate) block_bytes: u32,
+    pub(crate) set: CountingSet,
+    pub(crate) nature: NatureSampler,
+    pub(crate) locality: LocalitySampler,
+    /// Somewhere that a whole block of zeros is.
+    pub(crate) zero_place: Mutex<Option<Place>>,
+}
+
+impl SizeState {
+    pub(crate) fn new(options: &ScanOptions, block_bytes: u32) -> Self {
+        Self {
+            block_bytes,
+            set: CountingSet::new(budget::set_limit(options, block_bytes)),
+            nature: NatureSampler::new(budget::nature_contents(options, block_bytes)),
+            locality: LocalitySampler::new(),
+            zero_place: Mutex::new(None),
+        }
+    }
+}
+
+/// What a reader counted without the set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SizeCounts {
+    pub(crate) totals: BlockTotals,
+    /// Zero blocks by length.
+    pub(crate) zeros: BTreeMap<u32, u64>,
+}
+
+impl SizeCounts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.totals.add(&other.totals);
+        for (length, count) in &other.zeros {
+            *self.zeros.entry(*length).or_insert(0) += count;
+        }
+    }
+
+    fn zero_blocks(&mut self, length_bytes: u32, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let bytes = u64::from(length_bytes) * count;
+        self.totals.blocks += count;
+        self.totals.data_bytes += bytes;
+        self.totals.zero_blocks += count;
+        self.totals.zero_bytes += bytes;
+        *self.zeros.entry(length_bytes).or_insert(0) += count;
+    }
+}
+
+/// Where a chunk of bytes is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChunkPlace {
+    /// The reader's mark of the piece that the chunk is in.
+    pub(super) spot: u32,
+    /// From the start of the piece to the chunk, in bytes.
+    pub(super) offset_in_piece: u64,
+    pub(super) batch: u32,
+    /// From the start of the batch to the chunk, in bytes.
+    pub(super) offset_in_batch: u64,
+    pub(super) in_locality: bool,
+}
+
+/// Bits of a mark that number the blocks in a piece; the others name the spot.
+pub(super) const BLOCK_BITS: u32 = 13;
+
+/// A reader's part of a block size.
+pub(super) struct SizeWorker {
+    pub(super) counts: SizeCounts,
+    pub(super) rises: Vec<Rise>,
+    kind: FingerprintKind,
+    tail: TailPolicy,
+    router: Router,
+    occurrences: Vec<Occurrence>,
+    saturated: Saturated,
+    seen: Box<[Option<Fingerprint>]>,
+    padded: Vec<u8>,
+}
+
+impl SizeWorker {
+    pub(super) fn new(options: &ScanOptions) -> Self {
+        Self {
+            counts: SizeCounts::default(),
+            rises: Vec::new(),
+            kind: options.request().fingerprint,
+            tail: options.request().tail,
+            router: Router::new(),
+            occurrences: Vec::with_capacity(MOST_OCCURRENCES),
+            saturated: Saturated::default(),
+            seen: vec![None; SEEN].into(),
+            padded: Vec::new(),
+        }
+    }
+
+    /// Counts the blocks of a chunk. Only the last chunk of a file may end with a short block. Returns where in the
+    /// chunk the first whole block of zeros is, if there is one.
+    pub(super) fn chunk(&mut self, state: &SizeState, data: &[u8], place: ChunkPlace) -> io::Result<Option<u64>> {
+        let block_bytes = state.block_bytes as usize;
+        let sampled_low = if place.in_locality {
+            state.nature.highest_low().max(state.locality.highest_low())
+        } else {
+            state.nature.highest_low()
+        };
+        let first_index = place.offset_in_piece / u64::from(state.block_bytes);
+        let mut first_zero = None;
+        let mut result = Ok(());
+        let blocks = data.chunks_exact(block_bytes);
+        let tail = blocks.remainder();
+        let mut whole_blocks = 0;
+        for (index, block) in (0u64..).zip(blocks) {
+            if is_zero(block) {
+                self.counts.zero_blocks(state.block_bytes, 1);
+                first_zero.get_or_insert(index * block_bytes as u64);
+                continue;
+            }
+            whole_blocks += 1;
+            let fingerprint = self.kind.of(block);
+            if fingerprint.low <= sampled_low {
+                self.sample(state, fingerprint, block, place, index);
+            }
+            let mark = place.spot << BLOCK_BITS | (first_index + index) as u32;
+            let record = Record::new(fingerprint, state.block_bytes, mark);
+            // After an error the blocks are counted all the same: figures must agree with each other.
+            result = self.router.push(fingerprint, record, &state.set, &mut self.rises).and(result);
+        }
+        self.counts.totals.blocks += whole_blocks;
+        self.counts.totals.data_bytes += whole_blocks * block_bytes as u64;
+        if !tail.is_empty() {
+            let index = (data.len() / block_bytes) as u64;
+            result = self.short_block(state, tail, place, index, first_index + index).and(result);
+        }
+        result.map(|()| first_zero)
+    }
+
+    /// Counts a hole that is `length_bytes` long; only at a file's end is it not whole blocks.
+    pub(super) fn hole(&mut self, block_bytes: u32, length_bytes: u64) {
+        self.counts.zero_blocks(block_bytes, length_bytes / u64::from(block_bytes));
+        // Less than a block size, which has 32 bits.
+        let tail_bytes = (length_bytes % u64::from(block_bytes)) as u32;
+        if tail_bytes > 0 && self.admit_tail(block_bytes, tail_bytes) {
+            let length = if self.tail == TailPolicy::Pad { block_bytes } else { tail_bytes };
+            self.counts.zero_blocks(length, 1);
+        }
+    }
+
+    /// Counts a short last block as such; whether it is a block at all.
+    fn admit_tail(&mut self, block_bytes: u32, tail_bytes: u32) -> bool {
+        let totals = &mut self.counts.totals;
+        match self.tail {
+            TailPolicy::Skip => {
+                totals.skipped_tails += 1;
+                totals.skipped_tail_bytes += u64::from(tail_bytes);
+                return false;
+            }
+            TailPolicy::Pad => totals.padding_bytes += u64::from(block_bytes - tail_bytes),
+            TailPolicy::Keep => totals.short_blocks += 1,
+        }
+        true
+    }
+
+    fn short_block(
+        &mut self,
+        state: &SizeState,
+        tail: &[u8],
+        place: ChunkPlace,
+        index: u64,
+        index_in_piece: u64,
+    ) -> io::Result<()> {
+        if !self.admit_tail(state.block_bytes, tail.len() as u32) {
+            return Ok(());
+        }
+        let mut padded = std::mem::take(&mut self.padded);
+        padded.clear();
+        padded.extend_from_slice(tail);
+        if self.tail == TailPolicy::Pad {
+            padded.resize(state.block_bytes as usize, 0);
+        }
+        let length_bytes = padded.len() as u32;
+        let mut result = Ok(());
+        if is_zero(&padded) {
+            self.counts.zero_blocks(length_bytes, 1);
+        } else {
+            let fingerprint = self.kind.of(&padded);
+            self.sample(state, fingerprint, &padded, place, index);
+            self.counts.totals.blocks += 1;
+            self.counts.totals.data_bytes += u64::from(length_bytes);
+            let mark = place.spot << BLOCK_BITS | index_in_piece as u32;
+            let record = Record::new(fingerprint, length_bytes, mark);
+            result = self.router.push(fingerprint, record, &state.set, &mut self.rises);
+        }
+        self.padded = padded;
+        result
+    }
+
+    /// Offers a block to the samples. Only few come here once the samples have found their level.
+    #[cold]
+    fn sample(
+        &mut self,
+        state: &SizeState,
+        fingerprint: Fingerprint,
+        block: &[u8],
+        place: ChunkPlace,
+        index: u64,
+    ) {
+        if fingerprint.low <= state.nature.highest_low() {
+            let seen = self.seen.get_mut(fingerprint.high as usize % SEEN);
+            if let Some(seen) = seen.filter(|seen| **seen != Some(fingerprint)) {
+                *seen = Some(fingerprint);
+                state.nature.offer(fingerprint, block);
+            }
+        }
+        if place.in_locality && fingerprint.low <= state.locality.highest_low() {
+            let offset_bytes = place.offset_in_batch + index * u64::from(state.block_bytes);
+            let is_of_use = self.saturated.is_empty()
+                || self.saturated.get(&fingerprint).is_none_or(|last| (place.batch, offset_bytes) < *last);
+            if is_of_use {
+                self.occurrences.push(Occurrence { fingerprint, batch: place.batch, offset_bytes });
+            }
+            if self.occurrences.len() >= MOST_OCCURRENCES {
+                self.saturated = state.locality.take(&mut self.occurrences);
+            }
+        }
+    }
+
+    /// Hands over what waits.
+    pub(super) fn flush(&mut self, state: &SizeState) -> io::Result<()> {
+        self.saturated = state.locality.take(&mut self.occurrences);
+        self.router.flush(&state.set, &mut self.rises)
+    }
+}
+
+/// Remembers where zeros were seen, if that is not known yet.
+pub(super) fn note_zero_place(state: &SizeState, place: impl FnOnce() -> Place) {
+    locked(&state.zero_place).get_or_insert_with(place);
+}

@@ -1,0 +1,117 @@
+//! A file that is read in pieces, by several readers at once, its holes found without reading.
+
+use super::PIECE_BYTES;
+use crate::set::locked;
+use crate::walk::Names;
+use rustix::fs::{SeekFrom, Stat};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A file and where it stands in the scan.
+#[derive(Debug, Clone)]
+pub(crate) struct FileRef {
+    pub(crate) names: Arc<Names>,
+    pub(crate) index: usize,
+    pub(crate) batch: u32,
+    /// Bytes of the batch before it.
+    pub(crate) start_bytes: u64,
+    pub(crate) in_locality: bool,
+}
+
+/// A part of a file, in bytes from its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    Data { start: u64, end: u64 },
+    Hole { start: u64, end: u64 },
+}
+
+#[derive(Debug)]
+struct Cursor {
+    next: u64,
+    /// Up to here there is data, as far as is known.
+    data_end: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct LargeFile {
+    pub(super) fd: OwnedFd,
+    pub(super) file: FileRef,
+    pub(super) size_bytes: u64,
+    stat: Stat,
+    /// Whole blocks of every size.
+    common_bytes: u64,
+    piece_bytes: u64,
+    cursor: Mutex<Cursor>,
+    told: AtomicBool,
+}
+
+impl LargeFile {
+    pub(super) fn new(fd: OwnedFd, file: FileRef, size_bytes: u64, stat: Stat, common_bytes: u64) -> Self {
+        let is_sparse = is_sparse(&stat);
+        let cursor = Cursor { next: 0, data_end: if is_sparse { 0 } else { size_bytes } };
+        let piece_bytes = (PIECE_BYTES / common_bytes).max(1) * common_bytes;
+        let (cursor, told) = (Mutex::new(cursor), AtomicBool::new(false));
+        Self { fd, file, size_bytes, stat, common_bytes, piece_bytes, cursor, told }
+    }
+
+    /// The next piece: whole blocks of every size, but for the file's end.
+    pub(super) fn next_piece(&self) -> Option<Piece> {
+        let mut cursor = locked(&self.cursor);
+        if cursor.next >= self.size_bytes {
+            return None;
+        }
+        if cursor.next >= cursor.data_end {
+            let (data_start, data_end) = self.data_after(cursor.next);
+            cursor.data_end = data_end;
+            if data_start > cursor.next {
+                let start = std::mem::replace(&mut cursor.next, data_start);
+                return Some(Piece::Hole { start, end: data_start });
+            }
+        }
+        let start = cursor.next;
+        let end = start.saturating_add(self.piece_bytes).min(cursor.data_end);
+        cursor.next = end;
+        Some(Piece::Data { start, end })
+    }
+
+    /// The next data at or after `from`, widened to whole blocks. A file system that does not tell of holes has none.
+    fn data_after(&self, from: u64) -> (u64, u64) {
+        let size = self.size_bytes;
+        let data = match rustix::fs::seek(&self.fd, SeekFrom::Data(from)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => return (size, size),
+            Err(_) => return (from, size),
+        };
+        let start = (data / self.common_bytes * self.common_bytes).clamp(from, size);
+        let hole = rustix::fs::seek(&self.fd, SeekFrom::Hole(data)).unwrap_or(size);
+        let end = hole.div_ceil(self.common_bytes).saturating_mul(self.common_bytes).min(size);
+        // A file that changes meanwhile must not stop the cursor.
+        if end > start { (start, end) } else { (from, size) }
+    }
+
+    /// No more pieces are handed out.
+    pub(super) fn end(&self) {
+        locked(&self.cursor).next = self.size_bytes;
+    }
+
+    /// Whether this is the first thing that is told of this file: it counts once, as changed or unreadable.
+    pub(super) fn tell_once(&self) -> bool {
+        !self.told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the file is no longer what it was when it was opened.
+    pub(super) fn has_changed(&self) -> bool {
+        rustix::fs::fstat(&self.fd).is_ok_and(|now| {
+            (now.st_size, now.st_mtime, now.st_mtime_nsec)
+                != (self.stat.st_size, self.stat.st_mtime, self.stat.st_mtime_nsec)
+        })
+    }
+}
+
+/// Whether a file has less space than bytes. Compressing file systems say so too; they are then asked for holes.
+pub(super) fn is_sparse(stat: &Stat) -> bool {
+    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+    is_file && stat.st_blocks.saturating_mul(512) < stat.st_size
+}

@@ -1,0 +1,341 @@
+//! A reader: opens files, reads them, and counts their blocks at all block sizes in one pass.
+
+use super::PIECE_BYTES;
+use super::blocks::{BLOCK_BITS, ChunkPlace, SizeCounts, SizeState, SizeWorker, note_zero_place};
+use super::large::{FileRef, LargeFile, Piece, is_sparse};
+use crate::budget;
+use crate::options::ScanOptions;
+use crate::queue::{Queue, Work};
+use crate::set::{Place, locked};
+use crate::trouble::Troubles;
+use crate::walk::{Batch, Names, WalkCounts, count};
+use crate::halt::Halt;
+use gemelo_base::Monitor;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+/// Pieces that a reader remembers to tell where a content was; then all that waits is handed over.
+const MOST_SPOTS: usize = 4096;
+
+/// Room past a chunk, so that one byte more can be asked for, and to align the buffer to a page.
+const BUFFER_EXTRA_BYTES: usize = 8192;
+
+const FILE_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOCTTY)
+    // A pipe that took a file's place must not block.
+    .union(OFlags::NONBLOCK);
+
+/// What all readers share.
+pub(crate) struct Session<'scan> {
+    pub(crate) options: &'scan ScanOptions,
+    pub(crate) monitor: &'scan dyn Monitor,
+    pub(crate) halt: &'scan Halt,
+    pub(crate) queue: &'scan Queue<'scan>,
+    pub(crate) troubles: &'scan Troubles<'scan>,
+    pub(crate) walk: &'scan WalkCounts,
+    pub(crate) sizes: &'scan [SizeState],
+    /// Files with several names that were met, as (file system, number).
+    pub(crate) links: &'scan Mutex<HashSet<(u64, u64)>>,
+    /// Bytes of each batch, for places in the scan.
+    pub(crate) batch_bytes: &'scan Mutex<Vec<u64>>,
+}
+
+/// What one reader counted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counted {
+    pub(crate) files: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) hole_bytes: u64,
+    pub(crate) hard_links_skipped: u64,
+    pub(crate) sizes: Vec<SizeCounts>,
+}
+
+/// A piece that blocks in the routers may belong to.
+struct Spot {
+    names: Arc<Names>,
+    index: usize,
+    offset_bytes: u64,
+}
+
+pub(crate) struct Worker<'scan> {
+    session: &'scan Session<'scan>,
+    buffer: Vec<u8>,
+    chunk_bytes: u64,
+    sizes: Vec<SizeWorker>,
+    spots: Vec<Spot>,
+    counted: Counted,
+    advanced_bytes: u64,
+}
+
+impl<'scan> Worker<'scan> {
+    pub(crate) fn new(session: &'scan Session<'scan>) -> Self {
+        let chunk_bytes = budget::chunk_bytes(session.options);
+        Self {
+            session,
+            // At most 4 MiB.
+            buffer: vec![0; chunk_bytes as usize + BUFFER_EXTRA_BYTES],
+            chunk_bytes,
+            sizes: session.sizes.iter().map(|_| SizeWorker::new(session.options)).collect(),
+            spots: Vec::new(),
+            counted: Counted::default(),
+            advanced_bytes: 0,
+        }
+    }
+
+    /// Works until nothing is left.
+    pub(crate) fn run(mut self) -> Counted {
+        while let Some(work) = self.session.queue.take() {
+            match work {
+                Work::Batch(batch) => self.batch(&batch),
+                Work::Large(file) => match file.next_piece() {
+                    Some(piece) => self.piece(&file, piece),
+                    None => self.retire(&file),
+                },
+            }
+            self.session.queue.done();
+            self.session.monitor.advance(std::mem::take(&mut self.advanced_bytes));
+        }
+        self.flush();
+        self.counted.sizes = self.sizes.into_iter().map(|size| size.counts).collect();
+        self.counted
+    }
+
+    fn flush(&mut self) {
+        for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
+            if let Err(error) = size.flush(state) {
+                self.session.halt.fail(error);
+            }
+        }
+        self.offer_rises();
+        self.spots.clear();
+    }
+
+    fn batch(&mut self, batch: &Batch) {
+        let mut start_bytes = 0;
+        for index in 0..batch.names.len() {
+            if self.session.halt.is_raised() {
+                break;
+            }
+            match self.open(batch, index) {
+                Ok(Some((fd, stat, size_bytes))) => {
+                    // Which of several names is met first depends on the threads; places must not.
+                    let in_locality = stat.st_nlink == 1 || self.session.options.request().count_hard_links;
+                    let names = Arc::clone(&batch.names);
+                    let file = FileRef { names, index, batch: batch.sequence, start_bytes, in_locality };
+                    start_bytes += if in_locality { size_bytes } else { 0 };
+                    self.file(fd, file, size_bytes, stat);
+                }
+                Ok(None) => {}
+                Err(error) => self.session.troubles.unreadable(&batch.names.path(index), error.into()),
+            }
+        }
+        let mut all = locked(self.session.batch_bytes);
+        let at = batch.sequence as usize;
+        if all.len() <= at {
+            all.resize(at + 1, 0);
+        }
+        if let Some(bytes) = all.get_mut(at) {
+            *bytes = start_bytes;
+        }
+    }
+
+    /// Opens a file and finds its size; `None` if it is not to be read.
+    fn open(&mut self, batch: &Batch, index: usize) -> Result<Option<(OwnedFd, Stat, u64)>, Errno> {
+        let Some(name) = batch.names.get(index) else { return Ok(None) };
+        let fd = match &batch.directory {
+            Some(directory) => {
+                rustix::fs::openat(directory, name, FILE_FLAGS | OFlags::NOFOLLOW, Mode::empty())?
+            }
+            None => rustix::fs::openat(CWD, name, FILE_FLAGS, Mode::empty())?,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        let size_bytes = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or(0),
+            FileType::BlockDevice if batch.directory.is_none() => {
+                rustix::fs::seek(&fd, rustix::fs::SeekFrom::End(0))?
+            }
+            _ => {
+                count(&self.session.walk.special);
+                return Ok(None);
+            }
+        };
+        if batch.device.is_some_and(|device| device != stat.st_dev) {
+            count(&self.session.walk.other_file_systems);
+            return Ok(None);
+        }
+        if stat.st_nlink > 1 && !self.session.options.request().count_hard_links {
+            let is_new = locked(self.session.links).insert((stat.st_dev, stat.st_ino));
+            if !is_new {
+                self.counted.hard_links_skipped += 1;
+                return Ok(None);
+            }
+        }
+        Ok(Some((fd, stat, size_bytes)))
+    }
+
+    fn file(&mut self, fd: OwnedFd, file: FileRef, size_bytes: u64, stat: Stat) {
+        self.counted.files += 1;
+        if size_bytes == 0 {
+            return;
+        }
+        let sparse = is_sparse(&stat);
+        if !sparse && size_bytes <= PIECE_BYTES {
+            match self.read(&fd, &file, (0, size_bytes), size_bytes) {
+                Ok(ReadEnd::AsExpected) => {}
+                Ok(ReadEnd::Shorter | ReadEnd::Longer) => self.session.troubles.changed(),
+                Err(error) => self.session.troubles.unreadable(&file.names.path(file.index), error),
+            }
+            return;
+        }
+        let common_bytes = self.session.options.common_bytes();
+        let large = Arc::new(LargeFile::new(fd, file, size_bytes, stat, common_bytes));
+        if size_bytes > PIECE_BYTES {
+            return self.session.queue.share(large);
+        }
+        while let Some(piece) = large.next_piece() {
+            self.piece(&large, piece);
+        }
+        self.retire(&large);
+    }
+
+    fn retire(&mut self, large: &Arc<LargeFile>) {
+        self.session.queue.retire(large);
+        if large.has_changed() && large.tell_once() {
+            self.session.troubles.changed();
+        }
+    }
+
+    fn piece(&mut self, large: &LargeFile, piece: Piece) {
+        match piece {
+            Piece::Hole { start, end } => self.hole(&large.file, start, end),
+            Piece::Data { start, end } => {
+                match self.read(&large.fd, &large.file, (start, end), large.size_bytes) {
+                    Ok(ReadEnd::AsExpected) => {}
+                    Ok(_) if large.tell_once() => self.session.troubles.changed(),
+                    Ok(_) => {}
+                    Err(error) => {
+                        large.end();
+                        if large.tell_once() {
+                            let path = large.file.names.path(large.file.index);
+                            self.session.troubles.unreadable(&path, error);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn hole(&mut self, file: &FileRef, start: u64, end: u64) {
+        self.counted.data_bytes += end - start;
+        self.counted.hole_bytes += end - start;
+        self.advanced_bytes += end - start;
+        for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
+            size.hole(state.block_bytes, end - start);
+            if end - start >= u64::from(state.block_bytes) {
+                note_zero_place(state, || place_of(&file.names, file.index, start));
+            }
+        }
+    }
+
+    /// Reads a part of a file that is at most a piece long, and counts its blocks.
+    fn read(
+        &mut self,
+        fd: &OwnedFd,
+        file: &FileRef,
+        (start, end): (u64, u64),
+        size_bytes: u64,
+    ) -> io::Result<ReadEnd> {
+        if self.spots.len() >= MOST_SPOTS {
+            self.flush();
+        }
+        let spot = self.spots.len() as u32;
+        self.spots.push(Spot { names: Arc::clone(&file.names), index: file.index, offset_bytes: start });
+        let mut at = start;
+        while at < end && !self.session.halt.is_raised() {
+            let wanted = (end - at).min(self.chunk_bytes) as usize;
+            // One byte more at the end of the file tells whether it has grown, without another call.
+            let extra = usize::from(at + wanted as u64 == size_bytes);
+            let got = self.fill(fd, at, wanted, extra)?;
+            let place = ChunkPlace {
+                spot,
+                offset_in_piece: at - start,
+                batch: file.batch,
+                offset_in_batch: file.start_bytes + at,
+                in_locality: file.in_locality,
+            };
+            self.chunk(file, at, got.min(wanted), place);
+            if got != wanted {
+                return Ok(if got < wanted { ReadEnd::Shorter } else { ReadEnd::Longer });
+            }
+            at += wanted as u64;
+        }
+        Ok(ReadEnd::AsExpected)
+    }
+
+    /// Reads `wanted` and at best `extra` bytes; fewer only at the file's end.
+    fn fill(&mut self, fd: &OwnedFd, at: u64, wanted: usize, extra: usize) -> io::Result<usize> {
+        let skip = self.buffer.as_ptr().align_offset(4096).min(BUFFER_EXTRA_BYTES / 2);
+        let mut filled = 0;
+        while filled < wanted {
+            let Some(room) = self.buffer.get_mut(skip + filled..skip + wanted + extra) else { break };
+            match rustix::io::pread(fd, room, at + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn chunk(&mut self, file: &FileRef, at: u64, length: usize, place: ChunkPlace) {
+        let skip = self.buffer.as_ptr().align_offset(4096).min(BUFFER_EXTRA_BYTES / 2);
+        let Some(data) = self.buffer.get(skip..skip + length) else { return };
+        self.counted.data_bytes += length as u64;
+        self.advanced_bytes += length as u64;
+        let mut failed = None;
+        for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
+            match size.chunk(state, data, place) {
+                Ok(None) => {}
+                Ok(Some(zero)) => note_zero_place(state, || place_of(&file.names, file.index, at + zero)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        self.offer_rises();
+        if let Some(error) = failed {
+            // Everybody stops, and what was counted is kept.
+            self.session.halt.fail(error);
+        }
+    }
+
+    /// Gives the contents that have become frequent a place.
+    fn offer_rises(&mut self) {
+        for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
+            for rise in size.rises.drain(..) {
+                let Some(spot) = self.spots.get((rise.mark >> BLOCK_BITS) as usize) else { continue };
+                let block = u64::from(rise.mark & ((1 << BLOCK_BITS) - 1));
+                let offset_bytes = spot.offset_bytes + block * u64::from(state.block_bytes);
+                let place = place_of(&spot.names, spot.index, offset_bytes);
+                state.set.candidates.offer(rise.copies, rise.fingerprint, place);
+            }
+        }
+    }
+}
+
+/// How a read ended.
+enum ReadEnd {
+    AsExpected,
+    /// The file has shrunk.
+    Shorter,
+    /// The file has grown.
+    Longer,
+}
+
+fn place_of(names: &Names, index: usize, offset_bytes: u64) -> Place {
+    Place { path: names.path(index).to_string_lossy().into_owned(), offset_bytes }
+}

@@ -1,0 +1,119 @@
+//! The checksum of a set: XXH3-128 of the whole file, with the checksum's own 32 digits taken as zeros.
+//!
+//! It is a value in the file's footer, so the file stays plain Parquet. It guards against damage, not against forgery.
+
+use super::CHECKSUM_KEY;
+use super::error::SavedSetError;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use twox_hash::XxHash3_128;
+
+/// What stands before the digits; nothing else in a footer looks like it.
+const MARK: &str = "gemelo-file-xxh3-128:";
+
+const DIGITS: usize = 32;
+
+/// What ends a Parquet file, after the footer's length in 4 bytes.
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// The longest footer that is looked into, in bytes: 64 MiB hold 10^11 contents.
+const MOST_FOOTER_BYTES: u64 = 64 << 20;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 18;
+
+/// The checksum's key and its value while the checksum is unknown.
+pub(super) fn placeholder() -> (String, String) {
+    (CHECKSUM_KEY.to_owned(), format!("{MARK}{}", "0".repeat(DIGITS)))
+}
+
+/// Why the digits were not found.
+enum Missing {
+    Io(io::Error),
+    Because(&'static str),
+}
+
+impl From<io::Error> for Missing {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Where the digits are in the file.
+fn digits_at(file: &File) -> Result<u64, Missing> {
+    let length = file.metadata()?.len();
+    if length < 12 {
+        return Err(Missing::Because(if length == 0 { "it is empty" } else { "it is too short" }));
+    }
+    let mut ends = [0; 8];
+    file.read_exact_at(&mut ends, length - 8)?;
+    let mut start = [0; 4];
+    file.read_exact_at(&mut start, 0)?;
+    let [a, b, c, d, magic @ ..] = ends;
+    if &magic != MAGIC || &start != MAGIC {
+        return Err(Missing::Because("it is no Parquet file, or cut off"));
+    }
+    let footer_bytes = u64::from(u32::from_le_bytes([a, b, c, d]));
+    if footer_bytes > (length - 12).min(MOST_FOOTER_BYTES) {
+        return Err(Missing::Because("its footer is longer than the file"));
+    }
+    let mut footer = vec![0; footer_bytes as usize];
+    let footer_start = length - 8 - footer_bytes;
+    file.read_exact_at(&mut footer, footer_start)?;
+    let mut marks = footer.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK.as_bytes());
+    match (marks.next(), marks.next()) {
+        (Some((at, _)), None) if at + MARK.len() + DIGITS <= footer.len() => {
+            Ok(footer_start + (at + MARK.len()) as u64)
+        }
+        _ => Err(Missing::Because("it has no checksum of gemelo's")),
+    }
+}
+
+/// The checksum of a file whose digits are at `digits`, as digits.
+fn checksum(file: &File, digits: u64) -> io::Result<String> {
+    let mut hash = XxHash3_128::new();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut at = 0;
+    loop {
+        let read = file.read_at(&mut buffer, at)?;
+        let Some(data) = buffer.get_mut(..read).filter(|data| !data.is_empty()) else { break };
+        for (place, byte) in (at..).zip(data.iter_mut()) {
+            if place >= digits + DIGITS as u64 {
+                break;
+            }
+            if place >= digits {
+                *byte = b'0';
+            }
+        }
+        hash.write(data);
+        at += read as u64;
+    }
+    Ok(format!("{:032x}", hash.finish_128()))
+}
+
+/// Writes the checksum into a file that has the placeholder.
+pub(super) fn seal(file: &File) -> io::Result<()> {
+    let at = digits_at(file).map_err(|missing| match missing {
+        Missing::Io(error) => error,
+        Missing::Because(what) => io::Error::other(what),
+    })?;
+    file.write_all_at(checksum(file, at)?.as_bytes(), at)
+}
+
+/// Checks the whole file.
+pub(super) fn verify(file: &File, path: &Path) -> Result<(), SavedSetError> {
+    let read = |source| SavedSetError::Read { path: path.to_owned(), source };
+    let at = digits_at(file).map_err(|missing| match missing {
+        Missing::Io(error) => read(error),
+        Missing::Because(what) => SavedSetError::NotASet { path: path.to_owned(), what },
+    })?;
+    let mut digits = [0; DIGITS];
+    file.read_exact_at(&mut digits, at).map_err(read)?;
+    if checksum(file, at).map_err(read)?.as_bytes() == digits {
+        Ok(())
+    } else {
+        Err(SavedSetError::Checksum { path: path.to_owned() })
+    }
+}

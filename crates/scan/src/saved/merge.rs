@@ -1,0 +1,229 @@
+//! Unites saved sets, in bounded memory: a merge of sorted rows.
+
+use super::error::SavedSetError;
+use super::read::SetReader;
+use super::write::SetWriter;
+use super::{SetHead, SizeHead};
+use crate::fingerprint::Fingerprint;
+use crate::locality::MOST_COPIES;
+use crate::nature;
+use crate::options::ZeroPolicy;
+use crate::result::{BlockSizeResult, Effort, ScanResult};
+use crate::tally::{BlockTotals, Row, Tally};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// Sets merged at once: each is an open file and some MiB of memory.
+pub const MOST_SETS: usize = 512;
+
+/// Rows between two messages to the monitor.
+const ADVANCE_ROWS: u64 = 1 << 16;
+
+/// Unites sets to the result that one scan of everything would have given, in the order of `paths`. The united set
+/// is written to `save`, if there is one: an empty file opened for reading and writing.
+///
+/// # Errors
+/// If a set cannot be read, is damaged, or has another fingerprint, block sizes or tail policy than the first; if the
+/// united set cannot be written; and after a stop.
+pub fn merge_sets(
+    paths: &[PathBuf],
+    zeros: ZeroPolicy,
+    save: Option<&File>,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<ScanResult, SavedSetError> {
+    let clock = SystemClock::new();
+    if paths.is_empty() || paths.len() > MOST_SETS {
+        return Err(SavedSetError::Count { found: paths.len(), most: MOST_SETS });
+    }
+    monitor.begin("checking", Unit::Items, Some(paths.len() as u64));
+    let mut sets: Vec<SetReader> = Vec::with_capacity(paths.len());
+    for path in paths {
+        if stop.is_raised() {
+            return Err(SavedSetError::Stopped);
+        }
+        let set = SetReader::open(path)?;
+        if let Some(first) = sets.first() {
+            check_alike(first, &set)?;
+        }
+        sets.push(set);
+        monitor.advance(1);
+    }
+    let mut head = united_head(&sets);
+    monitor.begin("merging", Unit::Items, None);
+    let mut merge = Merge::new(sets)?;
+    let mut writer = save.map(SetWriter::create).transpose()?;
+    let mut block_sizes = Vec::with_capacity(head.sizes.len());
+    for size in &mut head.sizes {
+        block_sizes.push(merge.block_size(size, zeros, writer.as_mut(), monitor, stop)?);
+    }
+    if let Some(writer) = writer {
+        writer.finish(&head)?;
+    }
+    monitor.finish();
+    Ok(ScanResult {
+        partial: head.partial,
+        fingerprint: head.fingerprint,
+        tail: head.tail,
+        zeros,
+        files: head.files,
+        effort: Effort { elapsed_ns: clock.now_ns(), ..Effort::default() },
+        block_sizes,
+    })
+}
+
+fn check_alike(first: &SetReader, second: &SetReader) -> Result<(), SavedSetError> {
+    let sizes = |head: &SetHead| {
+        let sizes: Vec<String> = head.sizes.iter().map(|size| size.block_bytes.to_string()).collect();
+        sizes.join(",")
+    };
+    let tail = |head: &SetHead| format!("{:?}", head.tail).to_lowercase();
+    let (one, other) = (&first.head, &second.head);
+    let compared = [
+        ("fingerprints", one.fingerprint.name().to_owned(), other.fingerprint.name().to_owned()),
+        ("block sizes", sizes(one), sizes(other)),
+        ("tail policies", tail(one), tail(other)),
+    ];
+    for (what, first_has, second_has) in compared {
+        if first_has != second_has {
+            let (first, second) = (first.path().to_owned(), second.path().to_owned());
+            return Err(SavedSetError::Differ { first, second, what, first_has, second_has });
+        }
+    }
+    Ok(())
+}
+
+fn united_head(sets: &[SetReader]) -> SetHead {
+    let mut heads = sets.iter().map(|set| &set.head);
+    let Some(mut all) = heads.next().cloned() else {
+        // Unreachable: there is at least one set. An empty head is harmless.
+        return SetHead {
+            partial: true,
+            fingerprint: crate::FingerprintKind::default(),
+            tail: crate::TailPolicy::default(),
+            files: crate::FileCounts::default(),
+            position_bytes: 0,
+            sizes: Vec::new(),
+        };
+    };
+    for head in heads {
+        all.partial |= head.partial;
+        all.files.add(&head.files);
+        all.position_bytes += head.position_bytes;
+        for (sum, part) in all.sizes.iter_mut().zip(&head.sizes) {
+            sum.totals.add(&part.totals);
+            sum.nature_level = sum.nature_level.max(part.nature_level);
+            sum.locality_level = sum.locality_level.max(part.locality_level);
+        }
+    }
+    all
+}
+
+/// The next row of a set.
+struct Head {
+    set: SetReader,
+    /// Bytes of all sets before this one.
+    start_bytes: u64,
+    row: Option<(u32, Row)>,
+}
+
+struct Merge {
+    heads: Vec<Head>,
+    /// The next row of every set; of equals, that of the earlier set first.
+    order: BinaryHeap<Reverse<(u32, Fingerprint, usize)>>,
+}
+
+impl Merge {
+    fn new(sets: Vec<SetReader>) -> Result<Self, SavedSetError> {
+        let mut merge = Self { heads: Vec::with_capacity(sets.len()), order: BinaryHeap::new() };
+        let mut start_bytes = 0;
+        for (index, set) in sets.into_iter().enumerate() {
+            let bytes = set.head.position_bytes;
+            merge.heads.push(Head { set, start_bytes, row: None });
+            start_bytes += bytes;
+            merge.advance(index)?;
+        }
+        Ok(merge)
+    }
+
+    /// Reads the next row of a set.
+    fn advance(&mut self, index: usize) -> Result<(), SavedSetError> {
+        let Some(head) = self.heads.get_mut(index) else { return Ok(()) };
+        head.row = head.set.next()?;
+        if let Some((block_bytes, row)) = &mut head.row {
+            for place in &mut row.positions {
+                *place = place.saturating_add(head.start_bytes);
+            }
+            self.order.push(Reverse((*block_bytes, row.fingerprint, index)));
+        }
+        Ok(())
+    }
+
+    /// The next content of a block size, its rows in all sets united.
+    fn next(&mut self, block_bytes: u32) -> Result<Option<Row>, SavedSetError> {
+        let mut united: Option<Row> = None;
+        while let Some(&Reverse((size, fingerprint, index))) = self.order.peek() {
+            if size != block_bytes || united.as_ref().is_some_and(|row| row.fingerprint != fingerprint) {
+                break;
+            }
+            self.order.pop();
+            let Some((_, row)) = self.heads.get_mut(index).and_then(|head| head.row.take()) else { continue };
+            match &mut united {
+                None => united = Some(row),
+                Some(sum) => unite(sum, row),
+            }
+            self.advance(index)?;
+        }
+        Ok(united)
+    }
+
+    fn block_size(
+        &mut self,
+        size: &mut SizeHead,
+        zeros: ZeroPolicy,
+        mut writer: Option<&mut SetWriter<'_>>,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<BlockSizeResult, SavedSetError> {
+        let mut tally = Tally::new(size.block_bytes, zeros, nature::most_contents(size.block_bytes));
+        tally.raise_levels(size.nature_level, size.locality_level);
+        let mut rows = 0;
+        let mut counted = BlockTotals::default();
+        while let Some(row) = self.next(size.block_bytes)? {
+            rows += 1;
+            if rows % ADVANCE_ROWS == 0 {
+                monitor.advance(ADVANCE_ROWS);
+                if stop.is_raised() {
+                    return Err(SavedSetError::Stopped);
+                }
+            }
+            counted.blocks = counted.blocks.saturating_add(row.copies);
+            tally.add(&row);
+            if let Some(writer) = &mut writer {
+                writer.add(size.block_bytes, &row)?;
+            }
+        }
+        if counted.blocks != size.totals.blocks {
+            return Err(self.invalid("the copies of its rows are not the blocks of its head"));
+        }
+        (size.nature_level, size.locality_level) = tally.levels();
+        Ok(tally.finish(&size.totals, None))
+    }
+
+    fn invalid(&self, what: &'static str) -> SavedSetError {
+        let path = self.heads.first().map_or_else(PathBuf::new, |head| head.set.path().to_owned());
+        SavedSetError::Invalid { path, what }
+    }
+}
+
+fn unite(sum: &mut Row, row: Row) {
+    sum.copies = sum.copies.saturating_add(row.copies);
+    // The set in which it is more frequent need not be the one that kept a place.
+    sum.place = sum.place.take().or(row.place);
+    sum.nature = sum.nature.or(row.nature);
+    sum.positions.extend(row.positions);
+    sum.positions.truncate(MOST_COPIES);
+}

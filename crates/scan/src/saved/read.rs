@@ -1,0 +1,278 @@
+//! Reads a set row by row, after its checksum was checked.
+
+use super::columns::{column, schema};
+use super::error::SavedSetError;
+use super::{HEAD_KEY, SET_FORMAT, SetHead, VersionedHead, checksum};
+use crate::fingerprint::Fingerprint;
+use crate::levels::highest_low;
+use crate::nature::Nature;
+use crate::set::Place;
+use crate::tally::Row;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type,
+};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Rows taken from the columns at once.
+const BATCH_ROWS: usize = 1024;
+
+pub(super) struct SetReader {
+    path: PathBuf,
+    reader: SerializedFileReader<File>,
+    pub(super) head: SetHead,
+    next_group: usize,
+    columns: Option<Columns>,
+    rows: VecDeque<(u32, Row)>,
+    last: Option<(u32, Fingerprint)>,
+}
+
+/// The columns of a row group.
+struct Columns {
+    block_bytes: ColumnReaderImpl<Int32Type>,
+    fingerprints: ColumnReaderImpl<FixedLenByteArrayType>,
+    length_bytes: ColumnReaderImpl<Int32Type>,
+    copies: ColumnReaderImpl<Int64Type>,
+    zero: ColumnReaderImpl<BoolType>,
+    place_paths: ColumnReaderImpl<ByteArrayType>,
+    place_offsets: ColumnReaderImpl<Int64Type>,
+    lz4_bytes: ColumnReaderImpl<Int32Type>,
+    zstd_bytes: ColumnReaderImpl<Int32Type>,
+    entropies: ColumnReaderImpl<DoubleType>,
+    positions: ColumnReaderImpl<ByteArrayType>,
+}
+
+impl SetReader {
+    pub(super) fn open(path: &Path) -> Result<Self, SavedSetError> {
+        let owned = || path.to_owned();
+        let file = File::open(path).map_err(|source| SavedSetError::Read { path: owned(), source })?;
+        checksum::verify(&file, path)?;
+        let columns = |source| SavedSetError::Columns { path: owned(), source };
+        let reader = SerializedFileReader::new(file).map_err(columns)?;
+        let metadata = reader.metadata().file_metadata();
+        if metadata.schema_descr().root_schema_ptr() != schema().map_err(columns)? {
+            return Err(SavedSetError::Invalid { path: owned(), what: "its columns are others" });
+        }
+        let head = head_of(metadata.key_value_metadata(), path)?;
+        Ok(Self {
+            path: owned(),
+            reader,
+            head,
+            next_group: 0,
+            columns: None,
+            rows: VecDeque::new(),
+            last: None,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn invalid(&self, what: &'static str) -> SavedSetError {
+        SavedSetError::Invalid { path: self.path.clone(), what }
+    }
+
+    /// The next row, with its block size.
+    pub(super) fn next(&mut self) -> Result<Option<(u32, Row)>, SavedSetError> {
+        while self.rows.is_empty() {
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+        let Some((block_bytes, mut row)) = self.rows.pop_front() else { return Ok(None) };
+        let key = Some((block_bytes, row.fingerprint));
+        if self.last >= key {
+            return Err(self.invalid("its rows are not in ascending order"));
+        }
+        self.last = key;
+        let Some(size) = self.head.sizes.iter().find(|size| size.block_bytes == block_bytes) else {
+            return Err(self.invalid("a row has a block size that the head has not"));
+        };
+        if row.copies == 0 || row.length_bytes == 0 || row.length_bytes > block_bytes {
+            return Err(self.invalid("a row has no copies or an impossible length"));
+        }
+        // What is above the level is no longer part of the sample.
+        if row.fingerprint.low > highest_low(size.nature_level) {
+            row.nature = None;
+        }
+        if row.fingerprint.low > highest_low(size.locality_level) {
+            row.positions.clear();
+        }
+        Ok(Some((block_bytes, row)))
+    }
+
+    fn fill(&mut self) -> Result<bool, SavedSetError> {
+        let failed = |source| SavedSetError::Columns { path: self.path.clone(), source };
+        if self.columns.is_none() {
+            if self.next_group == self.reader.num_row_groups() {
+                return Ok(false);
+            }
+            let columns = open_columns(&self.reader, self.next_group).map_err(failed)?;
+            self.columns = Some(columns);
+            self.next_group += 1;
+        }
+        if let Some(columns) = &mut self.columns {
+            self.rows.extend(columns.read().map_err(failed)?);
+            if self.rows.is_empty() {
+                self.columns = None;
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn head_of(
+    metadata: Option<&Vec<parquet::file::metadata::KeyValue>>,
+    path: &Path,
+) -> Result<SetHead, SavedSetError> {
+    let invalid = |what| SavedSetError::Invalid { path: path.to_owned(), what };
+    let text = metadata
+        .and_then(|pairs| pairs.iter().find(|pair| pair.key == HEAD_KEY))
+        .and_then(|pair| pair.value.as_deref())
+        .ok_or_else(|| invalid("its head is missing"))?;
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|_| invalid("its head is no JSON"))?;
+    let found = value.get("format").and_then(|format| format.as_str()).unwrap_or("none");
+    if found != SET_FORMAT {
+        return Err(SavedSetError::Version { path: path.to_owned(), found: found.to_owned() });
+    }
+    let versioned: VersionedHead =
+        serde_json::from_value(value).map_err(|_| invalid("its head lacks something"))?;
+    let sizes = &versioned.head.sizes;
+    if !sizes.is_sorted_by(|one, next| one.block_bytes < next.block_bytes) {
+        return Err(invalid("its block sizes are not in ascending order"));
+    }
+    Ok(versioned.head)
+}
+
+fn wrong_type() -> ParquetError {
+    ParquetError::General("a column has another type".to_owned())
+}
+
+fn open_columns(reader: &SerializedFileReader<File>, group: usize) -> Result<Columns, ParquetError> {
+    let group = reader.get_row_group(group)?;
+    let open = |index| group.get_column_reader(index);
+    Ok(Columns {
+        block_bytes: int32(open(column::BLOCK_BYTES)?)?,
+        fingerprints: match open(column::FINGERPRINT)? {
+            ColumnReader::FixedLenByteArrayColumnReader(reader) => reader,
+            _ => return Err(wrong_type()),
+        },
+        length_bytes: int32(open(column::LENGTH_BYTES)?)?,
+        copies: int64(open(column::COPIES)?)?,
+        zero: match open(column::ZERO)? {
+            ColumnReader::BoolColumnReader(reader) => reader,
+            _ => return Err(wrong_type()),
+        },
+        place_paths: bytes(open(column::PLACE_PATH)?)?,
+        place_offsets: int64(open(column::PLACE_OFFSET)?)?,
+        lz4_bytes: int32(open(column::LZ4_BYTES)?)?,
+        zstd_bytes: int32(open(column::ZSTD_BYTES)?)?,
+        entropies: match open(column::ENTROPY)? {
+            ColumnReader::DoubleColumnReader(reader) => reader,
+            _ => return Err(wrong_type()),
+        },
+        positions: bytes(open(column::POSITIONS)?)?,
+    })
+}
+
+fn int32(reader: ColumnReader) -> Result<ColumnReaderImpl<Int32Type>, ParquetError> {
+    if let ColumnReader::Int32ColumnReader(reader) = reader { Ok(reader) } else { Err(wrong_type()) }
+}
+
+fn int64(reader: ColumnReader) -> Result<ColumnReaderImpl<Int64Type>, ParquetError> {
+    if let ColumnReader::Int64ColumnReader(reader) = reader { Ok(reader) } else { Err(wrong_type()) }
+}
+
+fn bytes(reader: ColumnReader) -> Result<ColumnReaderImpl<ByteArrayType>, ParquetError> {
+    if let ColumnReader::ByteArrayColumnReader(reader) = reader { Ok(reader) } else { Err(wrong_type()) }
+}
+
+/// The next values of a column that every row has something in.
+fn required<Kind: DataType>(reader: &mut ColumnReaderImpl<Kind>) -> Result<Vec<Kind::T>, ParquetError> {
+    let mut values = Vec::with_capacity(BATCH_ROWS);
+    reader.read_records(BATCH_ROWS, None, None, &mut values)?;
+    Ok(values)
+}
+
+/// The next values of a column, with nothing where a row has nothing.
+fn optional<Kind: DataType>(
+    reader: &mut ColumnReaderImpl<Kind>,
+) -> Result<Vec<Option<Kind::T>>, ParquetError> {
+    let (mut values, mut levels) = (Vec::new(), Vec::with_capacity(BATCH_ROWS));
+    reader.read_records(BATCH_ROWS, Some(&mut levels), None, &mut values)?;
+    let mut values = values.into_iter();
+    Ok(levels.iter().map(|level| if *level > 0 { values.next() } else { None }).collect())
+}
+
+impl Columns {
+    fn read(&mut self) -> Result<Vec<(u32, Row)>, ParquetError> {
+        let block_bytes = required(&mut self.block_bytes)?;
+        let mut fingerprints = required(&mut self.fingerprints)?.into_iter();
+        let mut length_bytes = required(&mut self.length_bytes)?.into_iter();
+        let mut copies = required(&mut self.copies)?.into_iter();
+        let mut zero = required(&mut self.zero)?.into_iter();
+        let mut paths = optional(&mut self.place_paths)?.into_iter();
+        let mut offsets = optional(&mut self.place_offsets)?.into_iter();
+        let mut lz4_bytes = optional(&mut self.lz4_bytes)?.into_iter();
+        let mut zstd_bytes = optional(&mut self.zstd_bytes)?.into_iter();
+        let mut entropies = optional(&mut self.entropies)?.into_iter();
+        let mut positions = optional(&mut self.positions)?.into_iter();
+        let short = || ParquetError::General("a column is shorter than others".to_owned());
+        let mut rows = Vec::with_capacity(block_bytes.len());
+        for block_bytes in block_bytes {
+            let fingerprint = fingerprints.next().ok_or_else(short)?;
+            let fingerprint = *fingerprint.data().first_chunk::<16>().ok_or_else(short)?;
+            let place = (paths.next().ok_or_else(short)?, offsets.next().ok_or_else(short)?);
+            let nature = (
+                lz4_bytes.next().ok_or_else(short)?,
+                zstd_bytes.next().ok_or_else(short)?,
+                entropies.next().ok_or_else(short)?,
+            );
+            let row = Row {
+                fingerprint: Fingerprint::from_bytes(fingerprint),
+                length_bytes: unsigned(length_bytes.next().ok_or_else(short)?)?,
+                copies: u64::try_from(copies.next().ok_or_else(short)?).map_err(|_| negative())?,
+                zero: zero.next().ok_or_else(short)?,
+                place: place_of(place),
+                nature: nature_of(nature)?,
+                positions: positions_of(positions.next().ok_or_else(short)?),
+            };
+            rows.push((unsigned(block_bytes)?, row));
+        }
+        Ok(rows)
+    }
+}
+
+fn negative() -> ParquetError {
+    ParquetError::General("a figure is below zero".to_owned())
+}
+
+fn unsigned(value: i32) -> Result<u32, ParquetError> {
+    u32::try_from(value).map_err(|_| negative())
+}
+
+fn place_of((path, offset): (Option<ByteArray>, Option<i64>)) -> Option<Place> {
+    let path = String::from_utf8_lossy(path?.data()).into_owned();
+    Some(Place { path, offset_bytes: u64::try_from(offset?).ok()? })
+}
+
+fn nature_of(
+    (lz4_bytes, zstd_bytes, entropy_bits): (Option<i32>, Option<i32>, Option<f64>),
+) -> Result<Option<Nature>, ParquetError> {
+    let (Some(lz4_bytes), Some(zstd_bytes), Some(entropy_bits)) = (lz4_bytes, zstd_bytes, entropy_bits) else {
+        return Ok(None);
+    };
+    Ok(Some(Nature { lz4_bytes: unsigned(lz4_bytes)?, zstd_bytes: unsigned(zstd_bytes)?, entropy_bits }))
+}
+
+fn positions_of(packed: Option<ByteArray>) -> Vec<u64> {
+    let packed = packed.unwrap_or_default();
+    let words = packed.data().chunks_exact(8);
+    words.filter_map(|word| word.first_chunk().map(|word| u64::from_le_bytes(*word))).collect()
+}

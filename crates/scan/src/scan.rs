@@ -1,0 +1,377 @@
+//! A scan from its options to its result: starts walk and readers, then turns what they counted into figures.
+
+use crate::error::ScanError;
+use crate::estimate::SampleScale;
+use crate::fingerprint::Fingerprint;
+use crate::halt::Halt;
+use crate::locality::LocalitySample;
+use crate::nature::{Nature, NatureSample};
+use crate::options::ScanOptions;
+use crate::plan;
+use crate::queue::Queue;
+use crate::read::{Counted, Session, SizeCounts, SizeState, Worker};
+use crate::result::{BlockSizeResult, Effort, FileCounts, ScanResult};
+use crate::saved::{SavedSetError, SetHead, SetWriter, SizeHead};
+use crate::set::{self, CountingSet, Place, locked};
+use crate::tally::{Row, Tally};
+use crate::trouble::Troubles;
+use crate::walk::{Root, RootKind, WalkCounts, Walker, roots_of};
+use crate::budget;
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+/// Scans what the options name.
+///
+/// What goes wrong with single files is told to `monitor`, counted, and does not stop the scan. After `stop` is
+/// raised, the result is of what was read until then, and says so.
+///
+/// # Errors
+/// If a path cannot be scanned at all, threads cannot be started, or a temporary file cannot be read back.
+pub fn scan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Result<ScanResult, ScanError> {
+    scan_and_save(options, None, monitor, stop)
+}
+
+/// Scans, and writes the fingerprint set to `save`, an empty file opened for reading and writing.
+///
+/// # Errors
+/// As [`scan`], and if the set cannot be written or the options ask for an estimate.
+pub fn scan_and_save(
+    options: &ScanOptions,
+    save: Option<&File>,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<ScanResult, ScanError> {
+    let clock = SystemClock::new();
+    let roots = roots_of(&options.request().paths)?;
+    let is_estimate = matches!(options.request().counting, crate::Counting::Estimate { .. });
+    if save.is_some() && is_estimate {
+        return Err(SavedSetError::Estimate.into());
+    }
+    let read = read_all(options, &roots, monitor, stop)?;
+    monitor.begin("adding up", Unit::Items, None);
+    let mut result = read.finish(options, save, stop)?;
+    result.effort.elapsed_ns = clock.now_ns();
+    monitor.finish();
+    Ok(result)
+}
+
+/// Everything that was read, before it is added up.
+struct ReadData {
+    partial: bool,
+    files: FileCounts,
+    counts: Vec<SizeCounts>,
+    sizes: Vec<SizeState>,
+    /// Bytes before each batch.
+    batch_starts: Vec<u64>,
+    /// Bytes of all batches.
+    position_bytes: u64,
+}
+
+fn read_all(
+    options: &ScanOptions,
+    roots: &[Root],
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<ReadData, ScanError> {
+    let halt = Halt::new(stop);
+    let queue = Queue::new(&halt);
+    let troubles = Troubles::new(monitor);
+    let walk = WalkCounts::default();
+    let sizes: Vec<SizeState> =
+        options.request().block_bytes.iter().map(|size| SizeState::new(options, *size)).collect();
+    let links = Mutex::new(HashSet::new());
+    let batch_bytes = Mutex::new(Vec::new());
+    let session = Session {
+        options,
+        monitor,
+        halt: &halt,
+        queue: &queue,
+        troubles: &troubles,
+        walk: &walk,
+        sizes: &sizes,
+        links: &links,
+        batch_bytes: &batch_bytes,
+    };
+    monitor.begin("reading", Unit::Bytes, known_total(roots));
+    let counted = run_threads(&session, roots)?;
+    if let Some(error) = halt.take_failure() {
+        monitor.warn(&format!("the scan could not go on: cannot write a temporary file: {error}"));
+    }
+    let mut files = FileCounts {
+        files: counted.files,
+        directories: walk.directories.load(Ordering::Relaxed),
+        data_bytes: counted.data_bytes,
+        hole_bytes: counted.hole_bytes,
+        hard_links_skipped: counted.hard_links_skipped,
+        symbolic_links_skipped: walk.symbolic_links.load(Ordering::Relaxed),
+        special_skipped: walk.special.load(Ordering::Relaxed),
+        excluded: walk.excluded.load(Ordering::Relaxed),
+        other_file_systems_skipped: walk.other_file_systems.load(Ordering::Relaxed),
+        ..FileCounts::default()
+    };
+    (files.unreadable, files.changed) = (troubles.unreadable_count(), troubles.changed_count());
+    let mut position_bytes = 0;
+    let batch_starts = locked(&batch_bytes)
+        .iter()
+        .map(|bytes| {
+            let start = position_bytes;
+            position_bytes += bytes;
+            start
+        })
+        .collect();
+    let partial = halt.is_raised();
+    Ok(ReadData { partial, files, counts: counted.sizes, sizes, batch_starts, position_bytes })
+}
+
+/// The bytes of all paths, if that is known without a walk.
+fn known_total(roots: &[Root]) -> Option<u64> {
+    let are_files = roots.iter().all(|root| root.kind != RootKind::Directory);
+    are_files.then(|| roots.iter().map(|root| root.size_bytes).sum())
+}
+
+fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanError> {
+    let start = |source| ScanError::Thread { source };
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    std::thread::scope(|scope| {
+        let mut readers = Vec::new();
+        for _ in 0..session.options.request().threads {
+            let reader = thread("reader").spawn_scoped(scope, || Worker::new(session).run());
+            // Without this the readers that did start would wait for ever.
+            let reader = reader.map_err(|error| {
+                session.halt.fail(io::Error::from(error.kind()));
+                error
+            });
+            readers.push(reader.map_err(start)?);
+        }
+        if session.options.request().find_total && known_total(roots).is_none() {
+            let total = thread("total").spawn_scoped(scope, || plan::tell_total(session, roots));
+            drop(total.map_err(start)?);
+        }
+        let mut walker = Walker::new(session.options, session.walk, session.troubles, session.halt);
+        let _ended_early = walker.walk(roots, &mut |batch| session.queue.send(batch));
+        session.queue.end_walk();
+        let mut all = Counted::default();
+        for reader in readers {
+            match reader.join() {
+                Ok(counted) => all.add(counted),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(all)
+    })
+}
+
+impl Counted {
+    fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.data_bytes += other.data_bytes;
+        self.hole_bytes += other.hole_bytes;
+        self.hard_links_skipped += other.hard_links_skipped;
+        self.sizes.resize_with(other.sizes.len(), SizeCounts::default);
+        for (sum, part) in self.sizes.iter_mut().zip(&other.sizes) {
+            sum.add(part);
+        }
+    }
+}
+
+/// A block size, ready to be added up.
+struct ReadySize<'options> {
+    options: &'options ScanOptions,
+    block_bytes: u32,
+    counts: SizeCounts,
+    set: CountingSet,
+    zero_place: Option<Place>,
+    nature: NatureSample,
+    locality: LocalitySample,
+}
+
+impl ReadData {
+    fn finish(
+        self,
+        options: &ScanOptions,
+        save: Option<&File>,
+        stop: &StopFlag,
+    ) -> Result<ScanResult, ScanError> {
+        let request = options.request();
+        let mut effort = Effort::default();
+        let ready: Vec<ReadySize<'_>> = self
+            .sizes
+            .into_iter()
+            .zip(self.counts)
+            .map(|(state, counts)| {
+                effort.table_bytes += state.set.peak_bytes();
+                effort.spilled_bytes += state.set.spilled_bytes();
+                ReadySize {
+                    options,
+                    block_bytes: state.block_bytes,
+                    counts,
+                    set: state.set,
+                    zero_place: state.zero_place.into_inner().ok().flatten(),
+                    nature: state.nature.measure(request.threads, stop),
+                    locality: state.locality.finish(&self.batch_starts),
+                }
+            })
+            .collect();
+        let head = SetHead {
+            partial: self.partial,
+            fingerprint: request.fingerprint,
+            tail: request.tail,
+            files: self.files,
+            position_bytes: self.position_bytes,
+            sizes: ready.iter().map(ReadySize::head).collect(),
+        };
+        let mut writer = save.map(SetWriter::create).transpose()?;
+        let block_sizes =
+            ready.into_iter().map(|size| size.finish(writer.as_mut())).collect::<Result<Vec<_>, _>>()?;
+        if let Some(writer) = writer {
+            writer.finish(&head)?;
+        }
+        Ok(ScanResult {
+            partial: self.partial,
+            fingerprint: request.fingerprint,
+            tail: request.tail,
+            zeros: request.zeros,
+            files: self.files,
+            effort,
+            block_sizes,
+        })
+    }
+}
+
+impl ReadySize<'_> {
+    fn head(&self) -> SizeHead {
+        SizeHead {
+            block_bytes: self.block_bytes,
+            totals: self.counts.totals,
+            nature_level: self.nature.level,
+            locality_level: self.locality.level,
+        }
+    }
+
+    fn finish(mut self, mut writer: Option<&mut SetWriter<'_>>) -> Result<BlockSizeResult, ScanError> {
+        let request = self.options.request();
+        let most_measured = budget::nature_contents(self.options, self.block_bytes);
+        let mut tally = Tally::new(self.block_bytes, request.zeros, most_measured);
+        tally.raise_levels(self.nature.level, self.locality.level);
+        let (below, scale) = sample_scale(&self.set)?;
+        let mut zeros = self.zero_rows();
+        let mut places = self.set.candidates.places();
+        let mut natures = self.nature.contents.iter().copied().peekable();
+        let mut localities = std::mem::take(&mut self.locality.contents).into_iter().peekable();
+        let mut take_up = |row: Row| -> Result<(), ScanError> {
+            tally.add(&row);
+            match &mut writer {
+                Some(writer) => Ok(writer.add(self.block_bytes, &row)?),
+                None => Ok(()),
+            }
+        };
+        let joined = self.set.for_each(|counted| -> Result<(), Ended> {
+            if counted.fingerprint.low >= below && scale.is_some() {
+                return Ok(());
+            }
+            while let Some(zero) = zeros.pop_if(|zero| zero.fingerprint < counted.fingerprint) {
+                take_up(zero).map_err(Ended::Scan)?;
+            }
+            let row = join(counted, &mut places, &mut natures, &mut localities);
+            take_up(row).map_err(Ended::Scan)
+        });
+        joined.map_err(|ended| ended.into_error(self.options))?;
+        while let Some(zero) = zeros.pop() {
+            take_up(zero)?;
+        }
+        Ok(tally.finish(&self.counts.totals, scale))
+    }
+
+    /// Rows of the zero contents, the last fingerprint first.
+    fn zero_rows(&mut self) -> Vec<Row> {
+        let kind = self.options.request().fingerprint;
+        let bytes = vec![0; self.block_bytes as usize];
+        let row = |(length, copies): (&u32, &u64)| Row {
+            fingerprint: kind.of(bytes.get(..*length as usize).unwrap_or(&bytes)),
+            length_bytes: *length,
+            copies: *copies,
+            zero: true,
+            place: if *length == self.block_bytes { self.zero_place.clone() } else { None },
+            nature: None,
+            positions: Vec::new(),
+        };
+        let mut rows: Vec<Row> = self.counts.zeros.iter().map(row).collect();
+        rows.sort_unstable_by_key(|row| std::cmp::Reverse(row.fingerprint));
+        rows
+    }
+}
+
+/// Why adding up ended early.
+enum Ended {
+    Spill(io::Error),
+    Scan(ScanError),
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Spill(error)
+    }
+}
+
+impl Ended {
+    fn into_error(self, options: &ScanOptions) -> ScanError {
+        match self {
+            Self::Scan(error) => error,
+            Self::Spill(source) => {
+                let folder = options.request().spill_folder.clone().unwrap_or_else(std::env::temp_dir);
+                ScanError::Spill { folder, source }
+            }
+        }
+    }
+}
+
+/// Which contents of the set are the sample (those below the first figure, in their last 64 bits), and what part of
+/// all they are; nothing if the set has everything.
+fn sample_scale(set: &CountingSet) -> Result<(u64, Option<SampleScale>), ScanError> {
+    let Some(limit) = &set.sample else { return Ok((u64::MAX, None)) };
+    let mut lows = Vec::new();
+    let pushed = set.for_each(|counted| -> Result<(), io::Error> {
+        lows.push(counted.fingerprint.low);
+        Ok(())
+    });
+    pushed.map_err(|source| ScanError::Thread { source })?;
+    let contents = usize::try_from(limit.contents()).unwrap_or(usize::MAX);
+    if limit.highest_low() == u64::MAX && lows.len() <= contents {
+        return Ok((u64::MAX, Some(SampleScale { share: 1.0 })));
+    }
+    let last = contents.min(lows.len()).saturating_sub(1);
+    if lows.is_empty() {
+        return Ok((u64::MAX, Some(SampleScale { share: 1.0 })));
+    }
+    let (_, &mut below, _) = lows.select_nth_unstable(last);
+    Ok((below, Some(SampleScale { share: (below as f64 / 2f64.powi(64)).max(f64::MIN_POSITIVE) })))
+}
+
+type Sorted<Value> = std::iter::Peekable<std::vec::IntoIter<(Fingerprint, Value)>>;
+
+/// A row from what was counted and the samples, which are in the same order.
+fn join(
+    counted: set::Counted,
+    places: &mut HashMap<Fingerprint, Place>,
+    natures: &mut std::iter::Peekable<impl Iterator<Item = (Fingerprint, Nature)>>,
+    localities: &mut Sorted<Vec<u64>>,
+) -> Row {
+    let fingerprint = counted.fingerprint;
+    while natures.next_if(|(other, _)| *other < fingerprint).is_some() {}
+    while localities.next_if(|(other, _)| *other < fingerprint).is_some() {}
+    Row {
+        fingerprint,
+        length_bytes: counted.length_bytes,
+        copies: counted.copies,
+        zero: false,
+        place: if counted.copies > 1 { places.remove(&fingerprint) } else { None },
+        nature: natures.next_if(|(other, _)| *other == fingerprint).map(|(_, nature)| nature),
+        positions: localities
+            .next_if(|(other, _)| *other == fingerprint)
+            .map_or_else(Vec::new, |(_, places)| places),
+    }
+}

@@ -1,0 +1,207 @@
+//! The counting set: how many copies every fingerprint has, counted by many threads at once.
+//!
+//! 256 shards by the first bits of the fingerprint, each under a lock that is taken once for a batch. Exact without a
+//! limit; exact with one, by writing sorted runs to a temporary file; or a sample of the contents with the smallest
+//! fingerprints (in their last 64 bits), exact for those.
+
+mod candidates;
+mod sample;
+mod sorted;
+mod spill;
+mod table;
+
+pub use candidates::Place;
+pub(crate) use candidates::Candidates;
+pub(crate) use sample::{LEAST_SAMPLE_BYTES, SampleLimit};
+pub(crate) use table::Counted;
+
+use crate::fingerprint::Fingerprint;
+use spill::{Run, SpillFile};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use table::{LEAST_SLOTS, SHARD_BITS, Table};
+
+/// Shards of a set: many more than threads, so that two seldom meet.
+pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
+
+/// A block on its way to the set: the fingerprint, then the length in bytes (high half) and a mark of the sender.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Record {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+    pub(crate) length_and_mark: u64,
+}
+
+impl Record {
+    #[inline]
+    pub(crate) fn new(fingerprint: Fingerprint, length_bytes: u32, mark: u32) -> Self {
+        let length_and_mark = u64::from(length_bytes) << 32 | u64::from(mark);
+        Self { high: fingerprint.high, low: fingerprint.low, length_and_mark }
+    }
+
+    #[inline]
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint { high: self.high, low: self.low }
+    }
+}
+
+/// The shard that counts a fingerprint.
+#[inline]
+pub(crate) fn shard_of(fingerprint: Fingerprint) -> usize {
+    (fingerprint.high >> (64 - SHARD_BITS)) as usize
+}
+
+/// A content whose count has just come to a level at which it may be among the most repeated; see [`Candidates`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rise {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) copies: u64,
+    pub(crate) mark: u32,
+}
+
+/// How much memory a set may take, and what happens then.
+#[derive(Debug, Clone)]
+pub(crate) enum SetLimit {
+    /// Grow.
+    None,
+    /// Write runs to a temporary file in `folder`.
+    Spill { memory_bytes: u64, folder: PathBuf },
+    /// Keep the contents with the smallest fingerprints.
+    Sample { memory_bytes: u64 },
+}
+
+struct Spill {
+    memory_bytes: u64,
+    folder: PathBuf,
+    runs: Mutex<Runs>,
+}
+
+#[derive(Default)]
+struct Runs {
+    file: Option<SpillFile>,
+    /// The runs of each shard.
+    shards: Vec<Vec<Run>>,
+}
+
+pub(crate) struct CountingSet {
+    shards: Box<[Mutex<Table>]>,
+    allocated_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    spill: Option<Spill>,
+    pub(crate) sample: Option<SampleLimit>,
+    pub(crate) candidates: Candidates,
+}
+
+/// A lock that another thread's panic left behind still guards whole values: they change in steps that cannot fail.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first size of a shard. Sizes are staggered over one step of growth, so that not all shards grow at once and the
+/// unused share is always the same.
+fn first_slots(shard: usize) -> usize {
+    (LEAST_SLOTS as f64 * 1.2f64.powf(shard as f64 / SHARDS as f64)).round() as usize
+}
+
+impl CountingSet {
+    pub(crate) fn new(limit: SetLimit) -> Self {
+        let shards: Box<[_]> = (0..SHARDS).map(|shard| Mutex::new(Table::new(first_slots(shard)))).collect();
+        let allocated: u64 = shards.iter().map(|shard| locked(shard).allocated_bytes()).sum();
+        let (spill, sample) = match limit {
+            SetLimit::None => (None, None),
+            SetLimit::Spill { memory_bytes, folder } => {
+                let runs = Runs { file: None, shards: vec![Vec::new(); SHARDS] };
+                (Some(Spill { memory_bytes, folder, runs: Mutex::new(runs) }), None)
+            }
+            SetLimit::Sample { memory_bytes } => (None, Some(SampleLimit::new(memory_bytes))),
+        };
+        Self {
+            shards,
+            allocated_bytes: AtomicU64::new(allocated),
+            peak_bytes: AtomicU64::new(allocated),
+            spill,
+            sample,
+            candidates: Candidates::new(),
+        }
+    }
+
+    /// Counts a batch of blocks that all belong to `shard`, and adds to `rises` what deserves a place.
+    ///
+    /// # Errors
+    /// If the temporary file cannot be written. What was counted stays counted.
+    pub(crate) fn insert(&self, shard: usize, batch: &[Record], rises: &mut Vec<Rise>) -> io::Result<()> {
+        let Some(lock) = self.shards.get(shard) else { return Ok(()) };
+        let mut table = locked(lock);
+        let (before, entries_before) = (table.allocated_bytes(), table.len());
+        let warmed = batch.iter().fold(0, |sum, record| sum ^ table.warm(record.fingerprint()));
+        std::hint::black_box(warmed);
+        let bound = self.candidates.bound();
+        for record in batch {
+            let fingerprint = record.fingerprint();
+            if self.sample.as_ref().is_some_and(|sample| !sample.holds(fingerprint)) {
+                continue;
+            }
+            let copies = table.add(fingerprint, (record.length_and_mark >> 32) as u32, 1);
+            if copies >= 2 && bound.admits(copies, fingerprint) {
+                rises.push(Rise { fingerprint, copies, mark: record.length_and_mark as u32 });
+            }
+        }
+        let (after, entries) = (table.allocated_bytes(), table.len());
+        drop(table);
+        if let Some(sample) = &self.sample {
+            sample.added((entries - entries_before) as u64);
+        }
+        if after == before && self.sample.is_none() {
+            return Ok(());
+        }
+        self.grown(after - before)
+    }
+
+    fn grown(&self, bytes: u64) -> io::Result<()> {
+        let allocated = self.allocated_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak_bytes.fetch_max(allocated, Ordering::Relaxed);
+        if let Some(sample) = &self.sample {
+            sample.lower_if_full(&self.shards);
+        }
+        match &self.spill {
+            Some(spill) if allocated > spill.memory_bytes => self.spill(spill),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes all shards out, one after another. A thread that finds another doing so goes on counting.
+    fn spill(&self, spill: &Spill) -> io::Result<()> {
+        let Ok(mut runs) = spill.runs.try_lock() else { return Ok(()) };
+        let Runs { file, shards } = &mut *runs;
+        let file = match file {
+            Some(file) => file,
+            None => file.insert(SpillFile::create(&spill.folder)?),
+        };
+        for ((lock, runs), first) in self.shards.iter().zip(shards).zip((0..).map(first_slots)) {
+            let mut table = locked(lock);
+            if table.len() > 0 {
+                runs.push(file.append(table.iter())?);
+            }
+            let before = table.allocated_bytes();
+            *table = Table::new(first);
+            self.allocated_bytes.fetch_sub(before - table.allocated_bytes().min(before), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The most memory the tables took, in bytes.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes written to temporary files.
+    pub(crate) fn spilled_bytes(&self) -> u64 {
+        let runs = self.spill.as_ref().map(|spill| locked(&spill.runs));
+        runs.and_then(|runs| runs.file.as_ref().map(SpillFile::length_bytes)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

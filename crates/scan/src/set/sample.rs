@@ -1,0 +1,95 @@
+//! The sample of contents with the smallest fingerprints ("bottom-k"; Gibbons, "Distinct Sampling for Highly-Accurate
+//! Answers to Distinct Values Queries and Event Reports", VLDB 2001).
+//!
+//! Whether a content is in the sample depends on its fingerprint alone, so every copy of a sampled content is counted,
+//! and the sample is uniform over distinct contents.
+
+use super::locked;
+use super::table::Table;
+use crate::fingerprint::Fingerprint;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory of one entry just after a table grew: 24 bytes at a use of 0.73.
+const BYTES_PER_ENTRY: u64 = 34;
+
+/// The tables hold this many quarters of the sample before they are cut.
+const FULL_QUARTERS: u64 = 6;
+
+/// The least contents of a sample: below, no figure means much.
+pub(crate) const LEAST_SAMPLE: u64 = 1024;
+
+/// The least memory of a sample, in bytes.
+pub(crate) const LEAST_SAMPLE_BYTES: u64 = LEAST_SAMPLE * FULL_QUARTERS / 4 * BYTES_PER_ENTRY + EMPTY_BYTES;
+
+/// What empty tables take, rounded up, in bytes.
+const EMPTY_BYTES: u64 = 1 << 20;
+
+pub(crate) struct SampleLimit {
+    /// Contents whose last 64 bits are at most this are counted.
+    highest_low: AtomicU64,
+    entries: AtomicU64,
+    most_entries: u64,
+    contents: u64,
+    lowering: Mutex<()>,
+}
+
+impl SampleLimit {
+    pub(super) fn new(memory_bytes: u64) -> Self {
+        let most_entries = memory_bytes.saturating_sub(EMPTY_BYTES) / BYTES_PER_ENTRY;
+        Self {
+            highest_low: AtomicU64::new(u64::MAX),
+            entries: AtomicU64::new(0),
+            most_entries,
+            contents: (most_entries * 4 / FULL_QUARTERS).max(1),
+            lowering: Mutex::new(()),
+        }
+    }
+
+    /// How many contents the final sample has, if there are as many (k).
+    pub(crate) fn contents(&self) -> u64 {
+        self.contents
+    }
+
+    /// The highest last 64 bits that are still counted; `u64::MAX` as long as everything is.
+    pub(crate) fn highest_low(&self) -> u64 {
+        self.highest_low.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn holds(&self, fingerprint: Fingerprint) -> bool {
+        fingerprint.low <= self.highest_low()
+    }
+
+    pub(super) fn added(&self, entries: u64) {
+        self.entries.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Cuts the tables when they are full. The limit falls before any table is cut and is read under each table's lock,
+    /// so no content that was cut is counted again.
+    pub(super) fn lower_if_full(&self, shards: &[Mutex<Table>]) {
+        if self.entries.load(Ordering::Relaxed) <= self.most_entries {
+            return;
+        }
+        let Ok(_only_one) = self.lowering.try_lock() else { return };
+        let before = self.highest_low();
+        // Halfway from what is held to what is wanted: the rest is certain to hold the sample, however unlucky.
+        let wanted = self.contents as f64 * 1.1 / self.most_entries as f64;
+        let mut after = (before as f64 * wanted) as u64;
+        while before - after > 1 && count_below(shards, after) < self.contents {
+            after += (before - after) / 2;
+        }
+        self.highest_low.store(after, Ordering::Relaxed);
+        for shard in shards {
+            let mut table = locked(shard);
+            let entries = table.len();
+            table.retain(|fingerprint| fingerprint.low <= after);
+            self.entries.fetch_sub((entries - table.len()) as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+fn count_below(shards: &[Mutex<Table>], highest_low: u64) -> u64 {
+    let held = |table: &Table| table.iter().filter(|entry| entry.fingerprint.low <= highest_low).count();
+    shards.iter().map(|shard| held(&locked(shard)) as u64).sum()
+}

@@ -1,0 +1,133 @@
+//! Sorted runs of counted contents in an unlinked temporary file, and their merging.
+
+use super::table::Counted;
+use crate::fingerprint::Fingerprint;
+use rustix::io::{pread, pwrite};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Bytes of a content in a run: fingerprint, copies, length.
+const RECORD_BYTES: usize = 16 + 8 + 4;
+
+/// Bytes written at once: large enough for a disk to work well, small beside any memory limit.
+const WRITE_BYTES: usize = 1 << 18;
+
+/// Most and least bytes read ahead in each run while merging.
+const MOST_READ_BYTES: usize = 1 << 18;
+const LEAST_READ_BYTES: usize = 1 << 12;
+
+/// Where a run lies in the file, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    start: u64,
+    end: u64,
+}
+
+/// The temporary file. It vanishes with the process, however that ends.
+#[derive(Debug)]
+pub(super) struct SpillFile {
+    file: File,
+    length_bytes: u64,
+}
+
+impl SpillFile {
+    pub(super) fn create(folder: &Path) -> io::Result<Self> {
+        Ok(Self { file: tempfile::tempfile_in(folder)?, length_bytes: 0 })
+    }
+
+    pub(super) fn length_bytes(&self) -> u64 {
+        self.length_bytes
+    }
+
+    /// Appends contents, which are in ascending order.
+    pub(super) fn append(&mut self, contents: impl Iterator<Item = Counted>) -> io::Result<Run> {
+        let start = self.length_bytes;
+        let mut buffer = Vec::with_capacity(WRITE_BYTES + RECORD_BYTES);
+        let mut end = start;
+        for content in contents {
+            buffer.extend_from_slice(&content.fingerprint.to_bytes());
+            buffer.extend_from_slice(&content.copies.to_le_bytes());
+            buffer.extend_from_slice(&content.length_bytes.to_le_bytes());
+            if buffer.len() >= WRITE_BYTES {
+                end = self.write(&mut buffer, end)?;
+            }
+        }
+        end = self.write(&mut buffer, end)?;
+        self.length_bytes = end;
+        Ok(Run { start, end })
+    }
+
+    fn write(&self, buffer: &mut Vec<u8>, mut at: u64) -> io::Result<u64> {
+        let mut rest = buffer.as_slice();
+        while !rest.is_empty() {
+            let written = pwrite(&self.file, rest, at)?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            at += written as u64;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        buffer.clear();
+        Ok(at)
+    }
+
+    /// Bytes to read ahead in each of `runs` so that all together stay within `memory_bytes`.
+    pub(super) fn read_bytes(runs: usize, memory_bytes: u64) -> usize {
+        let share = usize::try_from(memory_bytes).unwrap_or(usize::MAX) / runs.max(1);
+        share.clamp(LEAST_READ_BYTES, MOST_READ_BYTES)
+    }
+
+    pub(super) fn reader(&self, run: Run, read_bytes: usize) -> RunReader<'_> {
+        let records = (read_bytes / RECORD_BYTES).max(1);
+        RunReader { file: &self.file, run, buffer: Vec::new(), next: 0, read_bytes: records * RECORD_BYTES }
+    }
+}
+
+/// Reads a run from its start.
+pub(super) struct RunReader<'file> {
+    file: &'file File,
+    run: Run,
+    buffer: Vec<u8>,
+    next: usize,
+    read_bytes: usize,
+}
+
+impl RunReader<'_> {
+    /// The next content, until the run's end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Counted>> {
+        if self.next >= self.buffer.len() && !self.fill()? {
+            return Ok(None);
+        }
+        let record = self.buffer.get(self.next..).and_then(<[u8]>::first_chunk::<RECORD_BYTES>);
+        let Some(record) = record else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+        self.next += RECORD_BYTES;
+        Ok(decode(record))
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        let wanted = (self.run.end - self.run.start).min(self.read_bytes as u64) as usize;
+        self.buffer.resize(wanted, 0);
+        self.next = 0;
+        let mut filled = 0;
+        while let Some(rest) = self.buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let read = pread(self.file, rest, self.run.start)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += read;
+            self.run.start += read as u64;
+        }
+        Ok(wanted > 0)
+    }
+}
+
+fn decode(record: &[u8; RECORD_BYTES]) -> Option<Counted> {
+    let (fingerprint, rest) = record.split_first_chunk::<16>()?;
+    let (copies, rest) = rest.split_first_chunk::<8>()?;
+    Some(Counted {
+        fingerprint: Fingerprint::from_bytes(*fingerprint),
+        copies: u64::from_le_bytes(*copies),
+        length_bytes: u32::from_le_bytes(*rest.first_chunk()?),
+    })
+}

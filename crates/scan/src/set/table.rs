@@ -1,0 +1,251 @@
+//! The table of one shard: fingerprints with their copies and lengths, in ascending order of fingerprints.
+//!
+//! Open addressing with linear probing. The home of a fingerprint grows with the fingerprint, and entries are kept in
+//! order, so that a search ends at the first greater entry, growing and writing out are one forward pass, and no
+//! sorting is ever needed. 24 bytes an entry; the share of used slots moves between 0.73 and 0.88.
+
+use crate::fingerprint::Fingerprint;
+use std::collections::HashMap;
+
+/// First and last 64 bits of the fingerprint; copies (low half) and length in bytes (high half). No copies: free.
+type Slot = [u64; 3];
+
+const FREE: Slot = [0; 3];
+
+/// Slots past the last home, for entries that were pushed along. Probes are so short at 0.88 that more than this many
+/// in a row at the very end are rare; then the table grows early.
+const SLACK_SLOTS: usize = 32;
+
+/// Slots of an empty table.
+pub(super) const LEAST_SLOTS: usize = 64;
+
+/// At which use a table grows, in hundredths, and by how much: the mean of 24 bytes / use between two growths is 30
+/// bytes an entry.
+const FULL_PERCENT: usize = 88;
+const GROWTH_PERCENT: usize = 120;
+
+/// Copies are carried into a map of their own when the 32 bits of a slot are full.
+const CARRY: u64 = 1 << 31;
+
+/// What is known of one content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) copies: u64,
+    pub(crate) length_bytes: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    homes: usize,
+    used: usize,
+    carried: HashMap<Fingerprint, u64>,
+}
+
+/// Bits of the fingerprint that choose the shard.
+pub(super) const SHARD_BITS: u32 = 8;
+
+impl Table {
+    pub(super) fn new(homes: usize) -> Self {
+        let homes = homes.max(LEAST_SLOTS);
+        Self { slots: vec![FREE; homes + SLACK_SLOTS], homes, used: 0, carried: HashMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.used
+    }
+
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        let carried = self.carried.capacity() * size_of::<(Fingerprint, u64)>();
+        (self.slots.capacity() * size_of::<Slot>() + carried) as u64
+    }
+
+    #[inline]
+    fn home(&self, high: u64) -> usize {
+        // The first bits are the same in all of a shard.
+        ((u128::from(high << SHARD_BITS) * self.homes as u128) >> 64) as usize
+    }
+
+    /// Touches the cache lines where the fingerprint will be looked for. The result means nothing; using it keeps the
+    /// loads from being left out.
+    #[inline]
+    pub(super) fn warm(&self, fingerprint: Fingerprint) -> u64 {
+        let home = self.home(fingerprint.high);
+        self.slots.get(home).map_or(0, |slot| slot[2]) ^ self.slots.get(home + 5).map_or(0, |slot| slot[2])
+    }
+
+    /// Counts copies of a content; tells how many there are now, up to 2^32.
+    #[inline]
+    pub(super) fn add(&mut self, fingerprint: Fingerprint, length_bytes: u32, copies: u32) -> u64 {
+        if self.used * 100 >= self.homes * FULL_PERCENT {
+            self.grow();
+        }
+        let key = (fingerprint.high, fingerprint.low);
+        let mut at = self.home(fingerprint.high);
+        while let Some(slot) = self.slots.get_mut(at) {
+            if slot[2] == 0 || (slot[0], slot[1]) > key {
+                break;
+            }
+            if (slot[0], slot[1]) == key {
+                return self.raise(at, fingerprint, copies);
+            }
+            at += 1;
+        }
+        self.insert(at, [key.0, key.1, u64::from(length_bytes) << 32 | u64::from(copies)]);
+        u64::from(copies)
+    }
+
+    fn raise(&mut self, at: usize, fingerprint: Fingerprint, copies: u32) -> u64 {
+        let Some(slot) = self.slots.get_mut(at) else { return 0 };
+        let sum = (slot[2] & u64::from(u32::MAX)) + u64::from(copies);
+        let kept = if sum > u64::from(u32::MAX) {
+            *self.carried.entry(fingerprint).or_insert(0) += CARRY;
+            sum - CARRY
+        } else {
+            sum
+        };
+        slot[2] = slot[2] >> 32 << 32 | kept;
+        sum
+    }
+
+    fn insert(&mut self, at: usize, new: Slot) {
+        let free = self.slots.get(at..).and_then(|tail| tail.iter().position(|slot| slot[2] == 0));
+        if let Some(distance) = free {
+            self.slots.copy_within(at..at + distance, at + 1);
+            if let Some(slot) = self.slots.get_mut(at) {
+                *slot = new;
+            }
+            self.used += 1;
+        } else {
+            // The slack at the end is full.
+            self.grow();
+            let fingerprint = Fingerprint { high: new[0], low: new[1] };
+            self.add(fingerprint, (new[2] >> 32) as u32, new[2] as u32);
+        }
+    }
+
+    fn grow(&mut self) {
+        let mut homes = self.homes * GROWTH_PERCENT / 100 + 1;
+        while let Err(more) = self.rebuild(homes) {
+            homes = more;
+        }
+    }
+
+    /// Moves all entries to a table of `homes`; fails with more homes to try if they do not fit at its end.
+    fn rebuild(&mut self, homes: usize) -> Result<(), usize> {
+        let mut larger =
+            Self { slots: vec![FREE; homes + SLACK_SLOTS], homes, used: 0, carried: HashMap::new() };
+        let mut next = 0;
+        for slot in self.slots.iter().filter(|slot| slot[2] != 0) {
+            let at = larger.home(slot[0]).max(next);
+            *larger.slots.get_mut(at).ok_or(homes * GROWTH_PERCENT / 100 + 1)? = *slot;
+            next = at + 1;
+        }
+        (self.slots, self.homes) = (larger.slots, homes);
+        Ok(())
+    }
+
+    /// Keeps only the contents that `keep` wants, without giving memory back.
+    pub(super) fn retain(&mut self, keep: impl Fn(Fingerprint) -> bool) {
+        let mut next = 0;
+        for from in 0..self.slots.len() {
+            let Some(slot) = self.slots.get_mut(from).map(std::mem::take) else { break };
+            if slot[2] == 0 {
+                continue;
+            }
+            let fingerprint = Fingerprint { high: slot[0], low: slot[1] };
+            if !keep(fingerprint) {
+                self.used -= 1;
+                self.carried.remove(&fingerprint);
+                continue;
+            }
+            // In order, an entry never lies before its home, and fewer entries before it never push it further.
+            let to = self.home(slot[0]).max(next);
+            if let Some(place) = self.slots.get_mut(to) {
+                *place = slot;
+            }
+            next = to + 1;
+        }
+    }
+
+    /// The contents, in ascending order of fingerprints.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Counted> + '_ {
+        self.slots.iter().filter(|slot| slot[2] != 0).map(|slot| {
+            let fingerprint = Fingerprint { high: slot[0], low: slot[1] };
+            let carried = if self.carried.is_empty() {
+                0
+            } else {
+                self.carried.get(&fingerprint).copied().unwrap_or(0)
+            };
+            Counted {
+                fingerprint,
+                copies: carried + (slot[2] & u64::from(u32::MAX)),
+                length_bytes: (slot[2] >> 32) as u32,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::random::Random;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn counted(table: &Table) -> Vec<(Fingerprint, u64)> {
+        table.iter().map(|counted| (counted.fingerprint, counted.copies)).collect()
+    }
+
+    proptest! {
+        /// Keys of few different homes make long runs; keys at the very end use up the slack.
+        #[test]
+        fn a_table_is_an_ordered_map(keys in proptest::collection::vec((0u64..40, 0u64..20, any::<bool>()), 0..2000)) {
+            let mut table = Table::new(0);
+            let mut expected = BTreeMap::new();
+            for (high, low, at_the_end) in keys {
+                let high = if at_the_end { u64::MAX >> 8 } else { high << 50 };
+                let fingerprint = Fingerprint { high, low };
+                let count = expected.entry(fingerprint).or_insert(0u64);
+                *count += 1;
+                prop_assert_eq!(table.add(fingerprint, 7, 1), *count);
+            }
+            prop_assert_eq!(counted(&table), expected.clone().into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(table.len(), expected.len());
+            table.retain(|fingerprint| fingerprint.low % 3 == 0);
+            expected.retain(|fingerprint, _| fingerprint.low % 3 == 0);
+            for (fingerprint, count) in &mut expected {
+                *count += 1;
+                prop_assert_eq!(table.add(*fingerprint, 7, 1), *count);
+            }
+            prop_assert_eq!(counted(&table), expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn counts_above_32_bits_stay_exact() {
+        let mut table = Table::new(0);
+        let fingerprint = Fingerprint { high: 5, low: 6 };
+        for _ in 0..5 {
+            table.add(fingerprint, 4096, u32::MAX);
+        }
+        table.add(fingerprint, 4096, 1);
+        let all: Vec<Counted> = table.iter().collect();
+        assert_eq!(all, [Counted { fingerprint, copies: 5 * u64::from(u32::MAX) + 1, length_bytes: 4096 }]);
+    }
+
+    #[test]
+    fn a_growing_table_uses_between_27_and_33_bytes_an_entry() {
+        let mut table = Table::new(0);
+        let mut random = Random::new(1);
+        for count in 1..50_000u64 {
+            let fingerprint = Fingerprint { high: random.next_u64() >> SHARD_BITS, low: 0 };
+            table.add(fingerprint, 4096, 1);
+            if count > 5_000 {
+                let each = table.allocated_bytes() as f64 / count as f64;
+                assert!((27.0..33.5).contains(&each), "{each} bytes at {count}");
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! From counted contents, one after another, to the figures of a block size. Scans and merges share this, so that both
+//! say the same.
+
+use crate::estimate::{self, SampleScale};
+use crate::fingerprint::Fingerprint;
+use crate::levels::LevelSample;
+use crate::locality::{MOST_COPIES, MOST_OCCURRENCES};
+use crate::nature::Nature;
+use crate::options::ZeroPolicy;
+use crate::result::{
+    BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureFigures, NatureResult, RangeResult,
+    Repeated,
+};
+use crate::set::Place;
+use gemelo_content::{range_index, range_label, range_start};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Contents that are listed as the most repeated.
+const MOST_REPEATED: usize = 10;
+
+/// Numbers of copies that are counted in a plain table.
+const SMALL_COPIES: usize = 4096;
+
+/// What is known of one distinct content.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) length_bytes: u32,
+    pub(crate) copies: u64,
+    pub(crate) zero: bool,
+    pub(crate) place: Option<Place>,
+    pub(crate) nature: Option<Nature>,
+    /// Places in the scan, ascending, in bytes; empty if the content is not in the locality sample.
+    pub(crate) positions: Vec<u64>,
+}
+
+/// What is counted of a block size without looking at contents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BlockTotals {
+    pub(crate) blocks: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) short_blocks: u64,
+    pub(crate) skipped_tails: u64,
+    pub(crate) skipped_tail_bytes: u64,
+    pub(crate) padding_bytes: u64,
+    pub(crate) zero_blocks: u64,
+    pub(crate) zero_bytes: u64,
+}
+
+impl BlockTotals {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.blocks += other.blocks;
+        self.data_bytes += other.data_bytes;
+        self.short_blocks += other.short_blocks;
+        self.skipped_tails += other.skipped_tails;
+        self.skipped_tail_bytes += other.skipped_tail_bytes;
+        self.padding_bytes += other.padding_bytes;
+        self.zero_blocks += other.zero_blocks;
+        self.zero_bytes += other.zero_bytes;
+    }
+}
+
+/// Contents by their number of copies.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CopyCounts {
+    small: Vec<u64>,
+    large: BTreeMap<u64, u64>,
+}
+
+impl CopyCounts {
+    fn add(&mut self, copies: u64) {
+        if self.small.is_empty() {
+            self.small = vec![0; SMALL_COPIES];
+        }
+        match usize::try_from(copies).ok().and_then(|index| self.small.get_mut(index)) {
+            Some(count) => *count += 1,
+            None => *self.large.entry(copies).or_insert(0) += 1,
+        }
+    }
+
+    /// (copies, contents), ascending.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let small = (0u64..).zip(self.small.iter().copied());
+        small.chain(self.large.iter().map(|(copies, count)| (*copies, *count))).filter(|(_, count)| *count > 0)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Measured {
+    nature: Nature,
+    length_bytes: u32,
+    copies: u64,
+}
+
+/// Adds up the contents of one block size.
+pub(crate) struct Tally {
+    block_bytes: u32,
+    zeros: ZeroPolicy,
+    /// Contents that are not zero; of a sample, those in it.
+    counts: CopyCounts,
+    bytes: u64,
+    zero_counts: CopyCounts,
+    zero_bytes: u64,
+    most_repeated: Vec<Repeated>,
+    nature: LevelSample<Measured>,
+    locality: LevelSample<Vec<u64>>,
+}
+
+impl Tally {
+    pub(crate) fn new(block_bytes: u32, zeros: ZeroPolicy, most_measured: u64) -> Self {
+        Self {
+            block_bytes,
+            zeros,
+            counts: CopyCounts::default(),
+            bytes: 0,
+            zero_counts: CopyCounts::default(),
+            zero_bytes: 0,
+            most_repeated: Vec::with_capacity(MOST_REPEATED + 1),
+            nature: LevelSample::new(most_measured, |_| 1),
+            locality: LevelSample::new(MOST_OCCURRENCES, |positions| positions.len().min(MOST_COPIES) as u64),
+        }
+    }
+
+    /// The samples that come with the rows were taken at these levels at least.
+    pub(crate) fn raise_levels(&mut self, nature: u32, locality: u32) {
+        self.nature.raise_to(nature);
+        self.locality.raise_to(locality);
+    }
+
+    /// The levels of the samples of nature and locality, so far.
+    pub(crate) fn levels(&self) -> (u32, u32) {
+        (self.nature.level(), self.locality.level())
+    }
+
+    /// Adds a content; each comes once.
+    pub(crate) fn add(&mut self, row: &Row) {
+        if row.zero && self.zeros == ZeroPolicy::Exclude {
+            return;
+        }
+        if row.zero {
+            self.zero_counts.add(row.copies);
+            self.zero_bytes += u64::from(row.length_bytes);
+        } else {
+            self.counts.add(row.copies);
+            self.bytes += u64::from(row.length_bytes);
+        }
+        self.rank(row);
+        if let Some(nature) = row.nature {
+            let (length_bytes, copies) = (row.length_bytes, row.copies);
+            self.nature.insert(row.fingerprint, || Measured { nature, length_bytes, copies });
+        }
+        if !row.positions.is_empty() {
+            let first = row.positions.get(..MOST_COPIES).unwrap_or(&row.positions);
+            self.locality.insert(row.fingerprint, || first.to_vec());
+        }
+    }
+
+    fn rank(&mut self, row: &Row) {
+        if row.copies < 2 {
+            return;
+        }
+        // Rows come in ascending order of fingerprints, so an equal comes after its equals.
+        let at = self.most_repeated.partition_point(|other| other.copies >= row.copies);
+        if at < MOST_REPEATED {
+            let Row { fingerprint, copies, length_bytes, zero, ref place, .. } = *row;
+            let repeated = Repeated { fingerprint, copies, length_bytes, zero, place: place.clone() };
+            self.most_repeated.insert(at, repeated);
+            self.most_repeated.truncate(MOST_REPEATED);
+        }
+    }
+
+    /// The figures. `sample` is there if the contents were a sample of all.
+    pub(crate) fn finish(self, totals: &BlockTotals, sample: Option<SampleScale>) -> BlockSizeResult {
+        let (blocks, bytes) = match self.zeros {
+            ZeroPolicy::Include => (totals.blocks, totals.data_bytes),
+            ZeroPolicy::Exclude => {
+                (totals.blocks - totals.zero_blocks, totals.data_bytes - totals.zero_bytes)
+            }
+        };
+        let scale = sample.map_or(1.0, |sample| 1.0 / sample.share);
+        let up = |count: u64| (count as f64 * scale).round() as u64;
+        let mut classes: BTreeMap<u64, u64> = self.zero_counts.classes().collect();
+        for (copies, contents) in self.counts.classes() {
+            *classes.entry(copies).or_insert(0) += if sample.is_some() { up(contents) } else { contents };
+        }
+        let distinct: u64 = classes.values().sum::<u64>().min(blocks);
+        let distinct_bytes =
+            (self.zero_bytes + if sample.is_some() { up(self.bytes) } else { self.bytes }).min(bytes);
+        let unique = classes.get(&1).copied().unwrap_or(0);
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        BlockSizeResult {
+            block_bytes: self.block_bytes,
+            blocks: totals.blocks,
+            data_bytes: totals.data_bytes,
+            short_blocks: totals.short_blocks,
+            skipped_tails: totals.skipped_tails,
+            skipped_tail_bytes: totals.skipped_tail_bytes,
+            padding_bytes: totals.padding_bytes,
+            zero_blocks: totals.zero_blocks,
+            zero_bytes: totals.zero_bytes,
+            counted_blocks: blocks,
+            counted_bytes: bytes,
+            distinct,
+            distinct_bytes,
+            unique,
+            distinct_with_duplicates: distinct.saturating_sub(unique),
+            duplicates: blocks - distinct,
+            dedup_ratio: if distinct == 0 { 1.0 } else { blocks as f64 / distinct as f64 },
+            saved_bytes: bytes - distinct_bytes,
+            saved_share: share(bytes - distinct_bytes, bytes),
+            distribution: classes.iter().map(|(copies, contents)| [copies - 1, *contents]).collect(),
+            ranges: ranges(&classes, blocks),
+            most_repeated: self.most_repeated,
+            nature: nature_result(&self.nature.into_sorted()),
+            locality: locality_result(self.locality.into_sorted().iter().map(|(_, places)| places.as_slice())),
+            estimate: sample.map(|sample| {
+                let zero = self.zero_counts.classes().collect::<Vec<_>>();
+                estimate::intervals(&self.counts, &zero, sample, blocks, share(distinct_bytes, bytes))
+            }),
+        }
+    }
+}
+
+fn ranges(classes: &BTreeMap<u64, u64>, blocks: u64) -> Vec<RangeResult> {
+    let highest = classes.keys().next_back().map(|copies| range_index(copies - 1));
+    let mut rows: Vec<RangeResult> = (0..highest.map_or(0, |index| index + 1))
+        .map(|index| RangeResult { duplicates: range_label(index), contents: 0, blocks: 0, share: 0.0 })
+        .collect();
+    for (copies, contents) in classes {
+        if let Some(row) = rows.get_mut(range_index(copies - 1)) {
+            row.contents += contents;
+            row.blocks = row.blocks.saturating_add(copies.saturating_mul(*contents));
+        }
+    }
+    for row in &mut rows {
+        row.share = row.blocks as f64 / blocks.max(1) as f64;
+    }
+    rows
+}
+
+fn nature_result(contents: &[(Fingerprint, Measured)]) -> Option<NatureResult> {
+    let measured = || contents.iter().map(|(_, measured)| measured);
+    let mut by_range: BTreeMap<usize, Vec<&Measured>> = BTreeMap::new();
+    let mut entropy_histogram = [0; ENTROPY_STEPS];
+    for one in measured() {
+        by_range.entry(range_index(one.copies - 1)).or_default().push(one);
+        let step = (one.nature.entropy_bits * 2.0) as usize;
+        if let Some(count) = entropy_histogram.get_mut(step.min(ENTROPY_STEPS - 1)) {
+            *count += 1;
+        }
+    }
+    let classes = by_range.into_iter().map(|(index, members)| NatureClass {
+        duplicates: range_label(index),
+        duplicates_from: range_start(index),
+        duplicates_to: range_start(index + 1).saturating_sub(1),
+        figures: figures(members.into_iter()),
+    });
+    (!contents.is_empty()).then(|| NatureResult {
+        overall: figures(measured()),
+        classes: classes.collect(),
+        entropy_histogram,
+    })
+}
+
+fn figures<'measured>(contents: impl Iterator<Item = &'measured Measured>) -> NatureFigures {
+    let (mut count, mut entropy_bits, mut bytes, mut lz4_bytes, mut zstd_bytes) = (0u64, 0.0, 0u64, 0u64, 0u64);
+    for content in contents {
+        count += 1;
+        entropy_bits += content.nature.entropy_bits;
+        bytes += u64::from(content.length_bytes);
+        lz4_bytes += u64::from(content.nature.lz4_bytes);
+        zstd_bytes += u64::from(content.nature.zstd_bytes);
+    }
+    let saved = |compressed: u64| 1.0 - compressed as f64 / bytes.max(1) as f64;
+    NatureFigures {
+        sampled_contents: count,
+        entropy_bits: entropy_bits / count.max(1) as f64,
+        lz4_saved_share: saved(lz4_bytes),
+        zstd_saved_share: saved(zstd_bytes),
+    }
+}
+
+fn locality_result<'places>(contents: impl Iterator<Item = &'places [u64]>) -> Option<LocalityResult> {
+    let mut sampled_contents = 0;
+    let mut distances: Vec<u64> = Vec::new();
+    for places in contents.filter(|places| places.len() > 1) {
+        sampled_contents += 1;
+        distances.extend(places.iter().zip(places.iter().skip(1)).map(|(from, to)| to.saturating_sub(*from)));
+    }
+    distances.sort_unstable();
+    let median_bytes = *distances.get(distances.len() / 2)?;
+    let mut histogram: BTreeMap<u64, u64> = BTreeMap::new();
+    for distance in &distances {
+        *histogram.entry(1 << distance.max(&1).ilog2()).or_insert(0) += 1;
+    }
+    let sum: u128 = distances.iter().map(|distance| u128::from(*distance)).sum();
+    Some(LocalityResult {
+        sampled_contents,
+        distances: distances.len() as u64,
+        mean_bytes: sum as f64 / distances.len() as f64,
+        median_bytes,
+        histogram: histogram.into_iter().map(|(from, count)| [from, count]).collect(),
+    })
+}

@@ -1,0 +1,261 @@
+//! The walk: from the paths that were given to batches of file names, without a look at any single file.
+//!
+//! The order is that of the directories' own lists, each directory's files before its sub-directories, so it is the
+//! same however many threads read.
+
+mod roots;
+
+pub(crate) use roots::{Root, RootKind, roots_of};
+
+use crate::halt::Halt;
+use crate::options::ScanOptions;
+use crate::trouble::Troubles;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use std::ffi::{CStr, CString, OsStr};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Files of a batch: enough to make the queue's cost vanish, few enough to spread over threads.
+const BATCH_FILES: usize = 128;
+
+/// Bytes of directory entries read at once.
+const LIST_BYTES: usize = 1 << 16;
+
+/// Names in a directory, or one path of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    directory: Option<Arc<Path>>,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Names {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn push(&mut self, name: &CStr) {
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&CStr> {
+        let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
+        CStr::from_bytes_with_nul(self.bytes.get(start..*self.ends.get(index)?)?).ok()
+    }
+
+    /// The whole path of a name.
+    pub(crate) fn path(&self, index: usize) -> PathBuf {
+        let name = self.get(index).map_or(OsStr::new(""), |name| OsStr::from_bytes(name.to_bytes()));
+        self.directory.as_ref().map_or_else(|| PathBuf::from(name), |directory| directory.join(name))
+    }
+}
+
+/// Files to scan, all of one directory.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// Its number in the order of the walk.
+    pub(crate) sequence: u32,
+    /// The directory; none for a path that was given.
+    pub(crate) directory: Option<Arc<OwnedFd>>,
+    pub(crate) names: Arc<Names>,
+    /// The only file system that files may be on, if it matters.
+    pub(crate) device: Option<u64>,
+}
+
+/// What the walk counts.
+#[derive(Debug, Default)]
+pub(crate) struct WalkCounts {
+    pub(crate) directories: AtomicU64,
+    pub(crate) symbolic_links: AtomicU64,
+    pub(crate) special: AtomicU64,
+    pub(crate) excluded: AtomicU64,
+    pub(crate) other_file_systems: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A directory that is being walked.
+struct Frame {
+    directory: Arc<OwnedFd>,
+    path: Arc<Path>,
+    /// The path below the root, as exclude globs see it.
+    below: PathBuf,
+    /// The last first.
+    subdirectories: Vec<CString>,
+}
+
+/// Why a walk ends early.
+pub(crate) struct Ended;
+
+/// Receives batches; `Err` ends the walk.
+pub(crate) type Sink<'sink> = dyn FnMut(Batch) -> Result<(), Ended> + 'sink;
+
+pub(crate) struct Walker<'scan> {
+    pub(crate) options: &'scan ScanOptions,
+    pub(crate) counts: &'scan WalkCounts,
+    pub(crate) troubles: &'scan Troubles<'scan>,
+    pub(crate) halt: &'scan Halt,
+    sequence: u32,
+}
+
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl<'scan> Walker<'scan> {
+    pub(crate) fn new(
+        options: &'scan ScanOptions,
+        counts: &'scan WalkCounts,
+        troubles: &'scan Troubles<'scan>,
+        halt: &'scan Halt,
+    ) -> Self {
+        Self { options, counts, troubles, halt, sequence: 0 }
+    }
+
+    /// Walks all roots.
+    pub(crate) fn walk(&mut self, roots: &[Root], sink: &mut Sink<'_>) -> Result<(), Ended> {
+        for root in roots {
+            match root.kind {
+                RootKind::File | RootKind::BlockDevice => {
+                    let mut names = Names::default();
+                    if let Ok(path) = CString::new(root.path.as_os_str().as_bytes()) {
+                        names.push(&path);
+                    }
+                    self.send(None, names, None, sink)?;
+                }
+                RootKind::Directory => self.walk_root(root, sink)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        directory: Option<Arc<OwnedFd>>,
+        names: Names,
+        device: Option<u64>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), Ended> {
+        if names.len() == 0 {
+            return Ok(());
+        }
+        let sequence = self.sequence;
+        self.sequence = sequence.checked_add(1).ok_or(Ended)?;
+        sink(Batch { sequence, directory, names: Arc::new(names), device })
+    }
+
+    fn walk_root(&mut self, root: &Root, sink: &mut Sink<'_>) -> Result<(), Ended> {
+        let opened = rustix::fs::open(&root.path, DIRECTORY_FLAGS, Mode::empty());
+        let device = self.options.request().one_file_system.then_some(root.device);
+        let mut frames = Vec::new();
+        match opened {
+            Ok(fd) => frames.push(self.list(fd, Arc::from(root.path.as_path()), PathBuf::new(), device, sink)?),
+            Err(error) => self.troubles.unreadable(&root.path, error.into()),
+        }
+        while let Some(frame) = frames.last_mut() {
+            let Some(name) = frame.subdirectories.pop() else {
+                frames.pop();
+                continue;
+            };
+            let os_name = OsStr::from_bytes(name.to_bytes());
+            let path = frame.path.join(os_name);
+            let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
+            match rustix::fs::openat(&*frame.directory, &name, flags, Mode::empty()) {
+                Ok(fd) if self.is_elsewhere(&fd, device) => count(&self.counts.other_file_systems),
+                Ok(fd) => {
+                    let below = if self.excludes() { frame.below.join(os_name) } else { PathBuf::new() };
+                    let next = self.list(fd, Arc::from(path), below, device, sink)?;
+                    frames.push(next);
+                }
+                Err(error) => self.troubles.unreadable(&path, error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_elsewhere(&self, fd: &OwnedFd, device: Option<u64>) -> bool {
+        device.is_some_and(|device| rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_dev != device))
+    }
+
+    fn excludes(&self) -> bool {
+        !self.options.exclude().is_empty()
+    }
+
+    /// Reads a directory: sends its files, remembers its sub-directories.
+    fn list(
+        &mut self,
+        fd: OwnedFd,
+        path: Arc<Path>,
+        below: PathBuf,
+        device: Option<u64>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Frame, Ended> {
+        count(&self.counts.directories);
+        let mut frame = Frame { directory: Arc::new(fd), path, below, subdirectories: Vec::new() };
+        let directory = Arc::clone(&frame.directory);
+        let mut names = Names { directory: Some(Arc::clone(&frame.path)), ..Names::default() };
+        let mut buffer = vec![MaybeUninit::uninit(); LIST_BYTES];
+        let mut entries = RawDir::new(&*directory, &mut buffer);
+        while let Some(entry) = entries.next() {
+            if self.halt.is_raised() {
+                return Err(Ended);
+            }
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.troubles.unreadable(&frame.path, error.into());
+                    break;
+                }
+            };
+            self.sort_entry(&mut frame, &mut names, entry.file_name(), entry.file_type());
+            if names.len() == BATCH_FILES {
+                let full = std::mem::replace(
+                    &mut names,
+                    Names { directory: Some(Arc::clone(&frame.path)), ..Names::default() },
+                );
+                self.send(Some(Arc::clone(&directory)), full, device, sink)?;
+            }
+        }
+        self.send(Some(Arc::clone(&directory)), names, device, sink)?;
+        frame.subdirectories.reverse();
+        Ok(frame)
+    }
+
+    fn sort_entry(&self, frame: &mut Frame, names: &mut Names, name: &CStr, kind: FileType) {
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return;
+        }
+        if self.excludes() {
+            let below = frame.below.join(OsStr::from_bytes(name.to_bytes()));
+            if self.options.exclude().is_match(&below) {
+                return count(&self.counts.excluded);
+            }
+        }
+        match self.known_kind(frame, name, kind) {
+            Some(FileType::RegularFile) => names.push(name),
+            Some(FileType::Directory) => frame.subdirectories.push(name.to_owned()),
+            Some(FileType::Symlink) => count(&self.counts.symbolic_links),
+            Some(_) => count(&self.counts.special),
+            None => {}
+        }
+    }
+
+    /// Some file systems do not say the kind in their lists.
+    fn known_kind(&self, frame: &Frame, name: &CStr, kind: FileType) -> Option<FileType> {
+        if kind != FileType::Unknown {
+            return Some(kind);
+        }
+        match rustix::fs::statat(&*frame.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode)),
+            Err(error) => {
+                self.troubles.unreadable(&frame.path.join(OsStr::from_bytes(name.to_bytes())), error.into());
+                None
+            }
+        }
+    }
+}
