@@ -30,7 +30,8 @@ pub(crate) fn nature_contents(options: &ScanOptions, block_bytes: u32) -> u64 {
     match options.request().counting {
         Counting::Exact | Counting::Bounded { .. } => most,
         Counting::Estimate { memory_bytes } => {
-            let part = memory_bytes / ESTIMATE_NATURE_PART / options.request().block_bytes.len().max(1) as u64;
+            let part =
+                memory_bytes / ESTIMATE_NATURE_PART / options.request().block_bytes.len().max(1) as u64;
             (part / u64::from(block_bytes.max(1))).clamp(1, most)
         }
     }

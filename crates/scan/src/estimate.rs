@@ -88,7 +88,10 @@ pub(crate) fn intervals(
         unique: plus(count_where(&|copies| copies == 1), zero_unique),
         distinct_with_duplicates: plus(count_where(&|copies| copies > 1), zero_contents - zero_unique),
         duplicates: Interval { low: total_blocks - distinct.high, high: total_blocks - distinct.low },
-        dedup_ratio: Interval { low: ratio(total_blocks, distinct.high), high: ratio(total_blocks, distinct.low) },
+        dedup_ratio: Interval {
+            low: ratio(total_blocks, distinct.high),
+            high: ratio(total_blocks, distinct.low),
+        },
         saved_share: Interval { low: saved(distinct.high), high: saved(distinct.low) },
         ranges: range_intervals(counts, zero, sample, total_blocks),
     }
@@ -114,8 +117,8 @@ fn range_intervals(
             blocks.add(copies as f64, count as f64);
         }
         let exact = zero.iter().filter(|(copies, _)| index(*copies) == row);
-        let (exact_contents, exact_blocks) =
-            exact.fold((0.0, 0.0), |(n, b), (copies, count)| (n + *count as f64, b + (copies * count) as f64));
+        let (exact_contents, exact_blocks) = exact
+            .fold((0.0, 0.0), |(n, b), (copies, count)| (n + *count as f64, b + (copies * count) as f64));
         let most_copies = (range_start(row + 1) as f64).min(total_blocks);
         let plus = |interval: Interval, exact: f64| Interval {
             low: interval.low + exact,

@@ -33,8 +33,8 @@ pub use options::{
 };
 pub use plan::{PlanResult, PlanSize, plan};
 pub use result::{
-    BlockSizeResult, ENTROPY_STEPS, Effort, EstimateResult, FileCounts, Interval, LocalityResult, NatureClass,
-    NatureFigures, NatureResult, RangeInterval, RangeResult, Repeated, ScanResult,
+    BlockSizeResult, ENTROPY_STEPS, Effort, EstimateResult, FileCounts, Interval, LocalityResult,
+    NatureClass, NatureFigures, NatureResult, RangeInterval, RangeResult, Repeated, ScanResult,
 };
 pub use saved::{MOST_SETS, SavedSetError, merge_sets};
 pub use scan::{scan, scan_and_save};

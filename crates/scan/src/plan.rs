@@ -98,8 +98,7 @@ pub fn plan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Re
     monitor.begin("timing a sample", Unit::Bytes, None);
     let (sampled_bytes, sampled_ns) = time_sample(options, &found.sampled, stop);
     monitor.finish();
-    let bytes_per_s =
-        (sampled_bytes > 0).then(|| sampled_bytes as f64 / (sampled_ns.max(1) as f64 / 1e9));
+    let bytes_per_s = (sampled_bytes > 0).then(|| sampled_bytes as f64 / (sampled_ns.max(1) as f64 / 1e9));
     let directories = counts.directories.load(std::sync::atomic::Ordering::Relaxed);
     Ok(result(options, &found, directories, troubles.unreadable_count(), (sampled_bytes, bytes_per_s)))
 }
@@ -130,7 +129,9 @@ fn result(
         fixed_bytes,
         memory_bytes: match request.counting {
             Counting::Exact => most,
-            Counting::Bounded { memory_bytes } | Counting::Estimate { memory_bytes } => most.min(memory_bytes),
+            Counting::Bounded { memory_bytes } | Counting::Estimate { memory_bytes } => {
+                most.min(memory_bytes)
+            }
         },
         block_sizes,
         sampled_bytes,

@@ -82,7 +82,9 @@ impl CopyCounts {
     /// (copies, contents), ascending.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let small = (0u64..).zip(self.small.iter().copied());
-        small.chain(self.large.iter().map(|(copies, count)| (*copies, *count))).filter(|(_, count)| *count > 0)
+        small
+            .chain(self.large.iter().map(|(copies, count)| (*copies, *count)))
+            .filter(|(_, count)| *count > 0)
     }
 }
 
@@ -213,7 +215,9 @@ impl Tally {
             ranges: ranges(&classes, blocks),
             most_repeated: self.most_repeated,
             nature: nature_result(&self.nature.into_sorted()),
-            locality: locality_result(self.locality.into_sorted().iter().map(|(_, places)| places.as_slice())),
+            locality: locality_result(
+                self.locality.into_sorted().iter().map(|(_, places)| places.as_slice()),
+            ),
             estimate: sample.map(|sample| {
                 let zero = self.zero_counts.classes().collect::<Vec<_>>();
                 estimate::intervals(&self.counts, &zero, sample, blocks, share(distinct_bytes, bytes))
@@ -264,7 +268,8 @@ fn nature_result(contents: &[(Fingerprint, Measured)]) -> Option<NatureResult> {
 }
 
 fn figures<'measured>(contents: impl Iterator<Item = &'measured Measured>) -> NatureFigures {
-    let (mut count, mut entropy_bits, mut bytes, mut lz4_bytes, mut zstd_bytes) = (0u64, 0.0, 0u64, 0u64, 0u64);
+    let (mut count, mut entropy_bits, mut bytes, mut lz4_bytes, mut zstd_bytes) =
+        (0u64, 0.0, 0u64, 0u64, 0u64);
     for content in contents {
         count += 1;
         entropy_bits += content.nature.entropy_bits;

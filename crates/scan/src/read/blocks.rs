@@ -116,7 +116,12 @@ impl SizeWorker {
 
     /// Counts the blocks of a chunk. Only the last chunk of a file may end with a short block. Returns where in the
     /// chunk the first whole block of zeros is, if there is one.
-    pub(super) fn chunk(&mut self, state: &SizeState, data: &[u8], place: ChunkPlace) -> io::Result<Option<u64>> {
+    pub(super) fn chunk(
+        &mut self,
+        state: &SizeState,
+        data: &[u8],
+        place: ChunkPlace,
+    ) -> io::Result<Option<u64>> {
         let block_bytes = state.block_bytes as usize;
         let sampled_low = if place.in_locality {
             state.nature.highest_low().max(state.locality.highest_low())

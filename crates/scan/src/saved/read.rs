@@ -135,8 +135,7 @@ fn head_of(
         .and_then(|pairs| pairs.iter().find(|pair| pair.key == HEAD_KEY))
         .and_then(|pair| pair.value.as_deref())
         .ok_or_else(|| invalid("its head is missing"))?;
-    let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|_| invalid("its head is no JSON"))?;
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|_| invalid("its head is no JSON"))?;
     let found = value.get("format").and_then(|format| format.as_str()).unwrap_or("none");
     if found != SET_FORMAT {
         return Err(SavedSetError::Version { path: path.to_owned(), found: found.to_owned() });
@@ -265,7 +264,8 @@ fn place_of((path, offset): (Option<ByteArray>, Option<i64>)) -> Option<Place> {
 fn nature_of(
     (lz4_bytes, zstd_bytes, entropy_bits): (Option<i32>, Option<i32>, Option<f64>),
 ) -> Result<Option<Nature>, ParquetError> {
-    let (Some(lz4_bytes), Some(zstd_bytes), Some(entropy_bits)) = (lz4_bytes, zstd_bytes, entropy_bits) else {
+    let (Some(lz4_bytes), Some(zstd_bytes), Some(entropy_bits)) = (lz4_bytes, zstd_bytes, entropy_bits)
+    else {
         return Ok(None);
     };
     Ok(Some(Nature { lz4_bytes: unsigned(lz4_bytes)?, zstd_bytes: unsigned(zstd_bytes)?, entropy_bits }))

@@ -47,9 +47,7 @@ pub(crate) struct Bound {
 impl Bound {
     #[inline]
     pub(crate) fn admits(self, copies: u64, fingerprint: Fingerprint) -> bool {
-        copies >= self.level
-            && (copies > self.level || fingerprint.high <= self.high)
-            && is_level(copies)
+        copies >= self.level && (copies > self.level || fingerprint.high <= self.high) && is_level(copies)
     }
 }
 

@@ -10,8 +10,8 @@ mod sorted;
 mod spill;
 mod table;
 
-pub use candidates::Place;
 pub(crate) use candidates::Candidates;
+pub use candidates::Place;
 pub(crate) use sample::{LEAST_SAMPLE_BYTES, SampleLimit};
 pub(crate) use table::Counted;
 

@@ -154,7 +154,9 @@ impl<'scan> Walker<'scan> {
         let device = self.options.request().one_file_system.then_some(root.device);
         let mut frames = Vec::new();
         match opened {
-            Ok(fd) => frames.push(self.list(fd, Arc::from(root.path.as_path()), PathBuf::new(), device, sink)?),
+            Ok(fd) => {
+                frames.push(self.list(fd, Arc::from(root.path.as_path()), PathBuf::new(), device, sink)?)
+            }
             Err(error) => self.troubles.unreadable(&root.path, error.into()),
         }
         while let Some(frame) = frames.last_mut() {

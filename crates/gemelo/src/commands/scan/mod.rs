@@ -60,9 +60,10 @@ fn finish<Input: serde::Serialize>(
 fn classified(error: ScanError) -> anyhow::Error {
     match error {
         ScanError::Saved(error) => classified_set(error),
-        ScanError::Options(_) | ScanError::Path { .. } | ScanError::Kind { .. } | ScanError::Overlap { .. } => {
-            bad_input(anyhow!(error))
-        }
+        ScanError::Options(_)
+        | ScanError::Path { .. }
+        | ScanError::Kind { .. }
+        | ScanError::Overlap { .. } => bad_input(anyhow!(error)),
         ScanError::Thread { .. } | ScanError::Spill { .. } => anyhow!(error),
     }
 }

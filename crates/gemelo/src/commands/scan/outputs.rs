@@ -35,7 +35,9 @@ impl OutputOptions {
     pub(super) fn check(&self, block_sizes: &[u32]) -> anyhow::Result<()> {
         for (option, path) in [("--distribution", &self.distribution), ("--save", &self.save)] {
             if path.as_deref() == Some(Path::new("-")) {
-                return Err(bad_input(anyhow!("{option} needs the name of a file: it cannot be written to -")));
+                return Err(bad_input(anyhow!(
+                    "{option} needs the name of a file: it cannot be written to -"
+                )));
             }
         }
         for path in self.json.iter().chain(&self.save) {

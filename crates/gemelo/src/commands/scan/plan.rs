@@ -37,8 +37,12 @@ fn text(plan: &PlanResult) -> String {
     table.row(["memory, at most".to_owned(), format_size(plan.memory_bytes)]);
     let rate = plan.bytes_per_s.map_or("unknown".to_owned(), format_rate);
     table.row(["rate of one thread".to_owned(), rate]);
-    let time = plan.estimate_ns.map_or("unknown".to_owned(), |time| format!("about {}", format_duration_ns(time)));
+    let time =
+        plan.estimate_ns.map_or("unknown".to_owned(), |time| format!("about {}", format_duration_ns(time)));
     table.row(["time".to_owned(), time]);
     let sampled = format_size(plan.sampled_bytes);
-    format!("{}The rate is that of {sampled} from random places, cached or not as they were.\n", table.render(0))
+    format!(
+        "{}The rate is that of {sampled} from random places, cached or not as they were.\n",
+        table.render(0)
+    )
 }

@@ -3,8 +3,8 @@
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_scan::{
-    BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures, NatureResult, Repeated,
-    ScanResult,
+    BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures, NatureResult,
+    Repeated, ScanResult,
 };
 
 /// The widest bar of a histogram, in characters.
@@ -17,7 +17,8 @@ const FEW_CONTENTS: u64 = 100;
 pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
     let mut warnings = Vec::new();
     if result.partial {
-        warnings.push("the scan did not come to its end: all figures are of what was read until then".to_owned());
+        warnings
+            .push("the scan did not come to its end: all figures are of what was read until then".to_owned());
     }
     if result.files.unreadable > 0 {
         let count = format_count(result.files.unreadable);
@@ -25,7 +26,9 @@ pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
     }
     if result.files.changed > 0 {
         let count = format_count(result.files.changed);
-        warnings.push(format!("{count} files changed under the scan: of some blocks it saw the old, of some the new"));
+        warnings.push(format!(
+            "{count} files changed under the scan: of some blocks it saw the old, of some the new"
+        ));
     }
     for size in &result.block_sizes {
         if let Some(nature) = &size.nature
@@ -34,7 +37,8 @@ pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
         {
             let block = format_size(u64::from(size.block_bytes));
             let count = nature.overall.sampled_contents;
-            warnings.push(format!("compressibility and entropy at {block} are means of only {count} contents"));
+            warnings
+                .push(format!("compressibility and entropy at {block} are means of only {count} contents"));
         }
     }
     warnings
@@ -197,8 +201,12 @@ fn ranges(size: &BlockSizeResult) -> String {
     let more = estimate.map(|_| "95 % interval of blocks");
     table.row(titles.into_iter().chain(more));
     for (index, row) in size.ranges.iter().enumerate() {
-        let cells =
-            [row.duplicates.clone(), format_count(row.contents), format_count(row.blocks), percent(row.share)];
+        let cells = [
+            row.duplicates.clone(),
+            format_count(row.contents),
+            format_count(row.blocks),
+            percent(row.share),
+        ];
         let interval = estimate.and_then(|estimate| estimate.ranges.get(index));
         table.row(cells.into_iter().chain(interval.map(|row| between(row.blocks, rounded))));
     }
