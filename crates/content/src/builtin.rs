@@ -2,9 +2,10 @@
 
 use crate::{Profile, ProfileError};
 
-const TEXTS: [(&str, &str); 4] = [
+const TEXTS: [(&str, &str); 5] = [
     ("personal", include_str!("../profiles/personal.toml")),
     ("primary", include_str!("../profiles/primary.toml")),
+    ("debian-usr", include_str!("../profiles/debian-usr.toml")),
     ("unique", include_str!("../profiles/unique.toml")),
     ("all-duplicates", include_str!("../profiles/all-duplicates.toml")),
 ];

@@ -46,6 +46,13 @@ fn a_quarter_of_primary_is_duplicates() {
 }
 
 #[test]
+fn the_measured_profile_knows_the_nature_of_its_contents() {
+    let profile = built_in("debian-usr").unwrap().unwrap();
+    assert_eq!(profile.to_distribution().unwrap().blocks(), 802_097);
+    assert_eq!(profile.class_of(0).map(|class| class.entropy_bits), Some(5.089));
+}
+
+#[test]
 fn the_baselines_have_no_duplicates_and_nothing_else() {
     for blocks in [1, 1000, 1 << 40] {
         let unique = ScaledDistribution::new(&named("unique"), blocks).unwrap().to_distribution().unwrap();
@@ -73,7 +80,7 @@ fn exact_content_keeps_the_shares_at_every_size_from_100_000_blocks_on() {
     let sparse = (0..3000).map(|step| (100_000.0 * 1.003f64.powi(step)) as u64);
     let known = [123_457, 1_000_000, 1 << 21, 1 << 22, 1 << 23, 28_835_840, 1 << 30, 1 << 40];
     let sizes: Vec<u64> = dense.chain(sparse).chain(known).collect();
-    for name in ["personal", "primary"] {
+    for name in ["personal", "primary", "debian-usr"] {
         let source = named(name);
         let (asked_classes, asked_ranges) = shares(&source);
         for blocks in sizes.iter().copied() {

@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 use gemelo_content::Profile;
 use std::path::{Path, PathBuf};
 
-/// Wherever a distribution is named: a built-in one (personal, primary, unique, all-duplicates), a file in the
+/// Wherever a distribution is named: a built-in one (personal, primary, debian-usr, unique, all-duplicates), a file in the
 /// DEDISbench format (a line is `DUPLICATES CONTENTS`), a profile (TOML or JSON), a CSV file, or - for standard input.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
