@@ -241,13 +241,13 @@ options!(
 /// All options of a job.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct JobOptions {
+    #[command(flatten)]
+    pub(crate) load: LoadOptions,
+    #[command(flatten)]
+    pub(crate) content: ContentOptions,
     /// Name of the job in the output
     #[arg(long, value_name = "NAME", help_heading = "Measurement")]
     pub(crate) name: Option<String>,
-    #[command(flatten)]
-    pub(crate) content: ContentOptions,
-    #[command(flatten)]
-    pub(crate) load: LoadOptions,
 }
 
 impl JobOptions {
