@@ -131,3 +131,146 @@ fn range_intervals(
     };
     (0..rows).map(row).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::Fingerprint;
+    use crate::options::ZeroPolicy;
+    use crate::result::BlockSizeResult;
+    use crate::scan::sample_scale;
+    use crate::set::{CountingSet, LEAST_SAMPLE_BYTES, Record, SetLimit, shard_of};
+    use crate::tally::{BlockTotals, Row, Tally};
+    use gemelo_base::random::mix_pair;
+
+    /// Skewed as real data is: many unique contents, a long tail.
+    fn copies_of(content: u64) -> u64 {
+        match content % 100 {
+            0 => 1000 / (content / 100 % 400 + 2),
+            1..20 => 1 + content % 7,
+            _ => 1,
+        }
+    }
+
+    fn figures(contents: u64, seed: u64, limit: SetLimit) -> BlockSizeResult {
+        let set = CountingSet::new(limit);
+        let mut totals = BlockTotals::default();
+        for content in 0..contents {
+            let bits = mix_pair(seed, content);
+            let fingerprint = Fingerprint { high: mix_pair(bits, 1), low: mix_pair(bits, 2) };
+            let batch = vec![Record::new(fingerprint, 4096, 0); copies_of(content) as usize];
+            set.insert(shard_of(fingerprint), &batch, &mut Vec::new()).unwrap();
+            totals.blocks += batch.len() as u64;
+            totals.data_bytes += 4096 * batch.len() as u64;
+        }
+        let (below, scale) = sample_scale(&set);
+        let mut tally = Tally::new(4096, ZeroPolicy::Include, 1);
+        set.for_each(|counted| -> std::io::Result<()> {
+            if scale.is_none_or(|scale| scale.share >= 1.0) || counted.fingerprint.low < below {
+                tally.add(&Row {
+                    fingerprint: counted.fingerprint,
+                    length_bytes: counted.length_bytes,
+                    copies: counted.copies,
+                    zero: false,
+                    place: None,
+                    nature: None,
+                    positions: Vec::new(),
+                });
+            }
+            Ok(())
+        })
+        .unwrap();
+        tally.finish(&totals, scale)
+    }
+
+    /// How often a figure was in its interval.
+    #[derive(Default)]
+    struct Coverage {
+        inside: u32,
+        seeds: u32,
+    }
+
+    impl Coverage {
+        fn add(&mut self, interval: Interval, truth: f64) {
+            self.seeds += 1;
+            self.inside += u32::from((interval.low..=interval.high).contains(&truth));
+        }
+
+        fn check(&self, what: &str) {
+            // 95 in 100 are promised; of 200 seeds, fewer than 180 inside has a chance below 1 in 500.
+            assert!(self.inside * 10 >= self.seeds * 9, "{what}: {} of {}", self.inside, self.seeds);
+        }
+    }
+
+    #[test]
+    fn the_truth_lies_in_the_intervals_of_nine_in_ten_seeds() {
+        const SEEDS: u64 = 200;
+        let contents = 12_000;
+        let truth = figures(contents, 0, SetLimit::None);
+        assert_eq!(truth.distinct, contents);
+        let mut coverages: Vec<(String, Coverage)> = Vec::new();
+        let mut means = (0.0, 0.0);
+        for seed in 0..SEEDS {
+            let limit = SetLimit::Sample { memory_bytes: LEAST_SAMPLE_BYTES + 20_000 };
+            let found = figures(contents, seed, limit);
+            let estimate = found.estimate.as_ref().unwrap();
+            assert!((0.05..0.5).contains(&estimate.sampled_share), "{}", estimate.sampled_share);
+            means.0 += found.distinct as f64 / SEEDS as f64;
+            means.1 += (estimate.distinct.high - estimate.distinct.low) / SEEDS as f64;
+            let mut checked = vec![
+                ("distinct".to_owned(), estimate.distinct, truth.distinct as f64),
+                ("unique".to_owned(), estimate.unique, truth.unique as f64),
+                (
+                    "distinct with duplicates".to_owned(),
+                    estimate.distinct_with_duplicates,
+                    truth.distinct_with_duplicates as f64,
+                ),
+                ("duplicates".to_owned(), estimate.duplicates, truth.duplicates as f64),
+                ("ratio".to_owned(), estimate.dedup_ratio, truth.dedup_ratio),
+                ("saved".to_owned(), estimate.saved_share, truth.saved_share),
+            ];
+            for ((row, true_row), range) in estimate.ranges.iter().zip(&truth.ranges).zip(0..) {
+                checked.push((format!("contents of range {range}"), row.contents, true_row.contents as f64));
+                checked.push((format!("blocks of range {range}"), row.blocks, true_row.blocks as f64));
+            }
+            for (what, interval, true_figure) in checked {
+                let known = coverages.iter().position(|(name, _)| *name == what);
+                let at = known.unwrap_or_else(|| {
+                    coverages.push((what, Coverage::default()));
+                    coverages.len() - 1
+                });
+                coverages[at].1.add(interval, true_figure);
+            }
+        }
+        for (what, coverage) in &coverages {
+            coverage.check(what);
+        }
+        assert!(coverages.len() >= 6 + 2 * 6);
+        // Unbiased, and not sure only because the intervals are wide.
+        assert!((means.0 / contents as f64 - 1.0).abs() < 0.01, "{}", means.0);
+        assert!(means.1 / (contents as f64) < 0.15, "{}", means.1);
+    }
+
+    #[test]
+    fn a_sample_that_holds_everything_is_exact() {
+        let found = figures(500, 1, SetLimit::Sample { memory_bytes: LEAST_SAMPLE_BYTES });
+        let truth = figures(500, 1, SetLimit::None);
+        let estimate = found.estimate.clone().unwrap();
+        assert_eq!(estimate.sampled_share, 1.0);
+        assert_eq!(estimate.distinct, Interval { low: 500.0, high: 500.0 });
+        assert_eq!(found.ranges, truth.ranges);
+        assert_eq!(found.distribution, truth.distribution);
+        let unique = truth.unique as f64;
+        assert_eq!(estimate.unique, Interval { low: unique, high: unique });
+    }
+
+    /// Fay and Feuer's interval of one count is the exact one of Garwood (1936): for 10 events, 4.80 to 18.39.
+    #[test]
+    fn the_interval_of_a_single_count_is_the_exact_one() {
+        let mut sum = WeightedSum::default();
+        sum.add(1.0, 10.0);
+        let interval = sum.interval(1.0, 1e-9);
+        assert!((interval.low * 1e-9 - 4.795).abs() < 0.02, "{}", interval.low);
+        assert!((interval.high * 1e-9 - 18.39).abs() < 0.05, "{}", interval.high);
+    }
+}

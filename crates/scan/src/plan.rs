@@ -6,11 +6,12 @@ use crate::halt::Halt;
 use crate::options::{Counting, ScanOptions};
 use crate::read::Session;
 use crate::trouble::Troubles;
-use crate::walk::{Batch, Ended, Root, RootKind, WalkCounts, Walker, roots_of};
+use crate::walk::{Batch, Ended, Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
 use gemelo_base::random::Random;
 use gemelo_base::{Clock, Monitor, Silent, StopFlag, SystemClock, Unit};
 use rustix::fs::{AtFlags, FileType, Stat};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,8 @@ struct Found {
     read_bytes: u64,
     blocks: Vec<u64>,
     sampled: Vec<(PathBuf, u64)>,
+    /// Files with several names that were met, as (file system, number).
+    links: HashSet<(u64, u64)>,
 }
 
 /// Says what a scan with these options will take. Reads no more than a few pieces of files.
@@ -80,6 +83,7 @@ struct Found {
 /// # Errors
 /// If a path cannot be scanned at all.
 pub fn plan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Result<PlanResult, ScanError> {
+    raise_open_files();
     let roots = roots_of(&options.request().paths)?;
     let (halt, counts, troubles) = (Halt::new(stop), WalkCounts::default(), Troubles::new(monitor));
     let mut found = Found { blocks: vec![0; options.request().block_bytes.len()], ..Found::default() };
@@ -146,6 +150,12 @@ fn result(
 impl Found {
     fn add(&mut self, options: &ScanOptions, batch: &Batch, index: usize, stat: &Stat, random: &mut Random) {
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return;
+        }
+        let is_met_again = stat.st_nlink > 1
+            && !options.request().count_hard_links
+            && !self.links.insert((stat.st_dev, stat.st_ino));
+        if is_met_again {
             return;
         }
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);

@@ -1,6 +1,5 @@
 //! A scan from its options to its result: starts walk and readers, then turns what they counted into figures.
 
-use crate::budget;
 use crate::error::ScanError;
 use crate::estimate::SampleScale;
 use crate::fingerprint::Fingerprint;
@@ -16,7 +15,8 @@ use crate::saved::{SavedSetError, SetHead, SetWriter, SizeHead};
 use crate::set::{self, CountingSet, Place, locked};
 use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
-use crate::walk::{Root, RootKind, WalkCounts, Walker, roots_of};
+use crate::walk::{Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
+use crate::budget;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -46,6 +46,7 @@ pub fn scan_and_save(
     stop: &StopFlag,
 ) -> Result<ScanResult, ScanError> {
     let clock = SystemClock::new();
+    raise_open_files();
     let roots = roots_of(&options.request().paths)?;
     let is_estimate = matches!(options.request().counting, crate::Counting::Estimate { .. });
     if save.is_some() && is_estimate {
@@ -257,7 +258,7 @@ impl ReadySize<'_> {
         let most_measured = budget::nature_contents(self.options, self.block_bytes);
         let mut tally = Tally::new(self.block_bytes, request.zeros, most_measured);
         tally.raise_levels(self.nature.level, self.locality.level);
-        let (below, scale) = sample_scale(&self.set)?;
+        let (below, scale) = sample_scale(&self.set);
         let mut zeros = self.zero_rows();
         let mut places = self.set.candidates.places();
         let mut natures = self.nature.contents.iter().copied().peekable();
@@ -270,7 +271,7 @@ impl ReadySize<'_> {
             }
         };
         let joined = self.set.for_each(|counted| -> Result<(), Ended> {
-            if counted.fingerprint.low >= below && scale.is_some() {
+            if counted.fingerprint.low >= below && scale.is_some_and(|scale| scale.share < 1.0) {
                 return Ok(());
             }
             while let Some(zero) = zeros.pop_if(|zero| zero.fingerprint < counted.fingerprint) {
@@ -331,24 +332,17 @@ impl Ended {
 
 /// Which contents of the set are the sample (those below the first figure, in their last 64 bits), and what part of
 /// all they are; nothing if the set has everything.
-fn sample_scale(set: &CountingSet) -> Result<(u64, Option<SampleScale>), ScanError> {
-    let Some(limit) = &set.sample else { return Ok((u64::MAX, None)) };
-    let mut lows = Vec::new();
-    let pushed = set.for_each(|counted| -> Result<(), io::Error> {
-        lows.push(counted.fingerprint.low);
-        Ok(())
-    });
-    pushed.map_err(|source| ScanError::Thread { source })?;
+pub(crate) fn sample_scale(set: &CountingSet) -> (u64, Option<SampleScale>) {
+    let Some(limit) = &set.sample else { return (u64::MAX, None) };
+    let mut lows = set.lows();
     let contents = usize::try_from(limit.contents()).unwrap_or(usize::MAX);
-    if limit.highest_low() == u64::MAX && lows.len() <= contents {
-        return Ok((u64::MAX, Some(SampleScale { share: 1.0 })));
+    let has_everything = limit.highest_low() == u64::MAX && lows.len() <= contents;
+    if has_everything || lows.is_empty() {
+        return (u64::MAX, Some(SampleScale { share: 1.0 }));
     }
-    let last = contents.min(lows.len()).saturating_sub(1);
-    if lows.is_empty() {
-        return Ok((u64::MAX, Some(SampleScale { share: 1.0 })));
-    }
+    let last = contents.min(lows.len()) - 1;
     let (_, &mut below, _) = lows.select_nth_unstable(last);
-    Ok((below, Some(SampleScale { share: (below as f64 / 2f64.powi(64)).max(f64::MIN_POSITIVE) })))
+    (below, Some(SampleScale { share: (below as f64 / 2f64.powi(64)).max(f64::MIN_POSITIVE) }))
 }
 
 type Sorted<Value> = std::iter::Peekable<std::vec::IntoIter<(Fingerprint, Value)>>;

@@ -272,7 +272,7 @@ fn nature_of(
 }
 
 fn positions_of(packed: Option<ByteArray>) -> Vec<u64> {
-    let packed = packed.unwrap_or_default();
+    let Some(packed) = packed else { return Vec::new() };
     let words = packed.data().chunks_exact(8);
     words.filter_map(|word| word.first_chunk().map(|word| u64::from_le_bytes(*word))).collect()
 }

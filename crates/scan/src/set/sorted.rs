@@ -28,6 +28,15 @@ impl CountingSet {
         }
         Ok(())
     }
+
+    /// The last 64 bits of the fingerprints that are in memory.
+    pub(crate) fn lows(&self) -> Vec<u64> {
+        let mut lows = Vec::new();
+        for shard in &self.shards {
+            lows.extend(locked(shard).iter().map(|entry| entry.fingerprint.low));
+        }
+        lows
+    }
 }
 
 /// The next content of a source, with the reader it came from; the table has none.

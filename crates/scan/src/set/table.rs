@@ -99,12 +99,11 @@ impl Table {
     fn raise(&mut self, at: usize, fingerprint: Fingerprint, copies: u32) -> u64 {
         let Some(slot) = self.slots.get_mut(at) else { return 0 };
         let sum = (slot[2] & u64::from(u32::MAX)) + u64::from(copies);
-        let kept = if sum > u64::from(u32::MAX) {
-            *self.carried.entry(fingerprint).or_insert(0) += CARRY;
-            sum - CARRY
-        } else {
-            sum
-        };
+        // At least one stays, or the slot would be free.
+        let kept = if sum > u64::from(u32::MAX) { (sum - 1) % CARRY + 1 } else { sum };
+        if kept != sum {
+            *self.carried.entry(fingerprint).or_insert(0) += sum - kept;
+        }
         slot[2] = slot[2] >> 32 << 32 | kept;
         sum
     }

@@ -1,1 +1,117 @@
+//! The set as a whole: memory, spilling, sampling, threads.
+
 use super::*;
+use gemelo_base::random::mix64;
+use std::collections::BTreeMap;
+
+fn fingerprint(number: u64) -> Fingerprint {
+    Fingerprint { high: mix64(number), low: mix64(!number) }
+}
+
+fn insert(set: &CountingSet, number: u64) {
+    let fingerprint = fingerprint(number);
+    let record = Record::new(fingerprint, 4096, 0);
+    set.insert(shard_of(fingerprint), &[record], &mut Vec::new()).unwrap();
+}
+
+fn contents(set: &CountingSet) -> Vec<(Fingerprint, u64)> {
+    let mut all = Vec::new();
+    set.for_each(|counted| -> io::Result<()> {
+        all.push((counted.fingerprint, counted.copies));
+        Ok(())
+    })
+    .unwrap();
+    all
+}
+
+/// The promise: at most 32 bytes for each distinct block, whatever their number. Below some 60,000 blocks the 0.6 MiB
+/// of empty tables weigh more.
+#[test]
+fn a_set_takes_at_most_32_bytes_for_each_distinct_block_at_any_size() {
+    let set = CountingSet::new(SetLimit::None);
+    let mut worst: f64 = 0.0;
+    for number in 1..1_200_000u64 {
+        insert(&set, number);
+        if number >= 100_000 && number % 1000 == 0 {
+            let allocated: u64 = set.shards.iter().map(|shard| locked(shard).allocated_bytes()).sum();
+            assert_eq!(allocated, set.allocated_bytes.load(Ordering::Relaxed));
+            worst = worst.max(allocated as f64 / number as f64);
+        }
+    }
+    assert!(worst <= 32.0, "{worst} bytes for each");
+}
+
+#[test]
+fn a_set_that_spills_counts_like_one_that_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = SetLimit::Spill { memory_bytes: 800_000, folder: folder.path().to_owned() };
+    let (spilling, whole) = (CountingSet::new(limit), CountingSet::new(SetLimit::None));
+    let mut expected = BTreeMap::new();
+    for step in 0..200_000u64 {
+        // A third is met again and again, before and after it was written out.
+        let number = if step % 3 == 0 { step % 1000 } else { step };
+        insert(&spilling, number);
+        insert(&whole, number);
+        *expected.entry(fingerprint(number)).or_insert(0) += 1;
+    }
+    assert!(spilling.spilled_bytes() > 1_000_000);
+    assert!(spilling.peak_bytes() < 1_000_000, "{}", spilling.peak_bytes());
+    let expected: Vec<_> = expected.into_iter().collect();
+    assert_eq!(contents(&spilling), expected);
+    assert_eq!(contents(&whole), expected);
+    // The temporary file has no name.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_set_that_cannot_spill_says_so_and_keeps_its_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = SetLimit::Spill { memory_bytes: 0, folder: folder.path().join("missing") };
+    let set = CountingSet::new(limit);
+    let mut failures = 0;
+    for number in 0..50_000 {
+        let fingerprint = fingerprint(number);
+        let record = Record::new(fingerprint, 4096, 0);
+        failures += u32::from(set.insert(shard_of(fingerprint), &[record], &mut Vec::new()).is_err());
+    }
+    assert!(failures > 0);
+    assert_eq!(contents(&set).len(), 50_000);
+}
+
+#[test]
+fn a_sample_has_fixed_memory_and_exact_copies_of_the_smallest_fingerprints() {
+    let memory_bytes = LEAST_SAMPLE_BYTES + (1 << 20);
+    let set = CountingSet::new(SetLimit::Sample { memory_bytes });
+    for round in 0..3u64 {
+        for number in 0..300_000 {
+            if number % 3 >= round {
+                insert(&set, number);
+            }
+        }
+    }
+    let sample = set.sample.as_ref().unwrap();
+    assert!(set.peak_bytes() <= memory_bytes, "{} of {memory_bytes}", set.peak_bytes());
+    let mut lows: Vec<u64> = (0..300_000).map(|number| fingerprint(number).low).collect();
+    lows.sort_unstable();
+    let kept: BTreeMap<Fingerprint, u64> = contents(&set).into_iter().collect();
+    assert!(kept.len() as u64 >= sample.contents() && sample.contents() > 20_000);
+    let wanted = lows[sample.contents() as usize - 1];
+    for number in (0..300_000).filter(|number| fingerprint(*number).low <= wanted) {
+        assert_eq!(kept.get(&fingerprint(number)), Some(&(number % 3 + 1)));
+    }
+}
+
+#[test]
+fn many_threads_count_like_one() {
+    let set = CountingSet::new(SetLimit::None);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let set = &set;
+            scope.spawn(move || (0..50_000).for_each(|step| insert(set, (step * 7 + thread) % 40_000)));
+        }
+    });
+    let all = contents(&set);
+    assert_eq!(all.len(), 40_000);
+    assert_eq!(all.iter().map(|(_, copies)| copies).sum::<u64>(), 200_000);
+    assert!(all.is_sorted());
+}

@@ -11,6 +11,7 @@ use crate::halt::Halt;
 use crate::options::ScanOptions;
 use crate::trouble::Troubles;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::process::Resource;
 use std::ffi::{CStr, CString, OsStr};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -75,6 +76,14 @@ pub(crate) struct WalkCounts {
     pub(crate) special: AtomicU64,
     pub(crate) excluded: AtomicU64,
     pub(crate) other_file_systems: AtomicU64,
+}
+
+/// Lets this process open as many files as it may: every directory on the way down and every waiting batch is open.
+/// Where that cannot be had, a walk that runs out of files says so of the directories it cannot open.
+pub(crate) fn raise_open_files() {
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _may_fail = rustix::process::setrlimit(Resource::Nofile, limit);
 }
 
 pub(crate) fn count(counter: &AtomicU64) {

@@ -1,0 +1,10 @@
+//! Scans of real files, seen from outside the crate.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod accounting;
+mod data;
+mod effort;
+mod reference;
+mod saved;
+mod troubled;

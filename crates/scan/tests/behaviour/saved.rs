@@ -1,0 +1,167 @@
+//! Saved sets: merged to what one scan finds, refused where they do not fit or are damaged.
+
+use crate::data::{Data, block, blocks, comparable, request, scanned};
+use gemelo_base::{Silent, StopFlag};
+use gemelo_scan::{
+    FingerprintKind, SavedSetError, ScanOptions, ScanRequest, ScanResult, TailPolicy, ZeroPolicy, merge_sets,
+    scan_and_save,
+};
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+fn new_file(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).unwrap()
+}
+
+fn saved(request: ScanRequest, path: &Path) -> ScanResult {
+    let file = new_file(path);
+    let options = ScanOptions::new(request).unwrap();
+    scan_and_save(&options, Some(&file), &Silent, &StopFlag::new()).unwrap()
+}
+
+fn merged(paths: &[PathBuf]) -> Result<ScanResult, SavedSetError> {
+    merge_sets(paths, ZeroPolicy::Include, None, &Silent, &StopFlag::new())
+}
+
+/// Three folders that have contents in common, large enough that samples rise above their lowest level.
+fn three_folders() -> Data {
+    let data = Data::new();
+    let numbers = |from: u64, to: u64| (from..to).chain((0..2000).map(|n| n * n % 700));
+    data.file("a/1", &blocks(numbers(1, 9_000), 512));
+    data.file("b/1", &[blocks(numbers(5_000, 14_000), 512), block(3, 77)].concat());
+    data.file("b/2", &block(3, 77));
+    data.sparse("b/3", (1 << 20) + 9, &[(70_000, &block(8, 512))]);
+    data.file("c/1", &blocks(numbers(100, 6_000), 512));
+    data
+}
+
+fn of(data: &Data, folders: &[&str]) -> ScanRequest {
+    let paths: Vec<PathBuf> = folders.iter().map(|name| data.path(name)).collect();
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    ScanRequest { block_bytes: vec![512, 4096], ..request(&paths) }
+}
+
+#[test]
+fn merged_sets_say_what_one_scan_of_everything_says() {
+    let data = three_folders();
+    let sets: Vec<PathBuf> = ["a", "b", "c"].iter().map(|name| data.path(&format!("{name}.set"))).collect();
+    for (name, set) in ["a", "b", "c"].iter().zip(&sets) {
+        let result = saved(of(&data, &[name]), set);
+        assert_eq!(comparable(&merged(&[set.clone()]).unwrap()), comparable(&result), "{name}");
+    }
+    let whole = scanned(of(&data, &["a", "b", "c"]));
+    let nature = whole.block_sizes[0].nature.as_ref().unwrap();
+    assert!((2048..=4096).contains(&nature.overall.sampled_contents));
+    assert!(whole.block_sizes[0].locality.as_ref().unwrap().distances > 1000);
+    assert_eq!(comparable(&merged(&sets).unwrap()), comparable(&whole));
+    // A merge that is saved can be merged again.
+    let united = data.path("ab.set");
+    let file = new_file(&united);
+    merge_sets(&sets[..2], ZeroPolicy::Include, Some(&file), &Silent, &StopFlag::new()).unwrap();
+    let stepwise = merged(&[united, sets[2].clone()]).unwrap();
+    assert_eq!(comparable(&stepwise), comparable(&whole));
+    // Zeros are in the set in any case.
+    let without = merge_sets(&sets, ZeroPolicy::Exclude, None, &Silent, &StopFlag::new()).unwrap();
+    let exclude = scanned(ScanRequest { zeros: ZeroPolicy::Exclude, ..of(&data, &["a", "b", "c"]) });
+    assert_eq!(comparable(&without), comparable(&exclude));
+    assert!(without.block_sizes[0].zero_blocks > 0);
+}
+
+#[test]
+fn places_survive_in_a_set() {
+    let data = three_folders();
+    let set = data.path("set");
+    let result = saved(of(&data, &["a"]), &set);
+    let merged = merged(&[set]).unwrap();
+    for (one, other) in result.block_sizes.iter().zip(&merged.block_sizes) {
+        assert!(one.most_repeated.iter().all(|repeated| repeated.place.is_some()));
+        assert_eq!(one.most_repeated, other.most_repeated);
+    }
+}
+
+#[test]
+fn the_set_of_nothing_is_a_set() {
+    let data = Data::new();
+    data.file("empty/file", &[]);
+    let set = data.path("set");
+    let result = saved(request(&[&data.path("empty")]), &set);
+    assert_eq!(comparable(&merged(&[set.clone(), set]).unwrap()).block_sizes, comparable(&result).block_sizes);
+}
+
+#[test]
+fn sets_that_do_not_fit_each_other_are_refused() {
+    let data = three_folders();
+    let first = data.path("first.set");
+    saved(of(&data, &["a"]), &first);
+    for (name, request, message) in [
+        ("kind", ScanRequest { fingerprint: FingerprintKind::Md5, ..of(&data, &["b"]) }, "fingerprints differ"),
+        ("size", ScanRequest { block_bytes: vec![512], ..of(&data, &["b"]) }, "block sizes differ"),
+        ("tail", ScanRequest { tail: TailPolicy::Skip, ..of(&data, &["b"]) }, "tail policies differ"),
+    ] {
+        let other = data.path(name);
+        saved(request, &other);
+        let error = merged(&[first.clone(), other]).unwrap_err().to_string();
+        assert!(error.contains(message) && error.contains(name) && error.contains("first.set"), "{error}");
+    }
+    assert!(matches!(merged(&[]), Err(SavedSetError::Count { .. })));
+    assert!(matches!(merged(&vec![first; 600]), Err(SavedSetError::Count { .. })));
+}
+
+#[test]
+fn an_estimate_is_not_saved() {
+    let data = three_folders();
+    let counting = gemelo_scan::Counting::Estimate { memory_bytes: 64 << 20 };
+    let options = ScanOptions::new(ScanRequest { counting, ..of(&data, &["a"]) }).unwrap();
+    let file = new_file(&data.path("set"));
+    assert!(scan_and_save(&options, Some(&file), &Silent, &StopFlag::new()).is_err());
+}
+
+/// A small set and where it is.
+fn small_set(data: &Data) -> (PathBuf, Vec<u8>) {
+    let set = data.path("small.set");
+    data.file("small/1", &blocks([1, 2, 1, 0, 3], 512));
+    saved(request(&[&data.path("small")]), &set);
+    let bytes = fs::read(&set).unwrap();
+    (set, bytes)
+}
+
+#[test]
+fn every_flipped_byte_is_found() {
+    let data = Data::new();
+    let (set, bytes) = small_set(&data);
+    assert!(merged(&[set.clone()]).is_ok());
+    for at in 0..bytes.len() {
+        for change in [0x01, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= change;
+            fs::write(&set, damaged).unwrap();
+            let error = merged(&[set.clone()]).expect_err("a damaged set was read").to_string();
+            assert!(error.contains("small.set"), "byte {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_and_every_addition_is_found() {
+    let data = Data::new();
+    let (set, bytes) = small_set(&data);
+    for length in 0..bytes.len() {
+        fs::write(&set, &bytes[..length]).unwrap();
+        assert!(merged(&[set.clone()]).is_err(), "cut to {length} of {}", bytes.len());
+    }
+    for longer in [[bytes.clone(), vec![0]].concat(), [bytes.clone(), bytes.clone()].concat()] {
+        fs::write(&set, longer).unwrap();
+        assert!(merged(&[set.clone()]).is_err());
+    }
+    for (content, message) in [
+        (&b""[..], "it is empty"),
+        (b"PAR1", "it is too short"),
+        (b"some text that is no set at all", "it is no Parquet file"),
+    ] {
+        fs::write(&set, content).unwrap();
+        let error = merged(&[set.clone()]).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    assert!(merged(&[data.path("missing")]).unwrap_err().to_string().contains("missing"));
+    assert!(merged(&[data.root().to_owned()]).is_err());
+}
