@@ -29,11 +29,9 @@ lint:
 
 # nextest runs test binaries side by side and stops what hangs; plain cargo does without.
 units:
-	@if cargo nextest --version >/dev/null 2>&1; then \
-		echo cargo nextest run --workspace --locked; \
+	@set -e; if cargo nextest --version >/dev/null 2>&1; then set -x; \
 		cargo nextest run --workspace --locked; \
-	else \
-		echo cargo test --workspace --all-targets --locked; \
+	else set -x; \
 		cargo test --workspace --lib --bins --tests --locked; \
 	fi
 

@@ -7,8 +7,12 @@
 use crate::commands::bench::job_file;
 use crate::commands::dedisbench::{ini, parse};
 use crate::distributions::formats::Format;
-use gemelo_base::units;
+use gemelo_base::{Silent, StopFlag, units};
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
+use gemelo_load::{Pattern, read_log};
+use gemelo_scan::{ScanOptions, ScanRequest, ZeroPolicy, merge_sets};
+use gemelo_target::TargetUri;
+use std::io::Write;
 
 /// One parser.
 #[derive(Debug, Clone, Copy)]
@@ -18,15 +22,25 @@ pub struct Target {
     /// Sound inputs, to start from.
     pub seeds: &'static [&'static str],
     /// Runs the parser; panics if it misbehaves.
-    pub run: fn(&str),
+    run: Parser,
 }
+
+/// What a parser reads.
+#[derive(Debug, Clone, Copy)]
+enum Parser {
+    /// Text: what is not UTF-8 never reaches it.
+    Text(fn(&str)),
+    Bytes(fn(&[u8])),
+}
+
+use Parser::{Bytes, Text};
 
 /// All parsers.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "distribution_text",
         seeds: &["0 760\n1 60\n4 20\n", "# comment\n3 10\r\n\n0\t50 # unique\n7 0\n7 1\n"],
-        run: distribution_text,
+        run: Text(distribution_text),
     },
     Target {
         name: "distribution_file",
@@ -37,46 +51,77 @@ pub const TARGETS: &[Target] = &[
             "{\"schema\": \"gemelo.profile/1\", \"name\": \"x\", \"source\": \"y\", \"block_bytes\": 1, \
              \"distribution\": [[0, 1]]}",
         ],
-        run: distribution_file,
+        run: Text(distribution_file),
     },
     Target {
         name: "profile",
         seeds: &["schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"y\"\nblock_bytes = 4096\n\
             distribution = [[0, 10], [3, 2]]\n[[class]]\nduplicates_from = 0\nduplicates_to = 0\n\
             sampled_contents = 10\nentropy_bits = 7.5\nlz4_saved_share = 0.1\nzstd_saved_share = 0.2\n"],
-        run: profile,
+        run: Text(profile),
     },
-    Target { name: "units", seeds: &["4096", "1.5GiB", "1h30m", "500ms", "12.5%", "2.76"], run: units },
+    Target { name: "units", seeds: &["4096", "1.5GiB", "1h30m", "500ms", "12.5%", "2.76"], run: Text(units) },
     Target {
         name: "job_file",
         seeds: &[
             "target = '/tmp'\nprocesses = 2\n[[job]]\noperation = 'read'\ntime = '5m'\nentropy = 5.5\nkeep = true\n",
         ],
-        run: job_file,
+        run: Text(job_file),
     },
     Target {
         name: "dedisbench_ini",
         seeds: &[
             "[execution]\nnprocs=8 ; two each\nsync=3\n[results]\ngeneral_results=out:5:5\n[structural]\ncleantemp=0\n",
         ],
-        run: dedisbench_ini,
+        run: Text(dedisbench_ini),
     },
     Target {
         name: "dedisbench_line",
         seeds: &["-p -w -t1 -b1024 -c1 -vabc123 -a0", "-m -nr100 -nw50 -s 8", "-n300 -r -t8 -fconfig.ini"],
-        run: dedisbench_line,
+        run: Text(dedisbench_line),
     },
+    Target {
+        name: "load_words",
+        seeds: &[
+            "sequential",
+            "nurand:5000",
+            "zipf:0.99",
+            "hotspot:80/20",
+            "null:",
+            "./data",
+            "file:/dev/zero",
+        ],
+        run: Text(load_words),
+    },
+    Target { name: "globs", seeds: &["*.o", "/a/**/b", "{a,b}[0-9]?", "[!x]\\*"], run: Text(globs) },
+    Target { name: "operation_log", seeds: &["gemelog1"], run: Bytes(operation_log) },
+    Target { name: "saved_set", seeds: &["PAR1"], run: Bytes(saved_set) },
 ];
 
-/// Runs the target of this name on bytes as a fuzzer makes them; what is not UTF-8 never reaches a parser.
+impl Target {
+    /// Runs the parser on bytes as a fuzzer makes them.
+    ///
+    /// # Panics
+    /// If the parser misbehaves.
+    pub fn run(&self, bytes: &[u8]) {
+        match self.run {
+            Bytes(run) => run(bytes),
+            Text(run) => {
+                if let Ok(text) = std::str::from_utf8(bytes) {
+                    run(text);
+                }
+            }
+        }
+    }
+}
+
+/// Runs the target of this name; a name that is no target does nothing.
 ///
 /// # Panics
-/// If the parser misbehaves. A name that is no target does nothing.
+/// If the parser misbehaves.
 pub fn run(name: &str, bytes: &[u8]) {
-    if let (Some(target), Ok(text)) =
-        (TARGETS.iter().find(|target| target.name == name), std::str::from_utf8(bytes))
-    {
-        (target.run)(text);
+    if let Some(target) = TARGETS.iter().find(|target| target.name == name) {
+        target.run(bytes);
     }
 }
 
@@ -131,5 +176,32 @@ fn dedisbench_line(text: &str) {
     let words: Vec<&str> = text.split_whitespace().collect();
     if let Ok(job) = parse::command_line(&words) {
         let _ = (job.notes(), job.to_bench_arguments());
+    }
+}
+
+fn load_words(text: &str) {
+    let _ = (text.parse::<Pattern>(), text.parse::<TargetUri>());
+}
+
+fn globs(text: &str) {
+    let request = ScanRequest {
+        paths: vec![".".into()],
+        exclude: vec![text.to_owned()],
+        threads: 1,
+        ..ScanRequest::default()
+    };
+    let _ = ScanOptions::new(request);
+}
+
+fn operation_log(bytes: &[u8]) {
+    let _ = read_log(&mut &*bytes, |_| ());
+}
+
+/// A saved set is read from a file, as its columns lie anywhere in it. Few inputs get past its checksum.
+fn saved_set(bytes: &[u8]) {
+    if let Ok(mut file) = tempfile::NamedTempFile::new()
+        && file.write_all(bytes).is_ok()
+    {
+        let _ = merge_sets(&[file.path().to_owned()], ZeroPolicy::default(), None, &Silent, &StopFlag::new());
     }
 }

@@ -37,6 +37,8 @@ const READERS: &[Reader] = &[
     reader(&["suite", "--distribution", "INPUT", "--target", "null:", "--bytes", "1m", "--json", "OUTPUT"]),
     reader(&["verify", "INPUT"]),
     reader(&["log", "INPUT"]),
+    Reader { refuses_garbage: false, refuses_empty: false, words: &["scan", "INPUT", "--json", "OUTPUT"] },
+    reader(&["scan", "merge", "INPUT", "--json", "OUTPUT"]),
     // An empty configuration leaves all defaults.
     Reader { refuses_empty: false, ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"]) },
 ];
@@ -44,27 +46,28 @@ const READERS: &[Reader] = &[
 /// Commands that read no file.
 const OTHERS: &[&[&str]] = &[&["distribution", "fit"]];
 
-/// The commands without subcommands, as the words that call them.
+/// The commands that do something, as the words that call them.
 fn leaves() -> Vec<Vec<String>> {
     let mut leaves = Vec::new();
     let mut pending = vec![Vec::new()];
     while let Some(words) = pending.pop() {
-        let below = subcommands(&words);
-        if below.is_empty() {
+        let (takes_arguments, below) = subcommands(&words);
+        pending.extend(below.into_iter().map(|name| [words.clone(), vec![name]].concat()));
+        if takes_arguments {
             leaves.push(words);
-        } else {
-            pending.extend(below.into_iter().map(|name| [words.clone(), vec![name]].concat()));
         }
     }
     leaves
 }
 
-/// The names under "Commands:" in the help of these words.
-fn subcommands(words: &[String]) -> Vec<String> {
+/// Whether these words do something themselves, and the names under "Commands:", by their help.
+fn subcommands(words: &[String]) -> (bool, Vec<String>) {
     let help = checked(&[words, &["--help".to_owned()]].concat());
     assert_eq!((help.status, help.err.as_str()), (0, ""), "{words:?} --help");
     assert!(help.out.contains("Usage: gemelo"), "{words:?} --help: {}", help.out);
-    help.out
+    let usage = help.out.lines().find(|line| line.starts_with("Usage: ")).unwrap_or_default();
+    let names = help
+        .out
         .lines()
         .skip_while(|line| *line != "Commands:")
         .skip(1)
@@ -74,7 +77,8 @@ fn subcommands(words: &[String]) -> Vec<String> {
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
         .map(str::to_owned)
-        .collect()
+        .collect();
+    (!usage.ends_with("<COMMAND>"), names)
 }
 
 /// Runs a command and checks what holds for all: no panic.

@@ -61,7 +61,7 @@ fn fuzz(target: &Target, rounds: u64) {
         for _ in 0..=random.below(CHANGES) {
             change(&mut input, &mut random);
         }
-        let result = std::panic::catch_unwind(|| run(target.name, &input));
+        let result = std::panic::catch_unwind(|| target.run(&input));
         assert!(result.is_ok(), "{}, round {round}: {:?}", target.name, String::from_utf8_lossy(&input));
     }
 }
