@@ -233,7 +233,8 @@ fn the_suite_runs_the_loads_of_the_paper_in_its_order() {
 #[test]
 fn a_dedisbench_command_line_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let ini = "[execution]\nnprocs=2\nfilesize=1\naccess_type=1\nintegritycheck=1\n[results]\ntempfilespath=DIR\n";
+    let ini =
+        "[execution]\nnprocs=2\nfilesize=1\naccess_type=1\nintegritycheck=1\n[results]\ntempfilespath=DIR\n";
     let ini = ini.replace("DIR", folder.path().to_str().unwrap());
     fs::write(folder.path().join("conf.ini"), ini).unwrap();
     let ran = run(folder.path(), "dedisbench -p -w -s1 -fDIR/conf.ini");

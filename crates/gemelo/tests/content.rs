@@ -27,7 +27,14 @@ fn generate(path: &Path, blocks: u64, more: &[&str]) {
 
 fn scanned(path: &Path) -> Distribution {
     let output = path.with_extension("found");
-    words(&["scan", path.to_str().unwrap(), "--block-size", "512", "--distribution", output.to_str().unwrap()]);
+    words(&[
+        "scan",
+        path.to_str().unwrap(),
+        "--block-size",
+        "512",
+        "--distribution",
+        output.to_str().unwrap(),
+    ]);
     Distribution::parse(&fs::read_to_string(output).unwrap()).unwrap()
 }
 
@@ -46,7 +53,7 @@ fn fio_dedupe(path: &Path) -> Option<(u64, u64)> {
     let text = String::from_utf8_lossy(&output.stdout);
     let number = |name: &str| {
         let rest = text.split(name).nth(1).unwrap_or_else(|| panic!("{name} is not in {text}"));
-        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse::<u64>().unwrap()
     };
     Some((number("\nExtents=").max(1), number("Unique extents=")))
 }
@@ -83,8 +90,16 @@ fn several_processes_and_a_tree_of_files_carry_the_distribution_too() {
     let target = folder.path().join("bench");
     fs::create_dir(&target).unwrap();
     words(&[
-        "bench", "--target", target.to_str().unwrap(), "--processes", "4", "--file-size", "2560000",
-        "--block-size", "512", "--keep",
+        "bench",
+        "--target",
+        target.to_str().unwrap(),
+        "--processes",
+        "4",
+        "--file-size",
+        "2560000",
+        "--block-size",
+        "512",
+        "--keep",
     ]);
     let asked = words(&["distribution", "scale", "personal", "--blocks", "20000", "--output", "-"]).out;
     assert_eq!(scanned(&tree).to_text(), asked);
@@ -109,12 +124,23 @@ fn runs_of_the_same_seed_share_duplicated_contents_and_no_unique_one() {
 fn entropy_compressibility_and_distance_are_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("set");
-    let bytes = (64 << 20).to_string();
     let name = path.to_str().unwrap();
-    words(&["generate", name, "--bytes", &bytes, "--compressibility", "40", "--duplicate-distance", "500"]);
-    let result = words(&["scan", name, "--json", "-"]).out;
-    let result: serde_json::Value = serde_json::from_str(&result).unwrap();
-    let texts = result.to_string();
-    let analysis = &result["result"]["block_sizes"][0];
-    assert!(!analysis.is_null(), "{texts:.2000}");
+    let make = |options: &[&str]| {
+        let _ = fs::remove_file(&path);
+        words(&[&["generate", name, "--bytes", "32m"], options].concat());
+        let text = words(&["scan", name, "--json", "-"]).out;
+        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+        result["result"]["block_sizes"][0].clone()
+    };
+    let close = |value: &serde_json::Value, asked: f64, within: f64| {
+        let found = value.as_f64().unwrap_or(f64::NAN);
+        assert!((found - asked).abs() < within, "asked {asked}, found {found}");
+    };
+    let made = make(&["--compressibility", "40"]);
+    close(&made["nature"]["overall"]["lz4_saved_share"], 0.4, 0.02);
+    close(&made["nature"]["overall"]["zstd_saved_share"], 0.4, 0.02);
+    // The mean entropy of single blocks of 4 KiB: a little below that of all bytes together.
+    close(&make(&["--entropy", "5"])["nature"]["overall"]["entropy_bits"], 5.0, 0.05);
+    let made = make(&["--duplicate-distance", "500", "--distribution", "all-duplicates"]);
+    assert_eq!(made["unique"], 0);
 }

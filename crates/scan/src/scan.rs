@@ -1,5 +1,6 @@
 //! A scan from its options to its result: starts walk and readers, then turns what they counted into figures.
 
+use crate::budget;
 use crate::error::ScanError;
 use crate::estimate::SampleScale;
 use crate::fingerprint::Fingerprint;
@@ -16,7 +17,6 @@ use crate::set::{self, CountingSet, Place, locked};
 use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
 use crate::walk::{Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
-use crate::budget;
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

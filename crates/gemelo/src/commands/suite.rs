@@ -1,7 +1,7 @@
 //! `gemelo suite`: the loads of the DEDISbench paper, in its order, on the same files.
 
 use super::bench;
-use super::bench::options::{JobOptions, OperationChoice};
+use super::bench::options::{JobOptions, OperationChoice, VerifyChoice};
 use crate::context::Context;
 use crate::exit::Outcome;
 use clap::Args;
@@ -41,9 +41,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         job.load.operation = Some(operation);
         job.load.pattern = Some(pattern);
         let mut job = job.or(arguments.options.clone());
-        if operation == WRITE && job.load.verify.is_some_and(bench::options::VerifyChoice::is_online_only) {
+        if operation == WRITE {
             // A load that only writes reads nothing that could be checked meanwhile.
-            job.load.verify = None;
+            job.load.verify = job.load.verify.map(|verify| match verify {
+                VerifyChoice::Online => VerifyChoice::None,
+                VerifyChoice::Both => VerifyChoice::Final,
+                other => other,
+            });
         }
         job
     });

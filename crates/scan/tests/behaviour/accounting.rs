@@ -33,7 +33,8 @@ fn built_data_is_counted_exactly() {
     assert_eq!(size.distinct_bytes, 5 * 4096 + 150);
     assert_eq!(size.saved_bytes, 5 * 4096 + 100);
     assert_eq!(size.distribution, [[0, 3], [1, 3], [3, 1]]);
-    let rows: Vec<_> = size.ranges.iter().map(|row| (row.duplicates.as_str(), row.contents, row.blocks)).collect();
+    let rows: Vec<_> =
+        size.ranges.iter().map(|row| (row.duplicates.as_str(), row.contents, row.blocks)).collect();
     assert_eq!(rows, [("0", 3, 3), ("1-4", 4, 10)]);
     assert!((size.dedup_ratio - 13.0 / 7.0).abs() < 1e-12);
     assert!(size.estimate.is_none() && !result.partial);

@@ -35,7 +35,12 @@ fn expected(
         *classes.entry(copies - 1).or_default() += 1;
     }
     let distinct_bytes = contents.keys().map(|content| content.len() as u64).sum();
-    (classes.into_iter().map(|(duplicates, count)| [duplicates, count]).collect(), distinct_bytes, blocks, zero_blocks)
+    (
+        classes.into_iter().map(|(duplicates, count)| [duplicates, count]).collect(),
+        distinct_bytes,
+        blocks,
+        zero_blocks,
+    )
 }
 
 fn found(size: &BlockSizeResult) -> (Vec<[u64; 2]>, u64, u64, u64) {

@@ -85,7 +85,10 @@ fn the_set_of_nothing_is_a_set() {
     data.file("empty/file", &[]);
     let set = data.path("set");
     let result = saved(request(&[&data.path("empty")]), &set);
-    assert_eq!(comparable(&merged(&[set.clone(), set]).unwrap()).block_sizes, comparable(&result).block_sizes);
+    assert_eq!(
+        comparable(&merged(&[set.clone(), set]).unwrap()).block_sizes,
+        comparable(&result).block_sizes
+    );
 }
 
 #[test]
@@ -94,7 +97,11 @@ fn sets_that_do_not_fit_each_other_are_refused() {
     let first = data.path("first.set");
     saved(of(&data, &["a"]), &first);
     for (name, request, message) in [
-        ("kind", ScanRequest { fingerprint: FingerprintKind::Md5, ..of(&data, &["b"]) }, "fingerprints differ"),
+        (
+            "kind",
+            ScanRequest { fingerprint: FingerprintKind::Md5, ..of(&data, &["b"]) },
+            "fingerprints differ",
+        ),
         ("size", ScanRequest { block_bytes: vec![512], ..of(&data, &["b"]) }, "block sizes differ"),
         ("tail", ScanRequest { tail: TailPolicy::Skip, ..of(&data, &["b"]) }, "tail policies differ"),
     ] {

@@ -85,13 +85,6 @@ choice!(
     }
 );
 
-impl VerifyChoice {
-    /// Whether nothing is checked but what the run reads.
-    pub(crate) fn is_online_only(self) -> bool {
-        self == Self::Online
-    }
-}
-
 choice!(
     /// How contents are assigned to writes.
     ContentChoice is AssignmentMode {
