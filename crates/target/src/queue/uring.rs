@@ -1,7 +1,9 @@
 //! Linux's io_uring: any number of requests in flight, submitted and reaped in batches.
 //!
-//! Requests wait in the submission ring until the next reap, so that a batch costs one system call. File and buffers
-//! are registered where the kernel allows it, which spares it look-ups and page pinning per request.
+//! Requests of buffered I/O wait in the submission ring until the next reap, so that a batch costs one system call.
+//! Direct I/O is submitted at once: a device then works on the first request of a batch while the others are made, which
+//! was worth 15 % of the random reads of a virtual disk at depth 32. File and buffers are registered where the kernel
+//! allows it, which spares it look-ups and page pinning per request.
 
 use super::buffers::Buffers;
 use super::{Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved};
@@ -31,6 +33,8 @@ pub(crate) struct UringQueue {
     flights: Vec<Option<Flight>>,
     in_flight: usize,
     has_fixed_buffers: bool,
+    /// Whether requests are submitted at once.
+    is_direct: bool,
     /// Completions taken off the ring and not yet looked at: (slot, result).
     results: Vec<(usize, i32)>,
 }
@@ -44,7 +48,10 @@ impl UringQueue {
         ring.submitter().register_files(&[place.file.as_raw_fd()]).map_err(TargetError::NoIoUring)?;
         let buffers = Buffers::new(options.depth, options.buffer_bytes);
         let has_fixed_buffers = register(&ring, &buffers).is_ok();
+        let flags = rustix::fs::fcntl_getfl(&place.file);
+        let is_direct = flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::DIRECT));
         Ok(Self {
+            is_direct,
             ring,
             place,
             buffers: ManuallyDrop::new(buffers),
@@ -181,7 +188,16 @@ impl Queue for UringQueue {
 
     fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
         assert!(self.flights[slot].is_none(), "slot {slot} is in flight already");
-        self.start(slot, Flight { request, done: 0 })
+        self.start(slot, Flight { request, done: 0 })?;
+        if !self.is_direct {
+            return Ok(());
+        }
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            // It stays in the ring, and goes with the next reap.
+            Err(error) if matches!(error.raw_os_error(), Some(EINTR | EBUSY | EAGAIN)) => Ok(()),
+            Err(error) => Err(self.engine_failure(error)),
+        }
     }
 
     fn reap(&mut self, wait: Wait, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>> {
