@@ -142,10 +142,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
         for _ in 0..session.options.request().threads {
             let reader = thread("reader").spawn_scoped(scope, || Worker::new(session).run());
             // Without this the readers that did start would wait for ever.
-            let reader = reader.map_err(|error| {
-                session.halt.fail(io::Error::from(error.kind()));
-                error
-            });
+            let reader = reader.inspect_err(|error| session.halt.fail(io::Error::from(error.kind())));
             readers.push(reader.map_err(start)?);
         }
         if session.options.request().find_total && known_total(roots).is_none() {
@@ -158,7 +155,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
         let mut all = Counted::default();
         for reader in readers {
             match reader.join() {
-                Ok(counted) => all.add(counted),
+                Ok(counted) => all.add(&counted),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -167,7 +164,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
 }
 
 impl Counted {
-    fn add(&mut self, other: Self) {
+    fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.data_bytes += other.data_bytes;
         self.hole_bytes += other.hole_bytes;

@@ -131,7 +131,7 @@ impl<'scan> Worker<'scan> {
                     self.file(fd, file, size_bytes, stat);
                 }
                 Ok(None) => {}
-                Err(error) => self.session.troubles.unreadable(&batch.names.path(index), error.into()),
+                Err(error) => self.session.troubles.unreadable(&batch.names.path(index), &error.into()),
             }
         }
         let mut all = locked(self.session.batch_bytes);
@@ -188,7 +188,7 @@ impl<'scan> Worker<'scan> {
             match self.read(&fd, &file, (0, size_bytes), size_bytes) {
                 Ok(ReadEnd::AsExpected) => {}
                 Ok(ReadEnd::Shorter | ReadEnd::Longer) => self.session.troubles.changed(),
-                Err(error) => self.session.troubles.unreadable(&file.names.path(file.index), error),
+                Err(error) => self.session.troubles.unreadable(&file.names.path(file.index), &error),
             }
             return;
         }
@@ -222,7 +222,7 @@ impl<'scan> Worker<'scan> {
                         large.end();
                         if large.tell_once() {
                             let path = large.file.names.path(large.file.index);
-                            self.session.troubles.unreadable(&path, error);
+                            self.session.troubles.unreadable(&path, &error);
                         }
                     }
                 }
