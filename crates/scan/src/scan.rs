@@ -359,7 +359,7 @@ fn join(
         length_bytes: counted.length_bytes,
         copies: counted.copies,
         zero: false,
-        place: if counted.copies > 1 { places.remove(&fingerprint) } else { None },
+        place: places.remove(&fingerprint),
         nature: natures.next_if(|(other, _)| *other == fingerprint).map(|(_, nature)| nature),
         positions: localities
             .next_if(|(other, _)| *other == fingerprint)

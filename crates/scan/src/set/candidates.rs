@@ -4,6 +4,7 @@
 //! number of candidates is kept: the highest levels, and within one level the smallest fingerprints. Levels are every
 //! number below 64, and above it those with at most six significant bits. So a content that ends among the ten most
 //! repeated (ties by smallest fingerprint) lost its place only if a thousand others have as many copies to within 3 %.
+//! Contents with a single copy are candidates too: in a union of sets they may have many.
 
 use super::locked;
 use crate::fingerprint::Fingerprint;
