@@ -80,7 +80,8 @@ impl LocalitySampler {
         let mut held = self.held.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         held.cut();
         let place = |copy: &Occurrence| {
-            batch_starts.get(copy.batch as usize).copied().unwrap_or(0) + copy.offset_bytes
+            let start = batch_starts.get(copy.batch as usize).copied().unwrap_or(0);
+            start.saturating_add(copy.offset_bytes)
         };
         let contents = held.occurrences.chunk_by(|a, b| a.fingerprint == b.fingerprint);
         let contents = contents

@@ -55,17 +55,19 @@ pub struct FileCounts {
 impl FileCounts {
     /// Adds the counts of another scan.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.files += other.files;
-        self.directories += other.directories;
-        self.data_bytes += other.data_bytes;
-        self.hole_bytes += other.hole_bytes;
-        self.hard_links_skipped += other.hard_links_skipped;
-        self.symbolic_links_skipped += other.symbolic_links_skipped;
-        self.special_skipped += other.special_skipped;
-        self.excluded += other.excluded;
-        self.other_file_systems_skipped += other.other_file_systems_skipped;
-        self.unreadable += other.unreadable;
-        self.changed += other.changed;
+        self.files = self.files.saturating_add(other.files);
+        self.directories = self.directories.saturating_add(other.directories);
+        self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.hole_bytes = self.hole_bytes.saturating_add(other.hole_bytes);
+        self.hard_links_skipped = self.hard_links_skipped.saturating_add(other.hard_links_skipped);
+        self.symbolic_links_skipped =
+            self.symbolic_links_skipped.saturating_add(other.symbolic_links_skipped);
+        self.special_skipped = self.special_skipped.saturating_add(other.special_skipped);
+        self.excluded = self.excluded.saturating_add(other.excluded);
+        self.other_file_systems_skipped =
+            self.other_file_systems_skipped.saturating_add(other.other_file_systems_skipped);
+        self.unreadable = self.unreadable.saturating_add(other.unreadable);
+        self.changed = self.changed.saturating_add(other.changed);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
 use crate::walk::{Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::sync::Mutex;
@@ -115,12 +115,12 @@ fn read_all(
         ..FileCounts::default()
     };
     (files.unreadable, files.changed) = (troubles.unreadable_count(), troubles.changed_count());
-    let mut position_bytes = 0;
+    let mut position_bytes: u64 = 0;
     let batch_starts = locked(&batch_bytes)
         .iter()
         .map(|bytes| {
             let start = position_bytes;
-            position_bytes += bytes;
+            position_bytes = position_bytes.saturating_add(*bytes);
             start
         })
         .collect();
@@ -140,12 +140,12 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
     std::thread::scope(|scope| {
         let mut readers = Vec::new();
         for _ in 0..session.options.request().threads {
-            let reader = thread("reader").spawn_scoped(scope, || Worker::new(session).run());
-            // Without this the readers that did start would wait for ever.
-            let reader = reader.map_err(|error| {
-                session.halt.fail(io::Error::from(error.kind()));
-                error
+            let reader = thread("reader").spawn_scoped(scope, || {
+                let _guard = HaltOnPanic(session.halt);
+                Worker::new(session).run()
             });
+            // Without this the readers that did start would wait for ever.
+            let reader = reader.inspect_err(|error| session.halt.fail(io::Error::from(error.kind())));
             readers.push(reader.map_err(start)?);
         }
         if session.options.request().find_total && known_total(roots).is_none() {
@@ -158,7 +158,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
         let mut all = Counted::default();
         for reader in readers {
             match reader.join() {
-                Ok(counted) => all.add(counted),
+                Ok(counted) => all.add(&counted),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -166,11 +166,22 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
     })
 }
 
+/// Lets no thread wait for one that has panicked.
+struct HaltOnPanic<'scan>(&'scan Halt);
+
+impl Drop for HaltOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(io::Error::other("a reader has ended early"));
+        }
+    }
+}
+
 impl Counted {
-    fn add(&mut self, other: Self) {
+    fn add(&mut self, other: &Self) {
         self.files += other.files;
-        self.data_bytes += other.data_bytes;
-        self.hole_bytes += other.hole_bytes;
+        self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.hole_bytes = self.hole_bytes.saturating_add(other.hole_bytes);
         self.hard_links_skipped += other.hard_links_skipped;
         self.sizes.resize_with(other.sizes.len(), SizeCounts::default);
         for (sum, part) in self.sizes.iter_mut().zip(&other.sizes) {
@@ -260,7 +271,7 @@ impl ReadySize<'_> {
         tally.raise_levels(self.nature.level, self.locality.level);
         let (below, scale) = sample_scale(&self.set);
         let mut zeros = self.zero_rows();
-        let mut places = self.set.candidates.places();
+        let mut places = self.set.candidates.places().into_iter().peekable();
         let mut natures = self.nature.contents.iter().copied().peekable();
         let mut localities = std::mem::take(&mut self.locality.contents).into_iter().peekable();
         let mut take_up = |row: Row| -> Result<(), ScanError> {
@@ -350,11 +361,12 @@ type Sorted<Value> = std::iter::Peekable<std::vec::IntoIter<(Fingerprint, Value)
 /// A row from what was counted and the samples, which are in the same order.
 fn join(
     counted: set::Counted,
-    places: &mut HashMap<Fingerprint, Place>,
+    places: &mut Sorted<Place>,
     natures: &mut std::iter::Peekable<impl Iterator<Item = (Fingerprint, Nature)>>,
     localities: &mut Sorted<Vec<u64>>,
 ) -> Row {
     let fingerprint = counted.fingerprint;
+    while places.next_if(|(other, _)| *other < fingerprint).is_some() {}
     while natures.next_if(|(other, _)| *other < fingerprint).is_some() {}
     while localities.next_if(|(other, _)| *other < fingerprint).is_some() {}
     Row {
@@ -362,7 +374,7 @@ fn join(
         length_bytes: counted.length_bytes,
         copies: counted.copies,
         zero: false,
-        place: if counted.copies > 1 { places.remove(&fingerprint) } else { None },
+        place: places.next_if(|(other, _)| *other == fingerprint).map(|(_, place)| place),
         nature: natures.next_if(|(other, _)| *other == fingerprint).map(|(_, nature)| nature),
         positions: localities
             .next_if(|(other, _)| *other == fingerprint)

@@ -50,14 +50,14 @@ pub(crate) struct BlockTotals {
 
 impl BlockTotals {
     pub(crate) fn add(&mut self, other: &Self) {
-        self.blocks += other.blocks;
-        self.data_bytes += other.data_bytes;
-        self.short_blocks += other.short_blocks;
-        self.skipped_tails += other.skipped_tails;
-        self.skipped_tail_bytes += other.skipped_tail_bytes;
-        self.padding_bytes += other.padding_bytes;
-        self.zero_blocks += other.zero_blocks;
-        self.zero_bytes += other.zero_bytes;
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
+        self.short_blocks = self.short_blocks.saturating_add(other.short_blocks);
+        self.skipped_tails = self.skipped_tails.saturating_add(other.skipped_tails);
+        self.skipped_tail_bytes = self.skipped_tail_bytes.saturating_add(other.skipped_tail_bytes);
+        self.padding_bytes = self.padding_bytes.saturating_add(other.padding_bytes);
+        self.zero_blocks = self.zero_blocks.saturating_add(other.zero_blocks);
+        self.zero_bytes = self.zero_bytes.saturating_add(other.zero_bytes);
     }
 }
 
@@ -177,7 +177,7 @@ impl Tally {
         let (blocks, bytes) = match self.zeros {
             ZeroPolicy::Include => (totals.blocks, totals.data_bytes),
             ZeroPolicy::Exclude => {
-                (totals.blocks - totals.zero_blocks, totals.data_bytes - totals.zero_bytes)
+                (totals.blocks - totals.zero_blocks, totals.data_bytes.saturating_sub(totals.zero_bytes))
             }
         };
         let scale = sample.map_or(1.0, |sample| 1.0 / sample.share);

@@ -20,7 +20,7 @@ impl<'scan> Troubles<'scan> {
     }
 
     /// A file or directory could not be opened or read. One that is gone has only changed.
-    pub(crate) fn unreadable(&self, path: &Path, error: io::Error) {
+    pub(crate) fn unreadable(&self, path: &Path, error: &io::Error) {
         if error.kind() == io::ErrorKind::NotFound {
             return self.changed();
         }

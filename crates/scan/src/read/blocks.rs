@@ -63,9 +63,10 @@ impl SizeCounts {
         }
         let bytes = u64::from(length_bytes) * count;
         self.totals.blocks += count;
-        self.totals.data_bytes += bytes;
+        // Sparse files can have more than 2^64 bytes together.
+        self.totals.data_bytes = self.totals.data_bytes.saturating_add(bytes);
         self.totals.zero_blocks += count;
-        self.totals.zero_bytes += bytes;
+        self.totals.zero_bytes = self.totals.zero_bytes.saturating_add(bytes);
         *self.zeros.entry(length_bytes).or_insert(0) += count;
     }
 }
@@ -237,7 +238,7 @@ impl SizeWorker {
             }
         }
         if place.in_locality && fingerprint.low <= state.locality.highest_low() {
-            let offset_bytes = place.offset_in_batch + index * u64::from(state.block_bytes);
+            let offset_bytes = place.offset_in_batch.saturating_add(index * u64::from(state.block_bytes));
             let is_of_use = self.saturated.is_empty()
                 || self.saturated.get(&fingerprint).is_none_or(|last| (place.batch, offset_bytes) < *last);
             if is_of_use {

@@ -116,7 +116,7 @@ impl<'scan> Worker<'scan> {
     }
 
     fn batch(&mut self, batch: &Batch) {
-        let mut start_bytes = 0;
+        let mut start_bytes: u64 = 0;
         for index in 0..batch.names.len() {
             if self.session.halt.is_raised() {
                 break;
@@ -127,11 +127,11 @@ impl<'scan> Worker<'scan> {
                     let in_locality = stat.st_nlink == 1 || self.session.options.request().count_hard_links;
                     let names = Arc::clone(&batch.names);
                     let file = FileRef { names, index, batch: batch.sequence, start_bytes, in_locality };
-                    start_bytes += if in_locality { size_bytes } else { 0 };
+                    start_bytes = start_bytes.saturating_add(if in_locality { size_bytes } else { 0 });
                     self.file(fd, file, size_bytes, stat);
                 }
                 Ok(None) => {}
-                Err(error) => self.session.troubles.unreadable(&batch.names.path(index), error.into()),
+                Err(error) => self.session.troubles.unreadable(&batch.names.path(index), &error.into()),
             }
         }
         let mut all = locked(self.session.batch_bytes);
@@ -188,7 +188,7 @@ impl<'scan> Worker<'scan> {
             match self.read(&fd, &file, (0, size_bytes), size_bytes) {
                 Ok(ReadEnd::AsExpected) => {}
                 Ok(ReadEnd::Shorter | ReadEnd::Longer) => self.session.troubles.changed(),
-                Err(error) => self.session.troubles.unreadable(&file.names.path(file.index), error),
+                Err(error) => self.session.troubles.unreadable(&file.names.path(file.index), &error),
             }
             return;
         }
@@ -222,7 +222,7 @@ impl<'scan> Worker<'scan> {
                         large.end();
                         if large.tell_once() {
                             let path = large.file.names.path(large.file.index);
-                            self.session.troubles.unreadable(&path, error);
+                            self.session.troubles.unreadable(&path, &error);
                         }
                     }
                 }
@@ -231,9 +231,10 @@ impl<'scan> Worker<'scan> {
     }
 
     fn hole(&mut self, file: &FileRef, start: u64, end: u64) {
-        self.counted.data_bytes += end - start;
-        self.counted.hole_bytes += end - start;
-        self.advanced_bytes += end - start;
+        let bytes = end - start;
+        self.counted.data_bytes = self.counted.data_bytes.saturating_add(bytes);
+        self.counted.hole_bytes = self.counted.hole_bytes.saturating_add(bytes);
+        self.advanced_bytes = self.advanced_bytes.saturating_add(bytes);
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
             size.hole(state.block_bytes, end - start);
             if end - start >= u64::from(state.block_bytes) {
@@ -265,7 +266,7 @@ impl<'scan> Worker<'scan> {
                 spot,
                 offset_in_piece: at - start,
                 batch: file.batch,
-                offset_in_batch: file.start_bytes + at,
+                offset_in_batch: file.start_bytes.saturating_add(at),
                 in_locality: file.in_locality,
             };
             self.chunk(file, at, got.min(wanted), place);
@@ -296,8 +297,8 @@ impl<'scan> Worker<'scan> {
     fn chunk(&mut self, file: &FileRef, at: u64, length: usize, place: ChunkPlace) {
         let skip = self.buffer.as_ptr().align_offset(4096).min(BUFFER_EXTRA_BYTES / 2);
         let Some(data) = self.buffer.get(skip..skip + length) else { return };
-        self.counted.data_bytes += length as u64;
-        self.advanced_bytes += length as u64;
+        self.counted.data_bytes = self.counted.data_bytes.saturating_add(length as u64);
+        self.advanced_bytes = self.advanced_bytes.saturating_add(length as u64);
         let mut failed = None;
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
             match size.chunk(state, data, place) {

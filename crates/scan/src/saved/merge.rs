@@ -112,7 +112,7 @@ fn united_head(sets: &[SetReader]) -> SetHead {
     for head in heads {
         all.partial |= head.partial;
         all.files.add(&head.files);
-        all.position_bytes += head.position_bytes;
+        all.position_bytes = all.position_bytes.saturating_add(head.position_bytes);
         for (sum, part) in all.sizes.iter_mut().zip(&head.sizes) {
             sum.totals.add(&part.totals);
             sum.nature_level = sum.nature_level.max(part.nature_level);
@@ -139,11 +139,11 @@ struct Merge {
 impl Merge {
     fn new(sets: Vec<SetReader>) -> Result<Self, SavedSetError> {
         let mut merge = Self { heads: Vec::with_capacity(sets.len()), order: BinaryHeap::new() };
-        let mut start_bytes = 0;
+        let mut start_bytes: u64 = 0;
         for (index, set) in sets.into_iter().enumerate() {
             let bytes = set.head.position_bytes;
             merge.heads.push(Head { set, start_bytes, row: None });
-            start_bytes += bytes;
+            start_bytes = start_bytes.saturating_add(bytes);
             merge.advance(index)?;
         }
         Ok(merge)

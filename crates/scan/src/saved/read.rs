@@ -2,9 +2,9 @@
 
 use super::columns::{column, schema};
 use super::error::SavedSetError;
-use super::{HEAD_KEY, SET_FORMAT, SetHead, VersionedHead, checksum};
+use super::{HEAD_KEY, SET_FORMAT, SetHead, SizeHead, VersionedHead, checksum};
 use crate::fingerprint::Fingerprint;
-use crate::levels::highest_low;
+use crate::levels::{MOST_LEVEL, highest_low};
 use crate::nature::Nature;
 use crate::set::Place;
 use crate::tally::Row;
@@ -145,6 +145,15 @@ fn head_of(
     let sizes = &versioned.head.sizes;
     if !sizes.is_sorted_by(|one, next| one.block_bytes < next.block_bytes) {
         return Err(invalid("its block sizes are not in ascending order"));
+    }
+    let is_possible = |size: &SizeHead| {
+        let totals = &size.totals;
+        totals.zero_blocks <= totals.blocks
+            && totals.zero_bytes <= totals.data_bytes
+            && size.nature_level.max(size.locality_level) <= MOST_LEVEL
+    };
+    if !sizes.iter().all(is_possible) {
+        return Err(invalid("its totals contradict each other"));
     }
     Ok(versioned.head)
 }

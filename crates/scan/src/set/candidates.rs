@@ -4,11 +4,11 @@
 //! number of candidates is kept: the highest levels, and within one level the smallest fingerprints. Levels are every
 //! number below 64, and above it those with at most six significant bits. So a content that ends among the ten most
 //! repeated (ties by smallest fingerprint) lost its place only if a thousand others have as many copies to within 3 %.
+//! Contents with a single copy are candidates too: in a union of sets they may have many.
 
 use super::locked;
 use crate::fingerprint::Fingerprint;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -80,11 +80,12 @@ impl Candidates {
         }
     }
 
-    /// The places kept.
-    pub(crate) fn places(&self) -> HashMap<Fingerprint, Place> {
-        let mut held = locked(&self.held);
+    /// The places kept, in ascending order of fingerprints.
+    pub(crate) fn places(&self) -> Vec<(Fingerprint, Place)> {
+        let mut held = std::mem::take(&mut *locked(&self.held));
         cut(&mut held);
-        held.iter().map(|candidate| (candidate.fingerprint, candidate.place.clone())).collect()
+        held.sort_unstable_by_key(|candidate| candidate.fingerprint);
+        held.into_iter().map(|candidate| (candidate.fingerprint, candidate.place)).collect()
     }
 }
 
@@ -126,7 +127,7 @@ mod tests {
         let mut most: Vec<u64> = (0..20_000 / 59).collect();
         most.sort_by_key(|index| fingerprint(*index));
         for index in most.into_iter().take(10) {
-            assert_eq!(places.get(&fingerprint(index)), Some(&place(index)));
+            assert!(places.contains(&(fingerprint(index), place(index))), "{index}");
         }
     }
 }

@@ -144,7 +144,7 @@ impl CountingSet {
                 continue;
             }
             let copies = table.add(fingerprint, (record.length_and_mark >> 32) as u32, 1);
-            if copies >= 2 && bound.admits(copies, fingerprint) {
+            if bound.admits(copies, fingerprint) {
                 rises.push(Rise { fingerprint, copies, mark: record.length_and_mark as u32 });
             }
         }

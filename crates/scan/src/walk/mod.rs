@@ -164,9 +164,9 @@ impl<'scan> Walker<'scan> {
         let mut frames = Vec::new();
         match opened {
             Ok(fd) => {
-                frames.push(self.list(fd, Arc::from(root.path.as_path()), PathBuf::new(), device, sink)?)
+                frames.push(self.list(fd, Arc::from(root.path.as_path()), PathBuf::new(), device, sink)?);
             }
-            Err(error) => self.troubles.unreadable(&root.path, error.into()),
+            Err(error) => self.troubles.unreadable(&root.path, &error.into()),
         }
         while let Some(frame) = frames.last_mut() {
             let Some(name) = frame.subdirectories.pop() else {
@@ -183,7 +183,7 @@ impl<'scan> Walker<'scan> {
                     let next = self.list(fd, Arc::from(path), below, device, sink)?;
                     frames.push(next);
                 }
-                Err(error) => self.troubles.unreadable(&path, error.into()),
+                Err(error) => self.troubles.unreadable(&path, &error.into()),
             }
         }
         Ok(())
@@ -219,7 +219,7 @@ impl<'scan> Walker<'scan> {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.troubles.unreadable(&frame.path, error.into());
+                    self.troubles.unreadable(&frame.path, &error.into());
                     break;
                 }
             };
@@ -264,7 +264,7 @@ impl<'scan> Walker<'scan> {
         match rustix::fs::statat(&*frame.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode)),
             Err(error) => {
-                self.troubles.unreadable(&frame.path.join(OsStr::from_bytes(name.to_bytes())), error.into());
+                self.troubles.unreadable(&frame.path.join(OsStr::from_bytes(name.to_bytes())), &error.into());
                 None
             }
         }

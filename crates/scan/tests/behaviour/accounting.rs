@@ -160,6 +160,55 @@ fn a_file_of_zeros_is_one_content() {
 }
 
 #[test]
+fn sparse_files_of_more_than_64_bits_together_do_not_overflow() {
+    let data = Data::new();
+    if fs::File::create(data.path("1")).unwrap().set_len(1 << 62).is_err() {
+        // Most file systems on disks end at 16 TiB.
+        for index in 0..4 {
+            data.sparse(&index.to_string(), 1 << 43, &[]);
+        }
+        let size = scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
+        assert_eq!((size.blocks, size.distinct), (1 << 36, 1));
+        return;
+    }
+    for index in 0..5 {
+        data.sparse(&index.to_string(), 1 << 62, &[]);
+    }
+    let size = scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
+    assert_eq!((size.blocks, size.distinct, size.data_bytes), (5 << 53, 1, u64::MAX));
+}
+
+/// A device made of a file for the test, gone after it.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn new(file: &std::path::Path) -> Option<Self> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
+        output.status.success().then(|| Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_read_to_its_end() {
+    let data = Data::new();
+    let file = data.file("image", &blocks((0..3000).map(|n| n % 700), K4));
+    let Some(device) = LoopDevice::new(&file) else {
+        eprintln!("not tested: losetup cannot make a loop device here");
+        return;
+    };
+    let of_device = comparable(&scanned(crate::data::request(&[device.0.as_ref()])));
+    let of_file = comparable(&scanned(crate::data::request(&[&file])));
+    assert_eq!(of_device.block_sizes, of_file.block_sizes);
+    assert_eq!(of_device.files.data_bytes, 3000 * 4096);
+}
+
+#[test]
 fn several_block_sizes_are_what_separate_scans_find() {
     let data = mixed();
     data.file("more", &blocks((0..3000).map(|n| n % 1000), 1536));

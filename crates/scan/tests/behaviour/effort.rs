@@ -8,7 +8,7 @@ use gemelo_scan::{Counting, ScanOptions, ScanRequest, plan, scan};
 fn many_blocks(count: u64) -> Vec<u8> {
     let one = |n: u64| {
         let mut block = [0; 512];
-        let number = if n % 8 == 0 { n % 64 } else { n };
+        let number = if n.is_multiple_of(8) { n % 64 } else { n };
         block[..8].copy_from_slice(&(number + 1).to_le_bytes());
         block
     };

@@ -47,7 +47,7 @@ fn merged_sets_say_what_one_scan_of_everything_says() {
     let sets: Vec<PathBuf> = ["a", "b", "c"].iter().map(|name| data.path(&format!("{name}.set"))).collect();
     for (name, set) in ["a", "b", "c"].iter().zip(&sets) {
         let result = saved(of(&data, &[name]), set);
-        assert_eq!(comparable(&merged(&[set.clone()]).unwrap()), comparable(&result), "{name}");
+        assert_eq!(comparable(&merged(std::slice::from_ref(set)).unwrap()), comparable(&result), "{name}");
     }
     let whole = scanned(of(&data, &["a", "b", "c"]));
     let nature = whole.block_sizes[0].nature.as_ref().unwrap();
@@ -136,13 +136,13 @@ fn small_set(data: &Data) -> (PathBuf, Vec<u8>) {
 fn every_flipped_byte_is_found() {
     let data = Data::new();
     let (set, bytes) = small_set(&data);
-    assert!(merged(&[set.clone()]).is_ok());
+    assert!(merged(std::slice::from_ref(&set)).is_ok());
     for at in 0..bytes.len() {
         for change in [0x01, 0x80, 0xff] {
             let mut damaged = bytes.clone();
             damaged[at] ^= change;
             fs::write(&set, damaged).unwrap();
-            let error = merged(&[set.clone()]).expect_err("a damaged set was read").to_string();
+            let error = merged(std::slice::from_ref(&set)).expect_err("a damaged set was read").to_string();
             assert!(error.contains("small.set"), "byte {at}: {error}");
         }
     }
@@ -154,11 +154,11 @@ fn every_cut_and_every_addition_is_found() {
     let (set, bytes) = small_set(&data);
     for length in 0..bytes.len() {
         fs::write(&set, &bytes[..length]).unwrap();
-        assert!(merged(&[set.clone()]).is_err(), "cut to {length} of {}", bytes.len());
+        assert!(merged(std::slice::from_ref(&set)).is_err(), "cut to {length} of {}", bytes.len());
     }
     for longer in [[bytes.clone(), vec![0]].concat(), [bytes.clone(), bytes.clone()].concat()] {
         fs::write(&set, longer).unwrap();
-        assert!(merged(&[set.clone()]).is_err());
+        assert!(merged(std::slice::from_ref(&set)).is_err());
     }
     for (content, message) in [
         (&b""[..], "it is empty"),
@@ -166,7 +166,7 @@ fn every_cut_and_every_addition_is_found() {
         (b"some text that is no set at all", "it is no Parquet file"),
     ] {
         fs::write(&set, content).unwrap();
-        let error = merged(&[set.clone()]).unwrap_err().to_string();
+        let error = merged(std::slice::from_ref(&set)).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
     assert!(merged(&[data.path("missing")]).unwrap_err().to_string().contains("missing"));

@@ -24,7 +24,7 @@ fn an_unreadable_file_is_reported_and_counted_and_does_not_stop_the_scan() {
     } else {
         use std::os::unix::fs::PermissionsExt;
         let path = data.file("bad", &[1]);
-        fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
     }
     let monitor = Recorder::new();
     let result = scanned_with(request, &monitor);
@@ -76,7 +76,7 @@ fn files_that_change_under_the_scan_do_no_harm() {
                 round += 1;
                 data.file("large", &large[..(round as usize * 777_777) % large.len()]);
                 let name = format!("small{}", round % 200);
-                if round % 3 == 0 {
+                if round.is_multiple_of(3) {
                     // Somebody else may have it open.
                     let _ = fs::remove_file(data.path(&name));
                 } else {
