@@ -52,7 +52,7 @@ fn fio_dedupe(path: &Path) -> Option<(u64, u64)> {
     let output = command.args(["-B", "0", "-b", &BLOCK_BYTES.to_string()]).arg(path).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let number = |name: &str| {
-        let rest = text.split(name).nth(1).unwrap_or_else(|| panic!("{name} is not in {text}"));
+        let rest = text.split(name).nth(1).expect("fio-dedupe prints its counts");
         rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse::<u64>().unwrap()
     };
     Some((number("\nExtents=").max(1), number("Unique extents=")))
