@@ -39,6 +39,10 @@ const READERS: &[Reader] = &[
     reader(&["generate", "OUTPUT", "--distribution", "INPUT", "--bytes", "4k"]),
     reader(&["verify", "INPUT"]),
     reader(&["log", "INPUT"]),
+    reader(&["replay", "INPUT", "--target", "null:", "--json", "OUTPUT"]),
+    reader(&["trace", "stat", "INPUT", "--json", "OUTPUT"]),
+    reader(&["trace", "convert", "INPUT", "--to", "fiu", "--output", "OUTPUT"]),
+    reader(&["trace", "synthesize", "--distribution", "INPUT", "--records", "9", "--output", "OUTPUT"]),
 ];
 
 /// Commands that read no file.

@@ -89,17 +89,53 @@ pub(crate) fn hash(text: &[u8]) -> Option<ContentHash> {
     if tail.iter().any(|byte| HEX[*byte as usize] == NO_DIGIT) {
         return None;
     }
-    let mut halves = [0u64; 2];
-    let (high, low) = head.split_at(head.len().saturating_sub(HASH_DIGITS / 2));
-    let mut bad = 0;
-    for (half, digits) in halves.iter_mut().zip([high, low]) {
-        for byte in digits {
-            let digit = HEX[*byte as usize];
-            bad |= digit;
-            *half = (*half << 4) | u64::from(digit & 15);
-        }
+    if let Ok(whole) = head.try_into() {
+        return whole_hash(whole);
     }
-    (bad < 16).then_some(ContentHash((u128::from(halves[0]) << 64) | u128::from(halves[1])))
+    let mut value = 0;
+    for byte in head {
+        let digit = HEX[*byte as usize];
+        if digit == NO_DIGIT {
+            return None;
+        }
+        value = (value << 4) | u128::from(digit);
+    }
+    Some(ContentHash(value))
+}
+
+/// A hash of exactly 32 digits: most of what a trace with hashes consists of.
+#[inline]
+fn whole_hash(text: &[u8; HASH_DIGITS]) -> Option<ContentHash> {
+    let mut value = 0;
+    let (words, _) = text.as_chunks::<8>();
+    for word in words {
+        value = (value << 32) | u128::from(eight_digits(*word)?);
+    }
+    Some(ContentHash(value))
+}
+
+/// Eight hexadecimal digits at once, each in a byte of a word. A byte's top bit tells of each comparison: it is set
+/// first, and stays if the subtraction below it does not borrow.
+#[inline]
+fn eight_digits(text: [u8; 8]) -> Option<u32> {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const TOP: u64 = 0x80 * EACH;
+    let within = |word: u64, first: u8, last: u8| {
+        let from = (word | TOP).wrapping_sub(u64::from(first) * EACH);
+        let to = (u64::from(last) * EACH | TOP).wrapping_sub(word);
+        from & to & TOP
+    };
+    let word = u64::from_be_bytes(text);
+    let digits = within(word, b'0', b'9');
+    let letters = within(word | (0x20 * EACH), b'a', b'f');
+    if word & TOP != 0 || digits | letters != TOP {
+        return None;
+    }
+    // The low four bits are the digit, or the letter's number from 1.
+    let values = (word & (0x0f * EACH)) + (letters >> 7) * 9;
+    let pairs = (values | (values >> 4)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs | (pairs >> 8)) & 0x0000_ffff_0000_ffff;
+    Some((fours | (fours >> 16)) as u32)
 }
 
 /// Hashes one after the other, 32 digits each, or of any length with `-` between them.
@@ -116,8 +152,9 @@ pub(crate) fn hashes(text: &[u8], into: &mut Vec<ContentHash>) -> Option<()> {
         into.push(hash(text)?);
         return Some(());
     }
-    for part in text.chunks_exact(HASH_DIGITS) {
-        into.push(hash(part)?);
+    let (parts, _) = text.as_chunks::<HASH_DIGITS>();
+    for part in parts {
+        into.push(whole_hash(part)?);
     }
     Some(())
 }
@@ -252,10 +289,20 @@ mod tests {
             while commas.field().is_some() {}
         }
 
+        /// Digits taken eight at a time, against one at a time.
+        #[test]
+        fn only_digits_are_digits(text in proptest::array::uniform8(any::<u8>())) {
+            let one_by_one = text.iter().try_fold(0u32, |value, byte| {
+                char::from(*byte).to_digit(16).map(|digit| (value << 4) | digit)
+            });
+            prop_assert_eq!(eight_digits(text), one_by_one);
+        }
+
         #[test]
         fn numbers_and_hashes_are_what_they_were_written_as(value: u64, hashed: u128) {
             prop_assert_eq!(whole(value.to_string().as_bytes()), Some(value));
             prop_assert_eq!(hash(format!("{hashed:032x}").as_bytes()), Some(ContentHash(hashed)));
+            prop_assert_eq!(hash(format!("{hashed:032X}").as_bytes()), Some(ContentHash(hashed)));
         }
     }
 }

@@ -18,11 +18,12 @@ mod reader;
 mod record;
 mod stat;
 mod synthesize;
+mod window;
 mod write;
 
 pub use blocks::{BlockError, Blocks, TouchedBlock};
 pub use error::{Malformed, TraceError};
-pub use format::Format;
+pub use format::{Format, fuzz};
 pub use merge::{DeviceRule, Merged, ReadOptions};
 pub use record::{ContentHash, Names, Operation, Record, RecordSource};
 pub use stat::{
@@ -32,4 +33,5 @@ pub use stat::{
 pub use synthesize::{
     Arrival, ArrivalError, Preset, Synthesis, SynthesisError, SynthesisSpec, Volume, presets,
 };
+pub use window::{Stretch, Window};
 pub use write::{Loss, TraceWriter, WriteError};

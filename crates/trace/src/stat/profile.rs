@@ -59,11 +59,22 @@ impl Statistics {
             let accesses = seen as f64 / total as f64;
             let blocks = (index + 1) as f64 / counts.len() as f64;
             if accesses - blocks > best.0 {
-                best = (accesses - blocks, Pattern::Hotspot { accesses, blocks });
+                let hot = Pattern::Hotspot {
+                    accesses_percent: tenths(accesses * 100.0),
+                    blocks_percent: tenths(blocks * 100.0).max(LEAST_PERCENT),
+                };
+                best = (accesses - blocks, hot);
             }
         }
         if best.0 < NEARLY_EVEN { Pattern::Uniform } else { best.1 }
     }
+}
+
+/// Hot spots are told to a tenth of a percent, and not below.
+const LEAST_PERCENT: f64 = 0.1;
+
+fn tenths(percent: f64) -> f64 {
+    (percent * 10.0).round() / 10.0
 }
 
 /// How many records fall into each second: sums only.

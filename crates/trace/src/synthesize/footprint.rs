@@ -11,7 +11,9 @@ pub(super) fn places_for(pattern: Pattern, accesses: u64, touched: u64) -> u64 {
     let touched = touched.clamp(1, accesses.max(1));
     let (hot_accesses, hot_places) = match pattern {
         Pattern::Uniform => (1.0, 1.0),
-        Pattern::Hotspot { accesses, blocks } => (accesses, blocks),
+        Pattern::Hotspot { accesses_percent, blocks_percent } => {
+            (accesses_percent / 100.0, blocks_percent / 100.0)
+        }
         Pattern::Sequential | Pattern::NuRand { .. } | Pattern::Zipf { .. } => return touched,
     };
     let expected = |places: f64| {

@@ -90,7 +90,7 @@ const USUAL_DUPLICATES: f64 = 2.76;
 /// Of distinct contents, the share with duplicates that is assumed where the dedup ratio leaves the choice.
 const WITH_DUPLICATES: f64 = 0.5;
 /// Four in five accesses to one place in five is assumed: the papers say nothing of it in numbers.
-const ASSUMED_PATTERN: Pattern = Pattern::Hotspot { accesses: 0.8, blocks: 0.2 };
+const ASSUMED_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
 const BLOCK_BYTES: u64 = 4096;
 const DAY_S: f64 = 86_400.0;
 const GIB: f64 = (1u64 << 30) as f64;

@@ -29,7 +29,8 @@ fn statistics_give_back_the_published_figures() {
         let written = figures.written_blocks as f64;
         assert!((written / RECORDS as f64 - preset.write_share()).abs() < 1e-5, "{name}");
         let ratio = figures.dedup_ratio_written.unwrap();
-        near(ratio, writes.total_gib / writes.contents_gib, 0.001, name);
+        // So few records have no room for every class of the tail: a content or two of each is cut short.
+        near(ratio, writes.total_gib / writes.contents_gib, 0.003, name);
         let rewrites = writes.total_gib / writes.places_gib;
         near(written / figures.written_places as f64, rewrites, 0.03, "rewrites");
         let rereads = reads.total_gib / reads.places_gib;

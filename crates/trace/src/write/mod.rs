@@ -3,8 +3,6 @@
 mod digits;
 mod lines;
 
-pub(crate) use digits::{push_hash, push_whole};
-
 use crate::format::Format;
 use crate::record::{Names, Record};
 use lines::Fits;
