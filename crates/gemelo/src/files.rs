@@ -4,7 +4,7 @@ use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
 use serde::Serialize;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reads a text file that the user named.
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
@@ -48,6 +48,49 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     file.write_all(bytes).with_context(context)?;
     file.persist(path).with_context(context)?;
     Ok(())
+}
+
+/// A file that is written piece by piece, and is in its place only once it is finished.
+pub(crate) enum NewFile {
+    /// `-`
+    StandardOutput,
+    Beside(tempfile::NamedTempFile, PathBuf),
+}
+
+impl NewFile {
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::StandardOutput);
+        }
+        Ok(Self::Beside(temporary_beside(path)?, path.to_owned()))
+    }
+
+    /// Puts the file into its place.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::StandardOutput => std::io::stdout().flush().context("cannot write to standard output"),
+            Self::Beside(file, path) => {
+                file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::StandardOutput => std::io::stdout().write(bytes),
+            Self::Beside(file, _) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::StandardOutput => std::io::stdout().flush(),
+            Self::Beside(file, _) => file.flush(),
+        }
+    }
 }
 
 /// Writes a result file, indented.

@@ -76,6 +76,27 @@ pub const TARGETS: &[Target] = &[
         run: Text(dedisbench_ini),
     },
     Target {
+        name: "trace",
+        seeds: &[
+            "1000 4253 nfsd 680 8 W 6 0 3df1244f6143869f52abf2a1d73d0c0f\n",
+            "1000 4253 app 680 16 R 6 0 3df1244f6143869f52abf2a1d73d0c0f-00\n",
+            "  8,0    3        1     0.000000001   697  Q   W 223490 + 8 [kjournald]\nCPU0 (8,0):\n",
+            "fio version 2 iolog\nf add\nf open\nf read 0 4096\nf wait 150 0\nf write 4096 512\n",
+            "fio version 3 iolog\n1 f add\n1 f open\n1 f read 0 4096\n2 f sync 0 0\n",
+            "128166372003061629,mds,1,Write,3201662976,20480,45361\n",
+            "7,R,126703644672,4096,1577808000000626\n",
+            "1538323200,12910952,128,0,1063\n",
+            "Timestamp,Response,IOType,LUN,Offset,Size\n1456135200.013,0.001,W,4,4096,8192\n",
+            "1,41092,2a,4096,6160455\n",
+        ],
+        run: Text(trace),
+    },
+    Target {
+        name: "trace_options",
+        seeds: &["bursty:10/10s", "640", "6,0=sda", "fiu"],
+        run: Text(trace_options),
+    },
+    Target {
         name: "dedisbench_line",
         seeds: &["-p -w -t1 -b1024 -c1 -vabc123 -a0", "-m -nr100 -nw50 -s 8", "-n300 -r -t8 -fconfig.ini"],
         run: Text(dedisbench_line),
@@ -204,4 +225,19 @@ fn saved_set(bytes: &[u8]) {
     {
         let _ = merge_sets(&[file.path().to_owned()], ZeroPolicy::default(), None, &Silent, &StopFlag::new());
     }
+}
+
+/// Whatever the bytes, as every format: records that end below 2^64, or an error that names the line.
+fn trace(text: &str) {
+    gemelo_trace::fuzz(text.as_bytes());
+}
+
+fn trace_options(text: &str) {
+    if let Ok(arrival) = text.parse::<gemelo_trace::Arrival>() {
+        assert_eq!(arrival.to_string().parse(), Ok(arrival));
+    }
+    if let Ok(speed) = text.parse::<gemelo_replay::Speed>() {
+        assert_eq!(speed.to_string().parse(), Ok(speed));
+    }
+    let _ = (text.parse::<gemelo_trace::DeviceRule>(), text.parse::<gemelo_trace::Format>());
 }

@@ -41,6 +41,10 @@ const READERS: &[Reader] = &[
     reader(&["scan", "merge", "INPUT", "--json", "OUTPUT"]),
     // An empty configuration leaves all defaults.
     Reader { refuses_empty: false, ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"]) },
+    reader(&["replay", "INPUT", "--target", "null:", "--json", "OUTPUT"]),
+    reader(&["trace", "stat", "INPUT", "--json", "OUTPUT"]),
+    reader(&["trace", "convert", "INPUT", "--to", "fiu", "--output", "OUTPUT"]),
+    reader(&["trace", "synthesize", "--distribution", "INPUT", "--records", "9", "--output", "OUTPUT"]),
 ];
 
 /// Commands that read no file.

@@ -29,8 +29,8 @@ pub use generate::{GenerateError, Generated, Output, generate};
 pub use history::{History, OtherLayout, Segment, UncertainWrite};
 pub use job::{Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, Verify};
 pub use log::{LogError, LogRecord, read_log};
-pub use measure::{LatencyHistogram, LatencySummary, Phase, Usage};
-pub use pattern::{Pattern, PatternError};
+pub use measure::{Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
+pub use pattern::{Pattern, PatternError, Positions};
 pub use result::{
     Ended, Failure, Found, Interval, IntervalFigures, Measured, Mismatch, OperationFigures, Place, Populated,
     ProcessResult, RunResult, Timing, Verification, WrittenDistribution,

@@ -5,8 +5,10 @@ pub(crate) mod dedisbench;
 mod distribution;
 mod generate;
 mod log;
+mod replay;
 mod scan;
 mod suite;
+pub(crate) mod trace;
 mod verify;
 
 use crate::context::Context;
@@ -39,6 +41,10 @@ enum Command {
     Verify(verify::Arguments),
     /// Print a log of operations as CSV
     Log(log::Arguments),
+    /// Replay recorded block I/O with its content
+    Replay(Box<replay::Arguments>),
+    /// Count, convert and make block I/O traces
+    Trace(trace::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -51,5 +57,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
         Command::Verify(arguments) => verify::run(arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),
+        Command::Replay(arguments) => replay::run(&arguments, context),
+        Command::Trace(arguments) => trace::run(&arguments, context),
     }
 }

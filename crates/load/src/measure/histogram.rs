@@ -11,26 +11,34 @@ const DIGITS: u8 = 3;
 /// The percentiles that are printed and kept beside the histogram.
 const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99];
 
-/// A histogram in memory.
+/// A histogram in memory: recording allocates nothing.
 #[derive(Debug, Clone)]
-pub(crate) struct Latencies {
+pub struct Latencies {
     histogram: Histogram<u64>,
     /// The sum, which a histogram has to three digits only.
     sum_ns: u64,
 }
 
 impl Latencies {
-    pub(crate) fn new() -> Self {
+    /// A histogram of nothing.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a histogram is some 100 KiB: nobody should make one unawares"
+    )]
+    pub fn new() -> Self {
         Self { histogram: empty(), sum_ns: 0 }
     }
 
+    /// Records a latency in nanoseconds.
     #[inline]
-    pub(crate) fn record(&mut self, latency_ns: u64) {
+    pub fn record(&mut self, latency_ns: u64) {
         self.sum_ns = self.sum_ns.saturating_add(latency_ns);
         self.histogram.saturating_record(latency_ns);
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds another histogram's latencies.
+    pub fn add(&mut self, other: &Self) {
         if other.count() > 0 {
             self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
             // Both have the same bounds.
@@ -45,11 +53,15 @@ impl Latencies {
         }
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    /// How many latencies were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    pub(crate) fn to_histogram(&self) -> LatencyHistogram {
+    /// The histogram as results keep it.
+    #[must_use]
+    pub fn to_histogram(&self) -> LatencyHistogram {
         let buckets = self.histogram.iter_recorded();
         LatencyHistogram {
             sum_ns: self.sum_ns,

@@ -5,8 +5,7 @@ mod recorder;
 mod timeline;
 mod usage;
 
-pub(crate) use histogram::Latencies;
-pub use histogram::{LatencyHistogram, LatencySummary};
+pub use histogram::{Latencies, LatencyHistogram, LatencySummary};
 pub(crate) use recorder::{Accumulator, IntervalPart, MOST_INTERVALS, Recorder, Side};
 pub use timeline::Phase;
 pub(crate) use timeline::Timeline;

@@ -121,7 +121,7 @@ const SCATTER_KEY: u64 = 0x7363_6174;
 
 /// The blocks that one process goes to, in order, without end.
 #[derive(Debug, Clone)]
-pub(crate) struct Positions {
+pub struct Positions {
     draw: Draw,
     random: Random,
     blocks: u64,
@@ -139,7 +139,8 @@ enum Draw {
 impl Positions {
     /// The stream of a seed over `blocks` blocks (at least one). Hot spots are a matter of the seed; `stream` tells
     /// processes, and reads from writes, apart.
-    pub(crate) fn new(pattern: Pattern, blocks: u64, seed: u64, stream: u64) -> Self {
+    #[must_use]
+    pub fn new(pattern: Pattern, blocks: u64, seed: u64, stream: u64) -> Self {
         let draw = match pattern {
             Pattern::Sequential => Draw::Sequential { next: 0 },
             Pattern::Uniform => Draw::Uniform,
@@ -164,7 +165,7 @@ impl Positions {
 
     /// The next block.
     #[inline]
-    pub(crate) fn next_block(&mut self) -> u64 {
+    pub fn next_block(&mut self) -> u64 {
         let Self { draw, random, blocks } = self;
         match draw {
             Draw::Sequential { next } => {

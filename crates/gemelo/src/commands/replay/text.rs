@@ -1,0 +1,137 @@
+//! A plan and its replay for people.
+
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_replay::{MapRule, OperationFigures, Plan, ReplayOptions, ReplayResult, Speed};
+use gemelo_target::TargetUri;
+
+/// What will be done, said before it is.
+pub(super) fn plan(plan: &Plan, options: &ReplayOptions, target: &TargetUri) -> String {
+    let map = match plan.map() {
+        MapRule::Refuse => "every place where the trace has it".to_owned(),
+        MapRule::Dense => "all places laid out dense".to_owned(),
+        MapRule::Fold => {
+            format!("{} places beyond the end folded back", format_count(plan.folded_places))
+        }
+    };
+    let duration_ns = match options.speed {
+        Speed::Times(factor) => {
+            let length = format_duration_ns((plan.duration_ns as f64 / factor) as u64);
+            format!("at {factor} times the recorded speed, which takes {length}")
+        }
+        Speed::Unlimited => "as fast as the target takes them".to_owned(),
+    };
+    let mut text = format!(
+        "{} requests onto {} of {target}, {map}; {duration_ns}\n",
+        format_count(plan.requests),
+        format_size(plan.target_bytes()),
+    );
+    if plan.populated_blocks() > 0 {
+        let blocks = format_count(plan.populated_blocks());
+        text += &format!("{blocks} blocks are read before they are written: they are populated first\n");
+    }
+    let drawn = plan.drawn_blocks();
+    if drawn > 0 {
+        text += &format!("{} blocks get contents from the distribution\n", format_count(drawn));
+    }
+    if plan.widened > 0 {
+        let widened = format_count(plan.widened);
+        let block = format_size(plan.block_bytes());
+        text += &format!("{widened} requests are widened to whole blocks of {block}\n");
+    }
+    text
+}
+
+/// What was measured.
+pub(super) fn result(result: &ReplayResult) -> String {
+    let mut text =
+        format!("{} records in {}\n", format_count(result.records), format_duration_ns(result.duration_ns));
+    let mut table = Table::new();
+    table.row(["", "operations", "a second", "throughput", "p50", "p99", "max"]);
+    for (name, side) in [("writes", &result.writes), ("reads", &result.reads)] {
+        if side.operations > 0 {
+            table.row(row(name, side, result.duration_ns));
+        }
+    }
+    text += &table.render(2);
+    if result.populated_blocks > 0 {
+        let took = format_duration_ns(result.populate_ns);
+        text += &format!("  {} blocks populated in {took}\n", format_count(result.populated_blocks));
+    }
+    text += &format!("  {} making contents\n", format_duration_ns(result.generating_ns));
+    if let Some(lateness) = &result.lateness {
+        let after = format_duration_ns(lateness.late_after_ns);
+        text += &format!("  {} operations started more than {after} late", format_count(lateness.late));
+        if let Some(summary) = &lateness.summary {
+            let by = [summary.mean_ns as u64, summary.max_ns].map(format_duration_ns);
+            text += &format!(", by {} on average and {} at most", by[0], by[1]);
+        }
+        text.push('\n');
+    }
+    text += &verification(result);
+    if let Some(failure) = &result.failure {
+        text += &format!("failed: {failure}\n");
+    } else if !result.is_complete {
+        text += "interrupted: the trace was not replayed to its end\n";
+    }
+    text
+}
+
+fn row(name: &str, side: &OperationFigures, duration_ns: u64) -> [String; 7] {
+    let seconds = (duration_ns as f64 / 1e9).max(1e-9);
+    let summary = side.response_summary.as_ref();
+    let latency = |percent: f64| summary.and_then(|summary| summary.percentile_ns(percent)).unwrap_or(0);
+    [
+        name.to_owned(),
+        format_count(side.operations),
+        format!("{:.0}", side.operations as f64 / seconds),
+        format_rate(side.data_bytes as f64 / seconds),
+        format_duration_ns(latency(50.0)),
+        format_duration_ns(latency(99.0)),
+        format_duration_ns(summary.map_or(0, |summary| summary.max_ns)),
+    ]
+}
+
+/// Mismatches that are shown.
+const SHOWN: usize = 10;
+
+fn verification(result: &ReplayResult) -> String {
+    let found = &result.verification;
+    if found.checked == 0 {
+        return String::new();
+    }
+    let counts = [found.checked, found.wrong].map(format_count);
+    let mut text = format!("  {} blocks checked, {} wrong\n", counts[0], counts[1]);
+    for wrong in found.mismatches.iter().take(SHOWN) {
+        text += &format!("    block {}: {} expected, found {}\n", wrong.block, wrong.expected, wrong.found);
+    }
+    text
+}
+
+/// From what share of late operations on the target, or this machine, does not keep up.
+const MANY_LATE: f64 = 0.01;
+
+/// What the figures should make one wary of.
+pub(super) fn advice(plan: &Plan, result: &ReplayResult) -> Vec<String> {
+    let mut advice = Vec::new();
+    if plan.trims > 0 {
+        advice.push(format!("{} trims were left out: targets have none", plan.trims));
+    }
+    let operations = result.reads.operations + result.writes.operations;
+    if let Some(lateness) = &result.lateness
+        && lateness.late as f64 > operations as f64 * MANY_LATE
+    {
+        let share = lateness.late as f64 / operations as f64 * 100.0;
+        advice.push(format!(
+            "{share:.1} % of the operations started late: the target did not keep up; try more --queue-depth or \
+             --processes, or a lower --speed"
+        ));
+    }
+    if result.verification.contradictions > 0 {
+        advice.push(format!(
+            "{} blocks were read with another content than the trace wrote there: writes are missing from it",
+            result.verification.contradictions
+        ));
+    }
+    advice
+}

@@ -1,0 +1,58 @@
+//! `gemelo trace convert`: a trace in another format, and what that format could not carry.
+
+use super::input::{TraceInput, for_each};
+use super::output::TraceFile;
+use crate::context::Context;
+use crate::exit::{Outcome, bad_input};
+use crate::files;
+use clap::Args;
+use gemelo_base::units::format_count;
+use gemelo_trace::{Format, RecordSource, TraceWriter, WriteError};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    input: TraceInput,
+    /// The format to write
+    #[arg(long, value_name = "FORMAT")]
+    to: Format,
+    /// The file to write, compressed if it ends in .gz or .zst; - is standard output
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+/// An error of writing, marked as bad input if the trace has not what the format needs.
+pub(super) fn not_written(error: WriteError) -> anyhow::Error {
+    match error {
+        WriteError::Io(_) => error.into(),
+        _ => bad_input(error.into()),
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    files::check_new(&arguments.output, arguments.force)?;
+    let mut trace = arguments.input.open()?;
+    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output)?);
+    let is_complete =
+        for_each(&mut trace, context, ("converting", arguments.input.limit), |record, trace| {
+            writer.write(record, trace.names()).map_err(not_written)
+        })?;
+    trace.source().check_devices().map_err(super::input::failed)?;
+    let (records, loss) = (writer.records(), writer.loss());
+    writer.finish().map_err(not_written)?.finish()?;
+    for remark in TraceInput::remarks(trace.source()).iter().chain(&loss.in_words()) {
+        context.monitor.warn(remark);
+    }
+    if !is_complete {
+        context.monitor.warn("interrupted: the file ends early");
+    }
+    if arguments.output != Path::new("-") {
+        let what = format!("{} records as {}", format_count(records), arguments.to);
+        context.print(&format!("{}: {what}\n", arguments.output.display()))?;
+    }
+    Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+}

@@ -1,0 +1,188 @@
+//! `gemelo trace stat`: what the papers' tables say of a trace, and a distribution and a job made of it.
+
+use super::input::{ReadTrace, TraceInput, failed, for_each};
+use super::stat_text;
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::files;
+use crate::values::{BlockSize, Size};
+use anyhow::{Context as _, anyhow};
+use clap::{Args, ValueEnum};
+use gemelo_content::Profile;
+use gemelo_report::{Provenance, ResultFile};
+use gemelo_trace::{AccessProfile, Counting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The layout of the figures in JSON.
+const SCHEMA: &str = "gemelo.trace-stat/1";
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    input: TraceInput,
+    /// Size of the blocks that are counted
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    block_size: BlockSize,
+    /// Fail rather than take more memory; counting takes 25 to 100 bytes for each distinct place and content
+    #[arg(long, value_name = "SIZE", default_value = "4g")]
+    memory: Size,
+    /// Write the distribution of duplicates; as a profile if the name ends in .toml
+    #[arg(long, value_name = "FILE")]
+    distribution: Option<PathBuf>,
+    /// Which copies of a content the distribution counts
+    #[arg(long, value_enum, default_value = "writes")]
+    copies: Copies,
+    /// Write a job file for gemelo bench with the same share of writes, pattern, size and distribution
+    #[arg(long, value_name = "FILE")]
+    job: Option<PathBuf>,
+    /// Write the figures as JSON; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Overwrite existing files
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Copies {
+    /// Every write, as a load has it
+    Writes,
+    /// Every place that holds the content at the end, as storage has it
+    AtEnd,
+}
+
+#[derive(Debug, Serialize)]
+struct Input {
+    #[serde(flatten)]
+    trace: ReadTrace,
+    memory_bytes: u64,
+}
+
+/// What is kept of a count.
+#[derive(Debug, Serialize)]
+struct Counted {
+    #[serde(flatten)]
+    figures: Figures,
+    access_profile: AccessProfile,
+    is_complete: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    for path in [&arguments.distribution, &arguments.job, &arguments.json].into_iter().flatten() {
+        files::check_new(path, arguments.force)?;
+    }
+    let mut trace = arguments.input.open()?;
+    let mut statistics = Statistics::new(arguments.block_size.0, MemoryLimit(arguments.memory.0));
+    let is_complete = for_each(&mut trace, context, ("counting", arguments.input.limit), |record, _| {
+        statistics.add(record).or_bad_input()
+    })?;
+    trace.source().check_devices().map_err(failed)?;
+    let mut warnings = TraceInput::remarks(trace.source());
+    if !is_complete {
+        warnings.push("interrupted: these are the figures of the records up to there".to_owned());
+    }
+    let counted = Counted {
+        figures: statistics.figures(trace.names()),
+        access_profile: statistics.access_profile(),
+        is_complete,
+    };
+    if counted.figures.records == 0 {
+        return Err(bad_input(anyhow!("no record is left: --skip, --limit and --time leave nothing")));
+    }
+    warnings.extend(stat_text::advice(&counted.figures));
+    arguments.write_files(&statistics, &counted, &trace)?;
+    if let Some(path) = &arguments.json {
+        let result = ResultFile {
+            schema: SCHEMA.to_owned(),
+            provenance: Provenance::of_this_process(context.started_at),
+            input: Input { trace: arguments.input.as_read(trace.source()), memory_bytes: arguments.memory.0 },
+            result: &counted,
+            warnings: warnings.clone(),
+        };
+        files::write_json(path, &result)?;
+    }
+    if arguments.json.as_deref() != Some(Path::new("-")) {
+        let text = stat_text::text(&counted.figures, &counted.access_profile, trace.source().formats());
+        context.print(&text)?;
+        warnings.iter().for_each(|warning| context.monitor.warn(warning));
+    }
+    Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+}
+
+impl Arguments {
+    fn write_files(
+        &self,
+        statistics: &Statistics,
+        counted: &Counted,
+        trace: &Window<Merged>,
+    ) -> anyhow::Result<()> {
+        if let Some(path) = &self.distribution {
+            files::write_whole(path, self.distribution_text(statistics, trace, path)?.as_bytes())?;
+        }
+        if let Some(path) = &self.job {
+            files::write_whole(path, self.job_text(counted)?.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn source(&self) -> String {
+        let names: Vec<String> = self.input.traces.iter().map(|path| path.display().to_string()).collect();
+        format!("gemelo trace stat {}", names.join(" "))
+    }
+
+    fn distribution_text(
+        &self,
+        statistics: &Statistics,
+        trace: &Window<Merged>,
+        path: &Path,
+    ) -> anyhow::Result<String> {
+        let counting = match self.copies {
+            Copies::Writes => Counting::Writes,
+            Copies::AtEnd => Counting::AtEnd,
+        };
+        let distribution = statistics.distribution(counting).map_err(|_| {
+            let formats: Vec<String> = trace.source().formats().iter().map(ToString::to_string).collect();
+            bad_input(anyhow!("{} traces do not say contents: there is no distribution", formats.join(", ")))
+        })?;
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            let name = name.unwrap_or_else(|| "trace".to_owned());
+            let profile = Profile::new(&name, &self.source(), self.block_size.0, &distribution);
+            return profile.to_toml().context("cannot write the profile");
+        }
+        Ok(distribution.to_text())
+    }
+
+    /// A job file: a comment for what a job cannot say.
+    fn job_text(&self, counted: &Counted) -> anyhow::Result<String> {
+        let profile = &counted.access_profile;
+        let block_bytes = self.block_size.0;
+        let operation = match profile.write_share {
+            share if share <= 0.0 => "read",
+            share if share >= 1.0 => "write",
+            _ => "mixed",
+        };
+        let mut text = format!(
+            "# Access profile by {}.\n# Requests of {:.0} bytes on average; {:.2} reads and {:.2} writes a second.\n\
+             # A job's operations are single blocks; name rate, read-rate and write-rate to pace it.\n\
+             operation = \"{operation}\"\n",
+            self.source(),
+            profile.request_bytes,
+            profile.reads_per_s,
+            profile.writes_per_s,
+        );
+        if operation == "mixed" {
+            text += &format!("write-share = {:.2}\n", profile.write_share * 100.0);
+        }
+        text += &format!(
+            "pattern = \"{}\"\nblock-size = {block_bytes}\nfile-size = {}\n",
+            profile.pattern, profile.touched_bytes
+        );
+        if let Some(path) = self.distribution.as_ref().filter(|path| *path != Path::new("-")) {
+            let path = std::path::absolute(path).context("cannot find the current folder")?;
+            text += &format!("distribution = {}\n", toml::Value::String(path.display().to_string()));
+        }
+        Ok(text)
+    }
+}

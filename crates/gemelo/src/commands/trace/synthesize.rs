@@ -1,0 +1,196 @@
+//! `gemelo trace synthesize`: a trace in FIU format from a preset or from figures.
+
+use super::convert::not_written;
+use super::input::for_each;
+use super::output::TraceFile;
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::values::{BlockSize, Percent, Size, Span};
+use crate::{distributions, files};
+use anyhow::anyhow;
+use clap::Args;
+use gemelo_base::units::{format_count, format_duration_ns};
+use gemelo_load::Pattern;
+use gemelo_trace::{
+    Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter, presets,
+};
+use std::path::{Path, PathBuf};
+
+/// Makes a trace in FIU format. A preset has the published figures of a trace; every option replaces one of them.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// web, mail or homes: the FIU traces by their published figures
+    #[arg(long, value_name = "NAME", required_unless_present = "distribution")]
+    preset: Option<String>,
+    /// Contents of what is written: a built-in distribution, a DEDISbench file or a profile
+    #[arg(long, value_name = "NAME|FILE")]
+    distribution: Option<String>,
+    /// Contents of places that are read before they are written [default: the preset's, or as --distribution]
+    #[arg(long, value_name = "NAME|FILE")]
+    read_distribution: Option<String>,
+    /// Records, each of one block
+    #[arg(long, value_name = "N", required_unless_present = "time")]
+    records: Option<u64>,
+    /// Length of the trace, in place of --records
+    #[arg(long, value_name = "DURATION", conflicts_with = "records")]
+    time: Option<Span>,
+    /// Blocks read among all blocks [default: the preset's, or 50]
+    #[arg(long, value_name = "PERCENT")]
+    read_share: Option<Percent>,
+    /// uniform, hotspot:ACCESSES/BLOCKS in percent, zipf:THETA, nurand[:A] or sequential [default: hotspot:80/20]
+    #[arg(long, value_name = "PATTERN")]
+    pattern: Option<Pattern>,
+    /// Distinct places written [default: the preset's for as many records, or half of what is written]
+    #[arg(long, value_name = "SIZE")]
+    written_places: Option<Size>,
+    /// Distinct places read [default: the preset's for as many records, or half of what is read]
+    #[arg(long, value_name = "SIZE")]
+    read_places: Option<Size>,
+    /// Mean size of a request, which is one record a block [default: the preset's, or a block]
+    #[arg(long, value_name = "SIZE")]
+    request_size: Option<Size>,
+    /// Records a second on average [default: the preset's, or 100]
+    #[arg(long, value_name = "RECORDS")]
+    rate: Option<f64>,
+    /// poisson, bursty or bursty:BUSY/BURST, such as bursty:10/10s [default: the preset's, or poisson]
+    #[arg(long, value_name = "PROCESS")]
+    arrival: Option<Arrival>,
+    /// Size of a block [default: 4k]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<BlockSize>,
+    /// What a hash stands for, 512 or 4096 [default: the preset's, or 4096]
+    #[arg(long, value_name = "SIZE")]
+    hash_size: Option<Size>,
+    /// Decides all that is left to chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// fiu, or xmu, which joins hashes with dashes
+    #[arg(long, value_name = "FORMAT", default_value = "fiu")]
+    to: Format,
+    /// The file to write, compressed if it ends in .gz or .zst; - is standard output
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Overwrite an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+const USUAL_RECORDS_PER_S: f64 = 100.0;
+const USUAL_READ_SHARE: f64 = 0.5;
+const USUAL_BLOCK_BYTES: u64 = 4096;
+const USUAL_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
+
+pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    files::check_new(&arguments.output, arguments.force)?;
+    if !arguments.to.carries_hashes() {
+        return Err(bad_input(anyhow!(
+            "{} traces carry no contents: make a fiu trace, and convert it",
+            arguments.to
+        )));
+    }
+    let spec = arguments.spec()?;
+    let mut synthesis = Synthesis::new(&spec).or_bad_input()?;
+    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output)?);
+    let mut length_ns = 0;
+    let phase = ("synthesizing", Some(spec.records));
+    let is_complete = for_each(&mut synthesis, context, phase, |record, synthesis| {
+        length_ns = record.time_ns;
+        writer.write(record, synthesis.names()).map_err(not_written)
+    })?;
+    let records = writer.records();
+    writer.finish().map_err(not_written)?.finish()?;
+    if !is_complete {
+        context.monitor.warn("interrupted: the file ends early");
+    }
+    if arguments.output != Path::new("-") {
+        context.print(&format!(
+            "{}: {} records over {}, {:.1} % of them reads, in places of {} written and {} read blocks\n",
+            arguments.output.display(),
+            format_count(records),
+            format_duration_ns(length_ns),
+            (1.0 - spec.write_share) * 100.0,
+            format_count(spec.written_places),
+            format_count(spec.read_places),
+        ))?;
+    }
+    Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+}
+
+impl Arguments {
+    fn spec(&self) -> anyhow::Result<SynthesisSpec> {
+        let mut spec = match &self.preset {
+            Some(name) => self.of_preset(name)?,
+            None => self.of_figures()?,
+        };
+        if let Some(name) = &self.distribution {
+            spec.written = distributions::load(name)?.distribution;
+        }
+        if let Some(name) = &self.read_distribution {
+            spec.populated = distributions::load(name)?.distribution;
+        }
+        spec.pattern = self.pattern.unwrap_or(spec.pattern);
+        spec.arrival = self.arrival.unwrap_or(spec.arrival);
+        if let Some(size) = self.block_size {
+            spec.block_bytes = size.0;
+        }
+        if let Some(size) = self.hash_size {
+            spec.hash_bytes = u32::try_from(size.0).unwrap_or(u32::MAX);
+        }
+        if let Some(size) = self.request_size {
+            spec.request_blocks = size.0 as f64 / spec.block_bytes as f64;
+        }
+        let places = |size: Size| (size.0 / spec.block_bytes).max(1);
+        spec.written_places = self.written_places.map_or(spec.written_places, places);
+        spec.read_places = self.read_places.map_or(spec.read_places, places);
+        Ok(spec)
+    }
+
+    fn of_preset(&self, name: &str) -> anyhow::Result<SynthesisSpec> {
+        let preset = Preset::named(name).ok_or_else(|| {
+            let known: Vec<&str> = presets().iter().map(|preset| preset.name).collect();
+            bad_input(anyhow!("'{name}' is no preset: {}", known.join(", ")))
+        })?;
+        let sound = |error: SynthesisError| bad_input(error.into());
+        let published = preset.spec(preset.published_records(), self.seed).map_err(sound)?;
+        let rate = self.rate.unwrap_or(published.records_per_s);
+        let mut spec = preset.spec(self.records_at(rate)?, self.seed).map_err(sound)?;
+        spec.records_per_s = rate;
+        spec.write_share = self.read_share.map_or(spec.write_share, |share| 1.0 - share.0);
+        Ok(spec)
+    }
+
+    fn of_figures(&self) -> anyhow::Result<SynthesisSpec> {
+        let name = self.distribution.as_deref().unwrap_or_default();
+        let distribution = distributions::load(name)?.distribution;
+        let records_per_s = self.rate.unwrap_or(USUAL_RECORDS_PER_S);
+        let records = self.records_at(records_per_s)?;
+        let write_share = 1.0 - self.read_share.map_or(USUAL_READ_SHARE, |share| share.0);
+        let mut spec = SynthesisSpec {
+            records,
+            block_bytes: USUAL_BLOCK_BYTES,
+            hash_bytes: USUAL_BLOCK_BYTES as u32,
+            written: distribution.clone(),
+            populated: distribution,
+            write_share,
+            pattern: USUAL_PATTERN,
+            written_places: 1,
+            read_places: 1,
+            shared_places: u64::MAX,
+            request_blocks: 1.0,
+            arrival: Arrival::Poisson,
+            records_per_s,
+            seed: self.seed,
+        };
+        spec.written_places = (spec.written_blocks() / 2).max(1);
+        spec.read_places = (records.saturating_sub(spec.written_blocks()) / 2).max(1);
+        Ok(spec)
+    }
+
+    fn records_at(&self, per_s: f64) -> anyhow::Result<u64> {
+        if !(per_s > 0.0 && per_s.is_finite()) {
+            return Err(bad_input(anyhow!("--rate {per_s} is no rate: give records a second above 0")));
+        }
+        let of_time = self.time.map(|time| (time.0.as_secs_f64() * per_s).round() as u64);
+        Ok(self.records.or(of_time).unwrap_or(0))
+    }
+}

@@ -1,0 +1,53 @@
+//! From the hashes of a trace to contents that can be made.
+
+use gemelo_base::random::mix64;
+use gemelo_content::{Assignment, ContentError, ContentId, ContentSpec, Generator};
+use gemelo_trace::ContentHash;
+
+/// The content that stands for a hash: equal hashes give equal contents, and different ones different contents, but
+/// for a chance of n²/2^64 among n hashes, as a name of a content has 63 bits.
+#[inline]
+#[must_use]
+pub fn content_of_hash(hash: ContentHash) -> ContentId {
+    ContentId::shared((hash.0 as u64) ^ mix64((hash.0 >> 64) as u64))
+}
+
+/// The contents of a replay: those that hashes stand for, and for records without hashes those of a distribution.
+#[derive(Debug, Clone)]
+pub struct ReplayContents {
+    pub(crate) generator: Generator,
+    assignment: Option<Assignment>,
+}
+
+impl ReplayContents {
+    /// Contents for a trace in which `drawn_blocks` blocks are written or populated without a hash: these get the
+    /// distribution of `spec`. All bytes have its seed; those of hashes have the nature of unique contents.
+    ///
+    /// # Errors
+    /// If a figure of the specification is out of its range.
+    pub fn new(spec: &ContentSpec, drawn_blocks: u64) -> Result<Self, ContentError> {
+        let assignment = (drawn_blocks > 0).then(|| Assignment::new(spec, drawn_blocks, 1)).transpose()?;
+        Ok(Self { generator: Generator::new(spec)?, assignment })
+    }
+
+    /// The n-th content of the distribution.
+    #[inline]
+    pub(crate) fn drawn(&self, number: u64) -> ContentId {
+        self.assignment.as_ref().map_or(ContentId::unique(0, number), |all| all.content(0, number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_hashes_are_equal_contents_and_no_others() {
+        let id = |hash| content_of_hash(ContentHash(hash));
+        assert_eq!(id(7 << 64 | 9), id(7 << 64 | 9));
+        let all: std::collections::HashSet<_> =
+            (0..1000u128).flat_map(|n| [id(n), id((n + 1) << 64)]).collect();
+        assert_eq!(all.len(), 2000);
+        assert!(!id(u128::MAX).is_unique());
+    }
+}

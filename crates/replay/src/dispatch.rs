@@ -1,0 +1,210 @@
+//! The second reading of a trace: records become operations, each for the process that owns its part of the target.
+//!
+//! What every block holds is known here, in the trace's order, so an operation carries the contents that it writes or
+//! should find. The reader runs ahead of the clock by [`AHEAD_NS`] at most, and hands over what it has before it waits.
+
+use crate::contents::content_of_hash;
+use crate::populate::Holds;
+use crate::run::{Handed, Lane, ReplayError, Speed};
+use crate::worker::{Batch, Planned, Shared, Verb};
+use gemelo_content::ContentId;
+use gemelo_trace::{Blocks, Operation, Record, RecordSource};
+
+/// How far the reader runs ahead: longer than anything that could hold it up for a moment.
+const AHEAD_NS: u64 = 100_000_000;
+/// Operations of a batch: enough that a channel costs nothing for each.
+const BATCH: usize = 128;
+/// Bytes of the target that one process owns in a row. Small enough to spread a hot region, large enough that few requests are cut.
+const STRIPE_BYTES: u64 = 4 << 20;
+/// Records between two reports of progress and hand-overs of all batches.
+const REPORT_EVERY: u64 = 1 << 12;
+/// The reader looks this often whether it should stop.
+const MOST_WAIT_NS: u64 = 50_000_000;
+
+pub(crate) struct Dispatcher<'a> {
+    shared: &'a Shared<'a>,
+    lanes: Vec<Lane>,
+    batches: Vec<Batch>,
+    holds: Holds,
+    operation_blocks: u64,
+    stripe_blocks: u64,
+    drawn: u64,
+    handed: Handed,
+    first_ns: Option<u64>,
+}
+
+/// A run of blocks that one operation covers.
+#[derive(Clone, Copy)]
+struct Run {
+    lane: usize,
+    first: u64,
+    blocks: u64,
+}
+
+impl<'a> Dispatcher<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>, lanes: Vec<Lane>, holds: Holds, operation_blocks: u64) -> Self {
+        Self {
+            batches: lanes.iter().map(|_| Batch::default()).collect(),
+            lanes,
+            holds,
+            operation_blocks,
+            stripe_blocks: (STRIPE_BYTES / shared.plan.block_bytes()).max(1),
+            // Contents for what was populated were given out first.
+            drawn: shared.plan.drawn_populated(),
+            handed: Handed::default(),
+            first_ns: None,
+            shared,
+        }
+    }
+
+    /// Hands out the whole trace, or as much as there was time for.
+    pub(crate) fn run(mut self, source: &mut impl RecordSource) -> Result<Handed, ReplayError> {
+        self.handed.origin_ns = self.shared.environment.clock.now_ns();
+        let mut record = Record::new();
+        let outcome = loop {
+            match source.next_record(&mut record) {
+                Ok(true) => {}
+                Ok(false) => break Ok(true),
+                Err(error) => break Err(error.into()),
+            }
+            if record.operation == Operation::Trim {
+                continue;
+            }
+            let due_ns = self.due_ns(&record);
+            if !self.wait_until_near(due_ns) {
+                break Ok(false);
+            }
+            if let Err(error) = self.hand_out(&record, due_ns) {
+                break Err(error);
+            }
+            self.handed.records += 1;
+            if self.handed.records.is_multiple_of(REPORT_EVERY) {
+                self.shared.environment.monitor.advance(REPORT_EVERY);
+                self.flush_batches();
+            }
+        };
+        if outcome.is_err() {
+            self.shared.halt.raise();
+        }
+        self.flush_batches();
+        // The channels end here, and with them the processes.
+        outcome.map(|is_complete| Handed { is_complete, ..self.handed })
+    }
+
+    /// When a record is due on the clock; 0 at unlimited speed.
+    #[inline]
+    fn due_ns(&mut self, record: &Record) -> u64 {
+        match self.shared.options.speed {
+            Speed::Unlimited => 0,
+            Speed::Times(factor) => {
+                let first_ns = *self.first_ns.get_or_insert(record.time_ns);
+                let after_ns = record.time_ns.saturating_sub(first_ns) as f64 / factor;
+                self.handed.origin_ns.saturating_add(after_ns as u64)
+            }
+        }
+    }
+
+    /// Waits until an operation is due soon; `false` if the replay should end.
+    fn wait_until_near(&mut self, due_ns: u64) -> bool {
+        let shared = self.shared;
+        let clock = shared.environment.clock;
+        loop {
+            if shared.halt.is_raised() || shared.environment.stop.is_raised() {
+                return false;
+            }
+            let near_ns = due_ns.saturating_sub(AHEAD_NS);
+            if due_ns == 0 {
+                return true;
+            }
+            let now_ns = clock.now_ns();
+            if near_ns <= now_ns {
+                return true;
+            }
+            self.flush_batches();
+            clock.sleep_until_ns(near_ns.min(now_ns + MOST_WAIT_NS));
+        }
+    }
+
+    fn hand_out(&mut self, record: &Record, due_ns: u64) -> Result<(), ReplayError> {
+        if record.operation == Operation::Flush {
+            for lane in 0..self.lanes.len() {
+                self.push(lane, Planned { verb: Verb::Sync, first: 0, blocks: 0, ids: 0, due_ns });
+            }
+            return Ok(());
+        }
+        let is_write = record.operation == Operation::Write;
+        let verb = if is_write { Verb::Write } else { Verb::Read };
+        let mut run: Option<Run> = None;
+        for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
+            // The first reading met every place; a file that changed since leads to nothing worse than a gap.
+            let Some(block) = self.shared.plan.target_block(record.device, touched.block) else { continue };
+            let lane = (block / self.stripe_blocks) as usize % self.lanes.len();
+            let extends = run.is_some_and(|run| {
+                run.lane == lane && run.first + run.blocks == block && run.blocks < self.operation_blocks
+            });
+            if !extends {
+                self.push_run(run.take(), verb, due_ns);
+            }
+            let id = self.content(block, touched.content.map(content_of_hash), is_write);
+            let batch = &mut self.batches[lane];
+            batch.ids.push(id.map(ContentId::to_bits));
+            run =
+                Some(run.map_or(Run { lane, first: block, blocks: 1 }, |run| Run {
+                    blocks: run.blocks + 1,
+                    ..run
+                }));
+        }
+        self.push_run(run, verb, due_ns);
+        Ok(())
+    }
+
+    /// The content that a block gets, or should be found to hold.
+    #[inline]
+    fn content(&mut self, block: u64, said: Option<ContentId>, is_write: bool) -> Option<ContentId> {
+        if is_write {
+            let id = said.unwrap_or_else(|| {
+                self.drawn += 1;
+                self.shared.contents.drawn(self.drawn - 1)
+            });
+            self.holds.set(block, id);
+            return Some(id);
+        }
+        let held = self.holds.get(block);
+        if said.is_some() && held.is_some() && said != held {
+            self.handed.contradictions += 1;
+        }
+        held
+    }
+
+    fn push_run(&mut self, run: Option<Run>, verb: Verb, due_ns: u64) {
+        let Some(Run { lane, first, blocks }) = run else { return };
+        let ids = self.batches[lane].ids.len() - blocks as usize;
+        self.push(lane, Planned { verb, first, blocks, ids, due_ns });
+    }
+
+    #[inline]
+    fn push(&mut self, lane: usize, operation: Planned) {
+        self.batches[lane].operations.push(operation);
+        if self.batches[lane].operations.len() >= BATCH {
+            self.send(lane);
+        }
+    }
+
+    fn send(&mut self, lane: usize) {
+        if self.batches[lane].operations.is_empty() {
+            return;
+        }
+        let lane_ends = &self.lanes[lane];
+        let mut fresh = lane_ends.empty.try_recv().unwrap_or_default();
+        fresh.clear();
+        let full = std::mem::replace(&mut self.batches[lane], fresh);
+        // A process that failed has gone; its flag ends the loop.
+        let _ = lane_ends.send.send(full);
+    }
+
+    fn flush_batches(&mut self) {
+        for lane in 0..self.lanes.len() {
+            self.send(lane);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The first reading of a trace: where its places lie on the target, and what they hold before the start.
+//!
+//! Memory: 40 to 90 bytes for every distinct place, as the table grows.
+
+use crate::contents::content_of_hash;
+use gemelo_base::StopFlag;
+use gemelo_content::ContentId;
+use gemelo_trace::{BlockError, Blocks, Operation, Record, RecordSource, TraceError};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// What becomes of places beyond the target's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapRule {
+    /// Every place where the trace has it; a target that is too small is refused.
+    #[default]
+    Refuse,
+    /// Places beyond the end start again at its beginning.
+    Fold,
+    /// Places one after the other, in the order in which the trace touches them first.
+    Dense,
+}
+
+impl FromStr for MapRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "refuse" => Ok(Self::Refuse),
+            "fold" => Ok(Self::Fold),
+            "dense" => Ok(Self::Dense),
+            _ => Err(format!("'{text}' is no way to map places: refuse, fold or dense")),
+        }
+    }
+}
+
+/// How large the target is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capacity {
+    /// It becomes as large as it has to be: a new file.
+    AsNeeded,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+/// How a trace is planned.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanOptions {
+    /// Size of a block in bytes.
+    pub block_bytes: u64,
+    /// How places are mapped.
+    pub map: MapRule,
+    /// How large the target is.
+    pub capacity: Capacity,
+}
+
+/// Why a trace cannot be planned.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Blocks smaller than a hash.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// The target is too small.
+    #[error(
+        "the trace reaches to byte {need_bytes}, the target has {have_bytes}: use --map fold or dense, or a larger \
+         target"
+    )]
+    TooSmall {
+        /// Bytes the target has.
+        have_bytes: u64,
+        /// Bytes the trace needs.
+        need_bytes: u64,
+    },
+    /// Folding onto a target whose size nobody knows.
+    #[error("--map fold needs to know the size of the target: give --size")]
+    NoCapacity,
+    /// More places than 32 bits can number.
+    #[error("the trace has more than 2^32 places: take fewer records or devices")]
+    TooManyPlaces,
+    /// Nothing to do.
+    #[error("no read or write is left to replay")]
+    Empty,
+    /// The user gave up.
+    #[error("interrupted")]
+    Stopped,
+}
+
+/// A block of a device of the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Source {
+    device: u32,
+    block: u64,
+}
+
+/// What a place has to hold before the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Nothing: it is written first.
+    Nothing,
+    Content(ContentId),
+    /// It is read first, and the trace does not say what it holds.
+    Drawn,
+}
+
+/// A trace, laid out on a target.
+#[derive(Debug)]
+pub struct Plan {
+    options: PlanOptions,
+    /// Blocks of the target that are used: none at or beyond this.
+    target_blocks: u64,
+    /// Where each device begins on the target, in blocks.
+    bases: Vec<u64>,
+    numbers: HashMap<Source, u32>,
+    /// What is written before the start, in order of place.
+    pub(crate) populate: Vec<(u64, Initial)>,
+    /// Records, but for trims.
+    pub records: u64,
+    /// Reads and writes among them.
+    pub requests: u64,
+    /// Trims, which no target carries out yet.
+    pub trims: u64,
+    /// Blocks written whose contents come from the distribution.
+    pub drawn_writes: u64,
+    /// Blocks whose place was folded.
+    pub folded_places: u64,
+    /// Requests that do not begin and end at a block: they are widened to whole blocks.
+    pub widened: u64,
+    /// Blocks of the largest request.
+    pub longest_blocks: u64,
+    /// Time from the first record to the last.
+    pub duration_ns: u64,
+}
+
+/// What a block holds before the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Initial {
+    Content(ContentId),
+    /// The n-th content of the distribution.
+    Drawn(u64),
+}
+
+/// Records between two looks at the stop flag.
+const CHECK_EVERY: u64 = 1 << 14;
+
+#[derive(Default)]
+struct Seen {
+    places: Vec<(Source, Before)>,
+    numbers: HashMap<Source, u32>,
+    /// Blocks from the device's start to the end of what is touched.
+    device_blocks: Vec<u64>,
+}
+
+impl Plan {
+    /// Reads a trace to its end.
+    ///
+    /// # Errors
+    /// If it cannot be read, or does not fit the target.
+    pub fn new(
+        source: &mut impl RecordSource,
+        options: PlanOptions,
+        stop: &StopFlag,
+    ) -> Result<Self, PlanError> {
+        let mut plan = Self {
+            options,
+            target_blocks: 0,
+            bases: Vec::new(),
+            numbers: HashMap::new(),
+            populate: Vec::new(),
+            records: 0,
+            requests: 0,
+            trims: 0,
+            drawn_writes: 0,
+            folded_places: 0,
+            widened: 0,
+            longest_blocks: 0,
+            duration_ns: 0,
+        };
+        let mut seen = Seen::default();
+        let mut record = Record::new();
+        let (mut first_ns, mut last_ns) = (None, 0);
+        while source.next_record(&mut record)? {
+            first_ns.get_or_insert(record.time_ns);
+            last_ns = record.time_ns.max(last_ns);
+            plan.look_at(&record, &mut seen)?;
+            if plan.records.is_multiple_of(CHECK_EVERY) && stop.is_raised() {
+                return Err(PlanError::Stopped);
+            }
+        }
+        if plan.requests == 0 {
+            return Err(PlanError::Empty);
+        }
+        plan.duration_ns = last_ns.saturating_sub(first_ns.unwrap_or(0));
+        plan.lay_out(seen)?;
+        Ok(plan)
+    }
+
+    fn look_at(&mut self, record: &Record, seen: &mut Seen) -> Result<(), PlanError> {
+        match record.operation {
+            Operation::Trim => {
+                self.trims += 1;
+                return Ok(());
+            }
+            Operation::Flush => {
+                self.records += 1;
+                return Ok(());
+            }
+            Operation::Read | Operation::Write => {
+                self.records += 1;
+                self.requests += 1;
+            }
+        }
+        let unit = self.options.block_bytes;
+        let is_whole = record.offset_bytes.is_multiple_of(unit) && record.length_bytes.is_multiple_of(unit);
+        self.widened += u64::from(!is_whole);
+        let blocks = Blocks::new(record, unit)?;
+        self.longest_blocks = self.longest_blocks.max(blocks.size_hint().0 as u64);
+        let is_write = record.operation == Operation::Write;
+        for touched in blocks {
+            let before = match (is_write, touched.content) {
+                (true, content) => {
+                    self.drawn_writes += u64::from(content.is_none());
+                    Before::Nothing
+                }
+                (false, Some(hash)) => Before::Content(content_of_hash(hash)),
+                (false, None) => Before::Drawn,
+            };
+            seen.touch(Source { device: record.device, block: touched.block }, before)?;
+        }
+        Ok(())
+    }
+
+    /// Decides where every place lies, and what is populated.
+    fn lay_out(&mut self, seen: Seen) -> Result<(), PlanError> {
+        let block_bytes = self.options.block_bytes;
+        let mut end = 0u64;
+        for blocks in &seen.device_blocks {
+            self.bases.push(end);
+            end = end.saturating_add(*blocks);
+        }
+        let capacity = match self.options.capacity {
+            Capacity::AsNeeded => None,
+            Capacity::Bytes(bytes) => Some(bytes / block_bytes),
+        };
+        let need = if self.options.map == MapRule::Dense { seen.places.len() as u64 } else { end };
+        self.numbers = if self.options.map == MapRule::Dense { seen.numbers } else { HashMap::new() };
+        self.target_blocks = match (self.options.map, capacity) {
+            (MapRule::Fold, None) => return Err(PlanError::NoCapacity),
+            (MapRule::Fold, Some(have)) => need.min(have),
+            (_, Some(have)) if need > have => {
+                return Err(PlanError::TooSmall {
+                    have_bytes: have.saturating_mul(block_bytes),
+                    need_bytes: need.saturating_mul(block_bytes),
+                });
+            }
+            _ => need,
+        };
+        if self.target_blocks == 0 {
+            return Err(PlanError::NoCapacity);
+        }
+        self.choose_populated(&seen.places);
+        Ok(())
+    }
+
+    /// A block is populated if the first that the trace does with it is to read it.
+    fn choose_populated(&mut self, places: &[(Source, Before)]) {
+        let folds = self.options.map == MapRule::Fold;
+        let mut met = std::collections::HashSet::new();
+        let mut drawn = 0;
+        for (source, before) in places {
+            let Some(block) = self.target_block(source.device, source.block) else { continue };
+            if folds {
+                let is_beyond = self.identity(source.device, source.block) != block;
+                self.folded_places += u64::from(is_beyond);
+                if !met.insert(block) {
+                    continue;
+                }
+            }
+            let initial = match before {
+                Before::Nothing => continue,
+                Before::Content(id) => Initial::Content(*id),
+                Before::Drawn => {
+                    drawn += 1;
+                    Initial::Drawn(drawn - 1)
+                }
+            };
+            self.populate.push((block, initial));
+        }
+        self.populate.sort_unstable_by_key(|(block, _)| *block);
+    }
+
+    #[inline]
+    fn identity(&self, device: u32, block: u64) -> u64 {
+        self.bases.get(device as usize).copied().unwrap_or(0).saturating_add(block)
+    }
+
+    /// Where a place lies on the target; `None` for one that the first reading did not meet.
+    #[inline]
+    pub(crate) fn target_block(&self, device: u32, block: u64) -> Option<u64> {
+        let found = match self.options.map {
+            MapRule::Refuse => self.identity(device, block),
+            MapRule::Fold => self.identity(device, block) % self.target_blocks,
+            MapRule::Dense => u64::from(*self.numbers.get(&Source { device, block })?),
+        };
+        (found < self.target_blocks).then_some(found)
+    }
+
+    /// Bytes of the target that the replay uses.
+    #[must_use]
+    pub const fn target_bytes(&self) -> u64 {
+        self.target_blocks.saturating_mul(self.options.block_bytes)
+    }
+
+    /// Blocks that are used, from the first on.
+    #[must_use]
+    pub const fn target_blocks(&self) -> u64 {
+        self.target_blocks
+    }
+
+    /// Size of a block in bytes.
+    #[must_use]
+    pub const fn block_bytes(&self) -> u64 {
+        self.options.block_bytes
+    }
+
+    /// How places are mapped.
+    #[must_use]
+    pub const fn map(&self) -> MapRule {
+        self.options.map
+    }
+
+    /// Blocks that are written before the start.
+    #[must_use]
+    pub const fn populated_blocks(&self) -> u64 {
+        self.populate.len() as u64
+    }
+
+    /// Blocks, written or populated, whose contents come from the distribution.
+    #[must_use]
+    pub fn drawn_blocks(&self) -> u64 {
+        self.drawn_writes + self.drawn_populated()
+    }
+
+    pub(crate) fn drawn_populated(&self) -> u64 {
+        self.populate.iter().filter(|(_, initial)| matches!(initial, Initial::Drawn(_))).count() as u64
+    }
+}
+
+impl Seen {
+    #[inline]
+    fn touch(&mut self, source: Source, before: Before) -> Result<(), PlanError> {
+        let index = source.device as usize;
+        if self.device_blocks.len() <= index {
+            self.device_blocks.resize(index + 1, 0);
+        }
+        let end = &mut self.device_blocks[index];
+        *end = (*end).max(source.block + 1);
+        if let Entry::Vacant(vacant) = self.numbers.entry(source) {
+            let number = u32::try_from(self.places.len()).map_err(|_| PlanError::TooManyPlaces)?;
+            vacant.insert(number);
+            self.places.push((source, before));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! What the trace reads before it writes it, put onto the target before the start.
+
+use crate::contents::ReplayContents;
+use crate::plan::{Initial, Plan};
+use crate::run::ReplayError;
+use gemelo_base::Unit;
+use gemelo_content::ContentId;
+use gemelo_load::Environment;
+use gemelo_target::{Completion, Operation, Queue, QueueOptions, Request, Target, Wait};
+
+/// What each block of the target holds, as names of contents; [`NOTHING`] where the trace says nothing yet.
+pub(crate) struct Holds(Vec<u64>);
+
+/// No content that a replay writes has this name: it is that of the last unique content of the last process.
+const NOTHING: u64 = u64::MAX;
+
+impl Holds {
+    fn new(blocks: u64) -> Self {
+        // Names are kept inverted, so that a table of nothing is one of zeros, which costs no memory until it is used.
+        Self(vec![0; usize::try_from(blocks).unwrap_or(0)])
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, block: u64) -> Option<ContentId> {
+        let bits = !self.0.get(block as usize).copied().unwrap_or(0);
+        (bits != NOTHING).then(|| ContentId::from_bits(bits))
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, block: u64, id: ContentId) {
+        if let Some(held) = self.0.get_mut(block as usize) {
+            *held = !id.to_bits();
+        }
+    }
+}
+
+/// Writes what has to be there, and tells what every block then holds.
+pub(crate) fn populate(
+    plan: &Plan,
+    contents: &ReplayContents,
+    target: &dyn Target,
+    options: &QueueOptions,
+    environment: &Environment<'_>,
+) -> Result<Holds, ReplayError> {
+    let mut holds = Holds::new(plan.target_blocks());
+    if plan.populate.is_empty() {
+        return Ok(holds);
+    }
+    environment.monitor.begin("populating", Unit::Items, Some(plan.populated_blocks()));
+    let mut queue = target.open(0, options)?;
+    let mut free: Vec<usize> = (0..queue.depth()).collect();
+    let mut done = Vec::with_capacity(queue.depth());
+    let block_bytes = plan.block_bytes() as usize;
+    let most_blocks = options.buffer_bytes / block_bytes;
+    let mut rest = plan.populate.as_slice();
+    while let Some((first, _)) = rest.first().copied() {
+        if environment.stop.is_raised() {
+            break;
+        }
+        // As many as lie together.
+        let together = rest.iter().zip(first..).take_while(|((block, _), next)| block == next).count();
+        let (run, behind) = rest.split_at(together.min(most_blocks).max(1));
+        rest = behind;
+        let slot = free_slot(queue.as_mut(), &mut free, &mut done)?;
+        for ((block, initial), bytes) in run.iter().zip(queue.buffer(slot).chunks_exact_mut(block_bytes)) {
+            let id = match initial {
+                Initial::Content(id) => *id,
+                Initial::Drawn(number) => contents.drawn(*number),
+            };
+            contents.generator.fill(id, bytes);
+            holds.set(*block, id);
+        }
+        let request = Request {
+            operation: Operation::Write,
+            offset: first * plan.block_bytes(),
+            bytes: run.len() * block_bytes,
+        };
+        queue.submit(slot, request).map_err(ReplayError::Populate)?;
+        environment.monitor.advance(run.len() as u64);
+    }
+    while free.len() < queue.depth() {
+        take_finished(queue.as_mut(), Wait::ForOne, &mut free, &mut done)?;
+    }
+    let sync = Request { operation: Operation::Sync, offset: 0, bytes: 0 };
+    if let Some(slot) = free.pop() {
+        queue.submit(slot, sync).map_err(ReplayError::Populate)?;
+        take_finished(queue.as_mut(), Wait::ForOne, &mut free, &mut done)?;
+    }
+    environment.monitor.finish();
+    Ok(holds)
+}
+
+fn free_slot(
+    queue: &mut dyn Queue,
+    free: &mut Vec<usize>,
+    done: &mut Vec<Completion>,
+) -> Result<usize, ReplayError> {
+    loop {
+        if let Some(slot) = free.pop() {
+            return Ok(slot);
+        }
+        take_finished(queue, Wait::ForOne, free, done)?;
+    }
+}
+
+fn take_finished(
+    queue: &mut dyn Queue,
+    wait: Wait,
+    free: &mut Vec<usize>,
+    done: &mut Vec<Completion>,
+) -> Result<(), ReplayError> {
+    queue.reap(wait, done).map_err(ReplayError::Populate)?;
+    for completion in done.drain(..) {
+        completion.outcome.map_err(ReplayError::Populate)?;
+        free.push(completion.slot);
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! One replay: populate, start the processes, hand out the trace, gather what they measured.
+
+use crate::contents::ReplayContents;
+use crate::dispatch::Dispatcher;
+use crate::plan::Plan;
+use crate::populate::populate;
+use crate::result::{Lateness, OperationFigures, ReplayResult, Verification};
+use crate::worker::{Batch, LATE_NS, Shared, Worker, WorkerOutcome};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use gemelo_base::{StopFlag, Unit};
+use gemelo_load::Environment;
+use gemelo_target::{Engine, IoFailure, QueueOptions, Target, TargetError};
+use gemelo_trace::{BlockError, RecordSource, TraceError};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Barrier;
+use thiserror::Error;
+
+/// How fast a trace is replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Speed {
+    /// With the recorded gaps, so many times as fast.
+    Times(f64),
+    /// As fast as the target takes it.
+    Unlimited,
+}
+
+/// A text that is no speed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("'{0}' is no speed: a factor above 0, such as 1, 40 or 640, or max")]
+pub struct SpeedError(String);
+
+impl FromStr for Speed {
+    type Err = SpeedError;
+
+    fn from_str(text: &str) -> Result<Self, SpeedError> {
+        if text == "max" {
+            return Ok(Self::Unlimited);
+        }
+        let factor = text.parse::<f64>().ok().filter(|factor| *factor > 0.0 && factor.is_finite());
+        factor.map(Self::Times).ok_or_else(|| SpeedError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Times(factor) => write!(formatter, "{factor}"),
+            Self::Unlimited => formatter.write_str("max"),
+        }
+    }
+}
+
+impl TryFrom<String> for Speed {
+    type Error = SpeedError;
+
+    fn try_from(text: String) -> Result<Self, SpeedError> {
+        text.parse()
+    }
+}
+
+impl From<Speed> for String {
+    fn from(speed: Speed) -> Self {
+        speed.to_string()
+    }
+}
+
+/// How a trace is replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ReplayOptions {
+    /// How fast.
+    pub speed: Speed,
+    /// Threads, each with a part of the target.
+    pub processes: u32,
+    /// Operations in flight in each.
+    pub queue_depth: usize,
+    /// How the target is driven.
+    pub engine: Engine,
+    /// Whether every read is checked.
+    pub verify: bool,
+}
+
+impl ReplayOptions {
+    /// Processes that a replay can have.
+    pub const MOST_PROCESSES: u32 = 1024;
+}
+
+/// Why a replay did not begin.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// The trace cannot be read the second time.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// It is not the trace it was.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// The target cannot be opened.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Populating failed.
+    #[error("cannot populate the target")]
+    Populate(#[source] Box<IoFailure>),
+    /// Checking what a target does not hold.
+    #[error("this target holds nothing that could be checked: leave out --verify")]
+    NothingToVerify,
+}
+
+/// The most bytes of one operation; longer requests are several.
+pub(crate) const MOST_OPERATION_BYTES: u64 = 1 << 20;
+
+/// Batches under way to each process: enough that it never waits for the reader, few enough to bound memory.
+const BATCHES: usize = 8;
+
+/// Replays a trace, which is read from `source` for the second time.
+///
+/// A failure during the replay does not lose what was measured before: it comes back in the result.
+///
+/// # Errors
+/// If the replay cannot begin.
+pub fn replay(
+    source: &mut impl RecordSource,
+    plan: &Plan,
+    contents: &ReplayContents,
+    target: &dyn Target,
+    options: &ReplayOptions,
+    environment: &Environment<'_>,
+) -> Result<ReplayResult, ReplayError> {
+    if options.verify && !target.holds_data() {
+        return Err(ReplayError::NothingToVerify);
+    }
+    let operation_blocks = plan.longest_blocks.min(MOST_OPERATION_BYTES / plan.block_bytes()).max(1);
+    let queue = QueueOptions {
+        engine: options.engine,
+        depth: options.queue_depth,
+        buffer_bytes: (operation_blocks * plan.block_bytes()) as usize,
+    };
+    let began_ns = environment.clock.now_ns();
+    let populated = populate(plan, contents, target, &queue, environment)?;
+    let populate_ns = environment.clock.now_ns() - began_ns;
+    let halt = StopFlag::new();
+    let shared = Shared { plan, contents, environment, halt: &halt, options, queue };
+    let start = Barrier::new(options.processes as usize + 1);
+    let mut ran = std::thread::scope(|scope| {
+        let (outcomes, finished) = unbounded();
+        let lanes: Vec<Lane> = (0..options.processes)
+            .map(|_| {
+                let ((send, batches), (emptied, empty)) = (bounded(BATCHES), bounded(BATCHES + 2));
+                let (outcomes, shared, start) = (outcomes.clone(), &shared, &start);
+                scope.spawn(move || {
+                    let opened = target.open(0, &shared.queue);
+                    start.wait();
+                    let outcome = match opened {
+                        Ok(queue) => Worker::new(shared, queue).run(&batches, &emptied),
+                        Err(error) => {
+                            shared.halt.raise();
+                            WorkerOutcome::of_failure(error.to_string())
+                        }
+                    };
+                    // The receiver waits for every process.
+                    let _ = outcomes.send(outcome);
+                });
+                Lane { send, empty }
+            })
+            .collect();
+        drop(outcomes);
+        start.wait();
+        environment.monitor.begin("replaying", Unit::Items, Some(plan.records));
+        let handed = Dispatcher::new(&shared, lanes, populated, operation_blocks).run(source);
+        let workers: Vec<WorkerOutcome> = finished.iter().collect();
+        environment.monitor.finish();
+        handed.map(|handed| gather(&shared, workers, handed))
+    })?;
+    ran.populate_ns = populate_ns;
+    Ok(ran)
+}
+
+/// How batches reach a process, and come back empty.
+pub(crate) struct Lane {
+    pub(crate) send: Sender<Batch>,
+    pub(crate) empty: Receiver<Batch>,
+}
+
+/// What the reader of the trace counted.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Handed {
+    pub(crate) records: u64,
+    pub(crate) contradictions: u64,
+    pub(crate) origin_ns: u64,
+    pub(crate) is_complete: bool,
+}
+
+fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> ReplayResult {
+    let mut all = WorkerOutcome::default();
+    for worker in workers {
+        all.add(worker);
+    }
+    let figures = |side: crate::worker::Side| {
+        let response_ns = side.response.to_histogram();
+        OperationFigures {
+            operations: side.response.count(),
+            data_bytes: side.data_bytes,
+            service_ns: side.service.to_histogram(),
+            response_summary: response_ns.summary(),
+            response_ns,
+        }
+    };
+    let is_paced = shared.options.speed != Speed::Unlimited;
+    let by_ns = all.late.to_histogram();
+    ReplayResult {
+        records: handed.records,
+        duration_ns: all.ended_ns.saturating_sub(handed.origin_ns),
+        reads: figures(all.reads),
+        writes: figures(all.writes),
+        flushes: all.flushes,
+        trims_left_out: shared.plan.trims,
+        populated_blocks: shared.plan.populated_blocks(),
+        populate_ns: 0,
+        generating_ns: all.generating_ns,
+        lateness: is_paced.then(|| Lateness {
+            late: all.late.count(),
+            late_after_ns: LATE_NS,
+            summary: by_ns.summary(),
+            by_ns,
+        }),
+        verification: Verification {
+            checked: all.checked,
+            wrong: all.wrong,
+            contradictions: handed.contradictions,
+            mismatches: all.mismatches,
+        },
+        is_complete: handed.is_complete && all.failure.is_none(),
+        failure: all.failure,
+    }
+}

@@ -1,0 +1,404 @@
+//! One process of a replay: starts operations when they are due, in order, and measures and checks them.
+
+use crate::contents::ReplayContents;
+use crate::plan::Plan;
+use crate::result::Mismatch;
+use crate::run::{ReplayOptions, Speed};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use gemelo_base::StopFlag;
+use gemelo_content::{ContentId, Examination};
+use gemelo_load::{Environment, Latencies};
+use gemelo_target::{Completion, Operation, Queue, QueueOptions, Request, Wait};
+use std::time::Duration;
+
+/// An operation that started this much after it was due is late: more than a timer takes to wake a thread.
+pub(crate) const LATE_NS: u64 = 100_000;
+/// Nearer than this, a due operation is awaited by polling.
+const POLL_BELOW_NS: u64 = 60_000;
+/// A process looks this often whether it should stop.
+const MOST_WAIT_NS: u64 = 50_000_000;
+/// With operations in flight, a process waits so long for a batch before it looks for completions.
+const BATCH_WAIT: Duration = Duration::from_micros(200);
+/// Mismatches that are kept by each process; further ones are counted only.
+const MOST_MISMATCHES: usize = 100;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Read,
+    Write,
+    Sync,
+}
+
+/// An operation of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planned {
+    pub(crate) verb: Verb,
+    pub(crate) first: u64,
+    pub(crate) blocks: u64,
+    /// Where the names of its contents begin in the batch.
+    pub(crate) ids: usize,
+    /// On the clock; 0 is now.
+    pub(crate) due_ns: u64,
+}
+
+/// Operations, and the names of the contents they write or should find, where those are known.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) operations: Vec<Planned>,
+    pub(crate) ids: Vec<Option<u64>>,
+}
+
+impl Batch {
+    pub(crate) fn clear(&mut self) {
+        self.operations.clear();
+        self.ids.clear();
+    }
+}
+
+/// What all processes share.
+pub(crate) struct Shared<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) contents: &'a ReplayContents,
+    pub(crate) environment: &'a Environment<'a>,
+    /// Raised by the first failure.
+    pub(crate) halt: &'a StopFlag,
+    pub(crate) options: &'a ReplayOptions,
+    pub(crate) queue: QueueOptions,
+}
+
+/// Reads or writes of a process.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) data_bytes: u64,
+    pub(crate) service: Latencies,
+    pub(crate) response: Latencies,
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Self { data_bytes: 0, service: Latencies::new(), response: Latencies::new() }
+    }
+}
+
+/// What a process came back with.
+#[derive(Debug)]
+pub(crate) struct WorkerOutcome {
+    pub(crate) reads: Side,
+    pub(crate) writes: Side,
+    pub(crate) flushes: u64,
+    pub(crate) late: Latencies,
+    pub(crate) generating_ns: u64,
+    pub(crate) checked: u64,
+    pub(crate) wrong: u64,
+    pub(crate) mismatches: Vec<Mismatch>,
+    pub(crate) ended_ns: u64,
+    pub(crate) failure: Option<String>,
+}
+
+impl Default for WorkerOutcome {
+    fn default() -> Self {
+        Self {
+            reads: Side::default(),
+            writes: Side::default(),
+            flushes: 0,
+            late: Latencies::new(),
+            generating_ns: 0,
+            checked: 0,
+            wrong: 0,
+            mismatches: Vec::new(),
+            ended_ns: 0,
+            failure: None,
+        }
+    }
+}
+
+impl WorkerOutcome {
+    pub(crate) fn of_failure(failure: String) -> Self {
+        Self { failure: Some(failure), ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        for (side, more) in [(&mut self.reads, other.reads), (&mut self.writes, other.writes)] {
+            side.data_bytes += more.data_bytes;
+            side.service.add(&more.service);
+            side.response.add(&more.response);
+        }
+        // Each process flushes its part.
+        self.flushes = self.flushes.max(other.flushes);
+        self.late.add(&other.late);
+        self.generating_ns += other.generating_ns;
+        self.checked += other.checked;
+        self.wrong += other.wrong;
+        self.mismatches.extend(other.mismatches);
+        self.mismatches.truncate(MOST_MISMATCHES);
+        self.ended_ns = self.ended_ns.max(other.ended_ns);
+        self.failure = self.failure.take().or(other.failure);
+    }
+}
+
+/// An operation in flight.
+#[derive(Debug, Clone)]
+struct Flight {
+    operation: Option<Planned>,
+    started_ns: u64,
+    /// What a read should find.
+    expected: Vec<Option<u64>>,
+}
+
+pub(crate) struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    queue: Box<dyn Queue>,
+    flights: Vec<Flight>,
+    free: Vec<usize>,
+    done: Vec<Completion>,
+    scratch: Vec<u8>,
+    block_bytes: usize,
+    outcome: WorkerOutcome,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>, queue: Box<dyn Queue>) -> Self {
+        let depth = queue.depth();
+        let block_bytes = shared.plan.block_bytes() as usize;
+        let most_blocks = shared.queue.buffer_bytes / block_bytes;
+        let idle = Flight { operation: None, started_ns: 0, expected: Vec::with_capacity(most_blocks) };
+        Self {
+            shared,
+            queue,
+            flights: vec![idle; depth],
+            free: (0..depth).collect(),
+            done: Vec::with_capacity(depth),
+            scratch: vec![0; block_bytes],
+            block_bytes,
+            outcome: WorkerOutcome::default(),
+        }
+    }
+
+    /// Carries out batches until there are no more.
+    pub(crate) fn run(mut self, batches: &Receiver<Batch>, emptied: &Sender<Batch>) -> WorkerOutcome {
+        while let Some(batch) = self.next_batch(batches) {
+            for operation in &batch.operations {
+                if self.is_over() {
+                    break;
+                }
+                let ids = batch.ids.get(operation.ids..).unwrap_or_default();
+                self.carry_out(operation, ids.get(..operation.blocks as usize).unwrap_or_default());
+            }
+            // If the reader has enough of them already, this one is dropped.
+            let _ = emptied.try_send(batch);
+        }
+        while self.in_flight() > 0 && self.outcome.failure.is_none() {
+            self.reap(Wait::ForOne);
+        }
+        self.outcome.ended_ns = self.shared.environment.clock.now_ns();
+        self.outcome
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.halt.is_raised() || self.shared.environment.stop.is_raised()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+
+    fn next_batch(&mut self, batches: &Receiver<Batch>) -> Option<Batch> {
+        loop {
+            if self.in_flight() == 0 {
+                return batches.recv().ok();
+            }
+            match batches.recv_timeout(BATCH_WAIT) {
+                Ok(batch) => return Some(batch),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.reap(Wait::Not),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, operation: &Planned, ids: &[Option<u64>]) {
+        if operation.verb == Verb::Sync {
+            while self.in_flight() > 0 && !self.is_over() {
+                self.reap(Wait::ForOne);
+            }
+        }
+        let Some(slot) = self.take_slot() else { return };
+        if operation.verb == Verb::Write {
+            let began_ns = self.now_ns();
+            let buffer = self.queue.buffer(slot).chunks_exact_mut(self.block_bytes);
+            for (id, block) in ids.iter().zip(buffer) {
+                let id = ContentId::from_bits(id.unwrap_or_default());
+                self.shared.contents.generator.fill(id, block);
+            }
+            self.outcome.generating_ns += self.now_ns() - began_ns;
+        }
+        self.wait_until_due(operation.due_ns);
+        while self.overlaps(operation) && !self.is_over() {
+            self.reap(Wait::ForOne);
+        }
+        if self.is_over() {
+            self.free.push(slot);
+            return;
+        }
+        self.start(slot, operation, ids);
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.shared.environment.clock.now_ns()
+    }
+
+    fn take_slot(&mut self) -> Option<usize> {
+        loop {
+            if self.is_over() {
+                return None;
+            }
+            if let Some(slot) = self.free.pop() {
+                return Some(slot);
+            }
+            self.reap(Wait::ForOne);
+        }
+    }
+
+    fn wait_until_due(&mut self, due_ns: u64) {
+        loop {
+            let now_ns = self.now_ns();
+            if now_ns >= due_ns || self.is_over() {
+                return;
+            }
+            let left_ns = due_ns - now_ns;
+            // The slot of the waiting operation is neither free nor in flight.
+            if self.flights.iter().all(|flight| flight.operation.is_none()) {
+                self.shared.environment.clock.sleep_until_ns(due_ns.min(now_ns + MOST_WAIT_NS));
+            } else if left_ns < POLL_BELOW_NS {
+                self.reap(Wait::Not);
+            } else {
+                let wait_ns = (left_ns - POLL_BELOW_NS / 2).min(MOST_WAIT_NS);
+                self.reap(Wait::AtMost(Duration::from_nanos(wait_ns)));
+            }
+        }
+    }
+
+    /// Whether an operation in flight touches the same blocks, and one of the two writes.
+    fn overlaps(&self, operation: &Planned) -> bool {
+        self.flights.iter().filter_map(|flight| flight.operation.as_ref()).any(|other| {
+            other.first < operation.first + operation.blocks
+                && operation.first < other.first + other.blocks
+                && (other.verb == Verb::Write || operation.verb == Verb::Write)
+        })
+    }
+
+    fn start(&mut self, slot: usize, operation: &Planned, ids: &[Option<u64>]) {
+        let started_ns = self.now_ns();
+        if self.shared.options.speed != Speed::Unlimited {
+            let late_ns = started_ns.saturating_sub(operation.due_ns);
+            if late_ns > LATE_NS {
+                self.outcome.late.record(late_ns);
+            }
+        }
+        let flight = &mut self.flights[slot];
+        flight.operation = Some(*operation);
+        flight.started_ns = started_ns;
+        flight.expected.clear();
+        if operation.verb == Verb::Read && self.shared.options.verify {
+            flight.expected.extend_from_slice(ids);
+        }
+        let verb = match operation.verb {
+            Verb::Read => Operation::Read,
+            Verb::Write => Operation::Write,
+            Verb::Sync => Operation::Sync,
+        };
+        let request = Request {
+            operation: verb,
+            offset: operation.first * self.block_bytes as u64,
+            bytes: operation.blocks as usize * self.block_bytes,
+        };
+        if let Err(failure) = self.queue.submit(slot, request) {
+            self.fail(&*failure);
+        }
+    }
+
+    fn reap(&mut self, wait: Wait) {
+        let mut done = std::mem::take(&mut self.done);
+        if let Err(failure) = self.queue.reap(wait, &mut done) {
+            self.fail(&*failure);
+        }
+        let now_ns = self.now_ns();
+        for completion in done.drain(..) {
+            self.complete(completion, now_ns);
+        }
+        self.done = done;
+    }
+
+    fn complete(&mut self, completion: Completion, now_ns: u64) {
+        let slot = completion.slot;
+        let flight = &mut self.flights[slot];
+        let Some(operation) = flight.operation.take() else { return };
+        let service_ns = now_ns - flight.started_ns;
+        let due_ns = if operation.due_ns == 0 { flight.started_ns } else { operation.due_ns };
+        match completion.outcome {
+            Err(failure) => self.fail(&*failure),
+            Ok(()) => {
+                let side = match operation.verb {
+                    Verb::Sync => {
+                        self.outcome.flushes += 1;
+                        None
+                    }
+                    Verb::Read => Some(&mut self.outcome.reads),
+                    Verb::Write => Some(&mut self.outcome.writes),
+                };
+                if let Some(side) = side {
+                    side.data_bytes += operation.blocks * self.block_bytes as u64;
+                    side.service.record(service_ns);
+                    side.response.record(now_ns.saturating_sub(due_ns));
+                }
+                if operation.verb == Verb::Read && self.shared.options.verify {
+                    self.check(slot, operation.first);
+                }
+            }
+        }
+        self.free.push(slot);
+    }
+
+    fn check(&mut self, slot: usize, first: u64) {
+        let Self { queue, flights, scratch, outcome, shared, block_bytes, .. } = self;
+        let generator = &shared.contents.generator;
+        let blocks = queue.buffer(slot).chunks_exact(*block_bytes);
+        for ((expected, bytes), block) in flights[slot].expected.iter().zip(blocks).zip(first..) {
+            let Some(expected) = expected.map(ContentId::from_bits) else { continue };
+            outcome.checked += 1;
+            let found = generator.examine(expected, bytes, scratch);
+            if found != Examination::Match {
+                outcome.wrong += 1;
+                if outcome.mismatches.len() < MOST_MISMATCHES {
+                    outcome.mismatches.push(Mismatch {
+                        block,
+                        expected: expected.to_string(),
+                        found: describe(found),
+                    });
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, failure: &dyn std::error::Error) {
+        self.shared.halt.raise();
+        let cause = failure.source().map(|source| format!(": {source}")).unwrap_or_default();
+        self.outcome.failure.get_or_insert(format!("{failure}{cause}"));
+    }
+}
+
+fn describe(found: Examination) -> String {
+    match found {
+        Examination::Match => "what it should".to_owned(),
+        Examination::Zeros => "zeros".to_owned(),
+        Examination::Other(id) => format!("another content, {id}"),
+        Examination::Torn { intact_sectors, sectors, .. } => {
+            format!("{intact_sectors} of {sectors} sectors of it")
+        }
+        Examination::Garbage { first_difference, different_bytes } => {
+            format!("{different_bytes} other bytes, from byte {first_difference} on")
+        }
+    }
+}

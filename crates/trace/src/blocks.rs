@@ -1,0 +1,190 @@
+//! Records as blocks: which blocks of a device an operation touches, and the content each then has.
+
+use crate::record::{ContentHash, Record};
+use gemelo_base::random::mix_pair;
+use thiserror::Error;
+
+/// Why a record cannot be seen as blocks of this size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "the trace has one hash for every {hash_bytes} bytes, so blocks of {block_bytes} bytes have none: \
+     use --block-size {hash_bytes}, or a multiple of it"
+)]
+pub struct BlockError {
+    /// What a hash stands for, in bytes.
+    pub hash_bytes: u32,
+    /// Size of a block, in bytes.
+    pub block_bytes: u64,
+}
+
+/// A block that an operation touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TouchedBlock {
+    /// Its number on the device.
+    pub block: u64,
+    /// The content that the operation leaves or finds there, if the trace says it. Hashes of parts are put together:
+    /// the same parts in the same places of a block give the same content.
+    pub content: Option<ContentHash>,
+}
+
+/// The blocks of a record.
+///
+/// Where a hash stands for a whole block, blocks are counted from the operation's start, so that traces whose
+/// partitions do not begin at a multiple of the block size keep one hash a block. Otherwise every block that is touched
+/// counts.
+#[derive(Debug, Clone)]
+pub struct Blocks<'a> {
+    record: &'a Record,
+    block_bytes: u64,
+    next: u64,
+    end: u64,
+}
+
+impl<'a> Blocks<'a> {
+    /// The blocks of `block_bytes` (at least 1) that the record touches; none of a flush.
+    ///
+    /// # Errors
+    /// If the block size is not a multiple of what a hash of the record stands for.
+    #[inline]
+    pub fn new(record: &'a Record, block_bytes: u64) -> Result<Self, BlockError> {
+        let block_bytes = block_bytes.max(1);
+        if !record.hashes.is_empty() && !block_bytes.is_multiple_of(u64::from(record.hash_bytes.max(1))) {
+            return Err(BlockError { hash_bytes: record.hash_bytes, block_bytes });
+        }
+        let next = record.offset_bytes / block_bytes;
+        let end = if record.length_bytes == 0 {
+            next
+        } else if Self::has_hash_per_block(record, block_bytes) {
+            next + record.length_bytes.div_ceil(block_bytes)
+        } else {
+            (record.end_bytes() - 1) / block_bytes + 1
+        };
+        Ok(Self { record, block_bytes, next, end })
+    }
+
+    #[inline]
+    fn has_hash_per_block(record: &Record, block_bytes: u64) -> bool {
+        !record.hashes.is_empty() && u64::from(record.hash_bytes) == block_bytes
+    }
+
+    /// The content of a block: one hash, or several put together.
+    #[inline]
+    fn content(&self, block: u64) -> Option<ContentHash> {
+        let record = self.record;
+        if record.hashes.is_empty() {
+            return None;
+        }
+        if Self::has_hash_per_block(record, self.block_bytes) {
+            let index = block - record.offset_bytes / self.block_bytes;
+            return record.hashes.get(usize::try_from(index).ok()?).copied();
+        }
+        let unit = u64::from(record.hash_bytes);
+        let block_start = block * self.block_bytes;
+        let from = block_start.max(record.offset_bytes);
+        let to = (block_start + self.block_bytes).min(record.end_bytes());
+        let first = (from - record.offset_bytes) / unit;
+        let last = (to - record.offset_bytes).div_ceil(unit);
+        let range = usize::try_from(first).ok()?..usize::try_from(last).ok()?;
+        Some(put_together(record.hashes.get(range)?, from - block_start))
+    }
+}
+
+/// One hash for several, and for where in the block they begin.
+#[inline]
+fn put_together(parts: &[ContentHash], start_bytes: u64) -> ContentHash {
+    let (mut high, mut low) = (start_bytes, !start_bytes);
+    for ContentHash(part) in parts {
+        high = mix_pair(high, (*part >> 64) as u64);
+        low = mix_pair(low, *part as u64 ^ high);
+    }
+    ContentHash((u128::from(high) << 64) | u128::from(low))
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = TouchedBlock;
+
+    #[inline]
+    fn next(&mut self) -> Option<TouchedBlock> {
+        if self.next >= self.end {
+            return None;
+        }
+        let block = self.next;
+        self.next += 1;
+        Some(TouchedBlock { block, content: self.content(block) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize::try_from(self.end - self.next).unwrap_or(usize::MAX);
+        (left, Some(left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(offset_bytes: u64, length_bytes: u64, hash_bytes: u32, hashes: &[u128]) -> Record {
+        let hashes = hashes.iter().copied().map(ContentHash).collect();
+        Record { offset_bytes, length_bytes, hash_bytes, hashes, ..Record::new() }
+    }
+
+    fn blocks(record: &Record, block_bytes: u64) -> Vec<u64> {
+        Blocks::new(record, block_bytes).unwrap().map(|touched| touched.block).collect()
+    }
+
+    #[test]
+    fn without_hashes_every_touched_block_counts() {
+        assert_eq!(blocks(&record(4095, 2, 0, &[]), 4096), [0, 1]);
+        assert_eq!(blocks(&record(4096, 4096, 0, &[]), 4096), [1]);
+        assert!(blocks(&record(4096, 0, 0, &[]), 4096).is_empty());
+    }
+
+    #[test]
+    fn a_hash_for_each_block_is_its_content() {
+        let shifted = record(63 * 512, 8192, 4096, &[7, 8]);
+        let found: Vec<_> = Blocks::new(&shifted, 4096).unwrap().collect();
+        assert_eq!(
+            found,
+            [
+                TouchedBlock { block: 7, content: Some(ContentHash(7)) },
+                TouchedBlock { block: 8, content: Some(ContentHash(8)) }
+            ]
+        );
+    }
+
+    #[test]
+    fn hashes_of_sectors_make_one_of_a_block() {
+        let content = |record: &Record| Blocks::new(record, 4096).unwrap().next().unwrap().content.unwrap();
+        let page: Vec<u128> = (0..8).collect();
+        let first = content(&record(0, 4096, 512, &page));
+        assert_eq!(first, content(&record(40_960, 4096, 512, &page)));
+        let mut swapped = page.clone();
+        swapped.swap(0, 1);
+        assert_ne!(first, content(&record(0, 4096, 512, &swapped)));
+        assert_ne!(content(&record(0, 512, 512, &[1])), content(&record(512, 512, 512, &[1])));
+        let two = record(0, 8192, 512, &[page.clone(), page].concat());
+        let contents: Vec<_> = Blocks::new(&two, 4096).unwrap().map(|touched| touched.content).collect();
+        assert_eq!(contents, [Some(first), Some(first)]);
+    }
+
+    #[test]
+    fn blocks_smaller_than_a_hash_are_refused() {
+        let error = Blocks::new(&record(0, 4096, 4096, &[1]), 512).unwrap_err();
+        assert_eq!(error, BlockError { hash_bytes: 4096, block_bytes: 512 });
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_is_touched_once(
+            offset in 0u64..1 << 40, length in 0u64..200_000, shift in 9u32..17
+        ) {
+            let block_bytes = 1u64 << shift;
+            let found = blocks(&record(offset, length, 0, &[]), block_bytes);
+            let expected: Vec<u64> = if length == 0 { vec![] } else {
+                (offset / block_bytes..=(offset + length - 1) / block_bytes).collect()
+            };
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

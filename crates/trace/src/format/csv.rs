@@ -1,0 +1,165 @@
+//! Traces with commas: MSR Cambridge, Alibaba, Tencent, SYSTOR '17, and CloudPhysics as text.
+
+use super::{Format, Parsed, check_end, device, scsi, sectors};
+use crate::error::Malformed;
+use crate::fields::{Commas, seconds_as_ns, whole};
+use crate::record::{Names, Operation, Record};
+
+#[inline]
+pub(crate) fn parse(
+    format: Format,
+    line: &[u8],
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
+    let mut fields = Commas::new(line);
+    let parsed = match format {
+        Format::Msr => msr(&mut fields, names, record),
+        Format::Alibaba => alibaba(&mut fields, names, record),
+        Format::Tencent => tencent(&mut fields, names, record),
+        Format::Systor => systor(&mut fields, names, record),
+        _ => cloud_physics(&mut fields, names, record),
+    }?;
+    if !fields.is_at_end() {
+        return Err(Malformed::new("end of line", "no further columns"));
+    }
+    check_end(record)?;
+    Ok(parsed)
+}
+
+/// A field that has to be there.
+#[inline]
+fn take<'a>(fields: &mut Commas<'a>) -> Result<&'a [u8], Malformed> {
+    fields.field().ok_or(Malformed::new("columns", "more of them"))
+}
+
+#[inline]
+fn bytes(text: &[u8], field: &'static str) -> Result<u64, Malformed> {
+    whole(text).ok_or(Malformed::new(field, "whole bytes"))
+}
+
+/// 1970-01-01 in units of 100 ns since 1601-01-01.
+pub(crate) const UNIX_IN_FILETIME: u64 = 116_444_736_000_000_000;
+/// Nanoseconds of a unit of Windows' file time.
+pub(crate) const FILETIME_NS: u64 = 100;
+
+/// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; the device is `Hostname,DiskNumber`.
+#[inline]
+fn msr(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+    record.time_ns = whole(take(fields)?)
+        .and_then(|time| time.checked_sub(UNIX_IN_FILETIME))
+        .and_then(|time| time.checked_mul(FILETIME_NS))
+        .ok_or(Malformed::new("time", "Windows file time, in 100 ns since 1601"))?;
+    let (host, disk) = (take(fields)?, take(fields)?);
+    record.device = host_and_disk(host, disk, names)?;
+    record.operation = match take(fields)? {
+        b"Read" | b"read" | b"R" => Operation::Read,
+        b"Write" | b"write" | b"W" => Operation::Write,
+        _ => return Err(Malformed::new("type", "Read or Write")),
+    };
+    record.offset_bytes = bytes(take(fields)?, "offset")?;
+    record.length_bytes = bytes(take(fields)?, "size")?;
+    whole(take(fields)?).ok_or(Malformed::new("response time", "a whole number"))?;
+    Ok(Parsed::Record)
+}
+
+#[inline]
+fn host_and_disk(host: &[u8], disk: &[u8], names: &mut Names) -> Result<u32, Malformed> {
+    const MOST_BYTES: usize = 256;
+    let mut name = [b','; MOST_BYTES];
+    let end = host.len() + 1 + disk.len();
+    if host.is_empty() || whole(disk).is_none() || end > MOST_BYTES {
+        return Err(Malformed::new("device", "a host name and the number of a disk"));
+    }
+    name[..host.len()].copy_from_slice(host);
+    name[host.len() + 1..end].copy_from_slice(disk);
+    device(names, &name[..end])
+}
+
+/// `device_id,opcode,offset,length,timestamp`: bytes and microseconds.
+#[inline]
+fn alibaba(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+    const MICROSECOND_NS: u64 = 1000;
+    let number = take(fields)?;
+    whole(number).ok_or(Malformed::new("device", "a whole number"))?;
+    record.operation = match take(fields)? {
+        b"R" => Operation::Read,
+        b"W" => Operation::Write,
+        _ => return Err(Malformed::new("opcode", "R or W")),
+    };
+    record.offset_bytes = bytes(take(fields)?, "offset")?;
+    record.length_bytes = bytes(take(fields)?, "length")?;
+    record.time_ns = whole(take(fields)?)
+        .and_then(|time| time.checked_mul(MICROSECOND_NS))
+        .ok_or(Malformed::new("time", "whole microseconds"))?;
+    record.device = device(names, number)?;
+    Ok(Parsed::Record)
+}
+
+/// `Timestamp,Offset,Size,IOType,VolumeID`: seconds, and sectors of 512 bytes.
+#[inline]
+fn tencent(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+    record.time_ns = seconds_as_ns(take(fields)?).ok_or(Malformed::new("time", "seconds"))?;
+    record.offset_bytes = sectors(whole(take(fields)?), "offset")?;
+    record.length_bytes = sectors(whole(take(fields)?), "size")?;
+    record.operation = match take(fields)? {
+        b"0" => Operation::Read,
+        b"1" => Operation::Write,
+        _ => return Err(Malformed::new("I/O type", "0 (read) or 1 (write)")),
+    };
+    let volume = take(fields)?;
+    whole(volume).ok_or(Malformed::new("volume", "a whole number"))?;
+    record.device = device(names, volume)?;
+    Ok(Parsed::Record)
+}
+
+/// `Timestamp,Response,IOType,LUN,Offset,Size`: seconds and bytes; the type is empty where no answer was seen.
+#[inline]
+fn systor(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+    record.time_ns = seconds_as_ns(take(fields)?).ok_or(Malformed::new("time", "seconds"))?;
+    let response = take(fields)?;
+    if !response.is_empty() && seconds_as_ns(response).is_none() {
+        return Err(Malformed::new("response time", "seconds, or nothing"));
+    }
+    let parsed = match take(fields)? {
+        b"R" => {
+            record.operation = Operation::Read;
+            Parsed::Record
+        }
+        b"W" => {
+            record.operation = Operation::Write;
+            Parsed::Record
+        }
+        b"" => Parsed::Unknown,
+        _ => return Err(Malformed::new("I/O type", "R, W or nothing")),
+    };
+    record.device = device(names, take(fields)?)?;
+    record.offset_bytes = bytes(take(fields)?, "offset")?;
+    record.length_bytes = bytes(take(fields)?, "size")?;
+    Ok(parsed)
+}
+
+/// `version,seconds,SCSI command,bytes,sector`: the command in hexadecimal digits.
+#[inline]
+fn cloud_physics(
+    fields: &mut Commas<'_>,
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
+    if !matches!(take(fields)?, b"1" | b"2") {
+        return Err(Malformed::new("version", "1 or 2"));
+    }
+    record.time_ns = seconds_as_ns(take(fields)?).ok_or(Malformed::new("time", "seconds"))?;
+    let command = std::str::from_utf8(take(fields)?).ok();
+    let command = command.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+    let command = command.ok_or(Malformed::new("SCSI command", "hexadecimal digits, such as 2a"))?;
+    record.length_bytes = bytes(take(fields)?, "size")?;
+    record.offset_bytes = sectors(whole(take(fields)?), "sector")?;
+    record.device = device(names, super::vscsi::DEVICE)?;
+    let Some(operation) = scsi::operation(command) else { return Ok(Parsed::Nothing) };
+    record.operation = operation;
+    if operation == Operation::Flush {
+        (record.offset_bytes, record.length_bytes) = (0, 0);
+    }
+    Ok(Parsed::Record)
+}

@@ -1,0 +1,140 @@
+//! CloudPhysics traces as they were taken: records of VMware's vscsiStats, little-endian, of 32 bytes in version 1
+//! and 40 in version 2. The version stands in the high byte of a field whose place depends on it.
+
+use super::{Parsed, check_end, device, sectors};
+use crate::error::Malformed;
+use crate::record::{Names, Operation, Record};
+
+/// What the one virtual disk of such a trace is called.
+pub(crate) const DEVICE: &[u8] = b"disk";
+
+const MICROSECOND_NS: u64 = 1000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// The parser of one file.
+#[derive(Debug, Clone)]
+pub(crate) struct Vscsi {
+    version: Version,
+    is_recognised: bool,
+}
+
+/// Records by which a version is recognised.
+const SAMPLED_RECORDS: usize = 2;
+
+impl Vscsi {
+    pub(crate) fn new(head: &[u8]) -> Self {
+        let fits = |version: Version| {
+            let mut records = head.chunks_exact(version.record_bytes()).take(SAMPLED_RECORDS).peekable();
+            records.peek().is_some() && records.all(|record| version.is_of(record))
+        };
+        let version = if fits(Version::Two) { Version::Two } else { Version::One };
+        Self { version, is_recognised: fits(version) }
+    }
+
+    pub(crate) const fn is_recognised(&self) -> bool {
+        self.is_recognised
+    }
+
+    pub(crate) const fn record_bytes(&self) -> usize {
+        self.version.record_bytes()
+    }
+
+    #[inline]
+    pub(crate) fn parse(
+        &self,
+        bytes: &[u8],
+        names: &mut Names,
+        record: &mut Record,
+    ) -> Result<Parsed, Malformed> {
+        let version = self.version;
+        if bytes.len() != version.record_bytes() {
+            return Err(Malformed::new("record", "as many bytes as the others have: the file is cut"));
+        }
+        if !version.is_of(bytes) {
+            return Err(Malformed::new("version", "that of the first record"));
+        }
+        let (command, length, sector, time) = version.fields(bytes);
+        record.length_bytes = u64::from(length);
+        record.offset_bytes = sectors(Some(sector), "sector")?;
+        record.time_ns = time.checked_mul(MICROSECOND_NS).ok_or(Malformed::new("time", "microseconds"))?;
+        let Some(operation) = scsi::operation(command) else { return Ok(Parsed::Nothing) };
+        record.operation = operation;
+        record.device = device(names, DEVICE)?;
+        if operation == Operation::Flush {
+            (record.offset_bytes, record.length_bytes) = (0, 0);
+        }
+        check_end(record)
+    }
+}
+
+impl Version {
+    const fn record_bytes(self) -> usize {
+        match self {
+            Self::One => 32,
+            Self::Two => 40,
+        }
+    }
+
+    fn is_of(self, bytes: &[u8]) -> bool {
+        let (at, number) = match self {
+            Self::One => (14, 1),
+            Self::Two => (2, 2),
+        };
+        short(bytes, at) >> 8 == number
+    }
+
+    /// Command, bytes, sector, microseconds.
+    ///
+    /// Version 1: serial 4, length 4, segments 4, command 2, version 2, sector 8, time 8.
+    /// Version 2: command 2, version 2, serial 4, length 4, segments 4, sector 8, time 8, response time 8.
+    fn fields(self, bytes: &[u8]) -> (u16, u32, u64, u64) {
+        match self {
+            Self::One => (short(bytes, 12), word(bytes, 4), long(bytes, 16), long(bytes, 24)),
+            Self::Two => (short(bytes, 0), word(bytes, 8), long(bytes, 16), long(bytes, 24)),
+        }
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..at + N).and_then(|part| part.try_into().ok()).unwrap_or([0; N])
+}
+
+fn short(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(bytes, at))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
+
+/// Operation codes of SCSI (SBC-4, table 25).
+pub(crate) mod scsi {
+    use crate::record::Operation;
+
+    pub(crate) const READ_10: u16 = 0x28;
+    pub(crate) const WRITE_10: u16 = 0x2a;
+    pub(crate) const UNMAP: u16 = 0x42;
+    pub(crate) const SYNCHRONIZE_CACHE_10: u16 = 0x35;
+
+    /// What a command does to data; `None` for those that do nothing to it.
+    pub(crate) const fn operation(command: u16) -> Option<Operation> {
+        match command {
+            // READ of 6, 10, 12 and 16 bytes.
+            0x08 | READ_10 | 0xa8 | 0x88 => Some(Operation::Read),
+            // WRITE, WRITE AND VERIFY and WRITE SAME of 6 to 16 bytes.
+            0x0a | WRITE_10 | 0xaa | 0x8a | 0x2e | 0xae | 0x8e | 0x41 | 0x93 => Some(Operation::Write),
+            UNMAP => Some(Operation::Trim),
+            SYNCHRONIZE_CACHE_10 | 0x91 => Some(Operation::Flush),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Files read as one trace, in order of time, with devices chosen and renamed.
+//!
+//! Files are opened when the trace reaches their first record, so that a trace in one file a day costs one open file,
+//! however many days it has. Records of one file keep their order, even where their times go back.
+
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::reader::{Reader, Skipped};
+use crate::record::{Names, Record, RecordSource};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+/// Files open at a time: each has a buffer of 256 KiB.
+const MOST_OPEN: usize = 256;
+
+/// How a trace is read.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// The format of all files; without one, the content of each says it.
+    pub format: Option<Format>,
+    /// Whether malformed lines are counted and left out, instead of being an error.
+    pub skips_malformed: bool,
+    /// Devices that are taken, with new names where they get one; all if there is none here.
+    pub devices: Vec<DeviceRule>,
+}
+
+/// Takes a device, under its own name or another's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceRule {
+    /// The device as the trace names it.
+    pub device: String,
+    /// Its name from then on.
+    pub becomes: String,
+}
+
+impl std::str::FromStr for DeviceRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (device, becomes) = text.split_once('=').unwrap_or((text, text));
+        if device.is_empty() || becomes.is_empty() {
+            return Err(format!("'{text}' is no device: NAME, or NAME=NEW-NAME"));
+        }
+        Ok(Self { device: device.to_owned(), becomes: becomes.to_owned() })
+    }
+}
+
+/// A file whose time has not come yet.
+struct Pending {
+    path: PathBuf,
+    format: Format,
+    first_ns: u64,
+}
+
+/// An open file and its next record.
+struct Open {
+    reader: Reader,
+    next: Record,
+}
+
+/// Several files as one trace.
+pub struct Merged {
+    pending: VecDeque<Pending>,
+    open: Vec<Open>,
+    names: Names,
+    options: ReadOptions,
+    formats: Vec<Format>,
+    skipped: Skipped,
+    left_out: u64,
+    out_of_order: u64,
+    last_ns: u64,
+    /// What becomes of each device; asked once for every one.
+    choices: Vec<Option<u32>>,
+    chosen: Vec<bool>,
+}
+
+impl Merged {
+    /// Opens a trace. Every file is looked into, so that one of no known format shows at once.
+    ///
+    /// # Errors
+    /// If a file cannot be read, has no records, or is of no known format.
+    pub fn open(paths: &[PathBuf], options: ReadOptions) -> Result<Self, TraceError> {
+        let chosen = vec![false; options.devices.len()];
+        let mut merged = Self {
+            pending: VecDeque::new(),
+            open: Vec::new(),
+            names: Names::default(),
+            options,
+            formats: Vec::new(),
+            skipped: Skipped::default(),
+            left_out: 0,
+            out_of_order: 0,
+            last_ns: 0,
+            choices: Vec::new(),
+            chosen,
+        };
+        for path in paths {
+            merged.look_into(path)?;
+        }
+        merged.pending.make_contiguous().sort_by_key(|pending| pending.first_ns);
+        Ok(merged)
+    }
+
+    fn look_into(&mut self, path: &Path) -> Result<(), TraceError> {
+        let mut reader = Reader::open(path, self.options.format, self.options.skips_malformed)?;
+        let format = reader.format();
+        let mut first = Record::new();
+        // Names are numbered as the trace meets them, not as its files are looked into.
+        let mut names = Names::default();
+        let is_standard_input = path.as_os_str() == "-";
+        let names = if is_standard_input { &mut self.names } else { &mut names };
+        if !reader.next_record(names, &mut first)? {
+            return Err(TraceError::Empty { path: path.to_owned() });
+        }
+        if !self.formats.contains(&format) {
+            self.formats.push(format);
+        }
+        if is_standard_input {
+            // What was read of it cannot be read again.
+            self.open.push(Open { reader, next: first });
+        } else {
+            self.pending.push_back(Pending { path: path.to_owned(), format, first_ns: first.time_ns });
+        }
+        Ok(())
+    }
+
+    /// The formats of the files.
+    #[must_use]
+    pub fn formats(&self) -> &[Format] {
+        &self.formats
+    }
+
+    /// Malformed lines that were left out so far.
+    #[must_use]
+    pub fn malformed(&self) -> u64 {
+        self.skipped.malformed + self.open.iter().map(|open| open.reader.skipped.malformed).sum::<u64>()
+    }
+
+    /// Operations that were left out because the trace does not say what they did.
+    #[must_use]
+    pub fn unknown(&self) -> u64 {
+        self.skipped.unknown + self.open.iter().map(|open| open.reader.skipped.unknown).sum::<u64>()
+    }
+
+    /// Records of devices that were not asked for.
+    #[must_use]
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Records whose time is before that of the record before them.
+    #[must_use]
+    pub const fn out_of_order(&self) -> u64 {
+        self.out_of_order
+    }
+
+    /// Checks at the end that every device that was asked for occurred.
+    ///
+    /// # Errors
+    /// Names the first that did not, and those that did.
+    pub fn check_devices(&self) -> Result<(), TraceError> {
+        const MOST_NAMED: u32 = 20;
+        let missing = self.options.devices.iter().zip(&self.chosen).find(|(_, chosen)| !**chosen);
+        let Some((rule, _)) = missing else { return Ok(()) };
+        let count = u32::try_from(self.choices.len()).unwrap_or(u32::MAX);
+        let name = |device| String::from_utf8_lossy(self.names.device_name(device)).into_owned();
+        let mut found: Vec<String> = (0..count.min(MOST_NAMED)).map(name).collect();
+        if count > MOST_NAMED {
+            found.push("...".to_owned());
+        }
+        Err(TraceError::NoDevice { device: rule.device.clone(), found: found.join(" ") })
+    }
+
+    /// Which open file has the earliest record; the first of several.
+    #[inline]
+    fn earliest(&self) -> Option<usize> {
+        let times = self.open.iter().map(|open| open.next.time_ns).enumerate();
+        times.min_by_key(|(_, time_ns)| *time_ns).map(|(index, _)| index)
+    }
+
+    /// Opens the files whose first record is due.
+    fn open_due(&mut self) -> Result<(), TraceError> {
+        while let Some(first) = self.pending.front() {
+            let earliest = self.earliest().and_then(|index| self.open.get(index));
+            if earliest.is_some_and(|open| open.next.time_ns < first.first_ns) {
+                return Ok(());
+            }
+            if self.open.len() >= MOST_OPEN {
+                return Err(TraceError::TooManyFiles { most: MOST_OPEN });
+            }
+            let Some(pending) = self.pending.pop_front() else { return Ok(()) };
+            let mut reader = Reader::open(&pending.path, Some(pending.format), self.options.skips_malformed)?;
+            let mut next = Record::new();
+            if reader.next_record(&mut self.names, &mut next)? {
+                self.open.push(Open { reader, next });
+            }
+        }
+        Ok(())
+    }
+
+    /// The next record of any device.
+    #[inline]
+    fn take_earliest(&mut self, record: &mut Record) -> Result<bool, TraceError> {
+        if !self.pending.is_empty() {
+            self.open_due()?;
+        }
+        let Some(index) = self.earliest() else { return Ok(false) };
+        let Some(open) = self.open.get_mut(index) else { return Ok(false) };
+        std::mem::swap(record, &mut open.next);
+        if !open.reader.next_record(&mut self.names, &mut open.next)? {
+            let ended = self.open.remove(index);
+            self.skipped.malformed += ended.reader.skipped.malformed;
+            self.skipped.unknown += ended.reader.skipped.unknown;
+        }
+        Ok(true)
+    }
+
+    /// The number under which a device goes on; `None` if it is left out.
+    #[inline]
+    fn choose(&mut self, device: u32) -> Option<u32> {
+        if self.options.devices.is_empty() {
+            return Some(device);
+        }
+        if let Some(choice) = self.choices.get(device as usize) {
+            return *choice;
+        }
+        self.choose_new(device)
+    }
+
+    #[cold]
+    fn choose_new(&mut self, device: u32) -> Option<u32> {
+        while self.choices.len() <= device as usize {
+            let next = u32::try_from(self.choices.len()).unwrap_or(u32::MAX);
+            let name = self.names.device_name(next);
+            let rule = self.options.devices.iter().position(|rule| rule.device.as_bytes() == name);
+            let choice = rule.and_then(|rule| {
+                self.chosen[rule] = true;
+                self.names.device(self.options.devices[rule].becomes.as_bytes())
+            });
+            self.choices.push(choice);
+        }
+        self.choices.get(device as usize).copied().flatten()
+    }
+}
+
+impl RecordSource for Merged {
+    #[inline]
+    fn next_record(&mut self, record: &mut Record) -> Result<bool, TraceError> {
+        loop {
+            if !self.take_earliest(record)? {
+                return Ok(false);
+            }
+            let Some(device) = self.choose(record.device) else {
+                self.left_out += 1;
+                continue;
+            };
+            record.device = device;
+            if record.time_ns < self.last_ns {
+                self.out_of_order += 1;
+            }
+            self.last_ns = record.time_ns;
+            return Ok(true);
+        }
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn files(texts: &[&str]) -> (TempDir, Vec<PathBuf>) {
+        let folder = TempDir::new().unwrap();
+        let paths = texts.iter().enumerate().map(|(index, text)| {
+            let path = folder.path().join(format!("{index}.csv"));
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        let paths = paths.collect();
+        (folder, paths)
+    }
+
+    fn times(merged: &mut Merged) -> Vec<u64> {
+        let mut record = Record::new();
+        let mut times = Vec::new();
+        while merged.next_record(&mut record).unwrap() {
+            times.push(record.time_ns / 1000);
+        }
+        times
+    }
+
+    #[test]
+    fn files_are_merged_by_time_whatever_their_order() {
+        let (_folder, paths) =
+            files(&["1,R,0,512,5\n1,R,0,512,9\n", "2,W,0,512,1\n2,W,0,512,6\n", "3,W,0,512,20\n"]);
+        let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
+        assert_eq!(times(&mut merged), [1, 5, 6, 9, 20]);
+        assert_eq!((merged.out_of_order(), merged.formats()), (0, &[Format::Alibaba][..]));
+        assert_eq!(merged.names().device_count(), 3);
+    }
+
+    #[test]
+    fn files_open_when_their_time_comes() {
+        let texts: Vec<String> = (0..MOST_OPEN + 20).map(|i| format!("1,R,0,512,{}\n", i * 10)).collect();
+        let (_folder, paths) = files(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
+        assert_eq!(times(&mut merged).len(), MOST_OPEN + 20);
+        let texts = vec!["1,R,0,512,1\n1,R,0,512,2\n"; MOST_OPEN + 1];
+        let (_folder, paths) = files(&texts);
+        let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
+        let error = merged.next_record(&mut Record::new()).unwrap_err();
+        assert!(error.to_string().contains("256 files overlap"), "{error}");
+    }
+
+    #[test]
+    fn devices_are_chosen_and_renamed() {
+        let (_folder, paths) = files(&["1,R,0,512,1\n2,R,0,512,2\n3,R,0,512,3\n1,R,0,512,4\n"]);
+        let rules = |texts: &[&str]| ReadOptions {
+            devices: texts.iter().map(|text| text.parse().unwrap()).collect(),
+            ..ReadOptions::default()
+        };
+        let mut merged = Merged::open(&paths, rules(&["1", "2=1"])).unwrap();
+        let mut record = Record::new();
+        let mut devices = Vec::new();
+        while merged.next_record(&mut record).unwrap() {
+            devices.push(record.device);
+        }
+        assert_eq!((devices, merged.left_out()), (vec![0, 0, 0], 1));
+        merged.check_devices().unwrap();
+        let mut merged = Merged::open(&paths, rules(&["1", "9"])).unwrap();
+        assert_eq!(times(&mut merged), [1, 4]);
+        let error = merged.check_devices().unwrap_err().to_string();
+        assert!(error.contains("'9'") && error.contains("1 2 3"), "{error}");
+        assert!("=".parse::<DeviceRule>().is_err());
+    }
+
+    #[test]
+    fn malformed_lines_stop_or_are_counted() {
+        let (_folder, paths) = files(&["1,R,0,512,1\n1,R,zero,512,2\n1,R,0,512,3\n"]);
+        let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
+        let mut record = Record::new();
+        let mut result = Ok(true);
+        while matches!(result, Ok(true)) {
+            result = merged.next_record(&mut record);
+        }
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("0.csv:2: offset: expected whole bytes, found '1,R,zero,512,2'"), "{error}");
+        let options = ReadOptions { skips_malformed: true, ..ReadOptions::default() };
+        let mut merged = Merged::open(&paths, options).unwrap();
+        assert_eq!((times(&mut merged), merged.malformed()), (vec![1, 3], 1));
+    }
+}

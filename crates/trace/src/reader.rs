@@ -1,0 +1,95 @@
+//! One trace file as a stream of records.
+
+use crate::error::{Malformed, TraceError};
+use crate::format::{Format, Parsed, Parser};
+use crate::input::Input;
+use crate::record::{Names, Record};
+use std::path::Path;
+
+/// What was left out of a trace, and why.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Skipped {
+    /// Lines that are not of the format.
+    pub(crate) malformed: u64,
+    /// Operations of which the trace does not say what they did.
+    pub(crate) unknown: u64,
+}
+
+/// An open trace file.
+pub(crate) struct Reader {
+    input: Input,
+    format: Format,
+    parser: Parser,
+    record_bytes: Option<usize>,
+    skips_malformed: bool,
+    pub(crate) skipped: Skipped,
+}
+
+/// Bytes of a malformed line that an error shows.
+const SHOWN_BYTES: usize = 60;
+
+impl Reader {
+    /// Opens a file; without a format, its content says it.
+    pub(crate) fn open(
+        path: &Path,
+        format: Option<Format>,
+        skips_malformed: bool,
+    ) -> Result<Self, TraceError> {
+        let input = Input::open(path)?;
+        if input.head().is_empty() {
+            return Err(TraceError::Empty { path: path.to_owned() });
+        }
+        let format = format.or_else(|| Format::of_head(input.head()));
+        let format = format
+            .ok_or_else(|| TraceError::Unrecognised { path: path.to_owned(), known: Format::known() })?;
+        let parser = Parser::new(format, input.head());
+        let record_bytes = parser.record_bytes();
+        Ok(Self { input, format, parser, record_bytes, skips_malformed, skipped: Skipped::default() })
+    }
+
+    pub(crate) const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Puts the next record into `record`; `false` at the end.
+    #[inline]
+    pub(crate) fn next_record(&mut self, names: &mut Names, record: &mut Record) -> Result<bool, TraceError> {
+        loop {
+            let number = self.input.taken + 1;
+            let line = match self.record_bytes {
+                Some(bytes) => self.input.bytes(bytes)?,
+                None => self.input.line()?,
+            };
+            let Some(line) = line else { return Ok(false) };
+            if self.record_bytes.is_none() && line.trim_ascii().is_empty() {
+                continue;
+            }
+            match self.parser.parse(line, number, names, record) {
+                Ok(Parsed::Record) => return Ok(true),
+                Ok(Parsed::Nothing) => {}
+                Ok(Parsed::Unknown) => self.skipped.unknown += 1,
+                Err(_) if self.skips_malformed => self.skipped.malformed += 1,
+                Err(problem) => {
+                    let found = shown(line, self.record_bytes.is_some());
+                    return Err(self.error(number, problem, found));
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn error(&self, line: u64, problem: Malformed, found: String) -> TraceError {
+        TraceError::Line { path: self.input.path.clone(), line, problem, found, format: self.format }
+    }
+}
+
+#[cold]
+fn shown(line: &[u8], is_binary: bool) -> String {
+    if is_binary {
+        return format!("{} bytes", line.len());
+    }
+    let cut = line.get(..SHOWN_BYTES).unwrap_or(line);
+    let text: String =
+        String::from_utf8_lossy(cut).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if line.len() > SHOWN_BYTES { format!("{text}...") } else { text }
+}

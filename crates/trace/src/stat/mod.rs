@@ -1,0 +1,286 @@
+//! What the papers' tables say of a trace: how much was written, how much of it differs by content and by place, how
+//! much was read, which places are hot.
+//!
+//! Exact, hence in memory: 24 bytes for every place that was touched and 40 for every distinct content, each between
+//! one and two and a half times as often as there are such, as hash tables grow. [`MemoryLimit`] bounds the sum.
+
+mod figures;
+mod profile;
+mod table;
+
+pub use figures::{Concentration, DeviceFigures, Figures, HotPlace};
+pub use profile::AccessProfile;
+
+use crate::blocks::{BlockError, Blocks, TouchedBlock};
+use crate::record::{ContentHash, Operation, Record};
+use gemelo_content::{Distribution, DistributionError, DuplicateClass};
+use profile::Arrivals;
+use std::collections::HashMap;
+use table::{Contents, Place, PlaceKey, Places};
+use thiserror::Error;
+
+/// Bytes that tables of a trace may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimit(pub u64);
+
+/// Why a trace cannot be counted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StatError {
+    /// Blocks smaller than what a hash stands for.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// The tables have grown too large.
+    #[error(
+        "after {records} records the tables of places and contents take {used_bytes} bytes, the limit is \
+         {limit_bytes}: raise --memory, or take fewer records or devices"
+    )]
+    Memory {
+        /// Records counted so far.
+        records: u64,
+        /// Bytes of the tables.
+        used_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// A place beyond what the tables can name.
+    #[error("block {block} of device {device} is beyond 2^48 blocks or 65,536 devices: this is no trace")]
+    Place {
+        /// The device's number.
+        device: u32,
+        /// The block.
+        block: u64,
+    },
+}
+
+/// Which copies of a content count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// Every write is a copy: what a load that writes as much should have.
+    Writes,
+    /// Every place that holds the content at the end is a copy: what storage holds after a replay.
+    AtEnd,
+}
+
+/// Counts a trace.
+#[derive(Debug)]
+pub struct Statistics {
+    block_bytes: u64,
+    limit: MemoryLimit,
+    places: Places,
+    contents: Contents,
+    devices: Vec<Device>,
+    totals: Totals,
+    arrivals: Arrivals,
+}
+
+/// Sums over all records.
+#[derive(Debug, Default, Clone, Copy)]
+struct Totals {
+    records: u64,
+    reads: u64,
+    writes: u64,
+    trims: u64,
+    flushes: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    read_blocks: u64,
+    written_blocks: u64,
+    /// Blocks written whose content the trace says.
+    hashed_writes: u64,
+    read_places: u64,
+    written_places: u64,
+    /// Places that were read before anything was written there, and whose content the trace says.
+    populated: u64,
+    contradictions: u64,
+    unaligned: u64,
+    sequential: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+/// One device.
+#[derive(Debug, Clone, Copy)]
+struct Device {
+    records: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    first_byte: u64,
+    end_byte: u64,
+    /// Where the last operation ended.
+    last_end: u64,
+}
+
+/// Records between two looks at the memory limit.
+const CHECK_EVERY: u64 = 1 << 14;
+
+impl Statistics {
+    /// Counts blocks of `block_bytes`, at least 1.
+    #[must_use]
+    pub fn new(block_bytes: u64, limit: MemoryLimit) -> Self {
+        Self {
+            block_bytes: block_bytes.max(1),
+            limit,
+            places: HashMap::default(),
+            contents: Contents::default(),
+            devices: Vec::new(),
+            totals: Totals::default(),
+            arrivals: Arrivals::default(),
+        }
+    }
+
+    /// Counts a record.
+    ///
+    /// # Errors
+    /// If its hashes stand for more than a block, or the memory limit is reached.
+    #[inline]
+    pub fn add(&mut self, record: &Record) -> Result<(), StatError> {
+        self.count(record)?;
+        for touched in Blocks::new(record, self.block_bytes)? {
+            let key = PlaceKey::new(record.device, touched.block)
+                .ok_or(StatError::Place { device: record.device, block: touched.block })?;
+            self.touch(record.operation, key, touched);
+        }
+        if self.totals.records.is_multiple_of(CHECK_EVERY) {
+            self.check_memory()?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, record: &Record) -> Result<(), StatError> {
+        let index = record.device as usize;
+        if index > usize::from(u16::MAX) {
+            return Err(StatError::Place { device: record.device, block: 0 });
+        }
+        if self.devices.len() <= index {
+            self.devices.resize(index + 1, Device::EMPTY);
+        }
+        let device = &mut self.devices[index];
+        let totals = &mut self.totals;
+        totals.records += 1;
+        totals.first_ns = Some(totals.first_ns.map_or(record.time_ns, |first| first.min(record.time_ns)));
+        totals.last_ns = totals.last_ns.max(record.time_ns);
+        self.arrivals.add(record.time_ns);
+        device.records += 1;
+        if record.operation == Operation::Flush {
+            totals.flushes += 1;
+            return Ok(());
+        }
+        let unit = self.block_bytes;
+        let is_aligned = record.offset_bytes.is_multiple_of(unit) && record.length_bytes.is_multiple_of(unit);
+        totals.unaligned += u64::from(!is_aligned);
+        totals.sequential += u64::from(record.offset_bytes == device.last_end);
+        device.last_end = record.end_bytes();
+        device.first_byte = device.first_byte.min(record.offset_bytes);
+        device.end_byte = device.end_byte.max(record.end_bytes());
+        match record.operation {
+            Operation::Read => {
+                totals.reads += 1;
+                totals.read_bytes += record.length_bytes;
+                device.read_bytes += record.length_bytes;
+            }
+            Operation::Write => {
+                totals.writes += 1;
+                totals.written_bytes += record.length_bytes;
+                device.written_bytes += record.length_bytes;
+            }
+            Operation::Trim | Operation::Flush => totals.trims += 1,
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn touch(&mut self, operation: Operation, key: PlaceKey, touched: TouchedBlock) {
+        let place = self.places.entry(key).or_default();
+        match operation {
+            Operation::Read => {
+                self.totals.read_blocks += 1;
+                self.totals.read_places += u64::from(place.reads == 0);
+                let is_first = place.reads == 0 && place.writes == 0;
+                place.reads = place.reads.saturating_add(1);
+                if let Some(hash) = touched.content {
+                    Self::note_read(&mut self.contents, &mut self.totals, place, is_first, hash);
+                }
+            }
+            Operation::Write => {
+                self.totals.written_blocks += 1;
+                self.totals.written_places += u64::from(place.writes == 0);
+                place.writes = place.writes.saturating_add(1);
+                let content = touched.content.map(|hash| self.contents.written(hash));
+                self.totals.hashed_writes += u64::from(content.is_some());
+                self.contents.replace(&mut place.content, content);
+            }
+            Operation::Trim => self.contents.replace(&mut place.content, None),
+            Operation::Flush => {}
+        }
+    }
+
+    #[inline]
+    fn note_read(
+        contents: &mut Contents,
+        totals: &mut Totals,
+        place: &mut Place,
+        is_first: bool,
+        hash: ContentHash,
+    ) {
+        let content = contents.read(hash);
+        if is_first {
+            totals.populated += 1;
+            contents.replace(&mut place.content, Some(content));
+        } else if place.content.is_some_and(|known| known != content) {
+            totals.contradictions += 1;
+        }
+    }
+
+    /// Bytes that the tables take now.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let places = self.places.capacity() * (size_of::<(PlaceKey, Place)>() + 1);
+        (places + self.contents.memory_bytes()) as u64
+    }
+
+    #[cold]
+    fn check_memory(&self) -> Result<(), StatError> {
+        let used_bytes = self.memory_bytes();
+        if used_bytes > self.limit.0 {
+            let limit_bytes = self.limit.0;
+            return Err(StatError::Memory { records: self.totals.records, used_bytes, limit_bytes });
+        }
+        Ok(())
+    }
+
+    /// How many contents have how many duplicates. Blocks of unknown content do not count.
+    ///
+    /// # Errors
+    /// If the trace has no such contents.
+    pub fn distribution(&self, counting: Counting) -> Result<Distribution, DistributionError> {
+        let mut classes: HashMap<u32, u64> = HashMap::new();
+        for content in self.contents.counts() {
+            let copies = match counting {
+                Counting::Writes => content.writes,
+                Counting::AtEnd => content.places,
+            };
+            if copies > 0 {
+                *classes.entry(copies - 1).or_default() += 1;
+            }
+        }
+        Distribution::new(
+            classes
+                .into_iter()
+                .map(|(duplicates, contents)| DuplicateClass { duplicates: u64::from(duplicates), contents }),
+        )
+    }
+}
+
+impl Device {
+    const EMPTY: Self = Self {
+        records: 0,
+        read_bytes: 0,
+        written_bytes: 0,
+        first_byte: u64::MAX,
+        end_byte: 0,
+        last_end: u64::MAX,
+    };
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! How a trace accesses storage, in the terms of a job.
+
+use super::Statistics;
+use gemelo_load::Pattern;
+use serde::{Deserialize, Serialize};
+
+/// How a trace accesses storage, in the terms of a job: what `gemelo bench` needs to do about the same.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AccessProfile {
+    /// Writes among reads and writes, 0 to 1.
+    pub write_share: f64,
+    /// Mean size of a request in bytes.
+    pub request_bytes: f64,
+    /// The pattern that comes nearest.
+    pub pattern: Pattern,
+    /// Bytes of all distinct blocks touched.
+    pub touched_bytes: u64,
+    /// Reads a second, on average.
+    pub reads_per_s: f64,
+    /// Writes a second, on average.
+    pub writes_per_s: f64,
+}
+
+/// From this share of sequential requests on, the trace counts as sequential.
+const MOSTLY_SEQUENTIAL: f64 = 0.5;
+/// Below this distance from even accesses, hot spots are chance.
+const NEARLY_EVEN: f64 = 0.1;
+
+impl Statistics {
+    /// How the trace accesses storage.
+    ///
+    /// The hot spot is cut where the share of accesses is farthest above the share of places (the point of the Lorenz
+    /// curve that Pietra's index measures): one step in place of the curve, with the largest inequality the same.
+    #[must_use]
+    pub fn access_profile(&self) -> AccessProfile {
+        let totals = &self.totals;
+        let requests = totals.reads + totals.writes;
+        let of_requests = |part: u64| if requests == 0 { 0.0 } else { part as f64 / requests as f64 };
+        let duration_s = totals.last_ns.saturating_sub(totals.first_ns.unwrap_or(0)) as f64 / 1e9;
+        let per_s = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
+        let is_sequential = of_requests(totals.sequential) >= MOSTLY_SEQUENTIAL;
+        AccessProfile {
+            write_share: of_requests(totals.writes),
+            request_bytes: of_requests(totals.read_bytes.saturating_add(totals.written_bytes)),
+            pattern: if is_sequential { Pattern::Sequential } else { self.hot_spot() },
+            touched_bytes: self.places.len() as u64 * self.block_bytes,
+            reads_per_s: per_s(totals.reads),
+            writes_per_s: per_s(totals.writes),
+        }
+    }
+
+    fn hot_spot(&self) -> Pattern {
+        let counts = self.sorted_accesses(|place| place.reads.saturating_add(place.writes));
+        let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+        let mut best = (0.0, Pattern::Uniform);
+        let mut seen = 0;
+        for (index, count) in counts.iter().enumerate() {
+            seen += u64::from(*count);
+            let accesses = seen as f64 / total as f64;
+            let blocks = (index + 1) as f64 / counts.len() as f64;
+            if accesses - blocks > best.0 {
+                let hot = Pattern::Hotspot {
+                    accesses_percent: tenths(accesses * 100.0),
+                    blocks_percent: tenths(blocks * 100.0).max(LEAST_PERCENT),
+                };
+                best = (accesses - blocks, hot);
+            }
+        }
+        if best.0 < NEARLY_EVEN { Pattern::Uniform } else { best.1 }
+    }
+}
+
+/// Hot spots are told to a tenth of a percent, and not below.
+const LEAST_PERCENT: f64 = 0.1;
+
+fn tenths(percent: f64) -> f64 {
+    (percent * 10.0).round() / 10.0
+}
+
+/// How many records fall into each second: sums only.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Arrivals {
+    first_second: Option<u64>,
+    second: u64,
+    in_second: u64,
+    sum: f64,
+    sum_of_squares: f64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Arrivals {
+    #[inline]
+    pub(super) fn add(&mut self, time_ns: u64) {
+        let second = time_ns / SECOND_NS;
+        self.first_second.get_or_insert(second);
+        // A time that goes back counts to the present second.
+        if second > self.second {
+            self.close();
+            self.second = second;
+        }
+        self.in_second += 1;
+    }
+
+    fn close(&mut self) {
+        let count = self.in_second as f64;
+        self.sum += count;
+        self.sum_of_squares += count * count;
+        self.in_second = 0;
+    }
+
+    /// Variance to mean of the records in a second; `None` below two seconds.
+    pub(super) fn dispersion(mut self) -> Option<f64> {
+        self.close();
+        let seconds = (self.second.saturating_sub(self.first_second?) + 1) as f64;
+        if seconds < 2.0 {
+            return None;
+        }
+        let mean = self.sum / seconds;
+        Some((self.sum_of_squares / seconds - mean * mean) / mean)
+    }
+}

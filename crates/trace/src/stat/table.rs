@@ -1,0 +1,153 @@
+//! The tables of a trace's places and contents, as small as exactness allows.
+
+use crate::record::ContentHash;
+use gemelo_base::random::{GOLDEN_STEP, mix64};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::num::NonZeroU32;
+
+/// A block of a device in one word: 16 bits of device, 48 of block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct PlaceKey(u64);
+
+const BLOCK_BITS: u32 = 48;
+
+impl PlaceKey {
+    #[inline]
+    pub(super) fn new(device: u32, block: u64) -> Option<Self> {
+        let device = u16::try_from(device).ok()?;
+        (block >> BLOCK_BITS == 0).then_some(Self((u64::from(device) << BLOCK_BITS) | block))
+    }
+
+    pub(super) const fn device(self) -> u32 {
+        (self.0 >> BLOCK_BITS) as u32
+    }
+
+    pub(super) const fn block(self) -> u64 {
+        self.0 & ((1 << BLOCK_BITS) - 1)
+    }
+}
+
+/// Names a content of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ContentNumber(NonZeroU32);
+
+/// What is known of a place.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    /// What it holds now, if the trace says it.
+    pub(super) content: Option<ContentNumber>,
+    pub(super) reads: u32,
+    pub(super) writes: u32,
+}
+
+pub(super) type Places = HashMap<PlaceKey, Place, BuildHasherDefault<MixHasher>>;
+
+/// What is known of a content.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Content {
+    /// How often it was written.
+    pub(super) writes: u32,
+    /// How often it was read.
+    pub(super) reads: u32,
+    /// Places that hold it now.
+    pub(super) places: u32,
+}
+
+/// All contents met.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    numbers: HashMap<[u64; 2], ContentNumber, BuildHasherDefault<MixHasher>>,
+    counts: Vec<Content>,
+}
+
+impl Contents {
+    #[inline]
+    fn number(&mut self, hash: ContentHash) -> ContentNumber {
+        let key = [(hash.0 >> 64) as u64, hash.0 as u64];
+        let counts = &mut self.counts;
+        *self.numbers.entry(key).or_insert_with(|| {
+            counts.push(Content::default());
+            // 2^32 contents are 170 GB of tables: the memory limit is reached before.
+            let number = u32::try_from(counts.len()).ok().and_then(NonZeroU32::new);
+            ContentNumber(number.unwrap_or(NonZeroU32::MAX))
+        })
+    }
+
+    #[inline]
+    fn count_mut(&mut self, number: ContentNumber) -> Option<&mut Content> {
+        self.counts.get_mut(number.0.get() as usize - 1)
+    }
+
+    /// Counts a write of this content.
+    #[inline]
+    pub(super) fn written(&mut self, hash: ContentHash) -> ContentNumber {
+        let number = self.number(hash);
+        if let Some(count) = self.count_mut(number) {
+            count.writes = count.writes.saturating_add(1);
+        }
+        number
+    }
+
+    /// Counts a read of this content.
+    #[inline]
+    pub(super) fn read(&mut self, hash: ContentHash) -> ContentNumber {
+        let number = self.number(hash);
+        if let Some(count) = self.count_mut(number) {
+            count.reads = count.reads.saturating_add(1);
+        }
+        number
+    }
+
+    /// Makes a place hold another content, or an unknown one.
+    #[inline]
+    pub(super) fn replace(&mut self, held: &mut Option<ContentNumber>, now: Option<ContentNumber>) {
+        if *held == now {
+            return;
+        }
+        if let Some(count) = held.and_then(|old| self.count_mut(old)) {
+            count.places -= 1;
+        }
+        if let Some(count) = now.and_then(|new| self.count_mut(new)) {
+            count.places += 1;
+        }
+        *held = now;
+    }
+
+    pub(super) fn counts(&self) -> &[Content] {
+        &self.counts
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.numbers.capacity() * (size_of::<([u64; 2], ContentNumber)>() + 1)
+            + self.counts.capacity() * size_of::<Content>()
+    }
+}
+
+/// Mixes words; keys here are words, and nobody who makes a trace gains from slowing its statistics down.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MixHasher(u64);
+
+impl Hasher for MixHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix64(self.0.wrapping_add(GOLDEN_STEP) ^ word);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+}

@@ -1,0 +1,323 @@
+//! A trace made from figures: a distribution of contents, a pattern, a read share, an arrival process. Record by
+//! record, at the speed of writing it.
+//!
+//! A request of several blocks is written as the FIU traces have it: one record a block, all of the same time. Exactly
+//! the asked share of blocks is written, and what is written carries the distribution exactly. A block that is read
+//! holds what was written there last, or else a content of a distribution of its own, which it then keeps.
+//!
+//! Memory: 8 bytes for every place of the two regions that reads and writes go to.
+
+mod arrival;
+mod footprint;
+mod presets;
+
+pub use arrival::{Arrival, ArrivalError};
+pub use presets::{Preset, Volume, presets};
+
+use crate::TraceError;
+use crate::record::{ContentHash, Names, Operation, Record, RecordSource};
+use arrival::Times;
+use gemelo_base::random::{Random, mix_pair};
+use gemelo_content::{Assignment, ContentError, ContentId, ContentSpec, Distribution, DistributionError};
+use gemelo_load::{Pattern, Positions};
+use thiserror::Error;
+
+/// What trace is made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SynthesisSpec {
+    /// Records, one for each block of a request.
+    pub records: u64,
+    /// Size of a block in bytes, a multiple of 512.
+    pub block_bytes: u64,
+    /// What a hash stands for in bytes: 512 or 4096, not above the size of a block.
+    pub hash_bytes: u32,
+    /// Contents of what is written.
+    pub written: Distribution,
+    /// Contents of places that are read before anything is written there.
+    pub populated: Distribution,
+    /// Blocks written among all, 0 to 1.
+    pub write_share: f64,
+    /// Where requests go within their region.
+    pub pattern: Pattern,
+    /// Distinct places written, in blocks.
+    pub written_places: u64,
+    /// Distinct places read, in blocks.
+    pub read_places: u64,
+    /// Places of both, in blocks.
+    pub shared_places: u64,
+    /// Mean blocks of a request, at least 1; their number is geometric.
+    pub request_blocks: f64,
+    /// How requests are spread over time.
+    pub arrival: Arrival,
+    /// Records a second, on average.
+    pub records_per_s: f64,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+}
+
+/// Why a trace cannot be made.
+#[derive(Debug, Error)]
+pub enum SynthesisError {
+    /// A figure out of its range.
+    #[error("{what} is {value}, it has to be {range}")]
+    Range {
+        /// Which figure.
+        what: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// The contents cannot be assigned.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// The distribution cannot be made.
+    #[error(transparent)]
+    Distribution(#[from] DistributionError),
+}
+
+/// The most places of both regions: 8 GiB of table.
+const MOST_PLACES: u64 = 1 << 30;
+/// The longest request in blocks: 1 MiB of 4 KiB blocks, a usual limit of devices.
+const MOST_REQUEST_BLOCKS: u64 = 256;
+/// The device and process that made-up traces name.
+const DEVICE: &[u8] = b"6,0";
+const PROCESS: (u32, &[u8]) = (1, b"gemelo");
+
+/// Keeps the random streams of a trace apart.
+const WRITES: u64 = 1;
+const READS: u64 = 2;
+const TIMES: u64 = 3;
+const CHOICES: u64 = 4;
+/// Keeps contents of populated places apart from written ones.
+const POPULATED_KEY: u64 = 0x706f_7075;
+
+/// A trace as it is made.
+#[derive(Debug)]
+pub struct Synthesis {
+    names: Names,
+    device: u32,
+    command: u32,
+    block_bytes: u64,
+    hash_bytes: u32,
+    seed: u64,
+    writes: Side,
+    reads: Side,
+    times: Times,
+    choices: Random,
+    /// One over the logarithm of the chance that a request goes on for another block; 0 if none does.
+    goes_on: f64,
+    /// What each place holds, as the hash's first word; 0 for nothing yet.
+    holds: Vec<u64>,
+    request: Request,
+}
+
+/// Reads or writes.
+#[derive(Debug)]
+struct Side {
+    left: u64,
+    positions: Positions,
+    is_sequential: bool,
+    first_place: u64,
+    places: u64,
+    contents: Option<Assignment>,
+    /// Contents given out so far.
+    given: u64,
+}
+
+/// What is left of the request that is being written out.
+#[derive(Debug, Default, Clone, Copy)]
+struct Request {
+    time_ns: u64,
+    is_write: bool,
+    place: u64,
+    left: u64,
+}
+
+fn range(what: &'static str, value: impl ToString, range: &'static str) -> SynthesisError {
+    SynthesisError::Range { what, value: value.to_string(), range }
+}
+
+impl SynthesisSpec {
+    fn check(&self) -> Result<(), SynthesisError> {
+        if self.records == 0 {
+            return Err(range("the number of records", 0, "at least 1"));
+        }
+        if !self.block_bytes.is_multiple_of(512) || !(512..=1 << 24).contains(&self.block_bytes) {
+            return Err(range("the block size", self.block_bytes, "a multiple of 512 up to 16 MiB"));
+        }
+        let hash_bytes = u64::from(self.hash_bytes);
+        if !matches!(self.hash_bytes, 512 | 4096) || !self.block_bytes.is_multiple_of(hash_bytes) {
+            return Err(range(
+                "what a hash stands for",
+                hash_bytes,
+                "512 or 4096, and divide the block size",
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.write_share) {
+            return Err(range("the share of writes", self.write_share * 100.0, "from 0 to 100 %"));
+        }
+        let most = MOST_REQUEST_BLOCKS as f64 / 4.0;
+        if !(1.0..=most).contains(&self.request_blocks) {
+            return Err(range("the mean request", self.request_blocks, "from 1 to 64 blocks"));
+        }
+        if !(self.records_per_s > 0.0 && self.records_per_s.is_finite()) {
+            return Err(range("the rate", self.records_per_s, "above 0 records a second"));
+        }
+        Ok(())
+    }
+
+    /// Blocks written.
+    #[must_use]
+    pub fn written_blocks(&self) -> u64 {
+        (self.records as f64 * self.write_share).round() as u64
+    }
+}
+
+impl Synthesis {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// If a figure is out of its range.
+    pub fn new(spec: &SynthesisSpec) -> Result<Self, SynthesisError> {
+        spec.check()?;
+        let writes_left = spec.written_blocks();
+        let reads_left = spec.records - writes_left;
+        let write_region = footprint::places_for(spec.pattern, writes_left, spec.written_places);
+        let read_region = footprint::places_for(spec.pattern, reads_left, spec.read_places);
+        let shared = spec.shared_places.min(write_region).min(read_region);
+        let total = write_region.saturating_add(read_region) - shared;
+        if total > MOST_PLACES {
+            return Err(range(
+                "the number of places",
+                total,
+                "at most 2^30: ask for fewer records or places",
+            ));
+        }
+        let assignment = |distribution: &Distribution, blocks: u64, seed| {
+            let contents = ContentSpec::new(distribution.clone(), spec.block_bytes as usize, seed);
+            (blocks > 0).then(|| Assignment::new(&contents, blocks, 1)).transpose()
+        };
+        let populated_seed = mix_pair(spec.seed, POPULATED_KEY);
+        let side = |stream, left, first_place, places, contents| Side {
+            left,
+            positions: Positions::new(spec.pattern, places, spec.seed, stream),
+            is_sequential: spec.pattern == Pattern::Sequential,
+            first_place,
+            places,
+            contents,
+            given: 0,
+        };
+        let written = assignment(&spec.written, writes_left, spec.seed)?;
+        let populated = assignment(&spec.populated, spec.read_places.min(reads_left), populated_seed)?;
+        let mut names = Names::default();
+        let end_chance = 1.0 / spec.request_blocks;
+        Ok(Self {
+            device: names.device(DEVICE).unwrap_or(0),
+            command: names.command(PROCESS.1),
+            names,
+            block_bytes: spec.block_bytes,
+            hash_bytes: spec.hash_bytes,
+            seed: spec.seed,
+            writes: side(WRITES, writes_left, 0, write_region, written),
+            reads: side(READS, reads_left, write_region - shared, read_region, populated),
+            times: Times::new(
+                spec.arrival,
+                spec.records_per_s / spec.request_blocks,
+                mix_pair(spec.seed, TIMES),
+            ),
+            choices: Random::new(mix_pair(spec.seed, CHOICES)),
+            goes_on: if end_chance < 1.0 { 1.0 / (1.0 - end_chance).ln() } else { 0.0 },
+            holds: vec![0; usize::try_from(total).unwrap_or(0)],
+            request: Request::default(),
+        })
+    }
+
+    /// Records that are still to come.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.writes.left + self.reads.left
+    }
+
+    /// Draws the next request; `false` if there is none.
+    fn next_request(&mut self) -> bool {
+        let left = self.left();
+        if left == 0 {
+            return false;
+        }
+        // Each kind with the share that it still needs, so that both come out exactly.
+        let is_write = self.choices.below(left) < self.writes.left;
+        let more = ((1.0 - self.choices.unit()).ln() * self.goes_on) as u64;
+        let side = if is_write { &mut self.writes } else { &mut self.reads };
+        let blocks = (1 + more).min(MOST_REQUEST_BLOCKS).min(side.left).min(side.places);
+        let mut start = side.positions.next_block();
+        if side.is_sequential {
+            for _ in 1..blocks {
+                side.positions.next_block();
+            }
+        }
+        start = start.min(side.places - blocks);
+        let place = side.first_place + start;
+        self.request = Request { time_ns: self.times.next_ns(), is_write, place, left: blocks };
+        true
+    }
+
+    /// A hash's first word, never 0, for a content of one of the two distributions.
+    #[inline]
+    fn word(&self, id: ContentId, key: u64) -> u64 {
+        mix_pair(self.seed ^ key, id.to_bits()).max(1)
+    }
+
+    #[inline]
+    fn content_at(&mut self, place: u64, is_write: bool) -> u64 {
+        let held = self.holds.get(place as usize).copied().unwrap_or(0);
+        if !is_write && held != 0 {
+            return held;
+        }
+        let (side, key) = if is_write { (&mut self.writes, 0) } else { (&mut self.reads, POPULATED_KEY) };
+        let id = side.contents.as_ref().map_or(ContentId::shared(0), |all| all.content(0, side.given));
+        side.given += 1;
+        let word = self.word(id, key);
+        if let Some(held) = self.holds.get_mut(place as usize) {
+            *held = word;
+        }
+        word
+    }
+}
+
+impl RecordSource for Synthesis {
+    #[inline]
+    fn next_record(&mut self, record: &mut Record) -> Result<bool, TraceError> {
+        if self.request.left == 0 && !self.next_request() {
+            return Ok(false);
+        }
+        let Request { time_ns, is_write, place, .. } = self.request;
+        self.request.left -= 1;
+        self.request.place += 1;
+        if is_write {
+            self.writes.left -= 1
+        } else {
+            self.reads.left -= 1
+        }
+        let word = self.content_at(place, is_write);
+        record.time_ns = time_ns;
+        record.device = self.device;
+        (record.process, record.command) = (PROCESS.0, self.command);
+        record.offset_bytes = place * self.block_bytes;
+        record.length_bytes = self.block_bytes;
+        record.operation = if is_write { Operation::Write } else { Operation::Read };
+        record.hash_bytes = self.hash_bytes;
+        record.hashes.clear();
+        let parts = self.block_bytes / u64::from(self.hash_bytes);
+        let hash = |part| ContentHash((u128::from(word) << 64) | u128::from(mix_pair(part, word)));
+        record.hashes.extend((0..parts).map(hash));
+        Ok(true)
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+}
+
+#[cfg(test)]
+mod tests;

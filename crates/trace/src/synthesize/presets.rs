@@ -1,0 +1,173 @@
+//! The FIU traces by their published figures. `docs/traces.md` says where each figure comes from, and which are
+//! assumed.
+
+use super::{Arrival, SynthesisError, SynthesisSpec};
+use gemelo_content::{Distribution, Figure, SummaryFigures};
+use gemelo_load::Pattern;
+
+/// What is published of a trace: Koller and Rangaswami, "I/O Deduplication", FAST 2010, table 1, for one week; and the
+/// mean size of a request from Mao et al., IEEE Transactions on Computers 65(6), 2016, table 3.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Preset {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What the traced machine did.
+    pub about: &'static str,
+    /// The time the figures are of, in days.
+    pub days: f64,
+    /// What the requests of a kind amount to.
+    pub reads: Volume,
+    /// What the requests of a kind amount to.
+    pub writes: Volume,
+    /// Distinct places accessed by either, GiB.
+    pub touched_gib: f64,
+    /// Mean size of a request in KiB.
+    pub request_kib: f64,
+    /// What a hash stands for, in bytes.
+    pub hash_bytes: u32,
+}
+
+/// Reads or writes of a trace, in GiB.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Volume {
+    /// All.
+    pub total_gib: f64,
+    /// Distinct places.
+    pub places_gib: f64,
+    /// Distinct contents.
+    pub contents_gib: f64,
+}
+
+const fn volume(total_gib: f64, places_gib: f64, contents_gib: f64) -> Volume {
+    Volume { total_gib, places_gib, contents_gib }
+}
+
+const PRESETS: [Preset; 3] = [
+    Preset {
+        name: "web",
+        about: "two web servers of a university department: web mail and course management",
+        days: 7.0,
+        reads: volume(3.40, 1.27, 1.09),
+        writes: volume(11.46, 0.86, 4.85),
+        // 2.8 % of 70 GB.
+        touched_gib: 1.96,
+        request_kib: 14.8,
+        hash_bytes: 4096,
+    },
+    Preset {
+        name: "mail",
+        about: "the mail server of a university department, with all in-boxes",
+        days: 7.0,
+        reads: volume(62.00, 29.24, 28.82),
+        writes: volume(482.10, 4.18, 34.02),
+        // 6.27 % of 500 GB.
+        touched_gib: 31.35,
+        request_kib: 40.8,
+        hash_bytes: 4096,
+    },
+    Preset {
+        name: "homes",
+        about: "home directories of a research group: developing, testing, writing",
+        days: 7.0,
+        reads: volume(5.79, 2.40, 1.99),
+        writes: volume(148.86, 4.33, 33.68),
+        // Reads and writes together; 1.44 % of 470 GB would be a little more.
+        touched_gib: 6.73,
+        request_kib: 13.1,
+        hash_bytes: 512,
+    },
+];
+
+/// The published traces.
+#[must_use]
+pub fn presets() -> &'static [Preset] {
+    &PRESETS
+}
+
+/// Duplicates of a content that has any, where nothing better is known: those of the 110 GB data set of Paulo et al.
+/// 2012.
+const USUAL_DUPLICATES: f64 = 2.76;
+/// Of distinct contents, the share with duplicates that is assumed where the dedup ratio leaves the choice.
+const WITH_DUPLICATES: f64 = 0.5;
+/// Four in five accesses to one place in five is assumed: the papers say nothing of it in numbers.
+const ASSUMED_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
+const BLOCK_BYTES: u64 = 4096;
+const DAY_S: f64 = 86_400.0;
+const GIB: f64 = (1u64 << 30) as f64;
+
+impl Preset {
+    /// The preset of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PRESETS.iter().find(|preset| preset.name == name)
+    }
+
+    /// Blocks written among blocks written and read, 0 to 1.
+    #[must_use]
+    pub fn write_share(&self) -> f64 {
+        self.writes.total_gib / (self.writes.total_gib + self.reads.total_gib)
+    }
+
+    /// Records of the published time.
+    #[must_use]
+    pub fn published_records(&self) -> u64 {
+        ((self.writes.total_gib + self.reads.total_gib) * GIB / BLOCK_BYTES as f64) as u64
+    }
+
+    /// A trace of `records` records with these figures, all shares and ratios kept.
+    ///
+    /// # Errors
+    /// If so few records cannot have them.
+    pub fn spec(&self, records: u64, seed: u64) -> Result<SynthesisSpec, SynthesisError> {
+        let scale = records as f64 / self.published_records() as f64;
+        let blocks = |gib: f64| (gib * GIB / BLOCK_BYTES as f64 * scale).round() as u64;
+        let shared_gib = (self.reads.places_gib + self.writes.places_gib - self.touched_gib).max(0.0);
+        Ok(SynthesisSpec {
+            records,
+            block_bytes: BLOCK_BYTES,
+            hash_bytes: self.hash_bytes,
+            written: distribution_of(self.writes)?,
+            populated: distribution_of(Volume { total_gib: self.reads.places_gib, ..self.reads })?,
+            write_share: self.write_share(),
+            pattern: ASSUMED_PATTERN,
+            written_places: blocks(self.writes.places_gib).max(1),
+            read_places: blocks(self.reads.places_gib).max(1),
+            shared_places: blocks(shared_gib),
+            request_blocks: self.request_kib * 1024.0 / BLOCK_BYTES as f64,
+            arrival: Arrival::USUAL_BURSTS,
+            records_per_s: self.published_records() as f64 / (self.days * DAY_S),
+            seed,
+        })
+    }
+}
+
+/// A distribution with the dedup ratio of total to contents; how duplicates are shared out is assumed.
+fn distribution_of(volume: Volume) -> Result<Distribution, SynthesisError> {
+    let distinct = (volume.contents_gib / volume.total_gib).min(1.0);
+    let duplicates = 1.0 - distinct;
+    let with_duplicates = (WITH_DUPLICATES * distinct).min(duplicates / USUAL_DUPLICATES);
+    let figure = |value: f64| Figure::parse(&format!("{value:.9}"));
+    let figures = SummaryFigures {
+        unique_share: figure(distinct - with_duplicates),
+        dedup_ratio: figure(1.0 / distinct),
+        ..SummaryFigures::default()
+    };
+    Ok(Distribution::fit(&figures)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_have_the_published_ratio() {
+        for preset in presets() {
+            for volume in [preset.writes, preset.reads] {
+                let ratio = volume.total_gib / volume.contents_gib;
+                let found = distribution_of(volume).unwrap().summary().dedup_ratio();
+                assert!((found / ratio - 1.0).abs() < 1e-4, "{}: {found} for {ratio}", preset.name);
+            }
+            assert_eq!(Preset::named(preset.name), Some(preset));
+        }
+    }
+}

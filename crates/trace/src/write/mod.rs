@@ -1,0 +1,171 @@
+//! Records written in a format, with an account of what the format cannot carry.
+
+mod digits;
+mod lines;
+
+use crate::format::Format;
+use crate::record::{Names, Record};
+use lines::Fits;
+use serde::Serialize;
+use std::io::Write;
+use thiserror::Error;
+
+/// What of a trace a format could not carry, in records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// Trims and flushes that were left out, because the format has none.
+    pub operations: u64,
+    /// Records whose hashes were left out.
+    pub hashes: u64,
+    /// Records whose process was left out.
+    pub processes: u64,
+    /// Records whose device got another name: a number, or none at all.
+    pub devices: u64,
+    /// Records whose time was rounded down to the format's unit.
+    pub times: u64,
+    /// Records whose place was widened to whole sectors of 512 bytes.
+    pub places: u64,
+}
+
+impl Loss {
+    /// The losses in words for the user, one a line.
+    #[must_use]
+    pub fn in_words(&self) -> Vec<String> {
+        let said = [
+            (self.operations, "trims and flushes were left out"),
+            (self.hashes, "records lost their hashes"),
+            (self.processes, "records lost their process"),
+            (self.devices, "records have another device name"),
+            (self.times, "records have a rounded time"),
+            (self.places, "records were widened to whole sectors"),
+        ];
+        said.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+    }
+}
+
+/// Why a record cannot be written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The output failed.
+    #[error("cannot write the trace")]
+    Io(#[from] std::io::Error),
+    /// A format of hashes, and a record without.
+    #[error(
+        "{format} traces consist of hashes, and this trace has none: choose another format, or make a trace \
+         with gemelo trace synthesize"
+    )]
+    NoHashes {
+        /// The format asked for.
+        format: Format,
+    },
+    /// Hashes of stretches that the format does not have.
+    #[error("{format} traces have a hash for every 512 or 4096 bytes, and this one for every {hash_bytes}")]
+    HashSize {
+        /// The format asked for.
+        format: Format,
+        /// What a hash stands for, in bytes.
+        hash_bytes: u32,
+    },
+    /// A number that the format has no room for.
+    #[error("{format} traces cannot have {what} of {value}")]
+    Range {
+        /// The format asked for.
+        format: Format,
+        /// Which number.
+        what: &'static str,
+        /// The number.
+        value: u64,
+    },
+}
+
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Writes records in a format.
+pub struct TraceWriter<W> {
+    format: Format,
+    out: W,
+    buffer: Vec<u8>,
+    /// Times of fio's iologs count from the first record.
+    first_ns: Option<u64>,
+    last_ns: u64,
+    /// Devices that fio was told of.
+    opened: Vec<bool>,
+    serial: u32,
+    records: u64,
+    loss: Loss,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// A writer of a format.
+    pub fn new(format: Format, out: W) -> Self {
+        let mut buffer = Vec::with_capacity(2 * BUFFER_BYTES);
+        buffer.extend_from_slice(lines::header(format));
+        Self {
+            format,
+            out,
+            buffer,
+            first_ns: None,
+            last_ns: 0,
+            opened: Vec::new(),
+            serial: 0,
+            records: 0,
+            loss: Loss::default(),
+        }
+    }
+
+    /// Writes a record, or counts it as lost.
+    ///
+    /// # Errors
+    /// If the output fails, or the record has not what the format needs.
+    #[inline]
+    pub fn write(&mut self, record: &Record, names: &Names) -> Result<(), WriteError> {
+        if !lines::has_operation(self.format, record.operation) {
+            self.loss.operations += 1;
+            return Ok(());
+        }
+        let fits = self.append(record, names)?;
+        self.records += 1;
+        self.count(record, fits);
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.out.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn count(&mut self, record: &Record, fits: Fits) {
+        let loss = &mut self.loss;
+        loss.hashes += u64::from(!record.hashes.is_empty() && !self.format.carries_hashes());
+        loss.processes += u64::from(!fits.process && (record.process != 0 || record.command != 0));
+        loss.devices += u64::from(!fits.device);
+        loss.times += u64::from(!fits.time);
+        loss.places += u64::from(!fits.place);
+    }
+
+    /// Records written so far.
+    #[must_use]
+    pub const fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// What could not be carried so far.
+    #[must_use]
+    pub const fn loss(&self) -> Loss {
+        self.loss
+    }
+
+    /// Writes what is left, and gives back the output.
+    ///
+    /// # Errors
+    /// If the output fails.
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        self.out.write_all(&self.buffer)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests;
