@@ -13,7 +13,7 @@ use crate::script::syntax::QuitMode;
 use crate::sources::{Distributions, SourceSpec, Surroundings, find, open};
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Monitor, StopFlag};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -369,7 +369,7 @@ impl Executor<'_> {
 fn fileset_result(fileset: &Fileset, filled: Filled, source: Option<String>) -> FilesetResult {
     FilesetResult {
         name: fileset.spec.name.clone(),
-        path: PathBuf::display(&fileset.root).to_string(),
+        path: fileset.root.display().to_string(),
         entries: fileset.spec.entries,
         files_made: filled.files,
         planned_bytes: fileset.layout.bytes,
