@@ -43,6 +43,7 @@ impl Fault {
         let mut list: Vec<&str> = known.collect();
         list.sort_unstable();
         list.dedup();
+        let word = shortened(word);
         let message = if nearest.is_some() {
             format!("'{word}' is no {what}")
         } else {
@@ -62,6 +63,17 @@ impl Fault {
             nearest: self.nearest,
         }
     }
+}
+
+/// Letters of a word that a message shows.
+const SHOWN_LETTERS: usize = 60;
+
+/// A word for a message.
+pub(super) fn shortened(word: &str) -> String {
+    if word.chars().count() <= SHOWN_LETTERS {
+        return word.to_owned();
+    }
+    word.chars().take(SHOWN_LETTERS).chain("...".chars()).collect()
 }
 
 /// Longer words are not compared: the time grows with the product of the lengths.

@@ -2,7 +2,7 @@
 //!
 //! Which words are commands, attributes or names depends on where they stand; the parser decides that.
 
-use super::error::Fault;
+use super::error::{Fault, shortened};
 
 /// A part of a quoted text.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +33,8 @@ impl Token {
     /// The token in words for a message.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
-            Kind::Word(word) => format!("'{word}'"),
-            Kind::Variable(name) => format!("'${name}'"),
+            Kind::Word(word) => format!("'{}'", shortened(word)),
+            Kind::Variable(name) => format!("'${}'", shortened(name)),
             Kind::Integer(number) => format!("'{number}'"),
             Kind::Decimal(number) => format!("'{number}'"),
             Kind::Quoted(_) => "a quoted text".to_owned(),
@@ -192,7 +192,7 @@ fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
     let negative = word.starts_with('-');
     if let Some(magnitude) = whole_number(digits) {
         let number = magnitude.and_then(|magnitude| i64::try_from(magnitude).ok());
-        let number = number.ok_or_else(|| Fault::new(at, format!("'{word}' is above 2^63")))?;
+        let number = number.ok_or_else(|| Fault::new(at, format!("'{}' is above 2^63", shortened(word))))?;
         return Ok(Kind::Integer(if negative { -number } else { number }));
     }
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');

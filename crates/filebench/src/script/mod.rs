@@ -44,6 +44,22 @@ pub struct Program {
     pub plan: Arc<Plan>,
 }
 
+impl Program {
+    /// The same program, with a run at its end if it has processes and never starts them: scripts that ship without
+    /// `run` leave it to whoever uses them.
+    #[must_use]
+    pub fn with_run(mut self) -> Self {
+        let starts =
+            |step: &Step| matches!(step, Step::Run(..) | Step::PeriodicRun { .. } | Step::CreateProcesses(_));
+        if !self.steps.iter().any(starts) && !self.plan.processes.is_empty() {
+            let seconds = if self.plan.quit_mode == syntax::QuitMode::Timeout { DEFAULT_RUN_S } else { 0.0 };
+            self.steps.retain(|step| *step != Step::Quit);
+            self.steps.push(Step::Run(Arc::clone(&self.plan), seconds));
+        }
+        self
+    }
+}
+
 impl Script {
     /// Reads a script; `name` is for messages.
     ///

@@ -11,9 +11,8 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use console::Lines;
 use gemelo_base::random::fresh_word;
-use gemelo_filebench::model::Step;
 use gemelo_filebench::sources::SourceSpec;
-use gemelo_filebench::{Console, DEFAULT_RUN_S, Options, Program, RunError, RunResult, Script};
+use gemelo_filebench::{Console, Options, Program, RunError, RunResult, Script};
 use gemelo_report::{Provenance, ResultFile};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -189,14 +188,10 @@ impl Session<'_> {
     }
 
     fn compile(&self, definitions: &[(String, String)]) -> anyhow::Result<Program> {
-        let mut program = self.script.compile(definitions).or_bad_input()?;
-        let runs = |step: &Step| matches!(step, Step::Run(..) | Step::PeriodicRun { .. } | Step::CreateProcesses(_));
-        if !program.steps.iter().any(runs) && !program.plan.processes.is_empty() {
-            // Scripts that ship without `run` leave it to whoever uses them.
-            let plan = Arc::clone(&program.plan);
-            let seconds = if plan.quit_mode == gemelo_filebench::QuitMode::Timeout { DEFAULT_RUN_S } else { 0.0 };
-            program.steps.retain(|step| *step != Step::Quit);
-            program.steps.push(Step::Run(plan, seconds));
+        let program = self.script.compile(definitions).or_bad_input()?.with_run();
+        if program.steps.is_empty() {
+            let script = self.arguments.script.display();
+            return Err(bad_input(anyhow!("{script} says nothing to do: it defines no process and has no command")));
         }
         Ok(program)
     }
