@@ -35,6 +35,7 @@ const READERS: &[Reader] = &[
     // An empty job file leaves all to the command line.
     Reader { refuses_empty: false, ..reader(&["bench", "INPUT", "--target", "null:", "--bytes", "1m"]) },
     reader(&["suite", "--distribution", "INPUT", "--target", "null:", "--bytes", "1m", "--json", "OUTPUT"]),
+    reader(&["filebench", "INPUT", "--json", "OUTPUT"]),
     reader(&["verify", "INPUT"]),
     reader(&["log", "INPUT"]),
     Reader { refuses_garbage: false, refuses_empty: false, words: &["scan", "INPUT", "--json", "OUTPUT"] },

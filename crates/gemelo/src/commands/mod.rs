@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod dedisbench;
 mod distribution;
+mod filebench;
 mod generate;
 mod log;
 mod replay;
@@ -37,6 +38,8 @@ enum Command {
     Suite(Box<suite::Arguments>),
     /// Run an existing DEDISbench command line
     Dedisbench(dedisbench::Arguments),
+    /// Run a script of Filebench's workload language, with data of a chosen entropy or distribution
+    Filebench(Box<filebench::Arguments>),
     /// Re-check the files that a run kept
     Verify(verify::Arguments),
     /// Print a log of operations as CSV
@@ -55,6 +58,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Bench(arguments) => bench::run(&arguments, context),
         Command::Suite(arguments) => suite::run(&arguments, context),
         Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
+        Command::Filebench(arguments) => filebench::run(&arguments, context),
         Command::Verify(arguments) => verify::run(arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Replay(arguments) => replay::run(&arguments, context),

@@ -1,0 +1,132 @@
+//! Asynchronous reads and writes: a pool of helpers does them with plain system calls, as the C library does.
+
+use super::signals::{LOOK_INTERVAL, locked};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Helpers of a run: what one process of the C library has.
+const HELPERS: usize = 20;
+/// Operations that wait for a helper.
+const QUEUE_LENGTH: usize = 1024;
+/// Operations of one thread under way: what it can reap at once.
+pub(super) const MOST_UNDER_WAY: u64 = 4096;
+
+/// One operation.
+pub(super) struct Job {
+    pub(super) file: Arc<OwnedFd>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) offset: u64,
+    pub(super) writes: bool,
+    pub(super) tray: Arc<Tray>,
+}
+
+#[derive(Default)]
+struct Counts {
+    under_way: u64,
+    error: Option<rustix::io::Errno>,
+    /// Buffers to be used again.
+    spare: Vec<Vec<u8>>,
+}
+
+/// The operations of one thread.
+#[derive(Default)]
+pub(super) struct Tray {
+    counts: Mutex<Counts>,
+    finished: Condvar,
+}
+
+impl Tray {
+    pub(super) fn under_way(&self) -> u64 {
+        locked(&self.counts).under_way
+    }
+
+    /// A buffer of a finished operation, if there is one.
+    pub(super) fn spare(&self) -> Vec<u8> {
+        locked(&self.counts).spare.pop().unwrap_or_default()
+    }
+
+    /// Waits until at most `left` operations are under way; tells of the first that failed.
+    pub(super) fn wait(&self, left: u64, stopped: &dyn Fn() -> bool) -> Result<(), rustix::io::Errno> {
+        let mut counts = locked(&self.counts);
+        while counts.under_way > left && !stopped() {
+            let result = self.finished.wait_timeout(counts, LOOK_INTERVAL);
+            counts = result.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        counts.error.take().map_or(Ok(()), Err)
+    }
+
+    fn done(&self, buffer: Vec<u8>, result: Result<(), rustix::io::Errno>) {
+        let mut counts = locked(&self.counts);
+        counts.under_way -= 1;
+        if let Err(error) = result {
+            counts.error = Some(error);
+        }
+        counts.spare.push(buffer);
+        self.finished.notify_all();
+    }
+}
+
+/// The helpers. They end when the pool and all its clones of the sender are gone.
+pub(super) struct AioPool {
+    jobs: Sender<Job>,
+    helpers: Vec<JoinHandle<()>>,
+}
+
+impl AioPool {
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (jobs, queue) = bounded(QUEUE_LENGTH);
+        let mut helpers = Vec::with_capacity(HELPERS);
+        for _ in 0..HELPERS {
+            let queue = queue.clone();
+            helpers.push(std::thread::Builder::new().name("aio".to_owned()).spawn(move || help(&queue))?);
+        }
+        Ok(Self { jobs, helpers })
+    }
+
+    pub(super) fn sender(&self) -> Sender<Job> {
+        self.jobs.clone()
+    }
+
+    /// Waits for the helpers, when nobody sends any more.
+    pub(super) fn finish(self) {
+        drop(self.jobs);
+        for helper in self.helpers {
+            // A helper does nothing that panics.
+            let _ = helper.join();
+        }
+    }
+}
+
+/// Puts an operation on its way.
+pub(super) fn submit(jobs: &Sender<Job>, job: Job) {
+    let tray = Arc::clone(&job.tray);
+    locked(&tray.counts).under_way += 1;
+    if let Err(lost) = jobs.send(job) {
+        tray.done(lost.0.buffer, Err(rustix::io::Errno::CANCELED));
+    }
+}
+
+fn help(queue: &Receiver<Job>) {
+    while let Ok(mut job) = queue.recv() {
+        let result = if job.writes {
+            write_all(&job)
+        } else {
+            rustix::io::pread(&job.file, &mut job.buffer[..], job.offset).map(|_| ())
+        };
+        job.tray.done(job.buffer, result);
+    }
+}
+
+fn write_all(job: &Job) -> Result<(), rustix::io::Errno> {
+    let mut written = 0;
+    while written < job.buffer.len() {
+        let count = rustix::io::pwrite(&job.file, &job.buffer[written..], job.offset + written as u64)?;
+        if count == 0 {
+            return Err(rustix::io::Errno::NOSPC);
+        }
+        written += count;
+    }
+    Ok(())
+}

@@ -1,0 +1,305 @@
+//! Flowops that move data: read, write, their whole-file, append and asynchronous forms, and copy.
+
+use super::aio::{Job, MOST_UNDER_WAY, submit};
+use super::worker::{Done, Flow, OpenFile, Worker};
+use crate::flowop::Kind;
+use crate::model::Flowop;
+use gemelo_base::Clock;
+use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Bytes of one operation of a whole-file flowop that gives none, at most.
+const MOST_WHOLE_FILE_IO: u64 = 16 << 20;
+/// Bytes of one operation of copyfile that gives none.
+const COPY_IO: u64 = 1 << 20;
+
+/// Writes all of a buffer, from a place on.
+fn write_at(file: &OpenFile, buffer: &[u8], offset: u64) -> Result<(), Errno> {
+    let mut written = 0;
+    while written < buffer.len() {
+        match pwrite(&file.handle, &buffer[written..], offset + written as u64)? {
+            0 => return Err(Errno::NOSPC),
+            count => written += count,
+        }
+    }
+    Ok(())
+}
+
+/// Writes at the end of the file, wherever that is by then: one system call where the kernel appends.
+fn append_all(file: &OpenFile, buffer: &[u8]) -> Result<(), Errno> {
+    let mut written = 0;
+    while written < buffer.len() {
+        let rest = &buffer[written..];
+        let count = match pwritev2(&file.handle, &[IoSlice::new(rest)], 0, ReadWriteFlags::APPEND) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => pwrite(&file.handle, rest, end_of(file)?)?,
+            result => result?,
+        };
+        if count == 0 {
+            return Err(Errno::NOSPC);
+        }
+        written += count;
+    }
+    Ok(())
+}
+
+fn end_of(file: &OpenFile) -> Result<u64, Errno> {
+    Ok(rustix::fs::fstat(&file.handle)?.st_size as u64)
+}
+
+/// Where a sequential operation goes on.
+fn position_of(file: &OpenFile) -> Result<u64, Errno> {
+    file.position.map_or_else(|| end_of(file), Ok)
+}
+
+/// Reads to the end of the file; how many bytes that were.
+fn read_all(file: &OpenFile, buffer: &mut [u8]) -> Result<u64, Errno> {
+    let mut offset = 0;
+    loop {
+        let count = pread(&file.handle, &mut *buffer, offset)?;
+        offset += count as u64;
+        // A file gives less than asked for only at its end.
+        if count < buffer.len() || count == 0 {
+            return Ok(offset);
+        }
+    }
+}
+
+impl Worker {
+    /// The place of an open file for the flowop, opened now if it was not; `None` if there is none to open.
+    fn ready(&mut self, flowop: &Flowop) -> Result<Option<usize>, super::RunError> {
+        let slot = self.slot(flowop);
+        if self.handles[slot].open.is_none() && self.open_in(flowop, slot)? != Flow::Continue {
+            return Ok(None);
+        }
+        Ok(Some(slot))
+    }
+
+    /// The bytes of the file that the flowop works on.
+    fn working_set(&self, flowop: &Flowop, slot: usize) -> u64 {
+        if flowop.working_set > 0 { flowop.working_set } else { self.size_of(slot) }
+    }
+
+    /// The size that the file in a place was given when it was planned.
+    fn size_of(&self, slot: usize) -> u64 {
+        let planned = |(fileset, file): (usize, usize)| self.shared.filesets[fileset].layout.sizes[file];
+        self.handles.get(slot).and_then(|handle| handle.file).map_or(0, planned)
+    }
+
+    fn fileset_in(&self, slot: usize) -> usize {
+        self.handles[slot].file.map_or(0, |(fileset, _)| fileset)
+    }
+
+    /// A size for one operation.
+    fn io_size(&mut self, flowop: &Flowop) -> usize {
+        usize::try_from(flowop.io_size.next(&mut self.random)).unwrap_or(usize::MAX / 4)
+    }
+
+    /// A random place for an operation of `size` bytes.
+    fn offset(&mut self, flowop: &Flowop, slot: usize, size: usize) -> Result<u64, super::RunError> {
+        let working_set = self.working_set(flowop, slot);
+        if working_set < size as u64 {
+            let what =
+                format!("work on {working_set} bytes in steps of {size}: make the file or workingset larger");
+            return Err(self.failure(&flowop.name, &what, None));
+        }
+        Ok(self.random_place(working_set, size as u64))
+    }
+
+    pub(super) fn read(&mut self, flowop: &Flowop) -> Done {
+        let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
+        let size = self.io_size(flowop);
+        let offset = if flowop.random { Some(self.offset(flowop, slot, size)?) } else { None };
+        let start = self.place_in_memory(size, flowop.direct_io);
+        let begin_ns = self.clock.now_ns();
+        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
+        let buffer = &mut self.memory[start..start + size];
+        let result = match offset {
+            Some(offset) => pread(&file.handle, buffer, offset),
+            None => position_of(file).and_then(|position| {
+                let count = pread(&file.handle, buffer, position)?;
+                // At the end the next read starts anew.
+                file.position = Some(if count == 0 { 0 } else { position + count as u64 });
+                Ok(count)
+            }),
+        };
+        let count = result.map_err(|error| self.failure(&flowop.name, "read", Some(error)))?;
+        self.ended(flowop, begin_ns, count as u64);
+        Ok(Flow::Continue)
+    }
+
+    pub(super) fn write(&mut self, flowop: &Flowop) -> Done {
+        let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
+        let size = self.io_size(flowop);
+        let offset = if flowop.random { Some(self.offset(flowop, slot, size)?) } else { None };
+        let start = self.place_in_memory(size, flowop.direct_io);
+        let begin_ns = self.clock.now_ns();
+        self.generate(self.fileset_in(slot), start, size);
+        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
+        let buffer = &self.memory[start..start + size];
+        let result = match offset {
+            Some(offset) => write_at(file, buffer, offset),
+            None => position_of(file).and_then(|position| {
+                write_at(file, buffer, position)?;
+                file.position = Some(position + size as u64);
+                Ok(())
+            }),
+        };
+        result.map_err(|error| self.failure(&flowop.name, "write", Some(error)))?;
+        self.ended(flowop, begin_ns, size as u64);
+        Ok(Flow::Continue)
+    }
+
+    pub(super) fn read_whole_file(&mut self, flowop: &Flowop) -> Done {
+        let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
+        let size = match self.io_size(flowop) {
+            0 => self.working_set(flowop, slot).clamp(1, MOST_WHOLE_FILE_IO) as usize,
+            size => size,
+        };
+        let start = self.place_in_memory(size, flowop.direct_io);
+        let begin_ns = self.clock.now_ns();
+        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
+        let result = read_all(file, &mut self.memory[start..start + size]);
+        file.position = None;
+        let bytes = result.map_err(|error| self.failure(&flowop.name, "read", Some(error)))?;
+        self.ended(flowop, begin_ns, bytes);
+        Ok(Flow::Continue)
+    }
+
+    pub(super) fn write_whole_file(&mut self, flowop: &Flowop) -> Done {
+        let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
+        let from = flowop.source_slot;
+        if from != 0 && self.handles[from].file.is_none() {
+            return Err(self.failure(
+                &flowop.name,
+                &format!("write as much as srcfd={from} has: nothing was opened there"),
+                None,
+            ));
+        }
+        // Place 0 counts as the source where something is open there.
+        let sized_by = if self.handles[from].file.is_some() { self.size_of(from) } else { 0 };
+        let total = if self.handles[from].file.is_some() { sized_by } else { self.working_set(flowop, slot) };
+        let size = match self.io_size(flowop) as u64 {
+            0 => total.clamp(1, MOST_WHOLE_FILE_IO),
+            size => size.min(total.max(1)),
+        };
+        let start = self.place_in_memory(size as usize, flowop.direct_io);
+        let begin_ns = self.clock.now_ns();
+        let mut written = 0;
+        while written < total {
+            let part = (total - written).min(size) as usize;
+            self.generate(self.fileset_in(slot), start, part);
+            let Some(file) = &mut self.handles[slot].open else { break };
+            let result = position_of(file).and_then(|position| {
+                write_at(file, &self.memory[start..start + part], position)?;
+                file.position = Some(position + part as u64);
+                Ok(())
+            });
+            result.map_err(|error| self.failure(&flowop.name, "write", Some(error)))?;
+            written += part as u64;
+        }
+        self.ended(flowop, begin_ns, written);
+        Ok(Flow::Continue)
+    }
+
+    /// Appends as many bytes as the flowop says, or a random number below.
+    pub(super) fn append(&mut self, flowop: &Flowop, random_size: bool) -> Done {
+        let mut size = self.io_size(flowop);
+        if random_size {
+            size = self.random.below(size as u64) as usize;
+        }
+        let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
+        let start = self.place_in_memory(size, flowop.direct_io);
+        let begin_ns = self.clock.now_ns();
+        self.generate(self.fileset_in(slot), start, size);
+        if let Some(file) = &mut self.handles[slot].open {
+            file.position = None;
+            let result = append_all(file, &self.memory[start..start + size]);
+            result.map_err(|error| self.failure(&flowop.name, "append", Some(error)))?;
+        }
+        self.ended(flowop, begin_ns, size as u64);
+        Ok(Flow::Continue)
+    }
+
+    pub(super) fn start_aio(&mut self, flowop: &Flowop) -> Done {
+        let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
+        let size = self.io_size(flowop);
+        let offset = self.offset(flowop, slot, size)?;
+        self.wait_for_trays(flowop, MOST_UNDER_WAY - 1)?;
+        let begin_ns = self.clock.now_ns();
+        let writes = flowop.kind == Kind::AioWrite;
+        let mut buffer = self.tray.spare();
+        buffer.resize(size, 0);
+        if writes {
+            let start = self.place_in_memory(size, false);
+            self.generate(self.fileset_in(slot), start, size);
+            buffer.copy_from_slice(&self.memory[start..start + size]);
+        }
+        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
+        if file.aio_handle.is_none() {
+            let copy = file.handle.try_clone().map(Arc::new);
+            file.aio_handle = copy.ok();
+        }
+        let (Some(handle), Some(jobs)) = (file.aio_handle.clone(), self.shared.aio.as_ref()) else {
+            return Err(self.failure(&flowop.name, "copy a file handle", Some(Errno::MFILE)));
+        };
+        submit(jobs, Job { file: handle, buffer, offset, writes, tray: Arc::clone(&self.tray) });
+        self.ended(flowop, begin_ns, size as u64);
+        Ok(Flow::Continue)
+    }
+
+    /// Waits until half of what is under way has finished, and at least one operation.
+    pub(super) fn wait_for_aio(&mut self, flowop: &Flowop) -> Done {
+        let begin_ns = self.clock.now_ns();
+        let under_way = self.tray.under_way();
+        self.wait_for_trays(flowop, under_way - (under_way / 2).max(1).min(under_way))?;
+        self.ended(flowop, begin_ns, 0);
+        Ok(Flow::Continue)
+    }
+
+    fn wait_for_trays(&self, flowop: &Flowop, left: u64) -> Result<(), super::RunError> {
+        let stopped = || self.shared.is_stopped();
+        let result = self.tray.wait(left, &stopped);
+        result.map_err(|error| self.failure(&flowop.name, "do an asynchronous operation", Some(error)))
+    }
+
+    /// Copies the file open in `srcfd` into the one open in `fd`, or into a new one of the fileset.
+    pub(super) fn copy_file(&mut self, flowop: &Flowop) -> Done {
+        let begin_ns = self.clock.now_ns();
+        let slot = self.slot(flowop);
+        let creates = self.handles[slot].open.is_none();
+        if creates && self.create_in(flowop, slot)? != Flow::Continue {
+            return Ok(Flow::OutOfFiles);
+        }
+        let size = match self.io_size(flowop) {
+            0 => COPY_IO as usize,
+            size => size,
+        };
+        let start = self.place_in_memory(size, flowop.direct_io);
+        let (Some(from), Some(to)) = (&self.handles[flowop.source_slot].open, &self.handles[slot].open)
+        else {
+            let what = format!("copy from srcfd={}: nothing is open there", flowop.source_slot);
+            return Err(self.failure(&flowop.name, &what, None));
+        };
+        let mut copied = 0;
+        loop {
+            let buffer = &mut self.memory[start..start + size];
+            let result = pread(&from.handle, &mut *buffer, copied).and_then(|count| {
+                write_at(to, &buffer[..count], copied)?;
+                Ok(count)
+            });
+            let count = result.map_err(|error| self.failure(&flowop.name, "copy", Some(error)))?;
+            copied += count as u64;
+            if count < size {
+                break;
+            }
+        }
+        if creates {
+            self.close_slot(slot);
+        } else if let Some(file) = &mut self.handles[slot].open {
+            file.position = Some(copied);
+        }
+        self.ended(flowop, begin_ns, copied);
+        Ok(Flow::Continue)
+    }
+}

@@ -1,0 +1,336 @@
+//! Flowops on files and folders as a whole: open, create, close, delete, stat, sync, make, remove and list.
+
+use super::RunError;
+use super::worker::{Done, Flow, OpenFile, Worker};
+use crate::model::{Flowop, Slot};
+use gemelo_base::Clock;
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use std::sync::atomic::Ordering;
+
+/// What listdir counts for an entry beside its name: the record of the C library.
+const ENTRY_RECORD_BYTES: u64 = 279;
+
+impl Worker {
+    /// The number of a file by `indexed=`, if the flowop has it.
+    fn indexed(&mut self, flowop: &Flowop, count: usize) -> Option<usize> {
+        let quantity = flowop.index.as_ref()?;
+        let value = quantity.next_real(&mut self.random).max(0.0);
+        // Variables around 1 mean shares of the set, as version 1.4.9 has it; others mean numbers.
+        let value = if flowop.index_is_share { value * count as f64 / 2.0 } else { value };
+        Some(value as usize % count.max(1))
+    }
+
+    /// Picks an existing (or missing) file of the flowop's fileset and makes it busy.
+    fn pick(&mut self, flowop: &Flowop, exists: bool) -> Result<Option<(usize, usize)>, RunError> {
+        let Some(fileset) = flowop.fileset else {
+            return Err(self.failure(
+                &flowop.name,
+                "work without filesetname= and without an open file",
+                None,
+            ));
+        };
+        let index = self.indexed(flowop, self.shared.filesets[fileset].files.len());
+        let pool = &self.shared.filesets[fileset].files;
+        let stopped = || self.shared.is_stopped();
+        let picked = match index {
+            Some(index) => pool.pick_from(exists, index, stopped),
+            None if exists && flowop.slot == Slot::Rotating => {
+                pool.pick_next(true, &self.file_rotors[fileset], stopped)
+            }
+            None => pool.pick_next(exists, pool.rotor(exists), stopped),
+        };
+        Ok(picked.map(|file| (fileset, file)))
+    }
+
+    fn picked_leaf_dir(&mut self, flowop: &Flowop, exists: bool) -> Option<(usize, usize)> {
+        let fileset = flowop.fileset?;
+        let index = self.indexed(flowop, self.shared.filesets[fileset].leaf_dirs.len());
+        let pool = &self.shared.filesets[fileset].leaf_dirs;
+        let stopped = || self.shared.is_stopped();
+        let picked = match index {
+            Some(index) => pool.pick_from(exists, index, stopped),
+            None => pool.pick_next(exists, pool.rotor(exists), stopped),
+        };
+        picked.map(|folder| (fileset, folder))
+    }
+
+    /// Nothing to pick is the end of the files, unless the run is over anyway.
+    fn nothing_picked(&self) -> Flow {
+        if self.shared.is_stopped() { Flow::Continue } else { Flow::OutOfFiles }
+    }
+
+    fn flags(&self, flowop: &Flowop, fileset: usize) -> OFlags {
+        let spec = &self.shared.filesets[fileset].spec;
+        let mut flags = OFlags::CLOEXEC
+            | match (spec.read_only, spec.write_only) {
+                (true, _) => OFlags::RDONLY,
+                (_, true) => OFlags::WRONLY,
+                _ => OFlags::RDWR,
+            };
+        if flowop.dsync {
+            flags |= OFlags::SYNC;
+        }
+        if flowop.direct_io {
+            flags |= OFlags::DIRECT;
+        }
+        flags
+    }
+
+    /// Opens a file into a place, measured as the flowop.
+    fn open_file_in(&mut self, flowop: &Flowop, slot: usize, picked: (usize, usize), flags: OFlags) -> Done {
+        let (fileset_number, file) = picked;
+        let begin_ns = self.clock.now_ns();
+        let fileset = &self.shared.filesets[fileset_number];
+        let entry = fileset.layout.files[file];
+        let creates = flags.contains(OFlags::CREATE);
+        let opened = fileset.with_entry(entry, |folder, name| {
+            rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))
+        });
+        let handle = match opened {
+            Ok(handle) => handle,
+            Err(error) => {
+                fileset.files.release(file);
+                let what = format!("open {}", fileset.path_of(entry).display());
+                return Err(self.failure(&flowop.name, &what, Some(error)));
+            }
+        };
+        if flowop.no_read_ahead {
+            // Only advice: a file system may not take it.
+            let _ = rustix::fs::fadvise(&handle, 0, None, Advice::Random);
+        }
+        if creates {
+            fileset.files.release_created(file, 1);
+        } else {
+            fileset.files.release_opened(file);
+        }
+        self.handles[slot].open = Some(OpenFile { handle, aio_handle: None, position: Some(0) });
+        self.handles[slot].file = Some(picked);
+        if matches!(flowop.kind, crate::Kind::OpenFile | crate::Kind::CreateFile) {
+            self.ended(flowop, begin_ns, 0);
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Opens an existing file for the flowop.
+    pub(super) fn open_in(&mut self, flowop: &Flowop, slot: usize) -> Done {
+        let Some(picked) = self.pick(flowop, true)? else { return Ok(self.nothing_picked()) };
+        let flags = self.flags(flowop, picked.0);
+        self.open_file_in(flowop, slot, picked, flags)
+    }
+
+    /// Makes a missing file for the flowop and opens it.
+    pub(super) fn create_in(&mut self, flowop: &Flowop, slot: usize) -> Done {
+        let Some(picked) = self.pick(flowop, false)? else { return Ok(self.nothing_picked()) };
+        let flags = self.flags(flowop, picked.0) | OFlags::CREATE;
+        self.open_file_in(flowop, slot, picked, flags)
+    }
+
+    /// The flowop's place, which has to be free. A rotating one is made free.
+    fn free_slot(&mut self, flowop: &Flowop) -> Result<usize, RunError> {
+        let slot = self.slot(flowop);
+        if self.handles[slot].open.is_some() {
+            if flowop.slot != Slot::Rotating {
+                return Err(self.failure(&flowop.name, "open a file: the one before was not closed", None));
+            }
+            self.close_slot(slot);
+        }
+        Ok(slot)
+    }
+
+    pub(super) fn open_file(&mut self, flowop: &Flowop) -> Done {
+        let slot = self.free_slot(flowop)?;
+        self.open_in(flowop, slot)
+    }
+
+    pub(super) fn create_file(&mut self, flowop: &Flowop) -> Done {
+        let slot = self.free_slot(flowop)?;
+        self.create_in(flowop, slot)
+    }
+
+    /// Closes what is open in a place; the place remembers the file.
+    pub(super) fn close_slot(&mut self, slot: usize) {
+        let handle = &mut self.handles[slot];
+        if handle.open.take().is_some()
+            && let Some((fileset, file)) = handle.file
+        {
+            self.shared.filesets[fileset].files.closed(file);
+        }
+    }
+
+    pub(super) fn close_file(&mut self, flowop: &Flowop) -> Done {
+        let slot = self.slot(flowop);
+        if self.handles[slot].open.is_none() {
+            return Err(self.failure(&flowop.name, "close a file: none is open", None));
+        }
+        let begin_ns = self.clock.now_ns();
+        self.close_slot(slot);
+        self.ended(flowop, begin_ns, 0);
+        Ok(Flow::Continue)
+    }
+
+    /// Deletes the file that `fd=` opened last, or one that it picks. A file that others have open stays, and the
+    /// flowop does not count.
+    pub(super) fn delete_file(&mut self, flowop: &Flowop) -> Done {
+        let slot = self.slot(flowop);
+        let own = if slot > 0 { self.handles[slot].file.take() } else { None };
+        let picked = match own {
+            Some((fileset, file)) => {
+                let shared = std::sync::Arc::clone(&self.shared);
+                let pool = &shared.filesets[fileset].files;
+                // Busy only while somebody opens or deletes it.
+                while !pool.latch_existing(file) {
+                    if !pool.exists(file) || shared.is_stopped() {
+                        self.drop_deleted(slot);
+                        return Ok(Flow::Continue);
+                    }
+                    std::thread::yield_now();
+                }
+                (fileset, file)
+            }
+            None => match self.pick(flowop, true)? {
+                Some(picked) => picked,
+                None => return Ok(self.nothing_picked()),
+            },
+        };
+        let shared = std::sync::Arc::clone(&self.shared);
+        let (fileset, file) = (&shared.filesets[picked.0], picked.1);
+        let own_opens = u32::from(own.is_some() && self.handles[slot].open.is_some());
+        if fileset.files.opens(file) > own_opens {
+            fileset.files.release(file);
+            if own.is_some() {
+                self.handles[slot].file = own;
+            }
+            return Ok(Flow::Continue);
+        }
+        let entry = fileset.layout.files[file];
+        let begin_ns = self.clock.now_ns();
+        let result =
+            fileset.with_entry(entry, |folder, name| rustix::fs::unlinkat(folder, name, AtFlags::empty()));
+        if own.is_some() {
+            self.drop_deleted(slot);
+        }
+        fileset.files.release_deleted(file);
+        if let Err(error) = result {
+            let what = format!("delete {}", fileset.path_of(entry).display());
+            return Err(self.failure(&flowop.name, &what, Some(error)));
+        }
+        self.ended(flowop, begin_ns, 0);
+        Ok(Flow::Continue)
+    }
+
+    /// Closes the place of a file that is gone; its number of opens is gone with it.
+    fn drop_deleted(&mut self, slot: usize) {
+        self.handles[slot].open = None;
+        self.handles[slot].file = None;
+    }
+
+    pub(super) fn stat_file(&mut self, flowop: &Flowop) -> Done {
+        let slot = self.slot(flowop);
+        if slot > 0
+            && let Some(file) = &self.handles[slot].open
+        {
+            let begin_ns = self.clock.now_ns();
+            let result = rustix::fs::fstat(&file.handle);
+            result.map_err(|error| self.failure(&flowop.name, "stat a file", Some(error)))?;
+            self.ended(flowop, begin_ns, 0);
+            return Ok(Flow::Continue);
+        }
+        let Some((number, file)) = self.pick(flowop, true)? else { return Ok(self.nothing_picked()) };
+        let begin_ns = self.clock.now_ns();
+        let fileset = &self.shared.filesets[number];
+        let entry = fileset.layout.files[file];
+        let result =
+            fileset.with_entry(entry, |folder, name| rustix::fs::statat(folder, name, AtFlags::empty()));
+        fileset.files.release(file);
+        if let Err(error) = result {
+            let what = format!("stat {}", fileset.path_of(entry).display());
+            return Err(self.failure(&flowop.name, &what, Some(error)));
+        }
+        self.ended(flowop, begin_ns, 0);
+        Ok(Flow::Continue)
+    }
+
+    pub(super) fn fsync(&mut self, flowop: &Flowop) -> Done {
+        let slot = self.slot(flowop);
+        let begin_ns = self.clock.now_ns();
+        let Some(file) = &self.handles[slot].open else {
+            return Err(self.failure(&flowop.name, "sync a file: none is open", None));
+        };
+        let result = rustix::fs::fsync(&file.handle);
+        result.map_err(|error| self.failure(&flowop.name, "sync a file", Some(error)))?;
+        self.ended(flowop, begin_ns, 0);
+        Ok(Flow::Continue)
+    }
+
+    /// Syncs every open file of the fileset; each counts as one operation.
+    pub(super) fn fsync_set(&mut self, flowop: &Flowop) -> Done {
+        for slot in 0..self.handles.len() {
+            let belongs = self.handles[slot].file.is_some_and(|(fileset, _)| Some(fileset) == flowop.fileset);
+            let Some(file) = self.handles[slot].open.as_ref().filter(|_| belongs) else { continue };
+            let begin_ns = self.clock.now_ns();
+            let result = rustix::fs::fsync(&file.handle);
+            result.map_err(|error| self.failure(&flowop.name, "sync a file", Some(error)))?;
+            self.ended(flowop, begin_ns, 0);
+        }
+        Ok(Flow::Continue)
+    }
+
+    pub(super) fn make_dir(&mut self, flowop: &Flowop) -> Done {
+        let Some((number, folder)) = self.picked_leaf_dir(flowop, false) else {
+            return Ok(self.nothing_picked());
+        };
+        let begin_ns = self.clock.now_ns();
+        let fileset = &self.shared.filesets[number];
+        let entry = fileset.layout.leaf_dirs[folder];
+        let result = fileset
+            .with_entry(entry, |parent, name| rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)));
+        if let Err(error) = result {
+            fileset.leaf_dirs.release(folder);
+            let what = format!("make {}", fileset.path_of(entry).display());
+            return Err(self.failure(&flowop.name, &what, Some(error)));
+        }
+        fileset.leaf_dirs.release_created(folder, 0);
+        self.ended(flowop, begin_ns, 0);
+        Ok(Flow::Continue)
+    }
+
+    pub(super) fn remove_dir(&mut self, flowop: &Flowop) -> Done {
+        let Some((number, folder)) = self.picked_leaf_dir(flowop, true) else {
+            return Ok(self.nothing_picked());
+        };
+        let begin_ns = self.clock.now_ns();
+        let fileset = &self.shared.filesets[number];
+        let entry = fileset.layout.leaf_dirs[folder];
+        let result =
+            fileset.with_entry(entry, |parent, name| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR));
+        if let Err(error) = result {
+            fileset.leaf_dirs.release(folder);
+            let what = format!("remove {}", fileset.path_of(entry).display());
+            return Err(self.failure(&flowop.name, &what, Some(error)));
+        }
+        fileset.leaf_dirs.release_deleted(folder);
+        self.ended(flowop, begin_ns, 0);
+        Ok(Flow::Continue)
+    }
+
+    /// Reads the entries of the next folder of the fileset.
+    pub(super) fn list_dir(&mut self, flowop: &Flowop) -> Done {
+        let Some(number) = flowop.fileset else { return Ok(Flow::Continue) };
+        let begin_ns = self.clock.now_ns();
+        let fileset = &self.shared.filesets[number];
+        let folders = fileset.layout.folders.len() as u32;
+        let folder = fileset.folder_rotor.fetch_add(1, Ordering::Relaxed) % folders.max(1);
+        let result = fileset.open_folder(folder).and_then(|handle| {
+            self.listing.clear();
+            let mut entries = rustix::fs::RawDir::new(handle, self.listing.spare_capacity_mut());
+            let mut bytes = 0;
+            while let Some(entry) = entries.next() {
+                bytes += entry?.file_name().to_bytes().len() as u64 + ENTRY_RECORD_BYTES;
+            }
+            Ok(bytes)
+        });
+        let bytes = result.map_err(|error| self.failure(&flowop.name, "list a folder", Some(error)))?;
+        self.ended(flowop, begin_ns, bytes);
+        Ok(Flow::Continue)
+    }
+}

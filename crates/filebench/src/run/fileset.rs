@@ -1,0 +1,185 @@
+//! A fileset on disk: its folders, how its files are reached, and how it goes away again.
+
+use super::error::RunError;
+use super::layout::{Entry, Layout, Name};
+use super::pool::Pool;
+use crate::model::FilesetSpec;
+use crate::sources::DataSource;
+use rustix::fs::{CWD, Mode, OFlags};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+
+/// The longest path below a fileset: 64 folders of at most 11 bytes, and a name.
+const LONGEST_PATH: usize = 64 * 11 + 16;
+
+/// A fileset that threads work on.
+pub(super) struct Fileset {
+    pub(super) spec: FilesetSpec,
+    pub(super) layout: Layout,
+    pub(super) files: Pool,
+    pub(super) leaf_dirs: Pool,
+    /// Where listdir goes on.
+    pub(super) folder_rotor: AtomicU32,
+    pub(super) source: Option<Box<dyn DataSource>>,
+    /// Its folder.
+    pub(super) root: PathBuf,
+    root_handle: Option<OwnedFd>,
+    /// Handles of folders, as many as the limits allow: they save the kernel the walk along the path.
+    handles: Vec<OwnedFd>,
+    /// Paths of the folders below the root, for those without a handle.
+    paths: Vec<Box<[u8]>>,
+    /// Folders above the root that the run made, the outermost first.
+    parents_made: Vec<PathBuf>,
+    /// Whether the run made the tree.
+    pub(super) is_ours: bool,
+}
+
+/// What stands at the place of a fileset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    Tree,
+}
+
+impl Fileset {
+    pub(super) fn new(spec: &FilesetSpec, seed: u64) -> Self {
+        let layout = Layout::new(spec, seed);
+        Self {
+            files: Pool::new(layout.files.len()),
+            leaf_dirs: Pool::new(layout.leaf_dirs.len()),
+            folder_rotor: AtomicU32::new(0),
+            source: None,
+            root: spec.path.join(&spec.name),
+            root_handle: None,
+            handles: Vec::new(),
+            paths: Vec::new(),
+            parents_made: Vec::new(),
+            is_ours: false,
+            layout,
+            spec: spec.clone(),
+        }
+    }
+
+    /// Whether an existing tree is used.
+    pub(super) const fn reuses(&self) -> bool {
+        self.spec.reuse || self.spec.trust_tree
+    }
+
+    /// Looks what is there, and refuses what must not be touched.
+    pub(super) fn look(spec: &FilesetSpec, force: bool) -> Result<Found, RunError> {
+        let path = spec.path.join(&spec.name);
+        let Ok(metadata) = std::fs::symlink_metadata(&path) else { return Ok(Found::Nothing) };
+        let kind = metadata.file_type();
+        if kind.is_block_device() || kind.is_char_device() {
+            return Err(RunError::Device { path });
+        }
+        let is_empty = || std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
+        if kind.is_dir() && (spec.reuse || spec.trust_tree || force || is_empty()) {
+            return Ok(Found::Tree);
+        }
+        Err(RunError::Exists { path })
+    }
+
+    /// Makes the tree of folders, or takes the one that is there.
+    pub(super) fn open_tree(&mut self, force: bool, handles: usize) -> Result<(), RunError> {
+        let found = Self::look(&self.spec, force)?;
+        let keep = found == Found::Tree && self.reuses();
+        if found == Found::Tree && !keep {
+            std::fs::remove_dir_all(&self.root).map_err(RunError::path("remove", &self.root))?;
+        }
+        self.make_parents()?;
+        if !keep {
+            std::fs::create_dir(&self.root).map_err(RunError::path("make", &self.root))?;
+            self.is_ours = true;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, &self.root, flags, Mode::empty())
+            .map_err(|error| RunError::path("open", &self.root)(error.into()))?;
+        for folder in 0..self.layout.folders.len() as u32 {
+            let path = self.layout.folder_path(folder);
+            if folder != 0 {
+                let made = rustix::fs::mkdirat(&root, path.as_str(), Mode::from_raw_mode(0o755));
+                if let Err(error) = made
+                    && error != rustix::io::Errno::EXIST
+                {
+                    return Err(RunError::path("make", self.root.join(&path))(error.into()));
+                }
+            }
+            if self.handles.len() < handles {
+                let target = if folder == 0 { "." } else { path.as_str() };
+                let handle = rustix::fs::openat(&root, target, flags, Mode::empty())
+                    .map_err(|error| RunError::path("open", self.root.join(&path))(error.into()))?;
+                self.handles.push(handle);
+            }
+            self.paths.push(path.into_bytes().into());
+        }
+        self.root_handle = Some(root);
+        Ok(())
+    }
+
+    fn make_parents(&mut self) -> Result<(), RunError> {
+        let mut missing: Vec<PathBuf> = self
+            .spec
+            .path
+            .ancestors()
+            .take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists())
+            .map(Path::to_path_buf)
+            .collect();
+        missing.reverse();
+        std::fs::create_dir_all(&self.spec.path).map_err(RunError::path("make", &self.spec.path))?;
+        self.parents_made = missing;
+        Ok(())
+    }
+
+    /// Calls with a folder's handle and the name of an entry in it, without allocating.
+    #[inline]
+    pub(super) fn with_entry<T>(&self, entry: Entry, act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T) -> T {
+        let name = Name::new(entry.serial);
+        if let Some(handle) = self.handles.get(entry.folder as usize) {
+            return act(handle.as_fd(), name.as_c_str());
+        }
+        self.with_path(entry.folder, name.as_c_str().to_bytes(), act)
+    }
+
+    /// Calls with the handle of the root and the path of something in a folder.
+    fn with_path<T>(&self, folder: u32, name: &[u8], act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T) -> T {
+        let mut bytes = [0u8; LONGEST_PATH];
+        let path: &[u8] = self.paths.get(folder as usize).map_or(&[], |path| path);
+        let parts = path.iter().chain(name);
+        for (place, byte) in bytes[..LONGEST_PATH - 1].iter_mut().zip(parts) {
+            *place = *byte;
+        }
+        let path = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+        act(self.root_handle.as_ref().map_or(CWD, AsFd::as_fd), path)
+    }
+
+    /// Opens a folder to read its entries.
+    pub(super) fn open_folder(&self, folder: u32) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.with_path(folder, b".", |root, path| rustix::fs::openat(root, path, flags, Mode::empty()))
+    }
+
+    /// The path of a file, for messages.
+    pub(super) fn path_of(&self, entry: Entry) -> PathBuf {
+        self.root.join(self.layout.folder_path(entry.folder)).join(format!("{:08}", entry.serial))
+    }
+
+    /// Removes what the run made, unless it is meant to be used again.
+    pub(super) fn clean_up(&mut self) -> Result<(), RunError> {
+        self.handles.clear();
+        self.root_handle = None;
+        if !self.is_ours || self.reuses() {
+            return Ok(());
+        }
+        std::fs::remove_dir_all(&self.root).map_err(RunError::path("remove", &self.root))?;
+        for parent in self.parents_made.drain(..).rev() {
+            // Somebody else may have put something there: then it stays.
+            let _ = std::fs::remove_dir(parent);
+        }
+        self.is_ours = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! What was measured, as the result file has it.
+
+use super::cells::Figures;
+use crate::flowop::{Direction, Kind};
+use serde::{Deserialize, Serialize};
+
+/// One flowop over all threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowopResult {
+    /// Its name.
+    pub name: String,
+    /// Whether the summary counts it.
+    pub is_io: bool,
+    /// Whether it reads.
+    pub reads: bool,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Operations.
+    pub operations: u64,
+    /// Operations a second of the interval.
+    pub operations_per_s: f64,
+    /// Bytes moved.
+    pub data_bytes: u64,
+    /// Bytes a second of the interval.
+    pub data_bytes_per_s: f64,
+    /// Mean latency in nanoseconds.
+    pub mean_latency_ns: f64,
+    /// The least latency in nanoseconds.
+    pub min_latency_ns: u64,
+    /// The largest latency in nanoseconds.
+    pub max_latency_ns: u64,
+    /// Sum of all latencies in nanoseconds.
+    pub total_latency_ns: u64,
+    /// Time spent making data, which is in no latency.
+    pub generation_ns: u64,
+    /// Operations by latency: the n-th count is of those below 2^n nanoseconds and not below 2^(n-1).
+    pub latency_histogram: Vec<u64>,
+}
+
+impl FlowopResult {
+    pub(super) fn new(name: &str, kind: Kind, figures: &Figures, elapsed_ns: u64) -> Self {
+        let per_s = |count: u64| count as f64 / (elapsed_ns.max(1) as f64 / 1e9);
+        let any = figures.count > 0;
+        Self {
+            name: name.to_owned(),
+            is_io: kind.is_io(),
+            reads: kind.direction() == Direction::Read,
+            writes: kind.direction() == Direction::Write,
+            operations: figures.count,
+            operations_per_s: per_s(figures.count),
+            data_bytes: figures.bytes,
+            data_bytes_per_s: per_s(figures.bytes),
+            mean_latency_ns: if any { figures.total_ns as f64 / figures.count as f64 } else { 0.0 },
+            min_latency_ns: if any && figures.min_ns != u64::MAX { figures.min_ns } else { 0 },
+            max_latency_ns: if any { figures.max_ns } else { 0 },
+            total_latency_ns: figures.total_ns,
+            generation_ns: figures.generate_ns,
+            latency_histogram: figures.histogram.to_vec(),
+        }
+    }
+}
+
+/// The figures of a stretch of time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its length in seconds.
+    pub elapsed_s: f64,
+    /// Threads at work.
+    pub threads: u64,
+    /// Operations on files.
+    pub operations: u64,
+    /// Operations on files a second.
+    pub operations_per_s: f64,
+    /// Reads a second.
+    pub reads_per_s: f64,
+    /// Writes a second.
+    pub writes_per_s: f64,
+    /// Bytes moved.
+    pub data_bytes: u64,
+    /// Bytes a second.
+    pub data_bytes_per_s: f64,
+    /// Mean latency of operations on files in nanoseconds.
+    pub mean_latency_ns: f64,
+    /// Time that all threads together spent in operations on files, in nanoseconds.
+    pub io_ns: u64,
+    /// Time that all threads together spent making data, in nanoseconds.
+    pub generation_ns: u64,
+    /// Bytes a second of I/O time: as if no time had gone into making data or anything else but operations on files.
+    pub data_bytes_per_io_s: f64,
+    /// Every flowop, in the order of the script.
+    pub flowops: Vec<FlowopResult>,
+}
+
+impl Interval {
+    pub(super) fn new(flowops: Vec<FlowopResult>, elapsed_ns: u64, threads: u64) -> Self {
+        let elapsed_s = elapsed_ns.max(1) as f64 / 1e9;
+        let io = || flowops.iter().filter(|flowop| flowop.is_io);
+        let operations: u64 = io().map(|flowop| flowop.operations).sum();
+        let data_bytes: u64 = io().map(|flowop| flowop.data_bytes).sum();
+        let io_ns: u64 = io().map(|flowop| flowop.total_latency_ns).sum();
+        let count = |chosen: fn(&FlowopResult) -> bool| -> u64 {
+            io().filter(|flowop| chosen(flowop)).map(|flowop| flowop.operations).sum()
+        };
+        // Threads work side by side: the time of one of them is the mean over all.
+        let io_s = io_ns as f64 / 1e9 / threads.max(1) as f64;
+        Self {
+            elapsed_s,
+            threads,
+            operations,
+            operations_per_s: operations as f64 / elapsed_s,
+            reads_per_s: count(|flowop| flowop.reads) as f64 / elapsed_s,
+            writes_per_s: count(|flowop| flowop.writes) as f64 / elapsed_s,
+            data_bytes,
+            data_bytes_per_s: data_bytes as f64 / elapsed_s,
+            mean_latency_ns: if operations > 0 { io_ns as f64 / operations as f64 } else { 0.0 },
+            io_ns,
+            generation_ns: flowops.iter().map(|flowop| flowop.generation_ns).sum(),
+            data_bytes_per_io_s: if io_s > 0.0 { data_bytes as f64 / io_s } else { 0.0 },
+            flowops,
+        }
+    }
+}
+
+/// A fileset as it was made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FilesetResult {
+    /// Its name.
+    pub name: String,
+    /// Its folder.
+    pub path: String,
+    /// Files that can exist.
+    pub entries: u64,
+    /// Files that existed when the run began.
+    pub files_made: u64,
+    /// Bytes of all files that can exist.
+    pub planned_bytes: u64,
+    /// Bytes written to make files.
+    pub written_bytes: u64,
+    /// Time spent making that data, in nanoseconds.
+    pub generation_ns: u64,
+    /// What is written, where a data source makes it.
+    pub source: Option<String>,
+}
+
+/// One `run`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Filesets.
+    pub filesets: Vec<FilesetResult>,
+    /// Every statistic that was asked for, the last one at the end of the run.
+    pub intervals: Vec<Interval>,
+    /// Why it ended before its time, where it did.
+    pub ended_early: Option<String>,
+    /// Whether what was measured is all that was asked for.
+    pub complete: bool,
+    /// Bytes that the file system stores more than before the files were made; others may have written too.
+    pub stored_bytes: Option<i64>,
+}

@@ -1,0 +1,199 @@
+//! How threads wait for each other: semaphores, block and wakeup, and the generator of events. Every wait looks at the
+//! stop flag again and again, so nothing hangs when a run ends.
+
+use crate::model::Quantity;
+use gemelo_base::random::Random;
+use gemelo_base::{Clock, SystemClock};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a wait lasts before it looks whether the run has ended.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A thread that panicked leaves nothing half done in the small structures here.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    low: i64,
+    high: i64,
+    waiting: u32,
+}
+
+/// A pair of counters: posts raise the low one and, where they block, lower the high one, which stops at 0.
+#[derive(Debug)]
+pub(super) struct Semaphore {
+    marks: Mutex<Marks>,
+    changed: Condvar,
+}
+
+impl Semaphore {
+    pub(super) fn new(high_water: u64) -> Self {
+        let high = i64::try_from(high_water).unwrap_or(i64::MAX);
+        Self { marks: Mutex::new(Marks { low: 0, high, waiting: 0 }), changed: Condvar::new() }
+    }
+
+    /// Adds `value`; a blocking post first waits until the high mark has room.
+    pub(super) fn post(&self, value: i64, blocking: bool, stopped: &dyn Fn() -> bool) {
+        let mut marks = locked(&self.marks);
+        if blocking {
+            marks = self.wait(marks, stopped, |marks| marks.high >= value);
+            marks.high -= value;
+        }
+        marks.low += value;
+        self.tell(&marks);
+    }
+
+    /// Gives `value` back to the high mark, then takes it from the low one, when it is there.
+    pub(super) fn take(&self, value: i64, stopped: &dyn Fn() -> bool) {
+        let mut marks = locked(&self.marks);
+        marks.high = marks.high.saturating_add(value);
+        self.tell(&marks);
+        marks = self.wait(marks, stopped, |marks| marks.low >= value);
+        marks.low -= value;
+    }
+
+    fn tell(&self, marks: &Marks) {
+        if marks.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        mut marks: MutexGuard<'a, Marks>,
+        stopped: &dyn Fn() -> bool,
+        ready: impl Fn(&Marks) -> bool,
+    ) -> MutexGuard<'a, Marks> {
+        while !ready(&marks) && !stopped() {
+            marks.waiting += 1;
+            let result = self.changed.wait_timeout(marks, LOOK_INTERVAL);
+            marks = result.unwrap_or_else(PoisonError::into_inner).0;
+            marks.waiting -= 1;
+        }
+        marks
+    }
+}
+
+/// Where `block` waits for `wakeup`. A wakeup that finds nobody waiting is lost.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    opened: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub(super) fn wait(&self, stopped: &dyn Fn() -> bool) {
+        let mut opened = locked(&self.opened);
+        let before = *opened;
+        while *opened == before && !stopped() {
+            let result = self.changed.wait_timeout(opened, LOOK_INTERVAL);
+            opened = result.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn open(&self) {
+        *locked(&self.opened) += 1;
+        self.changed.notify_all();
+    }
+}
+
+struct Bucket {
+    events: f64,
+    last_ns: u64,
+    random: Random,
+}
+
+/// Events at a rate, for whoever wants them first.
+pub(super) struct EventGenerator {
+    rate: Quantity,
+    bucket: Mutex<Bucket>,
+}
+
+/// Events that nobody took are kept for this many seconds.
+const DEPTH_S: f64 = 5.0;
+
+impl EventGenerator {
+    pub(super) fn new(rate: Quantity, now_ns: u64, seed: u64) -> Self {
+        Self { rate, bucket: Mutex::new(Bucket { events: 0.0, last_ns: now_ns, random: Random::new(seed) }) }
+    }
+
+    /// Waits for so many events and takes them.
+    pub(super) fn take(&self, count: u64, clock: &SystemClock, stopped: &dyn Fn() -> bool) {
+        while !stopped() {
+            let wait_ns = self.try_take(count as f64, clock.now_ns());
+            if wait_ns == 0 {
+                return;
+            }
+            let now_ns = clock.now_ns();
+            clock.sleep_until_ns(now_ns + wait_ns.min(LOOK_INTERVAL.as_nanos() as u64));
+        }
+    }
+
+    /// Takes events, or says how long to wait in nanoseconds.
+    fn try_take(&self, count: f64, now_ns: u64) -> u64 {
+        let mut bucket = locked(&self.bucket);
+        let rate = self.rate.next_real(&mut bucket.random);
+        if rate <= 0.0 {
+            return 0;
+        }
+        let elapsed_s = now_ns.saturating_sub(bucket.last_ns) as f64 / 1e9;
+        bucket.last_ns = bucket.last_ns.max(now_ns);
+        // Somebody who wants more than the depth would otherwise never get it.
+        bucket.events = (bucket.events + elapsed_s * rate).min((DEPTH_S * rate).max(count));
+        if bucket.events >= count {
+            bucket.events -= count;
+            return 0;
+        }
+        (((count - bucket.events) / rate * 1e9) as u64).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_semaphore_passes_what_was_posted_and_holds_back_at_the_high_mark() {
+        let semaphore = Semaphore::new(2);
+        let passed = AtomicBool::new(false);
+        let never = || false;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // The third post has to wait for a take.
+                for _ in 0..3 {
+                    semaphore.post(1, true, &never);
+                }
+                passed.store(true, Ordering::SeqCst);
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!passed.load(Ordering::SeqCst));
+            semaphore.take(2, &never);
+        });
+        assert!(passed.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn waits_end_when_the_run_is_stopped() {
+        let stopped = || true;
+        Semaphore::new(0).take(5, &stopped);
+        Gate::default().wait(&stopped);
+    }
+
+    #[test]
+    fn events_come_at_their_rate_and_are_kept_five_seconds() {
+        let events = EventGenerator::new(Quantity::Fixed(10.0), 0, 1);
+        assert_eq!(events.try_take(1.0, 0), 100_000_000);
+        assert_eq!(events.try_take(1.0, 100_000_000), 0);
+        assert!(events.try_take(1.0, 150_000_000) > 0);
+        // After a minute 50 are there, not 600.
+        assert_eq!(events.try_take(50.0, 60_000_000_000), 0);
+        assert!(events.try_take(1.0, 60_000_000_000) > 0);
+        // More than the depth holds can still be had, in time.
+        assert!(events.try_take(100.0, 60_000_000_000) > 0);
+        assert_eq!(events.try_take(100.0, 70_000_000_000), 0);
+    }
+}

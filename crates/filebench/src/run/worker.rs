@@ -1,0 +1,329 @@
+//! One thread of a workload: takes its flowops one after the other, again and again.
+
+use super::aio::Tray;
+use super::cells::Ended;
+use super::error::RunError;
+use super::shared::{End, Seat, Shared};
+use super::signals::{Gate, Semaphore};
+use crate::flowop::{Direction, Kind};
+use crate::model::{Flowop, Slot, ThreadSpec};
+use crate::script::syntax::QuitMode;
+use crate::sources::DataStream;
+use gemelo_base::random::{Random, mix_pair};
+use gemelo_base::{Clock, SystemClock};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Memory is handed to operations from here on, so that O_DIRECT finds it aligned.
+pub(super) const ALIGNMENT: usize = 4096;
+
+/// Entries of a folder that are read at a time.
+const LISTING_BYTES: usize = 32 << 10;
+
+/// How a flowop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    Continue,
+    /// No file could be had.
+    OutOfFiles,
+    /// A finisher has seen enough.
+    Finished,
+}
+
+pub(super) type Done = Result<Flow, RunError>;
+
+/// An open file of a thread.
+pub(super) struct OpenFile {
+    pub(super) handle: OwnedFd,
+    /// For asynchronous operations, which may outlive the thread's own handle.
+    pub(super) aio_handle: Option<Arc<OwnedFd>>,
+    /// Where sequential operations go on; `None` for the end of the file, wherever that is.
+    pub(super) position: Option<u64>,
+}
+
+/// A place for an open file, as `fd=` names it.
+#[derive(Default)]
+pub(super) struct Handle {
+    pub(super) open: Option<OpenFile>,
+    /// The fileset and the file that is or was last open here.
+    pub(super) file: Option<(usize, usize)>,
+}
+
+/// What limits remember.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limit {
+    pub(super) last: u64,
+    pub(super) credit: i64,
+}
+
+/// What `testrandvar` adds up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Moments {
+    pub(super) count: u64,
+    pub(super) sum: f64,
+    pub(super) squares: f64,
+}
+
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) seat: Seat,
+    pub(super) spec: Arc<ThreadSpec>,
+    pub(super) random: Random,
+    pub(super) handles: Vec<Handle>,
+    pub(super) rotor: usize,
+    /// Where `opennext` goes on in each fileset.
+    pub(super) file_rotors: Vec<AtomicU32>,
+    pub(super) memory: Vec<u8>,
+    /// Data for each fileset, made when first needed.
+    pub(super) streams: Vec<Option<Box<dyn DataStream>>>,
+    pub(super) limits: Vec<Limit>,
+    pub(super) moments: Vec<Moments>,
+    pub(super) tray: Arc<Tray>,
+    /// Own semaphores and gates, and those of targets, by cell.
+    pub(super) semaphores: Vec<Vec<Arc<Semaphore>>>,
+    pub(super) gates: Vec<Vec<Arc<Gate>>>,
+    /// Entries of a folder that is being listed.
+    pub(super) listing: Vec<u8>,
+    pub(super) clock: SystemClock,
+    /// Of the operation under way.
+    pub(super) generate_ns: u64,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, seat: Seat, spec: Arc<ThreadSpec>) -> Self {
+        let cells = spec.cells.len();
+        let filesets = shared.filesets.len();
+        let memory_bytes = usize::try_from(spec.memory_bytes).unwrap_or(usize::MAX / 2);
+        Self {
+            random: Random::new(mix_pair(shared.options.seed, u64::from(seat.number) + 1)),
+            handles: (0..spec.slots.max(shared.rotating)).map(|_| Handle::default()).collect(),
+            rotor: 0,
+            file_rotors: (0..filesets).map(|_| AtomicU32::new(0)).collect(),
+            // Zeroed pages come from the kernel when they are first touched.
+            memory: vec![0; if memory_bytes == 0 { 0 } else { memory_bytes.saturating_add(ALIGNMENT) }],
+            streams: (0..filesets).map(|_| None).collect(),
+            limits: vec![Limit::default(); cells],
+            moments: vec![Moments::default(); cells],
+            tray: Arc::new(Tray::default()),
+            semaphores: vec![Vec::new(); cells],
+            gates: vec![Vec::new(); cells],
+            listing: Vec::with_capacity(LISTING_BYTES),
+            clock: shared.clock,
+            generate_ns: 0,
+            shared,
+            seat,
+            spec,
+        }
+    }
+
+    /// Works until the run ends.
+    pub(super) fn run(mut self) {
+        while !self.shared.go.load(Ordering::Acquire) && !self.shared.is_stopped() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let spec = Arc::clone(&self.spec);
+        let mut last = "";
+        let result = loop {
+            if self.shared.is_stopped() {
+                break Ok(Flow::Continue);
+            }
+            match self.take_turns(&spec.flowops, &mut last) {
+                Ok(Flow::Continue) => {}
+                ended => break ended,
+            }
+        };
+        let stopped = || self.shared.interrupted.is_raised();
+        let result = result.and_then(|flow| {
+            let finished = self.tray.wait(0, &stopped);
+            finished
+                .map(|()| flow)
+                .map_err(|error| self.failure(last, "finish an asynchronous operation", Some(error)))
+        });
+        self.say_moments();
+        self.close_all();
+        self.report(result, last);
+        self.shared.thread_ended();
+    }
+
+    /// Every flowop once, as often as it says.
+    pub(super) fn take_turns<'a>(&mut self, flowops: &'a [Flowop], last: &mut &'a str) -> Done {
+        for flowop in flowops {
+            let iters = flowop.iters.next(&mut self.random);
+            for _ in 0..iters {
+                if self.shared.is_stopped() {
+                    return Ok(Flow::Continue);
+                }
+                *last = &flowop.name;
+                let flow = if flowop.kind == Kind::Composite {
+                    self.composite(flowop, last)?
+                } else {
+                    self.perform(flowop)?
+                };
+                if flow != Flow::Continue {
+                    return Ok(flow);
+                }
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn composite<'a>(&mut self, flowop: &'a Flowop, last: &mut &'a str) -> Done {
+        let begin_ns = self.clock.now_ns();
+        let flow = self.take_turns(&flowop.body, last)?;
+        self.ended(flowop, begin_ns, 0);
+        Ok(flow)
+    }
+
+    fn perform(&mut self, flowop: &Flowop) -> Done {
+        self.generate_ns = 0;
+        match flowop.kind {
+            Kind::Read => self.read(flowop),
+            Kind::Write => self.write(flowop),
+            Kind::ReadWholeFile => self.read_whole_file(flowop),
+            Kind::WriteWholeFile => self.write_whole_file(flowop),
+            Kind::AppendFile => self.append(flowop, false),
+            Kind::AppendFileRand => self.append(flowop, true),
+            Kind::AioRead | Kind::AioWrite => self.start_aio(flowop),
+            Kind::AioWait => self.wait_for_aio(flowop),
+            Kind::CreateFile => self.create_file(flowop),
+            Kind::OpenFile => self.open_file(flowop),
+            Kind::CloseFile => self.close_file(flowop),
+            Kind::DeleteFile => self.delete_file(flowop),
+            Kind::StatFile => self.stat_file(flowop),
+            Kind::CopyFile => self.copy_file(flowop),
+            Kind::Fsync => self.fsync(flowop),
+            Kind::FsyncSet => self.fsync_set(flowop),
+            Kind::MakeDir => self.make_dir(flowop),
+            Kind::RemoveDir => self.remove_dir(flowop),
+            Kind::ListDir => self.list_dir(flowop),
+            Kind::Delay => self.delay(flowop),
+            Kind::Hog => self.hog(flowop),
+            Kind::Block => self.block(flowop),
+            Kind::Wakeup => self.wake_up(flowop),
+            Kind::SemBlock => self.sem_block(flowop),
+            Kind::SemPost => self.sem_post(flowop),
+            Kind::EventLimit => self.event_limit(flowop),
+            Kind::BwLimit | Kind::IopsLimit | Kind::OpsLimit => self.limit(flowop),
+            Kind::FinishOnCount | Kind::FinishOnBytes => self.finish(flowop),
+            Kind::TestRandVar => self.test_random_variable(flowop),
+            Kind::Print => self.print(flowop),
+            Kind::Composite => Ok(Flow::Continue),
+        }
+    }
+
+    /// Counts an operation that began at `begin_ns` and has just ended.
+    #[inline]
+    pub(super) fn ended(&mut self, flowop: &Flowop, begin_ns: u64, bytes: u64) {
+        let elapsed_ns = self.clock.now_ns().saturating_sub(begin_ns).saturating_sub(self.generate_ns);
+        let ended = Ended {
+            cell: flowop.cell,
+            elapsed_ns,
+            generate_ns: self.generate_ns,
+            bytes,
+            is_io: flowop.kind.is_io(),
+            is_transfer: flowop.kind.direction() != Direction::Neither,
+        };
+        self.seat.cells.record(&ended, self.shared.period.load(Ordering::Relaxed));
+    }
+
+    /// The place of the flowop's file handle.
+    #[inline]
+    pub(super) fn slot(&mut self, flowop: &Flowop) -> usize {
+        match flowop.slot {
+            Slot::Fixed(slot) => slot,
+            Slot::Rotating => {
+                if self.rotor == 0 {
+                    self.rotor = self.shared.rotating;
+                }
+                self.rotor -= 1;
+                self.rotor
+            }
+        }
+    }
+
+    /// A multiple of `step` with room for one step below `max`; each is as likely as the others.
+    #[inline]
+    pub(super) fn random_place(&mut self, max: u64, step: u64) -> u64 {
+        self.random.below((max / step.max(1)).max(1)) * step
+    }
+
+    /// Where in the thread's memory an operation of `size` bytes takes place.
+    pub(super) fn place_in_memory(&mut self, size: usize, direct: bool) -> usize {
+        let align = |memory: &[u8]| memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT - 1);
+        if self.memory.len() < size + 2 * ALIGNMENT {
+            self.memory = vec![0; size + 2 * ALIGNMENT];
+        }
+        let start = align(&self.memory);
+        if self.spec.memory_bytes == 0 || size == 0 {
+            return start;
+        }
+        let room = self.memory.len() - start;
+        let place = self.random_place(room as u64, size as u64) as usize;
+        let place = if direct { place / ALIGNMENT * ALIGNMENT } else { place };
+        if start + place + size <= self.memory.len() { start + place } else { start }
+    }
+
+    /// Fills memory with what the fileset's data source makes; without one it keeps what it holds.
+    pub(super) fn generate(&mut self, fileset: usize, start: usize, size: usize) {
+        let Some(source) = self.shared.filesets.get(fileset).and_then(|fileset| fileset.source.as_ref())
+        else {
+            return;
+        };
+        let begin_ns = self.clock.now_ns();
+        let stream = self.streams[fileset].get_or_insert_with(|| source.stream(self.seat.number));
+        stream.fill(&mut self.memory[start..start + size]);
+        self.generate_ns += self.clock.now_ns() - begin_ns;
+    }
+
+    pub(super) fn failure(&self, flowop: &str, what: &str, error: Option<rustix::io::Errno>) -> RunError {
+        let process = &self.shared.plan.processes[self.seat.process];
+        RunError::Flowop {
+            process: process.name.clone(),
+            thread: self.spec.name.clone(),
+            flowop: flowop.to_owned(),
+            what: what.to_owned(),
+            source: error.map(Into::into),
+        }
+    }
+
+    fn close_all(&mut self) {
+        for handle in &mut self.handles {
+            if handle.open.take().is_some()
+                && let Some((fileset, file)) = handle.file
+            {
+                self.shared.filesets[fileset].files.closed(file);
+            }
+        }
+    }
+
+    fn say_moments(&self) {
+        for (cell, moments) in self.spec.cells.iter().zip(&self.moments) {
+            if moments.count > 0 {
+                let mean = moments.sum / moments.count as f64;
+                let deviation = (moments.squares / moments.count as f64 - mean * mean).max(0.0).sqrt();
+                self.shared.console.line(&format!(
+                    "testrandvar {}: ops = {}, mean = {mean:8.2}, stddev = {:8.2}",
+                    cell.0,
+                    moments.count,
+                    deviation / mean
+                ));
+            }
+        }
+    }
+
+    /// What the end of this thread means for the run.
+    fn report(&self, result: Done, last: &str) {
+        let mode = self.shared.plan.quit_mode;
+        match result {
+            Ok(Flow::Continue) => {}
+            Ok(Flow::Finished | Flow::OutOfFiles) if mode == QuitMode::AllDone => {}
+            Ok(Flow::OutOfFiles) if mode == QuitMode::Timeout => {
+                self.shared.end(End::OutOfFiles(last.to_owned()))
+            }
+            Ok(Flow::Finished | Flow::OutOfFiles) => self.shared.end(End::Finished),
+            Err(error) => self.shared.end(End::Failed(error)),
+        }
+    }
+}

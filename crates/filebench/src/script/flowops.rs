@@ -1,0 +1,349 @@
+//! Flowops resolved: kinds, file handles, targets, and composites unfolded.
+
+use super::compile::{Composite, ProcessDefinition};
+use super::error::Fault;
+use super::parse::Parsed;
+use super::syntax::FlowopUse;
+use super::values::{Attributes, Scope, Value};
+use crate::flowop::{Direction, KINDS, Kind};
+use crate::model::{FilesetSpec, Flowop, ProcessSpec, Quantity, Slot};
+use std::collections::BTreeMap;
+
+/// File handles that `fd=` can name.
+pub(crate) const MOST_FDS: u64 = 128;
+/// Composites may use composites this deep; a composite that uses itself would have no end.
+const DEEPEST_COMPOSITE: usize = 16;
+/// Flowops of one thread with its composites unfolded.
+const MOST_FLOWOPS: usize = 10_000;
+
+/// Builds the flowops of one thread.
+pub(super) struct ThreadBuilder<'a> {
+    composites: &'a BTreeMap<String, Composite>,
+    filesets: &'a [FilesetSpec],
+    /// Names of the flowops by cell.
+    pub(super) cells: Vec<(String, Kind)>,
+    /// The handle of each fileset that is used without `fd=`.
+    implicit: Vec<(usize, usize)>,
+    next_implicit: usize,
+    depth: usize,
+}
+
+impl<'a> ThreadBuilder<'a> {
+    pub(super) fn new(composites: &'a BTreeMap<String, Composite>, filesets: &'a [FilesetSpec]) -> Self {
+        let next_implicit = MOST_FDS as usize + 1;
+        Self { composites, filesets, cells: Vec::new(), implicit: Vec::new(), next_implicit, depth: 0 }
+    }
+
+    /// Fixed file handles of the thread.
+    pub(super) const fn slots(&self) -> usize {
+        self.next_implicit
+    }
+
+    pub(super) fn flowops(
+        &mut self,
+        uses: &[FlowopUse],
+        scope: &Scope<'_>,
+        prefix: &str,
+    ) -> Parsed<Vec<Flowop>> {
+        let mut flowops = Vec::with_capacity(uses.len());
+        for usage in uses {
+            let flowop = self.flowop(usage, scope, prefix)?;
+            flowops.push(flowop);
+        }
+        // Targets can stand after those who name them.
+        for (flowop, usage) in flowops.iter_mut().zip(uses) {
+            self.resolve_cells(flowop, usage)?;
+        }
+        Ok(flowops)
+    }
+
+    fn flowop(&mut self, usage: &FlowopUse, scope: &Scope<'_>, prefix: &str) -> Parsed<Flowop> {
+        let at = usage.kind.at;
+        let kind = KINDS.iter().find(|(name, _)| *name == usage.kind.value).map(|(_, kind)| *kind);
+        let composite = self.composites.get(&usage.kind.value);
+        let Some(kind) = kind.or(composite.map(|_| Kind::Composite)) else {
+            let known = KINDS.iter().map(|(name, _)| *name).chain(self.composites.keys().map(String::as_str));
+            return Err(Fault::unknown(at, "flowop", &usage.kind.value, known));
+        };
+        let attributes = Attributes { list: &usage.attributes, scope, at };
+        let own_name = attributes.required_text("name", "a flowop")?;
+        let name = if prefix.is_empty() { own_name } else { format!("{prefix}.{own_name}") };
+        if self.cells.len() >= MOST_FLOWOPS {
+            return Err(Fault::new(at, format!("a thread with more than {MOST_FLOWOPS} flowops")));
+        }
+        let cell = self.cell(&name, kind);
+        if let Some(composite) = composite {
+            let body = self.composite(composite, usage, scope, &name)?;
+            return Ok(Flowop { iters: attributes.quantity("iters", 1.0)?, body, ..blank(name, kind, cell) });
+        }
+        if let Some(local) = usage.attributes.iter().find(|attribute| attribute.name.starts_with('$')) {
+            return Err(Fault::new(local.at, "only flowops that 'define flowop' made take local variables"));
+        }
+        self.plain(kind, &attributes, blank(name, kind, cell))
+    }
+
+    fn plain(&mut self, kind: Kind, attributes: &Attributes<'_>, blank: Flowop) -> Parsed<Flowop> {
+        let fileset = self.fileset(attributes)?;
+        if kind.needs_fileset() && fileset.is_none() && attributes.find("srcfd").is_none() {
+            return Err(Fault::new(attributes.at, format!("{} needs filesetname=NAME", blank.name)));
+        }
+        let working_set = if attributes.find("wss").is_some() { "wss" } else { "workingset" };
+        let rotate = attributes.boolean("opennext", false)? || attributes.boolean("rotatefd", false)?;
+        let (value, message) = value_of(kind, attributes)?;
+        let index = attributes.find("indexed").map(|_| attributes.quantity("indexed", 0.0)).transpose()?;
+        let flowop = Flowop {
+            iters: attributes.quantity("iters", 1.0)?,
+            fileset,
+            slot: self.slot(attributes, fileset, rotate)?,
+            source_slot: fd(attributes, "srcfd")?,
+            io_size: attributes.quantity("iosize", 0.0)?,
+            working_set: attributes.count(working_set, 0)?,
+            value,
+            message,
+            random: attributes.boolean("random", false)?,
+            dsync: attributes.boolean("dsync", false)?,
+            direct_io: attributes.boolean("directio", false)?,
+            no_read_ahead: attributes.boolean("noreadahead", false)?,
+            blocking: attributes.boolean("blocking", false)?,
+            index_is_share: matches!(&index, Some(drawn @ Quantity::Drawn(_)) if drawn.mean() <= 1.0),
+            index,
+            target: attributes.text("target")?.unwrap_or_default(),
+            high_water: attributes.number("highwater", 1.0)? as u64,
+            ..blank
+        };
+        self.check(kind, &flowop, attributes)?;
+        Ok(flowop)
+    }
+
+    /// What would fail at every run is refused here.
+    fn check(&self, kind: Kind, flowop: &Flowop, attributes: &Attributes<'_>) -> Parsed<()> {
+        let sized = matches!(
+            kind,
+            Kind::Read
+                | Kind::Write
+                | Kind::AppendFile
+                | Kind::AppendFileRand
+                | Kind::AioRead
+                | Kind::AioWrite
+        );
+        if sized && flowop.io_size == Quantity::Fixed(0.0) {
+            return Err(Fault::new(attributes.at, format!("{} needs iosize=SIZE above 0", flowop.name)));
+        }
+        if matches!(kind, Kind::AioRead | Kind::AioWrite) && !flowop.random {
+            return Err(Fault::new(
+                attributes.at,
+                format!("{} works at random places: say 'random'", flowop.name),
+            ));
+        }
+        if matches!(kind, Kind::Wakeup | Kind::SemPost) && flowop.target.is_empty() {
+            return Err(Fault::new(attributes.at, format!("{} needs target=NAME of a flowop", flowop.name)));
+        }
+        if let Some(fileset) = flowop.fileset.and_then(|index| self.filesets.get(index)) {
+            let writes = kind.direction() == Direction::Write;
+            if fileset.read_only && writes {
+                return Err(Fault::new(
+                    attributes.at,
+                    format!("{} writes to '{}', which is readonly", flowop.name, fileset.name),
+                ));
+            }
+            if fileset.write_only && kind.direction() == Direction::Read {
+                return Err(Fault::new(
+                    attributes.at,
+                    format!("{} reads '{}', which is writeonly", flowop.name, fileset.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn cell(&mut self, name: &str, kind: Kind) -> usize {
+        if let Some(place) = self.cells.iter().position(|cell| cell.0 == name && cell.1 == kind) {
+            return place;
+        }
+        self.cells.push((name.to_owned(), kind));
+        self.cells.len() - 1
+    }
+
+    fn fileset(&self, attributes: &Attributes<'_>) -> Parsed<Option<usize>> {
+        let named = if attributes.find("filename").is_some() { "filename" } else { "filesetname" };
+        let Some(name) = attributes.text(named)? else { return Ok(None) };
+        match self.filesets.iter().position(|fileset| fileset.name == name) {
+            Some(place) => Ok(Some(place)),
+            None => {
+                let at = attributes
+                    .find(named)
+                    .and_then(|attribute| attribute.value.as_ref())
+                    .map_or(attributes.at, |value| value.at);
+                let known = self.filesets.iter().map(|fileset| fileset.name.as_str());
+                Err(Fault::unknown(at, "file or fileset", &name, known))
+            }
+        }
+    }
+
+    /// Without `fd=` a fileset has a handle of its own; the first one also serves flowops that name no fileset.
+    fn slot(&mut self, attributes: &Attributes<'_>, fileset: Option<usize>, rotate: bool) -> Parsed<Slot> {
+        let fixed = fd(attributes, "fd")?;
+        if fixed > 0 {
+            return Ok(Slot::Fixed(fixed));
+        }
+        if rotate {
+            return Ok(Slot::Rotating);
+        }
+        let Some(fileset) = fileset else { return Ok(Slot::Fixed(0)) };
+        if let Some((_, slot)) = self.implicit.iter().find(|(known, _)| *known == fileset) {
+            return Ok(Slot::Fixed(*slot));
+        }
+        let slot = if self.implicit.is_empty() {
+            0
+        } else {
+            self.next_implicit += 1;
+            self.next_implicit - 1
+        };
+        self.implicit.push((fileset, slot));
+        Ok(Slot::Fixed(slot))
+    }
+
+    fn composite(
+        &mut self,
+        composite: &Composite,
+        usage: &FlowopUse,
+        scope: &Scope<'_>,
+        name: &str,
+    ) -> Parsed<Vec<Flowop>> {
+        if self.depth >= DEEPEST_COMPOSITE {
+            let message =
+                format!("composite flowops nested more than {DEEPEST_COMPOSITE} deep: does one use itself?");
+            return Err(Fault::new(usage.kind.at, message));
+        }
+        let mut locals = BTreeMap::new();
+        for attribute in &composite.attributes {
+            if let (Some(local), Some(value)) = (attribute.name.strip_prefix('$'), &attribute.value) {
+                locals.insert(local.to_owned(), scope.value(value)?);
+            }
+        }
+        let declared =
+            || composite.attributes.iter().filter_map(|attribute| attribute.name.strip_prefix('$'));
+        for attribute in &usage.attributes {
+            let Some(local) = attribute.name.strip_prefix('$') else { continue };
+            if !declared().any(|known| known == local) {
+                return Err(Fault::unknown(attribute.at, "local variable of this flowop", local, declared()));
+            }
+            let Some(value) = &attribute.value else {
+                return Err(Fault::new(attribute.at, format!("expected '=' and a value after '${local}'")));
+            };
+            locals.insert(local.to_owned(), scope.value(value)?);
+        }
+        if let Some(missing) = declared().find(|local| !locals.contains_key(*local)) {
+            return Err(Fault::new(usage.kind.at, format!("'{name}' needs ${missing}=...")));
+        }
+        self.depth += 1;
+        let inner = Scope { globals: scope.globals, locals: &locals };
+        let body = self.flowops(&composite.body, &inner, name);
+        self.depth -= 1;
+        body
+    }
+
+    /// Limits and finishers look at flowops of their own thread.
+    fn resolve_cells(&self, flowop: &mut Flowop, usage: &FlowopUse) -> Parsed<()> {
+        let looks = matches!(
+            flowop.kind,
+            Kind::BwLimit | Kind::IopsLimit | Kind::OpsLimit | Kind::FinishOnCount | Kind::FinishOnBytes
+        );
+        if !looks || flowop.target.is_empty() {
+            return Ok(());
+        }
+        let is_target = |name: &str| {
+            name == flowop.target || name.rsplit_once('.').is_some_and(|(_, last)| last == flowop.target)
+        };
+        flowop.target_cells = (0..self.cells.len()).filter(|cell| is_target(&self.cells[*cell].0)).collect();
+        if flowop.target_cells.is_empty() {
+            let known = self.cells.iter().map(|(name, _)| name.as_str());
+            return Err(Fault::unknown(usage.kind.at, "flowop of this thread", &flowop.target, known));
+        }
+        Ok(())
+    }
+}
+
+fn blank(name: String, kind: Kind, cell: usize) -> Flowop {
+    Flowop {
+        name,
+        kind,
+        cell,
+        iters: Quantity::Fixed(1.0),
+        fileset: None,
+        slot: Slot::Fixed(0),
+        source_slot: 0,
+        io_size: Quantity::Fixed(0.0),
+        working_set: 0,
+        value: Quantity::Fixed(0.0),
+        message: String::new(),
+        random: false,
+        dsync: false,
+        direct_io: false,
+        no_read_ahead: false,
+        blocking: false,
+        index: None,
+        index_is_share: false,
+        target_cells: Vec::new(),
+        target: String::new(),
+        high_water: 1,
+        body: Vec::new(),
+    }
+}
+
+fn fd(attributes: &Attributes<'_>, name: &str) -> Parsed<usize> {
+    let number = attributes.number(name, 0.0)?;
+    if number > MOST_FDS as f64 || number.fract() != 0.0 {
+        let at = attributes.find(name).map_or(attributes.at, |attribute| attribute.at);
+        return Err(Fault::new(at, format!("'{name}' is a whole number from 0 to {MOST_FDS}")));
+    }
+    Ok(number as usize)
+}
+
+/// The value as a number, and as the text that `print` shows.
+fn value_of(kind: Kind, attributes: &Attributes<'_>) -> Parsed<(Quantity, String)> {
+    if kind == Kind::Print {
+        let text = attributes.value("value")?.map_or_else(String::new, |(value, _)| Value::to_text(&value));
+        return Ok((Quantity::Fixed(0.0), text));
+    }
+    let value = attributes.quantity("value", 0.0)?;
+    // A finisher's goal is one number for the whole run.
+    let finishes = matches!(kind, Kind::FinishOnCount | Kind::FinishOnBytes);
+    Ok((if finishes { Quantity::Fixed(value.mean()) } else { value }, String::new()))
+}
+
+/// `wakeup` and `sempost` act on flowops of any thread; those have to exist and to be of the right kind.
+pub(super) fn check_targets(processes: &[ProcessSpec], definitions: &[ProcessDefinition]) -> Parsed<()> {
+    let threads = || processes.iter().flat_map(|process| &process.threads);
+    let mut all = Vec::new();
+    threads().for_each(|thread| thread.flowops.iter().for_each(|flowop| collect(flowop, &mut all)));
+    for (process, definition) in processes.iter().zip(definitions) {
+        let mut own = Vec::new();
+        process
+            .threads
+            .iter()
+            .flat_map(|thread| &thread.flowops)
+            .for_each(|flowop| collect(flowop, &mut own));
+        for flowop in own {
+            let wanted = match flowop.kind {
+                Kind::Wakeup => Kind::Block,
+                Kind::SemPost => Kind::SemBlock,
+                _ => continue,
+            };
+            let candidates =
+                || all.iter().filter(|other| other.kind == wanted).map(|other| other.name.as_str());
+            if !candidates().any(|name| name == flowop.target) {
+                let what = if wanted == Kind::Block { "block flowop" } else { "semblock flowop" };
+                let what = format!("{what} (target of '{}')", flowop.name);
+                let known: Vec<&str> = candidates().collect();
+                return Err(Fault::unknown(definition.at, &what, &flowop.target, known.into_iter()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn collect<'a>(flowop: &'a Flowop, all: &mut Vec<&'a Flowop>) {
+    all.push(flowop);
+    flowop.body.iter().for_each(|inner| collect(inner, all));
+}

@@ -1,0 +1,271 @@
+//! From the script's text to words, numbers, variables and signs, each with its place.
+//!
+//! Which words are commands, attributes or names depends on where they stand; the parser decides that.
+
+use super::error::{Fault, shortened};
+
+/// A part of a quoted text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Piece {
+    Text(String),
+    Variable(String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kind {
+    Word(String),
+    Variable(String),
+    Integer(i64),
+    Decimal(f64),
+    Quoted(Vec<Piece>),
+    Sign(char),
+    End,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    /// Byte of the script.
+    pub(crate) at: usize,
+}
+
+impl Token {
+    /// The token in words for a message.
+    pub(crate) fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Word(word) => format!("'{}'", shortened(word)),
+            Kind::Variable(name) => format!("'${}'", shortened(name)),
+            Kind::Integer(number) => format!("'{number}'"),
+            Kind::Decimal(number) => format!("'{number}'"),
+            Kind::Quoted(_) => "a quoted text".to_owned(),
+            Kind::Sign(sign) => format!("'{sign}'"),
+            Kind::End => "the end of the script".to_owned(),
+        }
+    }
+}
+
+const SIGNS: &str = "{}()=,*+";
+
+const fn is_word_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '/' | '.' | ':' | ';' | '-')
+}
+
+const fn is_name_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// Cuts a script into tokens; the last one is [`Kind::End`].
+pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
+    let mut lexer = Lexer { text, at: 0 };
+    let mut found = Vec::new();
+    loop {
+        lexer.skip_space();
+        let at = lexer.at;
+        let kind = lexer.next_kind()?;
+        let ended = kind == Kind::End;
+        found.push(Token { kind, at });
+        if ended {
+            return Ok(found);
+        }
+    }
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|letter| !belongs(letter)).unwrap_or(rest.len());
+        self.at += end;
+        rest.get(..end).unwrap_or_default()
+    }
+
+    fn skip_space(&mut self) {
+        loop {
+            self.take_while(char::is_whitespace);
+            if self.peek() != Some('#') {
+                return;
+            }
+            self.take_while(|letter| letter != '\n');
+        }
+    }
+
+    fn next_kind(&mut self) -> Result<Kind, Fault> {
+        let at = self.at;
+        let Some(letter) = self.peek() else { return Ok(Kind::End) };
+        if SIGNS.contains(letter) {
+            self.at += 1;
+            return Ok(Kind::Sign(letter));
+        }
+        match letter {
+            '$' => self.variable().map(Kind::Variable),
+            '"' => self.quoted(),
+            letter if is_word_letter(letter) => classify(at, self.take_while(is_word_letter)),
+            _ => Err(Fault::new(at, format!("'{letter}' is no part of the language"))),
+        }
+    }
+
+    /// `$name`, `$(name)` or `${name}`.
+    fn variable(&mut self) -> Result<String, Fault> {
+        let at = self.at;
+        self.at += 1;
+        let close = match self.peek() {
+            Some('(') => Some(')'),
+            Some('{') => Some('}'),
+            _ => None,
+        };
+        self.at += usize::from(close.is_some());
+        let name = self.take_while(is_name_letter);
+        if name.is_empty() {
+            return Err(Fault::new(at, "a '$' without a variable's name after it"));
+        }
+        if let Some(close) = close {
+            if self.peek() != Some(close) {
+                return Err(Fault::new(self.at, format!("expected '{close}' after the name of a variable")));
+            }
+            self.at += 1;
+        }
+        Ok(name.to_owned())
+    }
+
+    fn quoted(&mut self) -> Result<Kind, Fault> {
+        let start = self.at;
+        self.at += 1;
+        let mut pieces = Vec::new();
+        let mut text = String::new();
+        loop {
+            let Some(letter) = self.peek() else {
+                return Err(Fault::new(start, "a quoted text that does not end: expected '\"'"));
+            };
+            match letter {
+                '"' => {
+                    self.at += 1;
+                    break;
+                }
+                '\\' => {
+                    self.at += 1;
+                    let escaped = self.peek().unwrap_or('\\');
+                    self.at += self.peek().map_or(0, char::len_utf8);
+                    text.push(if escaped == 'n' { '\n' } else { escaped });
+                }
+                // A dollar sign that begins no name stands for itself, as in "costs 5 $".
+                '$' if self
+                    .rest()
+                    .chars()
+                    .nth(1)
+                    .is_some_and(|next| is_name_letter(next) || "({".contains(next)) =>
+                {
+                    if !text.is_empty() {
+                        pieces.push(Piece::Text(std::mem::take(&mut text)));
+                    }
+                    pieces.push(Piece::Variable(self.variable()?));
+                }
+                letter => {
+                    text.push(letter);
+                    self.at += letter.len_utf8();
+                }
+            }
+        }
+        if !text.is_empty() || pieces.is_empty() {
+            pieces.push(Piece::Text(text));
+        }
+        Ok(Kind::Quoted(pieces))
+    }
+}
+
+/// A word that starts like a number is one, where all of it makes one: `16k` is 16384, `5streams` is a name.
+fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    if !digits.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return Ok(if word == "-" || word == "/" {
+            Kind::Sign(if word == "-" { '-' } else { '/' })
+        } else {
+            Kind::Word(word.to_owned())
+        });
+    }
+    let negative = word.starts_with('-');
+    if let Some(magnitude) = whole_number(digits) {
+        let number = magnitude.and_then(|magnitude| i64::try_from(magnitude).ok());
+        let number = number.ok_or_else(|| Fault::new(at, format!("'{}' is above 2^63", shortened(word))))?;
+        return Ok(Kind::Integer(if negative { -number } else { number }));
+    }
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match digits.parse::<f64>() {
+        Ok(number) if plain => Ok(Kind::Decimal(if negative { -number } else { number })),
+        _ => Ok(Kind::Word(word.to_owned())),
+    }
+}
+
+/// `None` for what is no whole number, `Some(None)` for one that is too large.
+fn whole_number(text: &str) -> Option<Option<u64>> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(end);
+    let shift = match suffix {
+        "" => 0,
+        "k" | "K" => 10,
+        "m" | "M" => 20,
+        "g" | "G" => 30,
+        "t" | "T" => 40,
+        _ => return None,
+    };
+    Some(digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<Kind> {
+        tokens(text).unwrap().into_iter().map(|token| token.kind).collect()
+    }
+
+    fn word(text: &str) -> Kind {
+        Kind::Word(text.to_owned())
+    }
+
+    #[test]
+    fn sizes_names_and_parameters_are_told_apart() {
+        let found = kinds("16k 2G 05 -10 1.5 mean:16384;gamma:1.5 5streams aux.df true # 7\n/tmp/x");
+        let expected = [
+            Kind::Integer(16 << 10),
+            Kind::Integer(2 << 30),
+            Kind::Integer(5),
+            Kind::Integer(-10),
+            Kind::Decimal(1.5),
+            word("mean:16384;gamma:1.5"),
+            word("5streams"),
+            word("aux.df"),
+            word("true"),
+            word("/tmp/x"),
+            Kind::End,
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn quoted_texts_hold_variables_and_escapes() {
+        let found = kinds(r#""a $dir/x\n${b}c \$5 5 $""#);
+        let text = |text: &str| Piece::Text(text.to_owned());
+        let variable = |name: &str| Piece::Variable(name.to_owned());
+        let pieces = vec![text("a "), variable("dir"), text("/x\n"), variable("b"), text("c $5 5 $")];
+        assert_eq!(found, [Kind::Quoted(pieces), Kind::End]);
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_at_its_place() {
+        for (text, at) in [("set %", 4), ("a \"b", 2), ("$ x", 0), ("${a", 3), ("99999999999999999999g", 0)] {
+            assert_eq!(tokens(text).unwrap_err().at, at, "{text}");
+        }
+    }
+}

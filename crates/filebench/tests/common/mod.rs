@@ -1,0 +1,95 @@
+//! Runs scripts in a folder of their own.
+
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+use gemelo_base::{Silent, StopFlag};
+use gemelo_filebench::{Console, Options, Outcome, RunError, RunResult, Script, execute};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// Remembers lines.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<Vec<String>>);
+
+impl Console for Lines {
+    fn line(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+}
+
+/// What a run left behind.
+pub(crate) struct Ran {
+    pub(crate) folder: TempDir,
+    pub(crate) outcome: Outcome,
+    pub(crate) lines: Vec<String>,
+}
+
+impl Ran {
+    pub(crate) fn result(&self) -> &RunResult {
+        self.outcome.runs.last().expect("a run")
+    }
+
+    /// Operations and bytes of a flowop at the end of the run.
+    pub(crate) fn flowop(&self, name: &str) -> (u64, u64) {
+        let last = self.result().intervals.last().expect("statistics");
+        let flowop = last.flowops.iter().find(|flowop| flowop.name == name).expect("the flowop");
+        (flowop.operations, flowop.data_bytes)
+    }
+
+    /// All files below a fileset's folder, with their sizes.
+    pub(crate) fn files(&self, fileset: &str) -> Vec<(PathBuf, u64)> {
+        let mut found = Vec::new();
+        collect(&self.folder.path().join(fileset), &mut found);
+        found.sort();
+        found
+    }
+}
+
+fn collect(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else {
+            let bytes = path.metadata().unwrap().len();
+            found.push((path, bytes));
+        }
+    }
+}
+
+/// Runs a script whose `$dir` is a new folder; the files stay.
+pub(crate) fn run(text: &str) -> Ran {
+    run_with(text, &Options { keep: true, ..Options::default() })
+}
+
+pub(crate) fn run_with(text: &str, options: &Options) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, lines) = run_in(folder.path(), text, options, &StopFlag::new());
+    Ran { folder, outcome: outcome.unwrap_or_else(|error| panic!("{error:?}")), lines }
+}
+
+pub(crate) fn run_in(
+    folder: &Path,
+    text: &str,
+    options: &Options,
+    stop: &StopFlag,
+) -> (Result<Outcome, RunError>, Vec<String>) {
+    let script = Script::parse("test.f", text).unwrap_or_else(|error| panic!("{error}"));
+    let dir = [("dir".to_owned(), folder.display().to_string())];
+    let program = script.compile(&dir).unwrap_or_else(|error| panic!("{error}")).with_run();
+    let lines = Arc::new(Lines::default());
+    let console: Arc<dyn Console> = Arc::clone(&lines) as Arc<dyn Console>;
+    let outcome = execute(&program, options, &console, &Silent, stop, &|_| Err("none".to_owned()));
+    let lines = lines.0.lock().unwrap().clone();
+    (outcome, lines)
+}
+
+/// A script with one thread that takes its flowops once and is done.
+pub(crate) fn once(definitions: &str, flowops: &str) -> String {
+    format!(
+        "set mode quit firstdone\n{definitions}\n\
+         define process name=p {{ thread name=t,memsize=2m {{\n{flowops}\nflowop finishoncount name=done,value=1 }} }}\nrun 20"
+    )
+}
