@@ -86,10 +86,10 @@ impl Socket {
         }
     }
 
-    /// Waits until there is something to receive, or, if asked, room to send.
-    pub(crate) fn wait(&self, or_room_to_send: bool) -> io::Result<()> {
-        let room = if or_room_to_send { PollFlags::OUT } else { PollFlags::empty() };
-        self.poll(PollFlags::IN | room, None).map(drop)
+    /// Waits until there is something to receive or room to send; `false` if the deadline came first.
+    pub(crate) fn wait_for_either(&self) -> io::Result<bool> {
+        let left_ns = self.deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(self.clock.now_ns()));
+        self.poll(PollFlags::IN | PollFlags::OUT, left_ns)
     }
 
     fn wait_before_deadline(&self, events: PollFlags) -> io::Result<()> {

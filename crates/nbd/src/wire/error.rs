@@ -39,7 +39,7 @@ pub enum WireError {
 }
 
 /// An error number of a reply ("Error values"); numbers unknown here are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ErrorCode(pub u32);
 
 impl ErrorCode {

@@ -1,0 +1,133 @@
+//! This server over a device in memory and over a file, against `nbdkit memory` and `nbdkit file`: 4 KiB random reads
+//! and writes by `fio --ioengine=nbd`, one connection, in alternation. Prints both figures and their ratio.
+//!
+//! `cargo bench -p gemelo-nbd --bench serve [-- --busy-wait-us N] [--seconds N] [--rounds N] [--folder DIR]`
+
+#[path = "../tests/doubles/file.rs"]
+mod file;
+#[path = "../tests/doubles/memory.rs"]
+#[expect(dead_code, reason = "the tests use more of it")]
+mod memory;
+
+use gemelo_base::{Silent, StopFlag};
+use gemelo_device::BlockDevice;
+use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SIZE_BYTES: u64 = 1 << 30;
+
+struct Options {
+    busy_wait: Duration,
+    seconds: u64,
+    rounds: usize,
+    folder: PathBuf,
+}
+
+fn options() -> Options {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)
+    };
+    let number = |name: &str, usual: u64| value(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
+    Options {
+        busy_wait: Duration::from_micros(number("--busy-wait-us", 0)),
+        seconds: number("--seconds", 2),
+        rounds: number("--rounds", 3) as usize,
+        folder: value("--folder").map_or_else(std::env::temp_dir, PathBuf::from),
+    }
+}
+
+/// Requests a second.
+fn fio(socket: &Path, kind: &str, depth: u32, seconds: u64) -> f64 {
+    let output = Command::new("fio")
+        .args(["--name=bench", "--ioengine=nbd", "--bs=4k", "--time_based", "--size=1g", "--minimal"])
+        .arg(format!("--uri=nbd+unix:///?socket={}", socket.display()))
+        .args([format!("--rw={kind}"), format!("--iodepth={depth}"), format!("--runtime={seconds}")])
+        .output()
+        .expect("fio runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let fields: Vec<&str> = text.trim().split(';').collect();
+    // Fields 8 and 49 of the terse format are the rates of reads and writes.
+    let rate = |field: usize| fields.get(field - 1).and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    f64::max(rate(8), rate(49))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn nbdkit(socket: &Path, arguments: &[&str]) -> Child {
+    let child =
+        Command::new("nbdkit").arg("-f").arg("-U").arg(socket).args(arguments).spawn().expect("nbdkit runs");
+    while !socket.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+fn compare(name: &str, device: Arc<dyn BlockDevice>, peer: &[&str], options: &Options) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+    let table = ExportTable::new();
+    table.insert(Export::new("disk", device));
+    let config = ServerConfig { busy_wait: options.busy_wait, ..ServerConfig::default() };
+    let server = Server::new(Arc::new(table), config, Arc::new(Silent));
+    let listener = Listener::bind(&ListenAddress::Unix(ours.clone())).expect("a socket");
+    let stop = StopFlag::new();
+    let serving = {
+        let (server, stop) = (server.clone(), stop.clone());
+        std::thread::spawn(move || server.serve(vec![listener], &stop))
+    };
+    let mut child = nbdkit(&theirs, peer);
+
+    for kind in ["randwrite", "randread"] {
+        for depth in [32, 1] {
+            let before = server.counts();
+            let (mut own, mut other) = (Vec::new(), Vec::new());
+            for _ in 0..options.rounds {
+                own.push(fio(&ours, kind, depth, options.seconds));
+                other.push(fio(&theirs, kind, depth, options.seconds));
+            }
+            let after = server.counts();
+            let per_batch =
+                (after.requests - before.requests) as f64 / (after.batches - before.batches) as f64;
+            let (own, other) = (median(own), median(other));
+            println!(
+                "{name:8} {kind:10} depth {depth:2}: gemelo {own:8.0}/s  nbdkit {other:8.0}/s  ratio {:.2}  ({per_batch:.1} requests a batch)",
+                own / other
+            );
+        }
+    }
+    stop.raise();
+    let _ = serving.join();
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn main() {
+    let options = options();
+    println!(
+        "busy wait {:?}, {} rounds of {} s, medians",
+        options.busy_wait, options.rounds, options.seconds
+    );
+    let memory = Arc::new(memory::MemoryDevice::new(SIZE_BYTES));
+    compare("memory", memory, &["memory", "1G"], &options);
+
+    let folder = tempfile::tempdir_in(&options.folder).expect("a folder");
+    let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+    for path in [&ours, &theirs] {
+        let block: Vec<u8> =
+            (0..1 << 20).map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let mut file = std::fs::File::create(path).expect("a file");
+        for _ in 0..SIZE_BYTES >> 20 {
+            std::io::Write::write_all(&mut file, &block).expect("space for two files of 1 GiB");
+        }
+    }
+    let device = Arc::new(file::FileDevice::open(&ours).expect("the file"));
+    compare("file", device, &["file", theirs.to_str().expect("a plain path")], &options);
+}
