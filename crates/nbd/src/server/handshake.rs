@@ -32,6 +32,8 @@ pub(crate) struct Handshake<'a> {
     stream: Stream,
     exports: &'a dyn Exports,
     tls: &'a TlsPolicy,
+    /// Is told the name of the export that is about to be chosen.
+    enter: &'a dyn Fn(&str),
     /// Both sides do without zeros after the reply to EXPORT_NAME.
     no_zeroes: bool,
     structured_replies: bool,
@@ -47,8 +49,14 @@ enum Step {
 }
 
 impl<'a> Handshake<'a> {
-    pub(crate) fn new(stream: Stream, exports: &'a dyn Exports, tls: &'a TlsPolicy) -> Self {
-        Self { stream, exports, tls, no_zeroes: false, structured_replies: false, base_allocation_of: None }
+    pub(crate) fn new(
+        stream: Stream,
+        exports: &'a dyn Exports,
+        tls: &'a TlsPolicy,
+        enter: &'a dyn Fn(&str),
+    ) -> Self {
+        let (no_zeroes, structured_replies, base_allocation_of) = (false, false, None);
+        Self { stream, exports, tls, enter, no_zeroes, structured_replies, base_allocation_of }
     }
 
     /// Runs to its end; [`None`] if the client ended it without choosing an export.
@@ -171,6 +179,13 @@ impl<'a> Handshake<'a> {
         })
     }
 
+    /// Finds an export that is about to be chosen. It is looked up again after its name was told, so that whoever
+    /// removes an export and then ends its connections misses none.
+    fn find_to_choose(&self, name: &str) -> Option<Export> {
+        (self.enter)(&self.exports.find(name)?.name);
+        self.exports.find(name)
+    }
+
     fn choose(&self, export: Export) -> Chosen {
         let agreed = Agreed {
             structured_replies: self.structured_replies,
@@ -183,7 +198,7 @@ impl<'a> Handshake<'a> {
     fn export_name(&mut self, data: &[u8]) -> Result<Step, SessionError> {
         let name = std::str::from_utf8(data).map_err(|_| SessionError::NoSuchExport)?;
         // This option has no reply that refuses; the connection ends instead.
-        let export = self.exports.find(name).ok_or(SessionError::NoSuchExport)?;
+        let export = self.find_to_choose(name).ok_or(SessionError::NoSuchExport)?;
         let geometry = export.geometry();
         let flags = export_flags(&geometry, self.structured_replies);
         self.stream.write_all(&encode_export_name_reply(geometry.size_bytes, flags, !self.no_zeroes))?;
@@ -207,7 +222,11 @@ impl<'a> Handshake<'a> {
         let Ok(request) = InfoRequest::decode(data) else {
             return self.invalid(option, b"the option's data is not valid");
         };
-        let Some(export) = self.exports.find(request.name) else { return self.unknown(option) };
+        let found = match option {
+            OptionCode::GO => self.find_to_choose(request.name),
+            _ => self.exports.find(request.name),
+        };
+        let Some(export) = found else { return self.unknown(option) };
         let geometry = export.geometry();
         let flags = export_flags(&geometry, self.structured_replies);
         let mut told = vec![Info::Export { size_bytes: geometry.size_bytes, flags }];

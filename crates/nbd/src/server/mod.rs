@@ -254,14 +254,14 @@ impl Seat {
         let mut stream = Stream::Plain(socket);
         let timeout_ns = u64::try_from(config.handshake_timeout.as_nanos()).unwrap_or(u64::MAX);
         stream.set_deadline_after(Some(timeout_ns));
-        let handshake = Handshake::new(stream, &*self.shared.exports, &config.tls);
+        let enter = |export: &str| self.shared.registry.set_export(self.id, export);
+        let handshake = Handshake::new(stream, &*self.shared.exports, &config.tls, &enter);
         let (mut stream, chosen) = handshake.run()?;
         let Some(chosen) = chosen else {
             stream.close();
             return Ok(());
         };
         stream.set_deadline_after(None);
-        self.shared.registry.set_export(self.id, &chosen.export.name);
         Transmission::new(stream, chosen, config.busy_wait, &self.shared.counters).run()
     }
 }

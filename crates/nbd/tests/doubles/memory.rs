@@ -79,9 +79,11 @@ impl MemoryDevice {
         if !self.has_faults.load(Ordering::Acquire) {
             return Ok(());
         }
+        let touches = |range: &Range<u64>| range.start < offset + length && offset < range.end;
         let faults = self.faults.lock().unwrap();
-        let found = faults.iter().find(|(range, _)| range.start < offset + length && offset < range.end);
-        match found.map(|(_, fault)| *fault) {
+        let found = faults.iter().find(|(range, _)| touches(range)).map(|(_, fault)| *fault);
+        drop(faults);
+        match found {
             None => Ok(()),
             Some(Fault::Io) => Err(DeviceError::Io(io::Error::other("injected"))),
             Some(Fault::NoSpace) => Err(DeviceError::NoSpace),
@@ -133,7 +135,7 @@ impl MemoryDevice {
     }
 
     fn one(&self, operation: &mut Operation<'_>) -> Result<(), DeviceError> {
-        let mut count = |durability: Durability| {
+        let count = |durability: Durability| {
             if durability == Durability::Immediate {
                 self.immediate.fetch_add(1, Ordering::Relaxed);
             }
