@@ -1,5 +1,12 @@
 //! The client against three servers: nbdkit, qemu-nbd and this one.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it misses"
+)]
+
 mod support;
 
 use gemelo_base::random::Random;

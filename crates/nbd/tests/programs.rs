@@ -1,5 +1,12 @@
 //! Programs that people use with NBD, against this server.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it misses"
+)]
+
 mod support;
 
 use gemelo_device::{BlockDevice, Operation, Request};

@@ -1,5 +1,12 @@
 //! What must be refused, and garbage in every phase.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it misses"
+)]
+
 mod support;
 
 use gemelo_base::random::Random;

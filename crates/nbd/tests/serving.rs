@@ -1,5 +1,12 @@
 //! The life of a server: exports that come, go and change, too many clients, stopping, hanging clients and devices.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it misses"
+)]
+
 mod support;
 
 use gemelo_nbd::client::{Client, ClientError, Submission, Wait};

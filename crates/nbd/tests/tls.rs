@@ -1,5 +1,12 @@
 //! Encrypted sessions, with certificates made here, by programs that speak TLS.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it misses"
+)]
+
 mod support;
 
 use gemelo_nbd::client::{Client, ClientError};

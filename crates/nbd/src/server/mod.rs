@@ -148,10 +148,11 @@ impl Server {
     /// At once if an address is not safe; later if waiting fails, or if connections do not end.
     pub fn serve(&self, listeners: Vec<Listener>, stop: &StopFlag) -> Result<(), ServeError> {
         let config = &self.shared.config;
-        if !config.tls.is_required() && !config.allow_insecure {
-            if let Some(open) = listeners.iter().find(|listener| listener.is_open_to_the_network()) {
-                return Err(ServeError::Insecure(open.address().clone()));
-            }
+        let is_exposed = |listener: &&Listener| {
+            listener.is_open_to_the_network() && !config.tls.is_required() && !config.allow_insecure
+        };
+        if let Some(exposed) = listeners.iter().find(is_exposed) {
+            return Err(ServeError::Insecure(exposed.address().clone()));
         }
         let waited = self.accept_until(stop, &listeners);
         drop(listeners);

@@ -17,7 +17,7 @@ fn decode_all(bytes: &[u8]) {
     let _ = RequestHeader::decode(bytes);
     let _ = decode_reply_head(bytes);
     let _ = decode_block_status_context(bytes);
-    let _ = decode_block_descriptors(bytes).map(|all| all.last());
+    let _ = decode_block_descriptors(bytes).map(Iterator::last);
     let _ = decode_error_chunk(bytes);
 }
 
