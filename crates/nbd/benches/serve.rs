@@ -2,7 +2,8 @@
 //! and writes by `fio --ioengine=nbd`, one connection, in alternation. Prints medians of both, their ratio, and the
 //! processor time that each server took for a request, which tells more on a machine with others on it.
 //!
-//! `cargo bench -p gemelo-nbd --bench serve [-- --busy-wait-us N] [--seconds N] [--rounds N] [--folder DIR]`
+//! `cargo bench -p gemelo-nbd --bench serve [-- --busy-wait-us N] [--seconds N] [--rounds N] [--folder DIR]
+//! [--only memory|file]`
 
 #![allow(
     clippy::unwrap_used,
@@ -33,6 +34,7 @@ struct Options {
     seconds: u64,
     rounds: usize,
     folder: PathBuf,
+    only: Option<String>,
 }
 
 fn options() -> Options {
@@ -48,6 +50,7 @@ fn options() -> Options {
         seconds: number("--seconds", 2),
         rounds: number("--rounds", 3) as usize,
         folder: value("--folder").map_or_else(std::env::temp_dir, PathBuf::from),
+        only: value("--only").cloned(),
     }
 }
 
@@ -152,9 +155,17 @@ fn main() {
         "busy wait {:?}, {} rounds of {} s, medians",
         options.busy_wait, options.rounds, options.seconds
     );
-    let memory = Arc::new(memory::MemoryDevice::new(SIZE_BYTES));
-    compare("memory", memory, &["memory", "1G"], &options);
+    let is_wanted = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
+    if is_wanted("memory") {
+        let memory = Arc::new(memory::MemoryDevice::new(SIZE_BYTES));
+        compare("memory", memory, &["memory", "1G"], &options);
+    }
+    if is_wanted("file") {
+        compare_files(&options);
+    }
+}
 
+fn compare_files(options: &Options) {
     let folder = tempfile::tempdir_in(&options.folder).expect("a folder");
     let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
     for path in [&ours, &theirs] {
@@ -166,5 +177,5 @@ fn main() {
         }
     }
     let device = Arc::new(file::FileDevice::open(&ours).expect("the file"));
-    compare("file", device, &["file", theirs.to_str().expect("a plain path")], &options);
+    compare("file", device, &["file", theirs.to_str().expect("a plain path")], options);
 }
