@@ -144,3 +144,14 @@ fn certificates_that_cannot_be_used_are_refused_by_name() {
     ));
     assert!(matches!(tls_from_files(&certificate, &key, Some(&path("empty"))), Err(TlsError::Empty(_))));
 }
+
+#[test]
+fn a_server_that_offers_encryption_serves_both_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let TlsPolicy::Required(config) = policy(folder.path(), false) else { panic!("it is required") };
+    let (server, uri) = serve(TlsPolicy::Offered(config));
+    assert!(Client::connect(&server.uri_of("disk"), 1, PATIENCE).is_ok());
+    let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
+    assert!(is_success, "{said}");
+}

@@ -68,9 +68,11 @@ impl Incoming {
     }
 
     /// Hands every request that is complete to `done` and frees its place among the pending; tells how many.
+    /// `allocation_id` is the server's number for `base:allocation`.
     pub(super) fn complete(
         &mut self,
         pending: &mut [Option<Pending>],
+        free: &mut Vec<usize>,
         allocation_id: Option<u32>,
         mut done: impl FnMut(Completion<'_>),
     ) -> Result<usize, ClientError> {
@@ -81,13 +83,14 @@ impl Incoming {
                 self.wanted_bytes = CHUNK_HEADER_BYTES;
                 return Ok(completed);
             };
-            let (head_bytes, body_bytes, place) = measure(&head, pending)?;
+            let (head_bytes, body_bytes, index) = measure(&head, pending)?;
             let Some(body) = rest.get(head_bytes..head_bytes + body_bytes) else {
                 self.wanted_bytes = head_bytes + body_bytes;
                 return Ok(completed);
             };
             self.held.start += head_bytes + body_bytes;
-            let Some(request) = place.as_mut() else { return Err(ClientError::Unexpected(NOBODY)) };
+            let place = pending.get_mut(index).ok_or(ClientError::Unexpected(NOBODY))?;
+            let request = place.as_mut().ok_or(ClientError::Unexpected(NOBODY))?;
             let is_done = match head {
                 ReplyHead::Simple(reply) => {
                     done(Completion { handle: request.handle, error: reply.error, data: body, extents: &[] });
@@ -97,6 +100,7 @@ impl Incoming {
             };
             if is_done {
                 *place = None;
+                free.push(index);
                 completed += 1;
             }
         }
@@ -106,28 +110,24 @@ impl Incoming {
 const NOBODY: &str = "a reply to no request";
 
 /// How long a reply's head and body are, and whose it is.
-fn measure<'a>(
-    head: &ReplyHead,
-    pending: &'a mut [Option<Pending>],
-) -> Result<(usize, usize, &'a mut Option<Pending>), ClientError> {
+fn measure(head: &ReplyHead, pending: &[Option<Pending>]) -> Result<(usize, usize, usize), ClientError> {
     let cookie = match head {
         ReplyHead::Simple(reply) => reply.cookie,
         ReplyHead::Chunk(chunk) => chunk.cookie,
     };
-    let place = usize::try_from(cookie).ok().and_then(|place| pending.get_mut(place));
-    let place = place.filter(|place| place.is_some()).ok_or(ClientError::Unexpected(NOBODY))?;
-    let data_bytes = place.as_ref().map_or(0, |request| request.data_bytes);
+    let index = usize::try_from(cookie).map_err(|_| ClientError::Unexpected(NOBODY))?;
+    let request = pending.get(index).and_then(Option::as_ref).ok_or(ClientError::Unexpected(NOBODY))?;
     match head {
         ReplyHead::Simple(reply) => {
-            let body_bytes = if reply.error.is_none() { data_bytes } else { 0 };
-            Ok((SIMPLE_REPLY_BYTES, body_bytes, place))
+            let body_bytes = if reply.error.is_none() { request.data_bytes } else { 0 };
+            Ok((SIMPLE_REPLY_BYTES, body_bytes, index))
         }
         ReplyHead::Chunk(chunk) => {
             let body_bytes = chunk.length as usize;
-            if body_bytes > LONGEST_CHUNK_BYTES.max(data_bytes + 8) {
+            if body_bytes > LONGEST_CHUNK_BYTES.max(request.data_bytes + 8) {
                 return Err(ClientError::Unexpected("a chunk that is too long"));
             }
-            Ok((CHUNK_HEADER_BYTES, body_bytes, place))
+            Ok((CHUNK_HEADER_BYTES, body_bytes, index))
         }
     }
 }

@@ -313,21 +313,12 @@ impl Client {
                 return Err(ClientError::Io(io::ErrorKind::UnexpectedEof.into()));
             }
             self.incoming.received(received.unwrap_or(0));
-            let completed = self.complete(&mut *done)?;
+            let id = self.export.allocation_id;
+            let completed = self.incoming.complete(&mut self.pending, &mut self.free, id, &mut *done)?;
             if completed > 0 || wait == Wait::Not {
                 return Ok(completed);
             }
         }
-    }
-
-    fn complete(&mut self, mut done: impl FnMut(Completion<'_>)) -> Result<usize, ClientError> {
-        let completed = self.incoming.complete(&mut self.pending, self.export.allocation_id, &mut done)?;
-        if completed > 0 {
-            self.free.clear();
-            let free = self.pending.iter().enumerate().rev().filter(|(_, pending)| pending.is_none());
-            self.free.extend(free.map(|(place, _)| place));
-        }
-        Ok(completed)
     }
 
     /// Does one request and waits for it; for whoever has no others in flight.

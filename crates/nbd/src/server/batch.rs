@@ -18,7 +18,7 @@ const MOST_REQUESTS: usize = 128;
 /// The most bytes of data in a batch of more than one request, so that small requests do not wait long for large ones.
 const MOST_DATA_BYTES: usize = 1 << 20;
 
-/// The size that the buffer of replies may keep between batches.
+/// The size that the buffer of replies may keep between batches: enough for the requests of usual clients.
 const KEPT_REPLY_BYTES: usize = 5 << 20;
 
 /// Which kind of reply a request gets.
@@ -268,3 +268,6 @@ fn put(place: &mut [u8], head: &[u8]) {
         there.copy_from_slice(head);
     }
 }
+
+#[cfg(test)]
+mod tests;

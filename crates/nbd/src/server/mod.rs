@@ -50,8 +50,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// How a server behaves.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// The most connections at a time; more are closed at once. Each takes a thread and some 3 MiB while it is busy, up
-    /// to 70 MiB if its client sends the longest requests.
+    /// The most connections at a time; more are closed at once. Each takes a thread and up to 10 MiB, usually well
+    /// below 1 MiB; while its client sends the longest requests, up to 100 MiB.
     pub most_connections: usize,
     /// How long a client may take to choose an export.
     pub handshake_timeout: Duration,
