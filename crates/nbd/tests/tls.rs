@@ -155,3 +155,13 @@ fn a_server_that_offers_encryption_serves_both_ways() {
     let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
     assert!(is_success, "{said}");
 }
+
+#[test]
+fn nbdinfo_sees_an_encrypted_session() {
+    let Some(mut nbdinfo) = tool("nbdinfo") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let (_server, uri) = serve(policy(folder.path(), true));
+    let told = run(nbdinfo.arg(format!("{uri}?tls-certificates={}", folder.path().display())));
+    assert!(told.contains("newstyle-fixed with TLS"), "{told}");
+}
