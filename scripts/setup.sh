@@ -3,12 +3,14 @@
 set -euo pipefail
 
 # tool:package
-tools=(cc:gcc fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3)
+tools=(cc:gcc fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
+    nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdkit:nbdkit qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils)
 
 missing=()
 for pair in "${tools[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
+/usr/bin/python3 -c 'import nbd' 2>/dev/null || missing+=(python3-libnbd)
 if [ "${#missing[@]}" -eq 0 ]; then
     exit 0
 fi

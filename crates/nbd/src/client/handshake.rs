@@ -1,0 +1,133 @@
+//! The handshake, from the client's side: structured replies and block status if the server knows them, then GO, or
+//! EXPORT_NAME with servers that do not know GO.
+
+use super::{ClientError, ExportInfo};
+use crate::socket::Socket;
+use crate::wire::{
+    BASE_ALLOCATION, BlockSizes, ClientFlags, ExportFlags, GREETING_BYTES, HandshakeFlags, Info, InfoKind,
+    InfoRequest, MetaContextRequest, NO_ZEROES_PADDING_BYTES, OPTION_REPLY_HEADER_BYTES, OptionCode,
+    OptionHeader, OptionReplyHeader, OptionReplyKind, WireError, decode_greeting, decode_meta_context,
+};
+use std::io::{Read, Write};
+
+/// The longest data of a reply to an option that is taken.
+const LONGEST_REPLY_BYTES: u32 = 64 << 10;
+
+/// The most replies to one option that are taken.
+const MOST_REPLIES: usize = 1024;
+
+/// A handshake under way.
+pub(super) struct Handshake<'a> {
+    socket: &'a mut Socket,
+    no_zeroes: bool,
+}
+
+impl<'a> Handshake<'a> {
+    /// Negotiates an export of this name.
+    pub(super) fn run(socket: &'a mut Socket, name: &str) -> Result<ExportInfo, ClientError> {
+        let mut greeting = [0; GREETING_BYTES];
+        socket.read_exact(&mut greeting)?;
+        let offered = decode_greeting(&greeting)?;
+        if offered.0 & HandshakeFlags::FIXED_NEWSTYLE == 0 {
+            return Err(ClientError::OldServer);
+        }
+        let no_zeroes = offered.0 & HandshakeFlags::NO_ZEROES != 0;
+        let flags = ClientFlags::FIXED_NEWSTYLE | if no_zeroes { ClientFlags::NO_ZEROES } else { 0 };
+        socket.write_all(&flags.to_be_bytes())?;
+        let mut handshake = Self { socket, no_zeroes };
+        let structured_replies = handshake.ask(OptionCode::STRUCTURED_REPLY, &[], |_, _| Ok(()))?;
+        let allocation_id = if structured_replies { handshake.ask_allocation(name)? } else { None };
+        let mut info = handshake.go(name)?;
+        info.structured_replies = structured_replies;
+        info.allocation_id = allocation_id;
+        Ok(info)
+    }
+
+    /// Sends an option and hands its replies to `take`; whether the server has acknowledged it. Refusals other than of
+    /// an unknown option are errors.
+    fn ask(
+        &mut self,
+        option: OptionCode,
+        data: &[u8],
+        mut take: impl FnMut(OptionReplyKind, &[u8]) -> Result<(), WireError>,
+    ) -> Result<bool, ClientError> {
+        let header = OptionHeader { option, length: data.len() as u32 };
+        self.socket.write_all(&[&header.encode(), data].concat())?;
+        for _ in 0..MOST_REPLIES {
+            let mut reply = [0; OPTION_REPLY_HEADER_BYTES];
+            self.socket.read_exact(&mut reply)?;
+            let reply = OptionReplyHeader::decode(&reply)?;
+            if reply.option != option {
+                return Err(ClientError::Unexpected("a reply to an option that was not sent"));
+            }
+            if reply.length > LONGEST_REPLY_BYTES {
+                return Err(ClientError::Unexpected("a reply to an option that is too long"));
+            }
+            let mut data = vec![0; reply.length as usize];
+            self.socket.read_exact(&mut data)?;
+            match reply.kind {
+                OptionReplyKind::ACK => return Ok(true),
+                OptionReplyKind::ERR_UNSUPPORTED => return Ok(false),
+                kind if kind.is_error() => {
+                    return Err(ClientError::refused(kind, &String::from_utf8_lossy(&data)));
+                }
+                kind => take(kind, &data)?,
+            }
+        }
+        Err(ClientError::Unexpected("too many replies to one option"))
+    }
+
+    fn ask_allocation(&mut self, name: &str) -> Result<Option<u32>, ClientError> {
+        let request = MetaContextRequest { name, queries: vec![BASE_ALLOCATION] };
+        let mut id = None;
+        self.ask(OptionCode::SET_META_CONTEXT, &request.encode(), |kind, data| {
+            if kind == OptionReplyKind::META_CONTEXT {
+                let (found, context) = decode_meta_context(data)?;
+                if context == BASE_ALLOCATION {
+                    id = Some(found);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(id)
+    }
+
+    fn go(&mut self, name: &str) -> Result<ExportInfo, ClientError> {
+        let request = InfoRequest { name, wanted: vec![InfoKind::BLOCK_SIZE] };
+        let mut export = None;
+        let mut block_sizes = None;
+        let known = self.ask(OptionCode::GO, &request.encode(), |kind, data| {
+            if kind == OptionReplyKind::INFO {
+                match Info::decode(data)? {
+                    Info::Export { size_bytes, flags } => export = Some((size_bytes, flags)),
+                    Info::BlockSize(sizes) => block_sizes = Some(sizes),
+                    _ => {}
+                }
+            }
+            Ok(())
+        })?;
+        if !known {
+            return self.export_name(name);
+        }
+        let (size_bytes, flags) = export.ok_or(ClientError::Unexpected("no size of the export"))?;
+        Ok(ExportInfo { size_bytes, flags, block_sizes, structured_replies: false, allocation_id: None })
+    }
+
+    fn export_name(&mut self, name: &str) -> Result<ExportInfo, ClientError> {
+        let header = OptionHeader { option: OptionCode::EXPORT_NAME, length: name.len() as u32 };
+        self.socket.write_all(&[&header.encode(), name.as_bytes()].concat())?;
+        let (mut size, mut flags) = ([0; 8], [0; 2]);
+        self.socket.read_exact(&mut size)?;
+        self.socket.read_exact(&mut flags)?;
+        if !self.no_zeroes {
+            self.socket.read_exact(&mut [0; NO_ZEROES_PADDING_BYTES])?;
+        }
+        Ok(ExportInfo {
+            size_bytes: u64::from_be_bytes(size),
+            flags: ExportFlags(u16::from_be_bytes(flags)),
+            block_sizes: None::<BlockSizes>,
+            structured_replies: false,
+            allocation_id: None,
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! The bytes that a server has sent, cut into replies, and which requests they complete.
+
+use super::{ClientError, Completion};
+use crate::wire::{
+    BlockDescriptor, CHUNK_FLAG_DONE, CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, ErrorCode, ReplyHead,
+    SIMPLE_REPLY_BYTES, decode_block_descriptors, decode_block_status_context, decode_error_chunk,
+    decode_reply_head,
+};
+use std::ops::Range;
+
+/// The usual size of the buffer, and the least room that is received into.
+const USUAL_BYTES: usize = 1 << 20;
+const LEAST_ROOM_BYTES: usize = 64 << 10;
+
+/// The longest chunk other than data of a read.
+const LONGEST_CHUNK_BYTES: usize = 1 << 20;
+
+/// A request that waits for its reply.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// The caller's name for it.
+    pub(super) handle: u64,
+    /// Where it reads.
+    pub(super) offset: u64,
+    /// Bytes that a successful reply brings: 0 unless it is a read.
+    pub(super) data_bytes: usize,
+    /// What has come of a reply in several chunks.
+    pub(super) assembled: Option<Box<Assembled>>,
+}
+
+/// A reply in several chunks, so far.
+#[derive(Debug, Default)]
+pub(super) struct Assembled {
+    data: Vec<u8>,
+    filled_bytes: usize,
+    extents: Vec<BlockDescriptor>,
+    error: ErrorCode,
+}
+
+/// The received bytes.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    buffer: Vec<u8>,
+    held: Range<usize>,
+    wanted_bytes: usize,
+}
+
+impl Incoming {
+    pub(super) fn new() -> Self {
+        Self { buffer: vec![0; USUAL_BYTES], held: 0..0, wanted_bytes: SIMPLE_REPLY_BYTES }
+    }
+
+    /// Where to receive the next bytes.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        if self.buffer.len() - self.held.end < LEAST_ROOM_BYTES.max(self.wanted_bytes) || self.held.is_empty()
+        {
+            self.buffer.copy_within(self.held.clone(), 0);
+            self.held = 0..self.held.len();
+        }
+        if self.buffer.len() < self.wanted_bytes + LEAST_ROOM_BYTES {
+            self.buffer.resize(self.wanted_bytes + LEAST_ROOM_BYTES, 0);
+        }
+        self.buffer.get_mut(self.held.end..).unwrap_or_default()
+    }
+
+    pub(super) fn received(&mut self, bytes: usize) {
+        self.held.end = (self.held.end + bytes).min(self.buffer.len());
+    }
+
+    /// Hands every request that is complete to `done` and frees its place among the pending; tells how many.
+    /// `allocation_id` is the server's number for `base:allocation`.
+    pub(super) fn complete(
+        &mut self,
+        pending: &mut [Option<Pending>],
+        free: &mut Vec<usize>,
+        allocation_id: Option<u32>,
+        mut done: impl FnMut(Completion<'_>),
+    ) -> Result<usize, ClientError> {
+        let mut completed = 0;
+        loop {
+            let rest = self.buffer.get(self.held.clone()).unwrap_or_default();
+            let Some(head) = decode_reply_head(rest)? else {
+                self.wanted_bytes = CHUNK_HEADER_BYTES;
+                return Ok(completed);
+            };
+            let (head_bytes, body_bytes, index) = measure(&head, pending)?;
+            let Some(body) = rest.get(head_bytes..head_bytes + body_bytes) else {
+                self.wanted_bytes = head_bytes + body_bytes;
+                return Ok(completed);
+            };
+            self.held.start += head_bytes + body_bytes;
+            let place = pending.get_mut(index).ok_or(ClientError::Unexpected(NOBODY))?;
+            let request = place.as_mut().ok_or(ClientError::Unexpected(NOBODY))?;
+            let is_done = match head {
+                ReplyHead::Simple(reply) => {
+                    done(Completion { handle: request.handle, error: reply.error, data: body, extents: &[] });
+                    true
+                }
+                ReplyHead::Chunk(chunk) => take_chunk(chunk, body, request, allocation_id, &mut done)?,
+            };
+            if is_done {
+                *place = None;
+                free.push(index);
+                completed += 1;
+            }
+        }
+    }
+}
+
+const NOBODY: &str = "a reply to no request";
+
+/// How long a reply's head and body are, and whose it is.
+fn measure(head: &ReplyHead, pending: &[Option<Pending>]) -> Result<(usize, usize, usize), ClientError> {
+    let cookie = match head {
+        ReplyHead::Simple(reply) => reply.cookie,
+        ReplyHead::Chunk(chunk) => chunk.cookie,
+    };
+    let index = usize::try_from(cookie).map_err(|_| ClientError::Unexpected(NOBODY))?;
+    let request = pending.get(index).and_then(Option::as_ref).ok_or(ClientError::Unexpected(NOBODY))?;
+    match head {
+        ReplyHead::Simple(reply) => {
+            let body_bytes = if reply.error.is_none() { request.data_bytes } else { 0 };
+            Ok((SIMPLE_REPLY_BYTES, body_bytes, index))
+        }
+        ReplyHead::Chunk(chunk) => {
+            let body_bytes = chunk.length as usize;
+            if body_bytes > LONGEST_CHUNK_BYTES.max(request.data_bytes + 8) {
+                return Err(ClientError::Unexpected("a chunk that is too long"));
+            }
+            Ok((CHUNK_HEADER_BYTES, body_bytes, index))
+        }
+    }
+}
+
+/// Takes a chunk; whether the request is done.
+fn take_chunk(
+    chunk: ChunkHeader,
+    body: &[u8],
+    request: &mut Pending,
+    allocation_id: Option<u32>,
+    done: &mut impl FnMut(Completion<'_>),
+) -> Result<bool, ClientError> {
+    let is_last = chunk.flags & CHUNK_FLAG_DONE != 0;
+    let handle = request.handle;
+    // The usual case: one chunk has everything. Its data is handed over where it was received.
+    if is_last
+        && chunk.kind == ChunkKind::OFFSET_DATA
+        && request.assembled.is_none()
+        && let Some((offset, data)) = body.split_first_chunk::<8>()
+        && u64::from_be_bytes(*offset) == request.offset
+        && data.len() == request.data_bytes
+    {
+        done(Completion { handle, error: ErrorCode::NONE, data, extents: &[] });
+        return Ok(true);
+    }
+    let assembled = request.assembled.get_or_insert_default();
+    match chunk.kind {
+        ChunkKind::NONE => {}
+        ChunkKind::OFFSET_DATA | ChunkKind::OFFSET_HOLE => {
+            assembled.put(chunk.kind, body, request.offset, request.data_bytes)?;
+        }
+        ChunkKind::BLOCK_STATUS => {
+            if Some(decode_block_status_context(body)?) == allocation_id {
+                assembled.extents.extend(decode_block_descriptors(body)?);
+            }
+        }
+        kind if kind.is_error() => assembled.error = decode_error_chunk(body)?.0,
+        _ => return Err(ClientError::Unexpected("a chunk of unknown kind")),
+    }
+    if !is_last {
+        return Ok(false);
+    }
+    if assembled.error.is_none() && assembled.filled_bytes != request.data_bytes {
+        return Err(ClientError::Unexpected("a read's data with gaps"));
+    }
+    let Assembled { data, extents, error, .. } = &**assembled;
+    done(Completion { handle, error: *error, data, extents });
+    Ok(true)
+}
+
+impl Assembled {
+    /// Puts a part of a read's data, or zeros, into its place.
+    fn put(
+        &mut self,
+        kind: ChunkKind,
+        body: &[u8],
+        offset: u64,
+        data_bytes: usize,
+    ) -> Result<(), ClientError> {
+        const SHORT: ClientError = ClientError::Unexpected("a chunk that is too short");
+        const OUTSIDE: ClientError = ClientError::Unexpected("data that was not asked for");
+        let (at, rest) = body.split_first_chunk::<8>().ok_or(SHORT)?;
+        let start = u64::from_be_bytes(*at).checked_sub(offset).ok_or(OUTSIDE)?;
+        let length = match kind {
+            ChunkKind::OFFSET_DATA => rest.len(),
+            _ => rest.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize).ok_or(SHORT)?,
+        };
+        self.data.resize(data_bytes, 0);
+        let start = usize::try_from(start).map_err(|_| OUTSIDE)?;
+        let end = start.checked_add(length).ok_or(OUTSIDE)?;
+        let place = self.data.get_mut(start..end).ok_or(OUTSIDE)?;
+        match kind {
+            ChunkKind::OFFSET_DATA => place.copy_from_slice(rest),
+            _ => place.fill(0),
+        }
+        self.filled_bytes += length;
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Whatever a batch holds and whatever the device says, every request has one reply, and it is the right one.
+
+use super::super::check::Agreed;
+use super::*;
+use crate::wire::{
+    CHUNK_HEADER_BYTES, ChunkKind, ReplyHead, decode_block_descriptors, decode_error_chunk, decode_reply_head,
+};
+use gemelo_device::{DeviceError, Extent, Geometry};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::sync::Mutex;
+
+/// A device of which every byte is the number of its 512-byte sector, and whose sectors with odd numbers fail if asked
+/// for first.
+#[derive(Default)]
+struct Sectors {
+    written: Mutex<Vec<(u64, Vec<u8>)>>,
+}
+
+fn fails(offset: u64) -> bool {
+    offset / 512 % 2 == 1
+}
+
+const GEOMETRY: Geometry = Geometry {
+    size_bytes: 1 << 16,
+    minimum_block_bytes: 512,
+    preferred_block_bytes: 4096,
+    maximum_request_bytes: 1 << 14,
+    read_only: false,
+};
+
+impl BlockDevice for Sectors {
+    fn geometry(&self) -> Geometry {
+        GEOMETRY
+    }
+
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        for Request { operation, outcome } in batch {
+            let offset = match operation {
+                Operation::Read { offset, buffer } => {
+                    buffer
+                        .chunks_mut(512)
+                        .zip(*offset / 512..)
+                        .for_each(|(part, sector)| part.fill(sector as u8));
+                    *offset
+                }
+                Operation::Write { offset, data, .. } => {
+                    self.written.lock().unwrap().push((*offset, data.to_vec()));
+                    *offset
+                }
+                Operation::WriteZeroes { offset, .. } | Operation::Trim { offset, .. } => *offset,
+                Operation::Flush => 0,
+            };
+            if fails(offset) {
+                *outcome = Err(DeviceError::NoSpace);
+            }
+        }
+    }
+
+    fn extents(&self, offset: u64, length: u64, _most_extents: usize) -> Result<Vec<Extent>, DeviceError> {
+        if fails(offset) {
+            return Err(DeviceError::Damaged { offset });
+        }
+        Ok(vec![Extent { length, allocated: true, zero: false }])
+    }
+}
+
+/// The error that a request has to have, and whether it has data.
+fn expected(request: &RequestHeader, rules: &Rules) -> ErrorCode {
+    match check(request, rules) {
+        Err(error) => error,
+        Ok(()) => match request.command {
+            Command::BLOCK_STATUS if fails(request.offset) => ErrorCode::IO,
+            // What is only advice does not fail for being too long to take.
+            Command::CACHE if request.length > rules.sizes.maximum => ErrorCode::NONE,
+            Command::FLUSH => ErrorCode::NONE,
+            _ if fails(request.offset) => ErrorCode::NO_SPACE,
+            _ => ErrorCode::NONE,
+        },
+    }
+}
+
+/// Takes one reply off the front: its request, error and, if it is a read, its data.
+fn take_reply<'a>(bytes: &mut &'a [u8], requests: &[RequestHeader]) -> (usize, ErrorCode, &'a [u8]) {
+    let head = decode_reply_head(bytes).unwrap().unwrap();
+    let (cookie, error, head_bytes, body_bytes) = match head {
+        ReplyHead::Simple(reply) => {
+            let request = requests[reply.cookie as usize];
+            let has_data = request.command == Command::READ && reply.error.is_none();
+            (
+                reply.cookie,
+                reply.error,
+                SIMPLE_REPLY_BYTES,
+                if has_data { request.length as usize } else { 0 },
+            )
+        }
+        ReplyHead::Chunk(chunk) if chunk.kind == ChunkKind::ERROR => {
+            let (error, _) = decode_error_chunk(&bytes[CHUNK_HEADER_BYTES..][..6]).unwrap();
+            (chunk.cookie, error, ERROR_CHUNK_BYTES, 0)
+        }
+        ReplyHead::Chunk(chunk) if chunk.kind == ChunkKind::OFFSET_DATA => {
+            (chunk.cookie, ErrorCode::NONE, OFFSET_DATA_HEADER_BYTES, chunk.length as usize - 8)
+        }
+        ReplyHead::Chunk(chunk) => {
+            assert_eq!(chunk.kind, ChunkKind::BLOCK_STATUS);
+            let body = &bytes[CHUNK_HEADER_BYTES..][..chunk.length as usize];
+            assert_eq!(decode_block_descriptors(body).unwrap().len(), 1);
+            (chunk.cookie, ErrorCode::NONE, CHUNK_HEADER_BYTES + body.len(), 0)
+        }
+    };
+    let (reply, rest) = bytes.split_at(head_bytes + body_bytes);
+    *bytes = rest;
+    (cookie as usize, error, &reply[head_bytes..])
+}
+
+proptest! {
+    #[test]
+    fn every_request_has_its_reply(
+        asked in vec((0u16..10, 0u64..140, 0u32..40, 0u16..4), 1..40),
+        structured_replies: bool,
+        base_allocation: bool,
+    ) {
+        let agreed = Agreed { structured_replies, base_allocation: base_allocation && structured_replies, zeroes_are_fast: true };
+        let rules = Rules::new(agreed, &GEOMETRY);
+        let requests: Vec<_> = (0..).zip(asked).map(|(cookie, (command, sector, sectors, flags))| {
+            let (offset, length) = if command == 3 { (0, 0) } else { (sector * 512, sectors * 512) };
+            RequestHeader { flags, command: Command(command), cookie, offset, length }
+        }).collect();
+
+        let mut received = Vec::new();
+        let mut batch = Batch::new(structured_replies);
+        let device = Sectors::default();
+        // Twice, because a batch is used again.
+        for round in 0..2u8 {
+            received.clear();
+            device.written.lock().unwrap().clear();
+            batch.clear();
+            for request in &requests {
+                let start = received.len();
+                received.resize(start + request.payload_bytes(), request.cookie as u8 ^ round);
+                batch.push(*request, start..received.len(), &rules);
+            }
+            batch.execute(&received, &device);
+
+            let mut replies = batch.replies();
+            let mut answered = vec![false; requests.len()];
+            while !replies.is_empty() {
+                let (place, error, data) = take_reply(&mut replies, &requests);
+                let request = requests[place];
+                prop_assert!(!std::mem::replace(&mut answered[place], true));
+                prop_assert_eq!(error, expected(&request, &rules), "{:?}", request);
+                if request.command == Command::READ && error.is_none() {
+                    prop_assert_eq!(data.len(), request.length as usize);
+                    for (part, sector) in data.chunks(512).zip(request.offset / 512..) {
+                        prop_assert!(part.iter().all(|byte| *byte == sector as u8));
+                    }
+                }
+            }
+            prop_assert!(answered.iter().all(|is_answered| *is_answered));
+
+            let written = device.written.lock().unwrap();
+            let accepted = requests.iter().filter(|request| request.command == Command::WRITE && check(request, &rules).is_ok());
+            prop_assert_eq!(written.len(), accepted.clone().count());
+            for (request, (offset, data)) in accepted.zip(&*written) {
+                prop_assert_eq!(request.offset, *offset);
+                prop_assert_eq!(data, &vec![request.cookie as u8 ^ round; request.length as usize]);
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The handshake, from the server's side: options until one chooses an export ("Fixed newstyle negotiation").
+
+use super::SessionError;
+use super::check::Agreed;
+use super::exports::{Export, Exports, block_sizes, export_flags};
+use super::stream::Stream;
+use super::tls::TlsPolicy;
+use crate::wire::{
+    BASE_ALLOCATION, BASE_ALLOCATION_ID, ClientFlags, HandshakeFlags, Info, InfoKind, InfoRequest,
+    LONGEST_STRING_BYTES, MetaContextRequest, OPTION_HEADER_BYTES, OptionCode, OptionHeader,
+    OptionReplyHeader, OptionReplyKind, encode_export_name_reply, encode_greeting, encode_listed_export,
+    encode_meta_context,
+};
+
+/// The longest data of an option that is looked at: a name, and many queries.
+const LONGEST_OPTION_BYTES: u32 = 16 * LONGEST_STRING_BYTES as u32;
+
+/// The longest data of an option that is read and answered with an error; after longer ones the connection ends.
+const LONGEST_SKIPPED_BYTES: u32 = 1 << 20;
+
+/// The most options of one handshake, so that a client cannot keep a thread busy for ever.
+const MOST_OPTIONS: usize = 4096;
+
+/// What came out of a handshake.
+pub(crate) struct Chosen {
+    pub(crate) export: Export,
+    pub(crate) agreed: Agreed,
+}
+
+/// A handshake under way.
+pub(crate) struct Handshake<'a> {
+    stream: Stream,
+    exports: &'a dyn Exports,
+    tls: &'a TlsPolicy,
+    /// Is told the name of the export that is about to be chosen.
+    enter: &'a dyn Fn(&str),
+    /// Both sides do without zeros after the reply to EXPORT_NAME.
+    no_zeroes: bool,
+    structured_replies: bool,
+    /// The export whose block status was asked for.
+    base_allocation_of: Option<String>,
+}
+
+/// How a handshake goes on after an option.
+enum Step {
+    Continue,
+    Chosen(Chosen),
+    Ended,
+}
+
+impl<'a> Handshake<'a> {
+    pub(crate) fn new(
+        stream: Stream,
+        exports: &'a dyn Exports,
+        tls: &'a TlsPolicy,
+        enter: &'a dyn Fn(&str),
+    ) -> Self {
+        let (no_zeroes, structured_replies, base_allocation_of) = (false, false, None);
+        Self { stream, exports, tls, enter, no_zeroes, structured_replies, base_allocation_of }
+    }
+
+    /// Runs to its end; [`None`] if the client ended it without choosing an export.
+    pub(crate) fn run(mut self) -> Result<(Stream, Option<Chosen>), SessionError> {
+        self.greet()?;
+        for _ in 0..MOST_OPTIONS {
+            let mut header = [0; OPTION_HEADER_BYTES];
+            self.stream.read_exact(&mut header)?;
+            let header = OptionHeader::decode(&header)?;
+            let step = if header.option == OptionCode::STARTTLS {
+                self = self.start_tls(header)?;
+                Step::Continue
+            } else {
+                self.answer(header)?
+            };
+            match step {
+                Step::Continue => {}
+                Step::Chosen(chosen) => return Ok((self.stream, Some(chosen))),
+                Step::Ended => return Ok((self.stream, None)),
+            }
+        }
+        Err(SessionError::TooManyOptions)
+    }
+
+    fn greet(&mut self) -> Result<(), SessionError> {
+        let offered = HandshakeFlags(HandshakeFlags::FIXED_NEWSTYLE | HandshakeFlags::NO_ZEROES);
+        self.stream.write_all(&encode_greeting(offered))?;
+        let mut flags = [0; 4];
+        self.stream.read_exact(&mut flags)?;
+        let flags = u32::from_be_bytes(flags);
+        if flags & !(ClientFlags::FIXED_NEWSTYLE | ClientFlags::NO_ZEROES) != 0 {
+            return Err(SessionError::ClientFlags(flags));
+        }
+        self.no_zeroes = flags & ClientFlags::NO_ZEROES != 0;
+        Ok(())
+    }
+
+    fn answer(&mut self, header: OptionHeader) -> Result<Step, SessionError> {
+        let OptionHeader { option, length } = header;
+        if length > LONGEST_OPTION_BYTES {
+            self.skip(length)?;
+            return self.reply(option, OptionReplyKind::ERR_TOO_BIG, &[]);
+        }
+        let mut data = vec![0; length as usize];
+        self.stream.read_exact(&mut data)?;
+        if option == OptionCode::ABORT {
+            // The client may have closed already, and then does not read the reply.
+            let _ = self.reply(option, OptionReplyKind::ACK, &[]);
+            return Ok(Step::Ended);
+        }
+        if self.tls.is_required() && !self.stream.is_encrypted() {
+            if option == OptionCode::EXPORT_NAME {
+                return Err(SessionError::NotEncrypted);
+            }
+            return self.reply(option, OptionReplyKind::ERR_TLS_REQUIRED, b"STARTTLS must come first");
+        }
+        match option {
+            OptionCode::EXPORT_NAME => self.export_name(&data),
+            OptionCode::LIST => self.list(&data),
+            OptionCode::INFO | OptionCode::GO => self.info(option, &data),
+            OptionCode::STRUCTURED_REPLY if data.is_empty() => {
+                self.structured_replies = true;
+                self.reply(option, OptionReplyKind::ACK, &[])
+            }
+            OptionCode::STRUCTURED_REPLY => self.invalid(option, b"this option has no data"),
+            OptionCode::LIST_META_CONTEXT | OptionCode::SET_META_CONTEXT => self.meta_context(option, &data),
+            _ => self.reply(option, OptionReplyKind::ERR_UNSUPPORTED, &[]),
+        }
+    }
+
+    fn skip(&mut self, length: u32) -> Result<(), SessionError> {
+        if length > LONGEST_SKIPPED_BYTES {
+            return Err(SessionError::OptionTooLong(length));
+        }
+        self.stream.read_exact(&mut vec![0; length as usize])?;
+        Ok(())
+    }
+
+    fn reply(
+        &mut self,
+        option: OptionCode,
+        kind: OptionReplyKind,
+        data: &[u8],
+    ) -> Result<Step, SessionError> {
+        let header = OptionReplyHeader { option, kind, length: data.len() as u32 };
+        self.stream.write_all(&[&header.encode(), data].concat())?;
+        Ok(Step::Continue)
+    }
+
+    fn invalid(&mut self, option: OptionCode, message: &[u8]) -> Result<Step, SessionError> {
+        self.reply(option, OptionReplyKind::ERR_INVALID, message)
+    }
+
+    fn unknown(&mut self, option: OptionCode) -> Result<Step, SessionError> {
+        self.reply(option, OptionReplyKind::ERR_UNKNOWN, b"there is no export of this name")
+    }
+
+    fn start_tls(mut self, header: OptionHeader) -> Result<Self, SessionError> {
+        let option = header.option;
+        if header.length > 0 {
+            self.skip(header.length)?;
+            self.invalid(option, b"this option has no data")?;
+            return Ok(self);
+        }
+        if self.stream.is_encrypted() {
+            self.invalid(option, b"the session is encrypted already")?;
+            return Ok(self);
+        }
+        let Some(config) = self.tls.config() else {
+            self.reply(option, OptionReplyKind::ERR_POLICY, b"this server does not encrypt")?;
+            return Ok(self);
+        };
+        self.reply(option, OptionReplyKind::ACK, &[])?;
+        // What was agreed on in the clear is forgotten ("Usage of TLS").
+        Ok(Self {
+            stream: self.stream.start_tls(config)?,
+            structured_replies: false,
+            base_allocation_of: None,
+            ..self
+        })
+    }
+
+    /// Finds an export that is about to be chosen. It is looked up again after its name was told, so that whoever
+    /// removes an export and then ends its connections misses none.
+    fn find_to_choose(&self, name: &str) -> Option<Export> {
+        (self.enter)(&self.exports.find(name)?.name);
+        self.exports.find(name)
+    }
+
+    fn choose(&self, export: Export) -> Chosen {
+        let agreed = Agreed {
+            structured_replies: self.structured_replies,
+            base_allocation: self.base_allocation_of.as_deref() == Some(&export.name),
+            zeroes_are_fast: export.zeroes_are_fast,
+        };
+        Chosen { export, agreed }
+    }
+
+    fn export_name(&mut self, data: &[u8]) -> Result<Step, SessionError> {
+        let name = std::str::from_utf8(data).map_err(|_| SessionError::NoSuchExport)?;
+        // This option has no reply that refuses; the connection ends instead.
+        let export = self.find_to_choose(name).ok_or(SessionError::NoSuchExport)?;
+        let geometry = export.geometry();
+        let flags = export_flags(&geometry, self.structured_replies);
+        self.stream.write_all(&encode_export_name_reply(geometry.size_bytes, flags, !self.no_zeroes))?;
+        Ok(Step::Chosen(self.choose(export)))
+    }
+
+    fn list(&mut self, data: &[u8]) -> Result<Step, SessionError> {
+        if !data.is_empty() {
+            return self.invalid(OptionCode::LIST, b"this option has no data");
+        }
+        for name in self.exports.names() {
+            // It may have gone since the names were taken.
+            let Some(export) = self.exports.find(&name) else { continue };
+            let listed = encode_listed_export(&name, &export.description);
+            self.reply(OptionCode::LIST, OptionReplyKind::SERVER, &listed)?;
+        }
+        self.reply(OptionCode::LIST, OptionReplyKind::ACK, &[])
+    }
+
+    fn info(&mut self, option: OptionCode, data: &[u8]) -> Result<Step, SessionError> {
+        let Ok(request) = InfoRequest::decode(data) else {
+            return self.invalid(option, b"the option's data is not valid");
+        };
+        let found = match option {
+            OptionCode::GO => self.find_to_choose(request.name),
+            _ => self.exports.find(request.name),
+        };
+        let Some(export) = found else { return self.unknown(option) };
+        let geometry = export.geometry();
+        let flags = export_flags(&geometry, self.structured_replies);
+        let mut told = vec![Info::Export { size_bytes: geometry.size_bytes, flags }];
+        // Told even to those who did not ask, because requests that do not keep to it are refused.
+        told.push(Info::BlockSize(block_sizes(&geometry)));
+        if request.wanted.contains(&InfoKind::NAME) {
+            told.push(Info::Name(&export.name));
+        }
+        if request.wanted.contains(&InfoKind::DESCRIPTION) && !export.description.is_empty() {
+            told.push(Info::Description(&export.description));
+        }
+        for info in told {
+            self.reply(option, OptionReplyKind::INFO, &info.encode())?;
+        }
+        self.reply(option, OptionReplyKind::ACK, &[])?;
+        if option == OptionCode::INFO {
+            return Ok(Step::Continue);
+        }
+        Ok(Step::Chosen(self.choose(export)))
+    }
+
+    fn meta_context(&mut self, option: OptionCode, data: &[u8]) -> Result<Step, SessionError> {
+        let sets = option == OptionCode::SET_META_CONTEXT;
+        if sets {
+            self.base_allocation_of = None;
+        }
+        let Ok(request) = MetaContextRequest::decode(data) else {
+            return self.invalid(option, b"the option's data is not valid");
+        };
+        if sets && !self.structured_replies {
+            return self.invalid(option, b"STRUCTURED_REPLY must come first");
+        }
+        let Some(export) = self.exports.find(request.name) else { return self.unknown(option) };
+        let is_asked =
+            request.queries.iter().any(|query| *query == BASE_ALLOCATION || !sets && *query == "base:")
+                || !sets && request.queries.is_empty();
+        if is_asked {
+            // A number means something only when set; in a list it is reserved.
+            let id = if sets { BASE_ALLOCATION_ID } else { 0 };
+            self.reply(option, OptionReplyKind::META_CONTEXT, &encode_meta_context(id, BASE_ALLOCATION))?;
+            if sets {
+                self.base_allocation_of = Some(export.name);
+            }
+        }
+        self.reply(option, OptionReplyKind::ACK, &[])
+    }
+}

@@ -1,0 +1,219 @@
+//! Where a server listens: unix sockets and TCP, made here or handed over by whoever started the program.
+
+use crate::socket::Socket;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Where to listen: `unix:PATH` or `tcp:ADDRESS:PORT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// An address and port; port 0 takes a free one.
+    Tcp(SocketAddr),
+}
+
+/// A text that says no place to listen.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("'{0}' is no address: unix:PATH, or tcp:ADDRESS:PORT with a number as address")]
+pub struct UnknownAddress(String);
+
+impl FromStr for ListenAddress {
+    type Err = UnknownAddress;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAddress> {
+        let unknown = || UnknownAddress(text.to_owned());
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            Some(("tcp", address)) => address.parse().map(Self::Tcp).map_err(|_| unknown()),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(formatter, "tcp:{address}"),
+        }
+    }
+}
+
+/// Why a server cannot listen there.
+#[derive(Debug, Error)]
+#[error("cannot listen at {address}")]
+pub struct ListenError {
+    /// Where.
+    pub address: ListenAddress,
+    /// Why not.
+    #[source]
+    pub source: io::Error,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// A listening socket. A file made for it is removed when it goes.
+#[derive(Debug)]
+pub struct Listener {
+    kind: Kind,
+    address: ListenAddress,
+    made_file: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Listens at an address. A socket file that nobody listens at any more is replaced.
+    ///
+    /// # Errors
+    /// If the address is in use, a file that is no dead socket is there, or the system refuses.
+    pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
+        let failed = |source| ListenError { address: address.clone(), source };
+        match address {
+            ListenAddress::Unix(path) => {
+                remove_dead_socket(path).map_err(failed)?;
+                let listener = UnixListener::bind(path).map_err(failed)?;
+                Self::of_unix(listener, address.clone(), Some(path.clone())).map_err(failed)
+            }
+            ListenAddress::Tcp(wanted) => TcpListener::bind(wanted).and_then(Self::from_tcp).map_err(failed),
+        }
+    }
+
+    /// Takes over a listening unix socket. Its file stays.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    pub fn from_unix(listener: UnixListener) -> io::Result<Self> {
+        let path = listener.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
+        Self::of_unix(listener, ListenAddress::Unix(path), None)
+    }
+
+    fn of_unix(
+        listener: UnixListener,
+        address: ListenAddress,
+        made_file: Option<PathBuf>,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { kind: Kind::Unix(listener), address, made_file })
+    }
+
+    /// Takes over a listening TCP socket.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    pub fn from_tcp(listener: TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let address = ListenAddress::Tcp(listener.local_addr()?);
+        Ok(Self { kind: Kind::Tcp(listener), address, made_file: None })
+    }
+
+    /// Where it listens, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+
+    /// Whether others than this machine's own programs can connect.
+    pub(crate) fn is_open_to_the_network(&self) -> bool {
+        matches!(&self.address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback())
+    }
+
+    /// The next connection and where it comes from; [`None`] if there is none.
+    pub(crate) fn accept(&self) -> io::Result<Option<(Socket, String)>> {
+        let accepted = match &self.kind {
+            Kind::Unix(listener) => listener.accept().and_then(|(stream, _)| {
+                stream.set_nonblocking(false)?;
+                Ok((Socket::from(stream), self.address.to_string()))
+            }),
+            Kind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
+                stream.set_nonblocking(false)?;
+                Ok((Socket::from(stream), format!("tcp:{peer}")))
+            }),
+        };
+        match accepted {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            other => other.map(Some),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Unix(listener) => listener.as_fd(),
+            Kind::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made_file {
+            // Somebody else may have removed it; there is nobody to tell of anything worse.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes a socket that a program left behind: one that refuses connections.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    let is_dead = is_socket
+        && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_dead { std::fs::remove_file(path) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_what_they_say() {
+        for text in ["unix:/run/a b", "tcp:127.0.0.1:10809", "tcp:[::1]:0"] {
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
+        }
+        for text in ["", "unix:", "tcp:", "tcp:localhost:1", "tcp:1.2.3.4", "/run/x", "udp:1.2.3.4:5"] {
+            let message = text.parse::<ListenAddress>().unwrap_err().to_string();
+            assert!(message.contains(&format!("'{text}'")), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = ListenAddress::Unix(path.clone());
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+
+        let live = Listener::bind(&address).unwrap();
+        let refused = Listener::bind(&address).unwrap_err();
+        assert_eq!(refused.source.kind(), io::ErrorKind::AddrInUse);
+        drop(live);
+        assert!(!path.exists());
+
+        std::fs::write(&path, "data").unwrap();
+        assert!(Listener::bind(&address).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
+    }
+
+    #[test]
+    fn loopback_is_not_open_to_the_network() {
+        let open = |address: &str| {
+            let listener = Listener::bind(&address.parse().unwrap()).unwrap();
+            listener.is_open_to_the_network()
+        };
+        assert!(!open("tcp:127.0.0.1:0"));
+        assert!(open("tcp:0.0.0.0:0"));
+    }
+}

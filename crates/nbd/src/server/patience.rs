@@ -1,0 +1,90 @@
+//! Waiting for the next request without sleeping, as long as that pays: a thread that sleeps takes some microseconds to
+//! wake, which a client with one request in flight would wait for each time.
+
+use gemelo_base::{Clock, SystemClock};
+use std::io;
+use std::time::Duration;
+
+/// After so many waits in vain one after another, waiting stops,
+const MOST_IN_VAIN: u32 = 4;
+
+/// and is tried again once in so many times.
+const TRIED_EVERY: u32 = 64;
+
+/// Decides how long to wait.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    clock: SystemClock,
+    busy_wait_ns: u64,
+    in_vain: u32,
+}
+
+impl Patience {
+    pub(crate) fn new(busy_wait: Duration) -> Self {
+        let busy_wait_ns = u64::try_from(busy_wait.as_nanos()).unwrap_or(u64::MAX);
+        Self { clock: SystemClock::new(), busy_wait_ns, in_vain: 0 }
+    }
+
+    /// Calls `attempt` until it gives something, or the time is up, or at once not at all.
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        mut attempt: impl FnMut() -> io::Result<Option<T>>,
+    ) -> io::Result<Option<T>> {
+        if self.busy_wait_ns == 0 {
+            return Ok(None);
+        }
+        if self.in_vain >= MOST_IN_VAIN && !self.in_vain.is_multiple_of(TRIED_EVERY) {
+            self.in_vain = self.in_vain.wrapping_add(1);
+            return Ok(None);
+        }
+        let deadline_ns = self.clock.now_ns().saturating_add(self.busy_wait_ns);
+        loop {
+            if let Some(found) = attempt()? {
+                self.in_vain = 0;
+                return Ok(Some(found));
+            }
+            if self.clock.now_ns() >= deadline_ns {
+                self.in_vain = self.in_vain.wrapping_add(1);
+                return Ok(None);
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_time_nothing_is_attempted() {
+        let mut patience = Patience::new(Duration::ZERO);
+        let outcome = patience.wait_for(|| -> io::Result<Option<()>> { panic!("attempted") });
+        assert_eq!(outcome.unwrap(), None);
+    }
+
+    #[test]
+    fn waiting_in_vain_ends_and_is_tried_again_now_and_then() {
+        let mut patience = Patience::new(Duration::from_nanos(1));
+        let mut tried = 0;
+        for _ in 0..4 + 10 * 64 {
+            let _ = patience.wait_for(|| {
+                tried += 1;
+                Ok(None::<()>)
+            });
+        }
+        assert!((10..40).contains(&tried), "{tried}");
+        assert_eq!(patience.wait_for(|| Ok(None::<()>)).unwrap(), None);
+    }
+
+    #[test]
+    fn what_comes_is_returned() {
+        let mut patience = Patience::new(Duration::from_secs(60));
+        let mut calls = 0;
+        let outcome = patience.wait_for(|| {
+            calls += 1;
+            Ok((calls == 3).then_some(7))
+        });
+        assert_eq!(outcome.unwrap(), Some(7));
+    }
+}

@@ -1,0 +1,85 @@
+//! The reply to BLOCK_STATUS for `base:allocation` ("Metadata querying").
+
+use crate::wire::{
+    BASE_ALLOCATION_ID, BlockDescriptor, COMMAND_FLAG_REQ_ONE, ErrorCode, RequestHeader, STATE_HOLE,
+    STATE_ZERO, encode_block_status_header, encode_error_chunk,
+};
+use gemelo_device::{BlockDevice, Extent};
+
+/// The most extents in one reply. A client asks again for what is missing.
+const MOST_EXTENTS: usize = 2048;
+
+/// Appends the reply to a request that was refused with `error`, or was not.
+pub(super) fn put_block_status(
+    replies: &mut Vec<u8>,
+    request: &RequestHeader,
+    error: ErrorCode,
+    device: &dyn BlockDevice,
+) {
+    let descriptors = if error.is_none() { describe(request, device) } else { Err(error) };
+    match descriptors {
+        Ok(descriptors) => {
+            replies.extend_from_slice(&encode_block_status_header(
+                request.cookie,
+                BASE_ALLOCATION_ID,
+                descriptors.len(),
+            ));
+            for descriptor in descriptors {
+                replies.extend_from_slice(&descriptor.encode());
+            }
+        }
+        Err(error) => replies.extend_from_slice(&encode_error_chunk(request.cookie, error)),
+    }
+}
+
+fn describe(request: &RequestHeader, device: &dyn BlockDevice) -> Result<Vec<BlockDescriptor>, ErrorCode> {
+    let one_is_enough = request.has(COMMAND_FLAG_REQ_ONE);
+    let most = if one_is_enough { 1 } else { MOST_EXTENTS };
+    let extents = device
+        .extents(request.offset, request.length.into(), most)
+        .map_err(|error| ErrorCode::of_device(&error))?;
+    let mut descriptors = merge(&extents, request.length);
+    if one_is_enough {
+        descriptors.truncate(1);
+    }
+    // A reply must tell of something.
+    if descriptors.is_empty() { Err(ErrorCode::IO) } else { Ok(descriptors) }
+}
+
+/// Neighbours of one state become one, and all together are not longer than what was asked.
+fn merge(extents: &[Extent], asked_bytes: u32) -> Vec<BlockDescriptor> {
+    let mut descriptors: Vec<BlockDescriptor> = Vec::with_capacity(extents.len());
+    let mut left = asked_bytes;
+    for extent in extents {
+        let length = u32::try_from(extent.length).unwrap_or(u32::MAX).min(left);
+        if length == 0 {
+            continue;
+        }
+        left -= length;
+        let hole = if extent.allocated { 0 } else { STATE_HOLE };
+        let state = hole | if extent.zero { STATE_ZERO } else { 0 };
+        match descriptors.last_mut() {
+            Some(last) if last.state == state => last.length += length,
+            _ => descriptors.push(BlockDescriptor { length, state }),
+        }
+    }
+    descriptors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_state_become_one_within_what_was_asked() {
+        let hole = Extent { length: 4096, allocated: false, zero: true };
+        let data = Extent { length: 1 << 40, allocated: true, zero: false };
+        assert_eq!(
+            merge(&[hole, hole, data], 10_000),
+            [
+                BlockDescriptor { length: 8192, state: STATE_HOLE | STATE_ZERO },
+                BlockDescriptor { length: 1808, state: 0 },
+            ]
+        );
+    }
+}

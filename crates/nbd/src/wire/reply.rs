@@ -1,0 +1,224 @@
+//! Replies of the transmission phase ("Simple reply message", "Structured reply message", "Structured reply types").
+
+use super::bytes::{Fixed, Reader};
+use super::{ErrorCode, LONGEST_STRING_BYTES, WireError};
+
+const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+const CHUNK_MAGIC: u32 = 0x668e_33ef;
+
+/// Length of a simple reply; the data of a read follows.
+pub const SIMPLE_REPLY_BYTES: usize = 16;
+/// Length of a chunk's header.
+pub const CHUNK_HEADER_BYTES: usize = 20;
+/// Length of what comes before the data in a chunk of read data.
+pub const OFFSET_DATA_HEADER_BYTES: usize = CHUNK_HEADER_BYTES + 8;
+/// Length of a chunk that tells of an error without a message.
+pub const ERROR_CHUNK_BYTES: usize = CHUNK_HEADER_BYTES + 6;
+/// The last chunk of a reply.
+pub const CHUNK_FLAG_DONE: u16 = 1;
+/// The extent takes no space.
+pub const STATE_HOLE: u32 = 1;
+/// The extent reads as zeros.
+pub const STATE_ZERO: u32 = 2;
+
+/// A reply in one piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SimpleReply {
+    /// How it went.
+    pub error: ErrorCode,
+    /// Whose reply it is.
+    pub cookie: u64,
+}
+
+impl SimpleReply {
+    /// To bytes.
+    #[inline]
+    #[must_use]
+    pub fn encode(self) -> [u8; SIMPLE_REPLY_BYTES] {
+        Fixed::new().u32(SIMPLE_REPLY_MAGIC).u32(self.error.0).u64(self.cookie).finish()
+    }
+}
+
+/// What a chunk is; numbers unknown here are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChunkKind(pub u16);
+
+impl ChunkKind {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Data of a read, after its offset.
+    pub const OFFSET_DATA: Self = Self(1);
+    /// Zeros of a read.
+    pub const OFFSET_HOLE: Self = Self(2);
+    /// Extents.
+    pub const BLOCK_STATUS: Self = Self(5);
+    /// An error.
+    pub const ERROR: Self = Self(1 << 15 | 1);
+    /// An error and where it is.
+    pub const ERROR_OFFSET: Self = Self(1 << 15 | 2);
+
+    /// Whether this tells of an error.
+    #[must_use]
+    pub fn is_error(self) -> bool {
+        self.0 & 1 << 15 != 0
+    }
+}
+
+/// The header of a chunk; `length` bytes follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// `CHUNK_FLAG_…` bits.
+    pub flags: u16,
+    /// What it is.
+    pub kind: ChunkKind,
+    /// Whose reply it is.
+    pub cookie: u64,
+    /// Bytes after the header.
+    pub length: u32,
+}
+
+impl ChunkHeader {
+    fn put<const N: usize>(self) -> Fixed<N> {
+        Fixed::new().u32(CHUNK_MAGIC).u16(self.flags).u16(self.kind.0).u64(self.cookie).u32(self.length)
+    }
+
+    /// To bytes.
+    #[must_use]
+    pub fn encode(self) -> [u8; CHUNK_HEADER_BYTES] {
+        self.put().finish()
+    }
+}
+
+/// What comes before `data_bytes` of data read at `offset`, in a reply of one chunk.
+#[inline]
+#[must_use]
+pub fn encode_offset_data_header(
+    cookie: u64,
+    offset: u64,
+    data_bytes: u32,
+) -> [u8; OFFSET_DATA_HEADER_BYTES] {
+    let length = data_bytes.saturating_add(8);
+    ChunkHeader { flags: CHUNK_FLAG_DONE, kind: ChunkKind::OFFSET_DATA, cookie, length }
+        .put()
+        .u64(offset)
+        .finish()
+}
+
+/// A reply of one chunk that tells of an error, without a message.
+#[must_use]
+pub fn encode_error_chunk(cookie: u64, error: ErrorCode) -> [u8; ERROR_CHUNK_BYTES] {
+    ChunkHeader { flags: CHUNK_FLAG_DONE, kind: ChunkKind::ERROR, cookie, length: 6 }
+        .put()
+        .u32(error.0)
+        .u16(0)
+        .finish()
+}
+
+/// What comes before `descriptors` extents, in a reply of one chunk.
+#[must_use]
+pub fn encode_block_status_header(
+    cookie: u64,
+    context: u32,
+    descriptors: usize,
+) -> [u8; CHUNK_HEADER_BYTES + 4] {
+    let length = 4 + 8 * descriptors as u32;
+    ChunkHeader { flags: CHUNK_FLAG_DONE, kind: ChunkKind::BLOCK_STATUS, cookie, length }
+        .put()
+        .u32(context)
+        .finish()
+}
+
+/// One extent of a block status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockDescriptor {
+    /// Bytes.
+    pub length: u32,
+    /// `STATE_…` bits.
+    pub state: u32,
+}
+
+impl BlockDescriptor {
+    /// To bytes.
+    #[must_use]
+    pub fn encode(self) -> [u8; 8] {
+        Fixed::new().u32(self.length).u32(self.state).finish()
+    }
+}
+
+/// The meta context that a BLOCK_STATUS chunk tells of.
+///
+/// # Errors
+/// If the chunk is too short.
+pub fn decode_block_status_context(chunk: &[u8]) -> Result<u32, WireError> {
+    Ok(Reader::new(chunk).u32()?)
+}
+
+/// The extents of a BLOCK_STATUS chunk.
+///
+/// # Errors
+/// If the chunk is too short or holds a part of an extent.
+pub fn decode_block_descriptors(
+    chunk: &[u8],
+) -> Result<impl ExactSizeIterator<Item = BlockDescriptor> + '_, WireError> {
+    let mut reader = Reader::new(chunk);
+    reader.u32()?;
+    let (descriptors, rest) = reader.rest().as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(WireError::Excess);
+    }
+    Ok(descriptors.iter().map(|&[a, b, c, d, e, f, g, h]| BlockDescriptor {
+        length: u32::from_be_bytes([a, b, c, d]),
+        state: u32::from_be_bytes([e, f, g, h]),
+    }))
+}
+
+/// Number and message of an error chunk.
+///
+/// # Errors
+/// If lengths do not fit together, or the message is no text.
+pub fn decode_error_chunk(chunk: &[u8]) -> Result<(ErrorCode, &str), WireError> {
+    let mut reader = Reader::new(chunk);
+    let code = ErrorCode(reader.u32()?);
+    let length = usize::from(reader.u16()?);
+    if length > LONGEST_STRING_BYTES {
+        let most = LONGEST_STRING_BYTES as u64;
+        return Err(WireError::TooLong { what: "an error's message", length: length as u64, most });
+    }
+    let message =
+        std::str::from_utf8(reader.bytes(length)?).map_err(|_| WireError::NoText("an error's message"))?;
+    Ok((code, message))
+}
+
+/// The beginning of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyHead {
+    /// A simple reply; the data of a read follows if it went well.
+    Simple(SimpleReply),
+    /// A chunk.
+    Chunk(ChunkHeader),
+}
+
+/// Reads the beginning of a reply; [`None`] if more bytes are needed.
+///
+/// # Errors
+/// If it is no reply.
+#[inline]
+pub fn decode_reply_head(bytes: &[u8]) -> Result<Option<ReplyHead>, WireError> {
+    let mut reader = Reader::new(bytes);
+    match reader.u32() {
+        Err(_) => Ok(None),
+        Ok(SIMPLE_REPLY_MAGIC) if bytes.len() < SIMPLE_REPLY_BYTES => Ok(None),
+        Ok(CHUNK_MAGIC) if bytes.len() < CHUNK_HEADER_BYTES => Ok(None),
+        Ok(SIMPLE_REPLY_MAGIC) => Ok(Some(ReplyHead::Simple(SimpleReply {
+            error: ErrorCode(reader.u32()?),
+            cookie: reader.u64()?,
+        }))),
+        Ok(CHUNK_MAGIC) => Ok(Some(ReplyHead::Chunk(ChunkHeader {
+            flags: reader.u16()?,
+            kind: ChunkKind(reader.u16()?),
+            cookie: reader.u64()?,
+            length: reader.u32()?,
+        }))),
+        Ok(found) => Err(WireError::Magic { found: found.into(), expected: "a reply" }),
+    }
+}

@@ -1,0 +1,167 @@
+//! Encrypted sessions, with certificates made here, by programs that speak TLS.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, and says what it misses"
+)]
+
+mod support;
+
+use gemelo_nbd::client::{Client, ClientError};
+use gemelo_nbd::server::{Export, ServerConfig, TlsError, TlsPolicy, tls_from_files};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::path::Path;
+use std::sync::Arc;
+use support::memory::MemoryDevice;
+use support::{PATIENCE, TestServer, all_of, bytes, python_with_libnbd, run, tool};
+
+/// Makes an authority and a server's and a client's certificate in a folder, under the names that libnbd looks for.
+fn make_certificates(folder: &Path) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    std::fs::write(folder.join("ca-cert.pem"), authority.pem()).unwrap();
+    for (name, host) in [("server", "localhost"), ("client", "client")] {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, host);
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        std::fs::write(folder.join(format!("{name}-cert.pem")), certificate.pem()).unwrap();
+        std::fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+    }
+}
+
+fn policy(folder: &Path, with_clients: bool) -> TlsPolicy {
+    let authority = folder.join("ca-cert.pem");
+    let authority = with_clients.then_some(&*authority);
+    let config = tls_from_files(&folder.join("server-cert.pem"), &folder.join("server-key.pem"), authority);
+    TlsPolicy::Required(config.unwrap())
+}
+
+fn serve(tls: TlsPolicy) -> (TestServer, String) {
+    let config = ServerConfig { tls, ..ServerConfig::default() };
+    let disk = Export::new("disk", Arc::new(MemoryDevice::new(8 << 20)));
+    let server = TestServer::start(vec![disk], config, &["tcp:127.0.0.1:0".parse().unwrap()]);
+    let port = server.addresses[1].to_string().rsplit(':').next().unwrap().to_owned();
+    (server, format!("nbds://localhost:{port}/disk"))
+}
+
+const PYTHON: &str = r#"
+import nbd, os, sys
+uri, folder, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+h = nbd.NBD()
+h.set_tls(nbd.TLS_REQUIRE)
+h.set_tls_certificates(folder)
+h.connect_uri(uri)
+assert h.get_tls_negotiated()
+assert h.get_structured_replies_negotiated()
+data = os.urandom(size)
+for round in range(4):
+    h.pwrite(data, 0)
+    assert h.pread(size, 0) == data
+h.shutdown()
+"#;
+
+/// Runs the Python above; whether it succeeded, and what it said.
+fn libnbd(uri: &str, folder: &Path) -> Option<(bool, String)> {
+    let output = python_with_libnbd()?.args(["-c", PYTHON, uri]).arg(folder).arg("2000000").output().unwrap();
+    Some((output.status.success(), all_of(&output)))
+}
+
+#[test]
+fn libnbd_reads_and_writes_encrypted() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let (_server, uri) = serve(policy(folder.path(), false));
+    let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
+    assert!(is_success, "{said}");
+}
+
+#[test]
+fn only_clients_with_a_certificate_are_served_when_that_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let (server, uri) = serve(policy(folder.path(), true));
+    let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
+    assert!(is_success, "{said}");
+
+    let stranger = tempfile::tempdir().unwrap();
+    std::fs::copy(folder.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
+    let (is_success, said) = libnbd(&uri, stranger.path()).unwrap();
+    assert!(!is_success, "{said}");
+    assert!(server.server.counts().broken >= 1);
+}
+
+#[test]
+fn qemu_img_copies_encrypted() {
+    let Some(mut qemu_img) = tool("qemu-img") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let (server, uri) = serve(policy(folder.path(), true));
+    let port = uri.trim_end_matches("/disk").rsplit(':').next().unwrap();
+    let raw = server.folder.path().join("raw");
+    std::fs::write(&raw, bytes(1, 8 << 20)).unwrap();
+    let object = format!("tls-creds-x509,id=tls,dir={},endpoint=client", folder.path().display());
+    let image = format!(
+        "driver=nbd,server.type=inet,server.host=localhost,server.port={port},export=disk,tls-creds=tls"
+    );
+    run(qemu_img
+        .args(["convert", "-n", "--object", &object, "--target-image-opts", "-f", "raw"])
+        .arg(&raw)
+        .arg(&image));
+    run(tool("qemu-img")
+        .unwrap()
+        .args(["convert", "--object", &object, "--image-opts", "-O", "raw", &image])
+        .arg(folder.path().join("back")));
+    assert!(std::fs::read(folder.path().join("back")).unwrap() == std::fs::read(&raw).unwrap());
+}
+
+#[test]
+fn who_does_not_encrypt_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let (server, _) = serve(policy(folder.path(), false));
+    let plain = Client::connect(&server.uri_of("disk"), 1, PATIENCE);
+    assert!(matches!(plain, Err(ClientError::TlsRequired)), "{plain:?}");
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("empty"), "").unwrap();
+    let (certificate, key) = (path("server-cert.pem"), path("server-key.pem"));
+    let missing = tls_from_files(&path("nothing"), &key, None);
+    assert!(matches!(&missing, Err(TlsError::File { path, .. }) if path.ends_with("nothing")), "{missing:?}");
+    assert!(matches!(tls_from_files(&path("empty"), &key, None), Err(TlsError::Empty(_))));
+    assert!(matches!(tls_from_files(&certificate, &certificate, None), Err(TlsError::File { .. })));
+    assert!(matches!(
+        tls_from_files(&certificate, &path("client-key.pem"), None),
+        Err(TlsError::Unusable(_))
+    ));
+    assert!(matches!(tls_from_files(&certificate, &key, Some(&path("empty"))), Err(TlsError::Empty(_))));
+}
+
+#[test]
+fn a_server_that_offers_encryption_serves_both_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let TlsPolicy::Required(config) = policy(folder.path(), false) else { panic!("it is required") };
+    let (server, uri) = serve(TlsPolicy::Offered(config));
+    assert!(Client::connect(&server.uri_of("disk"), 1, PATIENCE).is_ok());
+    let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
+    assert!(is_success, "{said}");
+}
+
+#[test]
+fn nbdinfo_sees_an_encrypted_session() {
+    let Some(mut nbdinfo) = tool("nbdinfo") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let (_server, uri) = serve(policy(folder.path(), true));
+    let told = run(nbdinfo.arg(format!("{uri}?tls-certificates={}", folder.path().display())));
+    assert!(told.contains("newstyle-fixed with TLS"), "{told}");
+}
