@@ -80,17 +80,17 @@ impl Journal {
         self.tail = offset;
     }
 
-    /// Reads the commits from a root on and hands out their changes; gives the number of the next commit.
+    /// Reads the commits from a root on and hands out their changes.
     pub(crate) fn replay(
         &mut self,
         disk: &dyn Disk,
         root: &Root,
         mut apply: impl FnMut(Vec<Change>) -> Result<()>,
-    ) -> Result<u64> {
+    ) -> Result<Replayed> {
         let mut number = root.next_commit;
         while let Some((commit, payload)) = self.next_commit(disk, number)? {
             if commit.header.generation > root.generation {
-                return Err(lost_root(root, &commit.header));
+                break;
             }
             let changes = Change::decode_all(&payload)
                 .ok_or_else(|| VolumeError::damaged(format!("commit {number} makes no sense")))?;
@@ -98,8 +98,9 @@ impl Journal {
             self.head = commit.offset + commit.header.journal_bytes().unwrap_or(0);
             number += 1;
         }
-        self.look_beyond(disk, root, number)?;
-        Ok(number)
+        let mut replayed = Replayed { next_commit: number, generation: root.generation, lost: None };
+        self.look_beyond(disk, root, &mut replayed)?;
+        Ok(replayed)
     }
 
     /// The commit of this number, at the head or at the ring's start.
@@ -134,9 +135,10 @@ impl Journal {
         Ok(header.fits(&payload, self.seed).then_some((Commit { header, offset }, payload)))
     }
 
-    /// A crash breaks at most the last commit. If a later one is there, the one that should be `number` was damaged; if
-    /// one of a later generation is there, the root that went with it was.
-    fn look_beyond(&self, disk: &dyn Disk, root: &Root, number: u64) -> Result<()> {
+    /// A crash breaks at most the last commit. If a later one is there, the one that should be next was damaged; if one
+    /// of a later generation is there, the root that went with it was.
+    fn look_beyond(&self, disk: &dyn Disk, root: &Root, replayed: &mut Replayed) -> Result<()> {
+        let next = replayed.next_commit;
         let mut buffer = vec![0; SCAN_BYTES];
         let mut offset = 0;
         while offset < self.ring_bytes {
@@ -146,23 +148,33 @@ impl Journal {
                 .map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
             for header in part.chunks(PAGE_BYTES).filter_map(|page| CommitHeader::decode(page, self.seed)) {
                 if header.generation > root.generation {
-                    return Err(lost_root(root, &header));
+                    replayed.lost = Some(format!(
+                        "the root of checkpoint {}, which commit {} follows: the newest one left is {}",
+                        header.generation, header.number, root.generation
+                    ));
+                } else if header.number > next && replayed.lost.is_none() {
+                    replayed.lost =
+                        Some(format!("commit {next} of the journal, which commit {} follows", header.number));
                 }
-                if header.number > number {
-                    let what =
-                        format!("commit {number} of the journal, which commit {} follows", header.number);
-                    return Err(VolumeError::damaged(what));
-                }
+                replayed.generation = replayed.generation.max(header.generation);
+                replayed.next_commit = replayed.next_commit.max(header.number.saturating_add(1));
             }
             offset += bytes;
+        }
+        if replayed.lost.is_none() {
+            replayed.next_commit = next;
         }
         Ok(())
     }
 }
 
-fn lost_root(root: &Root, header: &CommitHeader) -> VolumeError {
-    VolumeError::damaged(format!(
-        "the root of checkpoint {}, which commit {} follows: the newest one left is {}",
-        header.generation, header.number, root.generation
-    ))
+/// How far a journal could be replayed.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    /// The number of the next commit; with lost history, one that no commit had.
+    pub(crate) next_commit: u64,
+    /// The highest generation there was.
+    pub(crate) generation: u64,
+    /// What of the history is not there, in words.
+    pub(crate) lost: Option<String>,
 }

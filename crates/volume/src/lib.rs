@@ -7,6 +7,7 @@
 //! writes fresh ones through [`disk`], changes the backend and appends the changes to the [`journal`].
 
 pub mod backend;
+pub mod check;
 mod counters;
 pub mod disk;
 mod engine;
@@ -20,6 +21,7 @@ mod space;
 mod types;
 mod volume;
 
+pub use check::{CheckOptions, CheckReport, Problem, check};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, FileDisk};
 pub use error::{DiskRole, VolumeError};

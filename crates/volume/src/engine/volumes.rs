@@ -52,14 +52,12 @@ impl Engine {
         found.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })
     }
 
-    /// Makes a change of a volume as a whole, and makes it durable. Volumes do not change during a checkpoint.
+    /// Makes a change of a volume as a whole. Volumes do not change during a checkpoint. The caller makes it durable after
+    /// it has told of it: a change that is made and cannot be made durable is made all the same, until a crash.
     fn change(&self, change: &Change) -> Result<()> {
-        {
-            let _alone = self.checkpointer.lock();
-            let mut state = self.state.write();
-            self.apply(&mut state, change)?;
-        }
-        self.flush()
+        let _alone = self.checkpointer.lock();
+        let mut state = self.state.write();
+        self.apply(&mut state, change)
     }
 
     /// Makes a change in memory and in the open commit.
@@ -110,7 +108,7 @@ impl Engine {
         let volume = self.next_id();
         self.change(&Change::Create { volume, name: name.to_owned(), size_bytes, mode })?;
         volumes.insert(name.to_owned(), VolumeShared::new(volume, size_bytes, mode, false));
-        Ok(())
+        self.flush()
     }
 
     /// The list of volumes, locked, if the name is good and free. Changes of volumes are made with it held: they are rare.
@@ -140,7 +138,7 @@ impl Engine {
         self.change(&Change::Clone { source: from.id, volume, name: name.to_owned(), read_only })?;
         let copy = VolumeShared::new(volume, from.size_bytes(), from.mode(), read_only);
         volumes.insert(name.to_owned(), copy);
-        Ok(())
+        self.flush()
     }
 
     /// A clone adds as many references to a block as the source has; all of them have to be countable.
@@ -169,7 +167,7 @@ impl Engine {
         self.change(&Change::Remove { volume: volume.id })?;
         *removed = true;
         volumes.remove(name);
-        Ok(())
+        self.flush()
     }
 
     pub(crate) fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
@@ -180,7 +178,7 @@ impl Engine {
         self.change(&Change::Rename { volume: volume.id, name: new.to_owned() })?;
         volumes.remove(name);
         volumes.insert(new.to_owned(), volume);
-        Ok(())
+        self.flush()
     }
 
     pub(crate) fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
@@ -193,7 +191,7 @@ impl Engine {
         }
         self.change(&Change::Resize { volume: volume.id, size_bytes })?;
         volume.size_bytes.store(size_bytes, Ordering::Release);
-        Ok(())
+        self.flush()
     }
 
     pub(crate) fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
@@ -205,7 +203,7 @@ impl Engine {
         }
         self.change(&Change::SetMode { volume: volume.id, mode })?;
         volume.mode.store(mode.byte(), Ordering::Relaxed);
-        Ok(())
+        self.flush()
     }
 
     /// Makes the data store larger.
@@ -225,6 +223,6 @@ impl Engine {
         self.sync(disk)?;
         self.change(&Change::Grow { data_blocks })?;
         self.space.lock().grow(data_blocks);
-        Ok(())
+        self.flush()
     }
 }

@@ -91,6 +91,8 @@ impl Root {
 pub struct RootSearch {
     /// The newest one.
     pub newest: Root,
+    /// The one before it.
+    pub older: Option<Root>,
     /// Places of the newest root's generation, in bytes, that do not have it: its page or copy is damaged.
     pub to_repair: Vec<u64>,
 }
@@ -114,9 +116,10 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
+    let older = found.iter().map(|(_, root)| root).find(|root| root.generation < newest.generation).cloned();
     let to_repair = Root::offsets(newest.generation)
         .into_iter()
         .filter(|place| !found.iter().any(|(offset, root)| offset == place && *root == newest))
         .collect();
-    Ok(RootSearch { newest, to_repair })
+    Ok(RootSearch { newest, older, to_repair })
 }

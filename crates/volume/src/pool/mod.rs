@@ -10,6 +10,7 @@ pub use create::PoolOptions;
 pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;
 pub use gc::GcReport;
+pub(crate) use open::{Recovered, recover};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::disk::Disk;
@@ -63,6 +64,9 @@ impl Default for Tuning {
 }
 
 /// An open pool. Dropping it without [`Pool::close`] leaves it as a crash would.
+///
+/// What changes a volume as a whole is durable when it returns without an error. If it cannot be made durable it is an error,
+/// and the change is made all the same, until a crash.
 pub struct Pool {
     engine: Arc<Engine>,
     keeper: Mutex<Option<Keeper>>,

@@ -7,7 +7,7 @@ use crate::counters::PoolCounters;
 use crate::engine::{Committer, Engine, Keeper, State, VolumeShared};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
-use crate::format::{PoolSeed, Root, Superblock, check_data_header, find_roots, read_superblock};
+use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
 use crate::journal::Journal;
 use crate::readers::Readers;
 use crate::space::Space;
@@ -19,30 +19,47 @@ use std::sync::{Arc, OnceLock};
 /// A checkpoint with the journal replayed on it.
 pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
-    pub(crate) seed: PoolSeed,
-    pub(crate) root: Root,
     pub(crate) backend: LogBackend,
-    pub(crate) journal: Journal,
-    pub(crate) next_commit: u64,
-    pub(crate) damage: Damage,
+    /// Whether changes that were durable are not in it.
+    pub(crate) has_lost_history: bool,
+    seed: PoolSeed,
+    generation: u64,
+    journal: Journal,
+    next_commit: u64,
+    damage: Damage,
 }
 
-/// Reads all metadata; writes nothing.
-pub(crate) fn recover(disks: &PoolDisks) -> Result<Recovered> {
+/// Reads all metadata; writes nothing. Lost history is an error, unless what is left is to be salvaged.
+pub(crate) fn recover(disks: &PoolDisks, salvage: bool) -> Result<Recovered> {
     let mut damage = Damage::default();
     let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
     let seed = PoolSeed::of(&superblock);
     check_data_header(&*disks.data, &superblock)?;
     let found = find_roots(&*disks.metadata, &superblock, seed)?;
-    let root = found.newest;
     for offset in found.to_repair {
         damage.harmless.push(format!("the root at byte {offset}"));
     }
-    let mut backend = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage)?;
+    let newest = found.newest.generation;
+    let mut root = found.newest;
+    let mut loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+    if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
+        root = older;
+        loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+    }
+    let mut backend = loaded?;
     let mut journal = Journal::new(&superblock, &root, seed);
-    let next_commit = journal.replay(&*disks.metadata, &root, |changes| backend.replay(&changes))?;
+    let replayed = journal.replay(&*disks.metadata, &root, |changes| backend.replay(&changes))?;
     backend.settle()?;
-    Ok(Recovered { superblock, seed, root, backend, journal, next_commit, damage })
+    let has_lost_history = replayed.lost.is_some() || root.generation < newest;
+    if let Some(what) = replayed.lost {
+        if !salvage {
+            return Err(VolumeError::Damaged { what });
+        }
+        damage.lost.push(what);
+    }
+    let generation = replayed.generation.max(newest);
+    let next_commit = replayed.next_commit;
+    Ok(Recovered { superblock, backend, has_lost_history, seed, generation, journal, next_commit, damage })
 }
 
 impl Pool {
@@ -51,14 +68,26 @@ impl Pool {
     /// # Errors
     /// If it is no pool, or damaged so that it cannot be served.
     pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
-        let recovered = recover(&disks)?;
-        let is_read_only = tuning.read_only || !recovered.damage.lost.is_empty();
+        let recovered = recover(&disks, false)?;
+        let is_whole = recovered.damage.lost.is_empty();
+        let read_only = tuning.read_only || !is_whole;
+        Self::of_recovered(disks, recovered, Tuning { read_only, ..tuning }, clock)
+    }
+
+    /// The pool of what was recovered.
+    pub(crate) fn of_recovered(
+        disks: PoolDisks,
+        recovered: Recovered,
+        tuning: Tuning,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let is_read_only = tuning.read_only;
         if !is_read_only {
             // Commits of a process that was killed may be in the system's cache alone.
             disks.data.sync().map_err(VolumeError::io(DiskRole::Data, "sync"))?;
             disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))?;
         }
-        let Recovered { superblock, seed, root, backend, journal, next_commit, damage } = recovered;
+        let Recovered { superblock, backend, seed, generation, journal, next_commit, damage, .. } = recovered;
         let mut space = Space::new(backend.totals().data_blocks);
         backend.visit_used(&mut |pbn| {
             space.claim(pbn);
@@ -71,7 +100,7 @@ impl Pool {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             volumes: RwLock::new(volumes.collect()),
             state: RwLock::new(State::new(Box::new(backend), next_commit)),
-            committer: Mutex::new(Committer::new(journal, next_commit - 1, root.generation)),
+            committer: Mutex::new(Committer::new(journal, next_commit - 1, generation)),
             space: Mutex::new(space),
             data: disks.data,
             metadata: disks.metadata,

@@ -1,6 +1,6 @@
 //! Does random things to a pool and to a model of it, and knows what may be there after a crash.
 
-use super::simulated::Simulation;
+use super::simulated::{Fault, Simulation};
 use super::{BLOCK, content, flush, read, trim, write, write_now, write_zeroes};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
@@ -70,7 +70,7 @@ impl Model {
     }
 }
 
-/// The pool is gone: the plug was pulled.
+/// The pool is gone: the plug was pulled, or it stopped with a change half made.
 #[derive(Debug)]
 pub struct Down;
 
@@ -290,10 +290,27 @@ impl<'a> Driver<'a> {
             Err(error) => {
                 // Left as it is if the plug is pulled: it may be done or not.
                 self.failed(&error)?;
-                self.model.end_change(false);
-                Ok(())
+                self.settle()
             }
         }
+    }
+
+    /// A change that failed is not made, or is made and not durable. Gives up if it cannot be made durable.
+    fn settle(&mut self) -> Result<(), Down> {
+        let list = self.pool.volumes();
+        let now: Vec<(&str, u64)> =
+            list.iter().map(|volume| (volume.name.as_str(), volume.size_bytes)).collect();
+        let before = self.model.volumes.iter();
+        if before.map(|(name, volume)| (name.as_str(), (volume.blocks.len() * BLOCK) as u64)).eq(now) {
+            self.model.end_change(false);
+            return Ok(());
+        }
+        self.simulation.set_fault(Fault::Never);
+        if self.pool.flush().is_err() {
+            return Err(Down);
+        }
+        self.model.end_change(true);
+        Ok(())
     }
 
     fn create(&mut self) -> Result<(), Down> {

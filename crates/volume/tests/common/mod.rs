@@ -1,6 +1,6 @@
 //! What the tests of the engine share: disks that fail, a model of what volumes hold, and a driver that does the same to both.
 
-#![allow(dead_code, reason = "every test uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "every test uses a part of it")]
 
 pub mod driver;
 pub mod simulated;

@@ -226,7 +226,9 @@ impl Disk for SimulatedDisk {
         let mut world = self.world.lock().unwrap();
         // Of a write that fails, any part may have been done.
         let part = world.random.below(bytes.len() as u64 + 1) as usize;
-        let result = world.enter(true, true);
+        // The metadata disk has its journal and roots from the start; contents go to a sparse file.
+        let takes_space = self.which == 0 || offset as usize + bytes.len() > world.images[1].live.len();
+        let result = world.enter(true, takes_space);
         let image = &mut world.images[self.which];
         match result {
             Ok(false) => image.write(offset as usize, &bytes),

@@ -10,7 +10,8 @@ use crate::format::{
     Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock,
     Table, TableVolume, read_chain,
 };
-use crate::types::{Pbn, Place};
+use crate::types::{Fingerprint, Pbn, Place};
+use std::collections::HashSet;
 
 /// Pages that are read at once: 1 MiB, past which larger reads are no faster.
 const READ_PAGES: usize = 256;
@@ -125,13 +126,18 @@ impl LogBackend {
                 let Some(volume) = self.volumes.get_mut(&id) else { return };
                 let Some(entry) = volume.map.entry_or_new(number) else { return };
                 let mut page = super::map::MapPage::empty();
-                fill(&mut *page, image, |page| page.words = [Place::Damaged.word(); MAP_PAGE_ENTRIES]);
+                let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
+                let blocks = (volume.size_bytes / self.block_bytes).saturating_sub(first);
+                fill(&mut *page, image, |page| {
+                    for word in page.words.iter_mut().take(usize::try_from(blocks).unwrap_or(usize::MAX)) {
+                        *word = Place::Damaged.word();
+                    }
+                });
                 let counts = page.words;
                 entry.load(from, page);
                 volume.map.count_words(&counts);
                 if image.is_none() {
-                    let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
-                    let last = first + MAP_PAGE_ENTRIES as u64 - 1;
+                    let last = first + blocks.min(MAP_PAGE_ENTRIES as u64) - 1;
                     damage
                         .lost
                         .push(format!("where blocks {first} to {last} of volume '{}' are", volume.name));
@@ -145,6 +151,7 @@ impl LogBackend {
                 entry.load(from, page);
                 if image.is_none() {
                     damage.harmless.push(format!("fingerprints of 256 blocks (record page {number})"));
+                    self.lost_records.insert(number);
                     self.damaged_pages.push(key);
                 }
             }
@@ -209,6 +216,30 @@ impl LogBackend {
                 index.insert(record.fingerprint, pbn, records);
             }
         });
+    }
+
+    /// Whether the fingerprint of a PBN was lost with its page.
+    pub(crate) fn is_record_lost(&self, pbn: Pbn) -> bool {
+        self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
+    }
+
+    /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
+    pub(crate) fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+        for (pbn, fingerprint) in computed {
+            self.records.set_fingerprint(&mut self.pager, *pbn, *fingerprint);
+        }
+        if !lost.is_empty() {
+            let is_lost =
+                |word: u32| matches!(Place::from_word(word), Place::Stored(pbn) if lost.contains(&pbn));
+            for (id, volume) in &mut self.volumes {
+                let lbns = volume.map.lbns_where(is_lost);
+                for lbn in lbns {
+                    volume.map.set(*id, &mut self.pager, lbn, Place::Damaged.word());
+                }
+            }
+        }
+        self.records.forget_counts();
+        self.settle()
     }
 
     /// Makes the changes of a commit that is replayed. PBNs and LBNs out of range are errors.

@@ -114,6 +114,16 @@ impl Map {
         None
     }
 
+    /// The LBNs whose word is such.
+    pub(super) fn lbns_where(&self, is_such: impl Fn(u32) -> bool) -> Vec<Lbn> {
+        let entries = MAP_PAGE_ENTRIES as u64;
+        let in_page = |(number, page): (u32, &MapPage)| {
+            let lbns = (u64::from(number) * entries..).zip(page.words);
+            lbns.filter(|(_, word)| is_such(*word)).map(|(lbn, _)| Lbn(lbn)).collect::<Vec<_>>()
+        };
+        self.pages().flat_map(in_page).collect()
+    }
+
     pub(super) const fn mapped(&self) -> u64 {
         self.mapped
     }

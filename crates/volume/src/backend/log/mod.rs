@@ -22,7 +22,7 @@ use index::Index;
 use map::Map;
 use pager::{PageKey, Pager};
 use records::Records;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 struct LogVolume {
     name: String,
@@ -47,6 +47,8 @@ pub struct LogBackend {
     is_counting: bool,
     /// Pages that failed their checksums, until [`Self::settle`].
     damaged_pages: Vec<PageKey>,
+    /// Record pages that were lost: the fingerprints of their PBNs are not known.
+    lost_records: HashSet<u32>,
 }
 
 impl LogBackend {
@@ -65,6 +67,7 @@ impl LogBackend {
             physical: 0,
             is_counting: true,
             damaged_pages: Vec::new(),
+            lost_records: HashSet::new(),
         }
     }
 

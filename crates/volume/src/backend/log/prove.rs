@@ -44,7 +44,8 @@ impl LogBackend {
         wrong
     }
 
-    /// Every entry leads to a referenced block, and is the one found for its fingerprint.
+    /// Every entry leads to a referenced block, and is the one found for its fingerprint. An entry may be missing: a content
+    /// that is stored twice has one, which goes when its block does.
     fn prove_index(&self, wrong: &mut Vec<String>) {
         for pbn in self.index.pbns() {
             let record = self.records.get(pbn);
@@ -52,13 +53,5 @@ impl LogBackend {
                 wrong.push(format!("the index has block {}, which it should not", pbn.number()));
             }
         }
-        self.records.visit(&mut |pbn, record| {
-            let is_missing = record.references > 0
-                && !record.fingerprint.is_none()
-                && self.index.find(record.fingerprint, &self.records).is_none();
-            if is_missing {
-                wrong.push(format!("the index has no block for the content of {}", pbn.number()));
-            }
-        });
     }
 }

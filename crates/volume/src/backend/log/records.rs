@@ -89,6 +89,13 @@ impl Records {
         }
     }
 
+    /// Before all references are counted again.
+    pub(super) fn forget_counts(&mut self) {
+        for page in self.entries.iter_mut().filter_map(|entry| entry.page.as_mut()) {
+            page.counts.fill(0);
+        }
+    }
+
     pub(super) fn entry_mut(&mut self, number: u32) -> Option<&mut Entry<RecordPage>> {
         self.entries.get_mut(number as usize)
     }
