@@ -1,6 +1,14 @@
 //! Several threads at the same blocks: no read returns what was never written there, no write is lost, and a crash in the
 //! middle of it keeps the promises.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
 mod common;
 
 use common::simulated::Simulation;

@@ -1,5 +1,13 @@
 //! Crashes at every call that changes a disk: what was flushed is there, what was not is old or new, never another's.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};

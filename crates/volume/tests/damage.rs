@@ -1,5 +1,13 @@
 //! Every page of the metadata flipped or cut off: what is wrong is seen, what is served is right, and a repair keeps the rest.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};

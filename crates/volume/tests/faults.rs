@@ -1,5 +1,13 @@
 //! An error at every call to a disk, and a disk that is full for a while.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};

@@ -1,5 +1,13 @@
 //! Random work against a model, with every kind of fingerprint and the settings that change the way of a write.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};
@@ -18,7 +26,7 @@ fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
     Pool::format(&simulation.disks(), options).unwrap();
     let mut model = Model::default();
     for _ in 0..3 {
-        let pool = open(&simulation.disks(), tuning.clone()).unwrap();
+        let pool = open(&simulation.disks(), *tuning).unwrap();
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
         driver.may_fail = true;
         for _ in 0..150 {
@@ -26,7 +34,7 @@ fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
         }
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "seed {seed}");
         pool.close().unwrap();
-        let pool = open(&simulation.disks(), tuning.clone()).unwrap();
+        let pool = open(&simulation.disks(), *tuning).unwrap();
         check_recovered(&pool, &mut model);
         pool.close().unwrap();
         let options = CheckOptions { data: true, repair: false };

@@ -1,5 +1,13 @@
 //! Pools in directories: what is made where, whose it is, and what is refused.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
 mod common;
 
 use common::{content, flush, read, write};

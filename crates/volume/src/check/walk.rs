@@ -34,7 +34,7 @@ impl Walk {
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
         damage.into_iter().for_each(|what| report.add(false, what));
         check_data_header(&*disks.data, &superblock)?;
-        let walked = Self::walk(disks, superblock, report);
+        let walked = Self::read_all(disks, superblock, report);
         match walked {
             Ok(walk) => Ok(Some(walk)),
             Err(VolumeError::Damaged { what }) => {
@@ -45,7 +45,7 @@ impl Walk {
         }
     }
 
-    fn walk(disks: &PoolDisks, superblock: Superblock, report: &mut CheckReport) -> Result<Self> {
+    fn read_all(disks: &PoolDisks, superblock: Superblock, report: &mut CheckReport) -> Result<Self> {
         let disk = &*disks.metadata;
         let seed = PoolSeed::of(&superblock);
         let found = find_roots(disk, &superblock, seed)?;

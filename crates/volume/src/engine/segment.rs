@@ -123,7 +123,7 @@ impl Engine {
                 has_immediate |= is_immediate(&request.operation);
                 match &mut request.operation {
                     Operation::Read { buffer, .. } => {
-                        reads.push(Read { request: number, range, buffer: &mut **buffer });
+                        reads.push(Read { request: number, range, buffer });
                     }
                     operation => changes.add(number, operation, range),
                 }

@@ -13,7 +13,7 @@ pub use change::Change;
 pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit};
 pub use root::{Root, RootSearch, find_roots};
 pub use superblock::{Superblock, check_data_header, data_header, read_superblock};
-pub use table::{Link, PageRef, Table, TableVolume, build_chain, read_chain};
+pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

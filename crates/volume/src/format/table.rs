@@ -137,12 +137,15 @@ fn pages_from(reader: &mut Reader<'_>) -> Option<Vec<PageRef>> {
     Some(pages)
 }
 
+/// The pages of a chain, each with its slot.
+pub type ChainPages = Vec<(Slot, Box<Page>)>;
+
 /// Cuts a stream to pages, last piece first, each for the two slots that `next_slot` gives.
 pub fn build_chain(
     stream: &[u8],
     seed: PoolSeed,
     mut next_slot: impl FnMut() -> Option<Slot>,
-) -> Option<(Vec<(Slot, Box<Page>)>, Link)> {
+) -> Option<(ChainPages, Link)> {
     let mut pages = Vec::new();
     let mut link = Link::default();
     for piece in stream.chunks(PIECE_BYTES).rev() {

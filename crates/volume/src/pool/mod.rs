@@ -34,7 +34,7 @@ pub struct PoolDisks {
 }
 
 /// How an open pool behaves; nothing of it is on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
     /// Nothing stays without being made durable for longer, even if nobody flushes.
     pub commit_interval: Duration,

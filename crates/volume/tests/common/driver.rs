@@ -118,7 +118,7 @@ impl<'a> Driver<'a> {
             87..89 => self.remove(),
             89..91 => self.resize(),
             91..93 => self.rename(),
-            93..96 => self.pool_call(|pool| pool.checkpoint()),
+            93..96 => self.pool_call(Pool::checkpoint),
             96..98 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
             98 => self.grow(),
             _ => self.set_mode(),

@@ -53,7 +53,7 @@ impl LogBackend {
             }
         }
         backend.pager.replace_table(chain.slots);
-        backend.read_pages(disk, superblock.journal_pages, wanted, damage)?;
+        backend.read_pages(disk, superblock.journal_pages, &wanted, damage)?;
         Ok(backend)
     }
 
@@ -96,7 +96,7 @@ impl LogBackend {
         &mut self,
         disk: &dyn Disk,
         journal_pages: u64,
-        wanted: Vec<(PageKey, PageRef)>,
+        wanted: &[(PageKey, PageRef)],
         damage: &mut Damage,
     ) -> Result<()> {
         let length = disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;

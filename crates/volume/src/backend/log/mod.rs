@@ -11,6 +11,8 @@ mod pager;
 mod prove;
 mod records;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 pub use load::Damage;
 
