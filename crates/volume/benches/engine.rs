@@ -1,0 +1,236 @@
+//! How fast the engine is, in one process, beside `pwrite` and `pread` to a plain file in the same run.
+//!
+//! `cargo bench -p gemelo-volume [-- DIRECTORY]`: the data are in the directory, or where temporary files go. Every line is
+//! the median of rounds in which the candidates take turns.
+
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures, or ends"
+)]
+
+use gemelo_base::SystemClock;
+use gemelo_base::random::{Random, mix64};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_volume::{DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+const BLOCK: usize = 4096;
+const VOLUME_BYTES: u64 = 512 << 20;
+const BLOCKS: u64 = VOLUME_BYTES / BLOCK as u64;
+const CAPACITY_BYTES: u64 = 1 << 30;
+/// Requests of a batch: what a server finds on a connection with a deep queue.
+const BATCH: usize = 32;
+const THREADS: u64 = 2;
+const ROUNDS: usize = 3;
+/// Blocks written or read by each thread in a round.
+const BLOCKS_A_ROUND: u64 = 40_000;
+/// Bytes of a sequential write, as in the paper.
+const SEQUENTIAL_BYTES: usize = 640 << 10;
+/// Contents of duplicates.
+const COMMON: u64 = 1000;
+
+trait Candidate: Sync {
+    fn write(&self, blocks: &[(u64, &[u8])]);
+    fn read(&self, offsets: &[u64], buffers: &mut [Vec<u8>]);
+    fn flush(&self);
+}
+
+impl Candidate for Volume {
+    fn write(&self, blocks: &[(u64, &[u8])]) {
+        let mut batch: Vec<Request<'_>> = blocks
+            .iter()
+            .map(|&(offset, data)| Operation::Write { offset, data, durability: Durability::Flushed })
+            .map(|operation| Request { operation, outcome: Ok(()) })
+            .collect();
+        self.execute(&mut batch);
+        assert!(batch.iter().all(|request| request.outcome.is_ok()));
+    }
+
+    fn read(&self, offsets: &[u64], buffers: &mut [Vec<u8>]) {
+        let mut batch: Vec<Request<'_>> = offsets
+            .iter()
+            .zip(buffers)
+            .map(|(offset, buffer)| Request {
+                operation: Operation::Read { offset: *offset, buffer },
+                outcome: Ok(()),
+            })
+            .collect();
+        self.execute(&mut batch);
+        assert!(batch.iter().all(|request| request.outcome.is_ok()));
+    }
+
+    fn flush(&self) {
+        let mut batch = [Request { operation: Operation::Flush, outcome: Ok(()) }];
+        self.execute(&mut batch);
+        assert!(batch.iter().all(|request| request.outcome.is_ok()));
+    }
+}
+
+struct Plain(File);
+
+impl Candidate for Plain {
+    fn write(&self, blocks: &[(u64, &[u8])]) {
+        for (offset, data) in blocks {
+            self.0.write_all_at(data, *offset).unwrap();
+        }
+    }
+
+    fn read(&self, offsets: &[u64], buffers: &mut [Vec<u8>]) {
+        for (offset, buffer) in offsets.iter().zip(buffers) {
+            self.0.read_exact_at(buffer, *offset).unwrap();
+        }
+    }
+
+    fn flush(&self) {
+        self.0.sync_data().unwrap();
+    }
+}
+
+/// Fills a block with a content: eight bytes of it say which, the rest is the pattern's.
+fn stamp(id: u64, block: &mut [u8]) {
+    block[..8].copy_from_slice(&mix64(id).to_le_bytes());
+}
+
+/// Random writes of 4 KiB by all threads, `unique_of_ten` of ten with contents nobody has; blocks a second.
+fn random_writes(candidate: &dyn Candidate, round: usize, unique_of_ten: u64) -> f64 {
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let mut random = Random::new(round as u64 * 100 + thread);
+                let mut blocks = vec![vec![0x5Au8; BLOCK]; BATCH];
+                let mut done = 0;
+                while done < BLOCKS_A_ROUND {
+                    for block in &mut blocks {
+                        let is_unique = random.below(10) < unique_of_ten;
+                        stamp(if is_unique { random.next_u64() } else { random.below(COMMON) }, block);
+                    }
+                    let batch: Vec<(u64, &[u8])> = blocks
+                        .iter()
+                        .map(|block| (random.below(BLOCKS) * BLOCK as u64, block.as_slice()))
+                        .collect();
+                    candidate.write(&batch);
+                    done += BATCH as u64;
+                }
+            });
+        }
+    });
+    (BLOCKS_A_ROUND * THREADS) as f64 / started.elapsed().as_secs_f64()
+}
+
+fn random_reads(candidate: &dyn Candidate, round: usize) -> f64 {
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let mut random = Random::new(round as u64 * 100 + thread);
+                let mut buffers = vec![vec![0u8; BLOCK]; BATCH];
+                for _ in 0..BLOCKS_A_ROUND / BATCH as u64 {
+                    let offsets: Vec<u64> = (0..BATCH).map(|_| random.below(BLOCKS) * BLOCK as u64).collect();
+                    candidate.read(&offsets, &mut buffers);
+                }
+            });
+        }
+    });
+    (BLOCKS_A_ROUND * THREADS) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// One thread writes the volume from end to end; bytes a second.
+fn sequential_writes(candidate: &dyn Candidate, round: usize) -> f64 {
+    let mut buffer = vec![0x5Au8; SEQUENTIAL_BYTES];
+    let started = Instant::now();
+    let writes = VOLUME_BYTES / 2 / SEQUENTIAL_BYTES as u64;
+    for number in 0..writes {
+        for (at, block) in (0..).zip(buffer.chunks_mut(BLOCK)) {
+            stamp((round as u64) << 40 | number << 10 | at, block);
+        }
+        candidate.write(&[(number * SEQUENTIAL_BYTES as u64, &buffer)]);
+    }
+    (writes * SEQUENTIAL_BYTES as u64) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// A write of 4 KiB and a flush, one after another; pairs a second.
+fn flushed_writes(candidate: &dyn Candidate, round: usize) -> f64 {
+    const PAIRS: u64 = 100;
+    let mut random = Random::new(round as u64);
+    let mut block = vec![0x5Au8; BLOCK];
+    let started = Instant::now();
+    for _ in 0..PAIRS {
+        stamp(random.next_u64(), &mut block);
+        candidate.write(&[(random.below(BLOCKS) * BLOCK as u64, &block)]);
+        candidate.flush();
+    }
+    PAIRS as f64 / started.elapsed().as_secs_f64()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn open_pool(folder: &Path, fingerprint: FingerprintKind) -> (Pool, Volume) {
+    let path = folder.join(format!("{fingerprint:?}"));
+    Pool::create(
+        &path,
+        &PoolOptions { capacity_bytes: CAPACITY_BYTES, fingerprint, ..PoolOptions::default() },
+    )
+    .unwrap();
+    let pool = Pool::open(&path, Tuning::default(), Arc::new(SystemClock::new())).unwrap();
+    pool.create_volume("v", VOLUME_BYTES, DedupMode::Inline).unwrap();
+    let volume = pool.volume("v").unwrap();
+    (pool, volume)
+}
+
+fn measure(
+    title: &str,
+    scale: f64,
+    candidates: &[(&str, &dyn Candidate)],
+    run: impl Fn(&dyn Candidate, usize) -> f64,
+) {
+    let mut figures = vec![Vec::new(); candidates.len()];
+    for round in 0..ROUNDS {
+        for ((_, candidate), figures) in candidates.iter().zip(&mut figures) {
+            figures.push(run(*candidate, round * 1000 + title.len()));
+            candidate.flush();
+        }
+    }
+    let medians: Vec<f64> = figures.into_iter().map(median).collect();
+    let plain = medians[0];
+    let cells: Vec<String> =
+        medians.iter().map(|figure| format!("{:>9.1} ({:>4.2})", figure / scale, figure / plain)).collect();
+    println!("{title:<40} {}", cells.join(" "));
+}
+
+fn main() {
+    let base = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let folder = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("plain")).unwrap();
+    let filler = vec![1u8; 1 << 20];
+    for offset in (0..VOLUME_BYTES).step_by(filler.len()) {
+        file.write_all_at(&filler, offset).unwrap();
+    }
+    let plain = Plain(file);
+    let (_blake3_pool, blake3) = open_pool(folder.path(), FingerprintKind::Blake3);
+    let (_xxh3_pool, xxh3) = open_pool(folder.path(), FingerprintKind::Xxh3Compare);
+    let candidates: [(&str, &dyn Candidate); 3] =
+        [("plain file", &plain), ("blake3", &blake3), ("xxh3+compare", &xxh3)];
+    let names: Vec<String> = candidates.iter().map(|(name, _)| format!("{name:>16}")).collect();
+    println!("{:<40} {}", "(ratio to the plain file)", names.join(" "));
+    measure("sequential 640 KiB writes, MB/s", 1e6, &candidates, sequential_writes);
+    measure("random 4 KiB writes, unique, k/s", 1e3, &candidates, |c, round| random_writes(c, round, 10));
+    measure("random 4 KiB writes, half duplicates, k/s", 1e3, &candidates, |c, round| {
+        random_writes(c, round, 5)
+    });
+    measure("random 4 KiB writes, all duplicates, k/s", 1e3, &candidates, |c, round| {
+        random_writes(c, round, 0)
+    });
+    measure("random 4 KiB reads, k/s", 1e3, &candidates, random_reads);
+    measure("4 KiB write + flush, /s", 1.0, &candidates, flushed_writes);
+}

@@ -1,0 +1,260 @@
+//! Reading a checkpoint, replaying the journal on it, and computing what is not stored.
+
+use super::pager::{PageData, PageKey};
+use super::records::Records;
+use super::{LogBackend, LogVolume, Map};
+use crate::backend::MetadataBackend;
+use crate::disk::Disk;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::format::{
+    Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock,
+    Table, TableVolume, read_chain,
+};
+use crate::types::{Fingerprint, Pbn, Place};
+use std::collections::HashSet;
+
+/// Pages that are read at once: 1 MiB, past which larger reads are no faster.
+const READ_PAGES: usize = 256;
+
+/// What a checkpoint was found to lack.
+#[derive(Debug, Default)]
+pub struct Damage {
+    /// What can be served all the same: copies that are gone, fingerprints that are not known.
+    pub harmless: Vec<String>,
+    /// Pages of maps: their LBNs give an error.
+    pub lost: Vec<String>,
+}
+
+impl LogBackend {
+    /// Reads the checkpoint of a root. [`Self::settle`] has to follow, after the journal was replayed.
+    ///
+    /// # Errors
+    /// If the table is damaged, or the disk cannot be read.
+    pub fn load(
+        disk: &dyn Disk,
+        superblock: &Superblock,
+        root: &Root,
+        seed: PoolSeed,
+        damage: &mut Damage,
+    ) -> Result<Self> {
+        let mut backend = Self::new(superblock.block_bytes, root.data_blocks, seed);
+        backend.is_counting = false;
+        backend.next_volume = root.next_volume;
+        let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        for (slot, _) in &chain.damaged_copies {
+            damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
+        }
+        let table =
+            Table::decode(&chain.stream).ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
+        let wanted = backend.prepare(&table)?;
+        for slot in chain.slots.iter().copied().chain(wanted.iter().map(|(_, page)| page.slot)) {
+            if !backend.pager.slots.claim(slot) {
+                return Err(VolumeError::damaged(format!("slot {} is used twice", slot.number())));
+            }
+        }
+        backend.pager.replace_table(chain.slots);
+        backend.read_pages(disk, superblock.journal_pages, &wanted, damage)?;
+        Ok(backend)
+    }
+
+    /// Makes the volumes of the table; gives all pages there are, in the order of their slots.
+    fn prepare(&mut self, table: &Table) -> Result<Vec<(PageKey, PageRef)>> {
+        let mut wanted = Vec::new();
+        for volume in &table.volumes {
+            self.prepare_volume(volume, &mut wanted)?;
+        }
+        let most_records = self.data_blocks.div_ceil(RECORD_PAGE_ENTRIES as u64);
+        for page in &table.records {
+            if u64::from(page.number) >= most_records {
+                return Err(VolumeError::damaged(format!("record page {} is out of range", page.number)));
+            }
+            wanted.push((PageKey::Record(page.number), *page));
+        }
+        wanted.sort_unstable_by_key(|(_, page)| page.slot);
+        Ok(wanted)
+    }
+
+    fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<(PageKey, PageRef)>) -> Result<()> {
+        let blocks = volume.size_bytes / self.block_bytes;
+        let most_pages = blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
+        for page in &volume.pages {
+            if u64::from(page.number) >= most_pages {
+                return Err(VolumeError::damaged(format!("map page {} is out of range", page.number)));
+            }
+            wanted.push((PageKey::Map(volume.id, page.number), *page));
+        }
+        let TableVolume { name, size_bytes, mode, read_only, .. } = volume.clone();
+        let new = LogVolume { name, size_bytes, mode, read_only, map: Map::default() };
+        if volume.id.0 >= self.next_volume || self.volumes.insert(volume.id, new).is_some() {
+            return Err(VolumeError::damaged(format!("volume {} cannot be", volume.id)));
+        }
+        Ok(())
+    }
+
+    /// Reads pages in the order of their slots, neighbours at once.
+    fn read_pages(
+        &mut self,
+        disk: &dyn Disk,
+        journal_pages: u64,
+        wanted: &[(PageKey, PageRef)],
+        damage: &mut Damage,
+    ) -> Result<()> {
+        let length = disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
+        let mut buffer = vec![0; READ_PAGES * PAGE_BYTES];
+        let is_next =
+            |a: &(PageKey, PageRef), b: &(PageKey, PageRef)| a.1.slot.number() + 1 == b.1.slot.number();
+        for run in wanted.chunk_by(is_next).flat_map(|run| run.chunks(READ_PAGES)) {
+            let Some((_, first)) = run.first() else { continue };
+            let offset = first.slot.offset(journal_pages);
+            let bytes =
+                (run.len() * PAGE_BYTES).min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
+            buffer.fill(0);
+            let part = buffer.get_mut(..bytes).unwrap_or_default();
+            disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+            for ((key, page), image) in run.iter().zip(buffer.as_chunks::<PAGE_BYTES>().0) {
+                let is_good = self.pager.seed.checksum(image) == page.checksum;
+                self.load_page(*key, *page, is_good.then_some(image), damage);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a page where it belongs, or what stands for a lost one.
+    fn load_page(&mut self, key: PageKey, from: PageRef, image: Option<&Page>, damage: &mut Damage) {
+        match key {
+            PageKey::Map(id, number) => {
+                let Some(volume) = self.volumes.get_mut(&id) else { return };
+                let Some(entry) = volume.map.entry_or_new(number) else { return };
+                let mut page = super::map::MapPage::empty();
+                let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
+                let blocks = (volume.size_bytes / self.block_bytes).saturating_sub(first);
+                fill(&mut *page, image, |page| {
+                    for word in page.words.iter_mut().take(usize::try_from(blocks).unwrap_or(usize::MAX)) {
+                        *word = Place::Damaged.word();
+                    }
+                });
+                let counts = page.words;
+                entry.load(from, page);
+                volume.map.count_words(&counts);
+                if image.is_none() {
+                    let last = first + blocks.min(MAP_PAGE_ENTRIES as u64) - 1;
+                    damage
+                        .lost
+                        .push(format!("where blocks {first} to {last} of volume '{}' are", volume.name));
+                    self.damaged_pages.push(key);
+                }
+            }
+            PageKey::Record(number) => {
+                let Some(entry) = self.records.entry_or_new(number) else { return };
+                let mut page = super::records::RecordPage::empty();
+                fill(&mut *page, image, |_| {});
+                entry.load(from, page);
+                if image.is_none() {
+                    damage.harmless.push(format!("fingerprints of 256 blocks (record page {number})"));
+                    self.lost_records.insert(number);
+                    self.damaged_pages.push(key);
+                }
+            }
+        }
+    }
+
+    /// After the last replayed change: counts references, fills the index, and marks what was damaged as changed, so that
+    /// the next checkpoint writes it anew.
+    ///
+    /// # Errors
+    /// If a block has more references than can be counted, or there is no such block.
+    pub fn settle(&mut self) -> Result<()> {
+        for key in std::mem::take(&mut self.damaged_pages) {
+            match key {
+                PageKey::Map(id, number) => {
+                    if let Some(entry) =
+                        self.volumes.get_mut(&id).and_then(|volume| volume.map.entry_mut(number))
+                    {
+                        self.pager.touch(key, entry);
+                    }
+                }
+                PageKey::Record(number) => {
+                    if let Some(entry) = self.records.entry_mut(number) {
+                        self.pager.touch(key, entry);
+                    }
+                }
+            }
+        }
+        self.is_counting = true;
+        self.count_references()?;
+        self.fill_index();
+        Ok(())
+    }
+
+    fn count_references(&mut self) -> Result<()> {
+        (self.references, self.physical) = (0, 0);
+        for volume in self.volumes.values() {
+            for word in volume.map.pages().flat_map(|(_, page)| &page.words) {
+                let Place::Stored(pbn) = Place::from_word(*word) else { continue };
+                if u64::from(pbn.number()) >= self.data_blocks {
+                    return Err(VolumeError::damaged(format!(
+                        "block {} is outside of the data store",
+                        pbn.number()
+                    )));
+                }
+                let count = self.records.count_mut(pbn);
+                let count = count.ok_or_else(|| VolumeError::damaged("a block has no record"))?;
+                self.physical += u64::from(*count == 0);
+                self.references += 1;
+                *count = count.checked_add(1).ok_or(VolumeError::TooManyReferences)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_index(&mut self) {
+        self.index.clear();
+        self.index.reserve(self.physical, &self.records);
+        let (index, records): (_, &Records) = (&mut self.index, &self.records);
+        records.visit(&mut |pbn: Pbn, record| {
+            if record.references > 0 {
+                index.insert(record.fingerprint, pbn, records);
+            }
+        });
+    }
+
+    /// Whether the fingerprint of a PBN was lost with its page.
+    pub(crate) fn is_record_lost(&self, pbn: Pbn) -> bool {
+        self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
+    }
+
+    /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
+    pub(crate) fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+        for (pbn, fingerprint) in computed {
+            self.records.set_fingerprint(&mut self.pager, *pbn, *fingerprint);
+        }
+        if !lost.is_empty() {
+            let is_lost =
+                |word: u32| matches!(Place::from_word(word), Place::Stored(pbn) if lost.contains(&pbn));
+            for (id, volume) in &mut self.volumes {
+                let lbns = volume.map.lbns_where(is_lost);
+                for lbn in lbns {
+                    volume.map.set(*id, &mut self.pager, lbn, Place::Damaged.word());
+                }
+            }
+        }
+        self.records.forget_counts();
+        self.settle()
+    }
+
+    /// Makes the changes of a commit that is replayed. PBNs and LBNs out of range are errors.
+    ///
+    /// # Errors
+    /// If a change does not fit the state.
+    pub fn replay(&mut self, changes: &[Change]) -> Result<()> {
+        self.apply(changes, &mut Vec::new())
+    }
+}
+
+/// Fills a page from its image, or what stands for a lost one.
+fn fill<P: PageData>(page: &mut P, image: Option<&Page>, lost: impl FnOnce(&mut P)) {
+    match image {
+        Some(image) => page.fill_from(image),
+        None => lost(page),
+    }
+}

@@ -1,0 +1,189 @@
+//! Which pages changed, and what a checkpoint has still to write of them.
+//!
+//! A checkpoint is a picture of one instant. Pages that changed since the last one are frozen at that instant, and a
+//! change to a frozen page that was not written yet first puts its image aside.
+
+use super::slots::Slots;
+use crate::backend::PageWrites;
+use crate::error::{Result, VolumeError};
+use crate::format::{PAGE_BYTES, Page, PageRef, PoolSeed, Slot};
+use crate::types::VolumeId;
+use std::collections::HashMap;
+
+/// Names a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum PageKey {
+    Map(VolumeId, u32),
+    Record(u32),
+}
+
+/// What a page holds in memory, and its image on disk.
+pub(super) trait PageData {
+    fn empty() -> Box<Self>;
+    fn to_image(&self) -> Box<Page>;
+    fn fill_from(&mut self, image: &Page);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// As on disk.
+    Clean,
+    /// Changed since the last checkpoint began.
+    Dirty,
+    /// To be written by the checkpoint that is under way, and not changed since it began.
+    Frozen,
+}
+
+/// A page in memory and where it is on disk.
+pub(super) struct Entry<P> {
+    pub(super) page: Option<Box<P>>,
+    slot: Option<Slot>,
+    checksum: u64,
+    state: State,
+}
+
+impl<P: PageData> Entry<P> {
+    pub(super) const ABSENT: Self = Self { page: None, slot: None, checksum: 0, state: State::Clean };
+
+    pub(super) fn freeze(&mut self) {
+        self.state = State::Frozen;
+    }
+
+    /// The page, made if it was not there.
+    pub(super) fn page_mut(&mut self) -> &mut P {
+        self.page.get_or_insert_with(P::empty)
+    }
+
+    pub(super) fn page_ref(&self, number: u32) -> Option<PageRef> {
+        self.slot.map(|slot| PageRef { number, slot, checksum: self.checksum })
+    }
+
+    pub(super) const fn slot(&self) -> Option<Slot> {
+        self.slot
+    }
+
+    /// The page as it was read from its slot.
+    pub(super) fn load(&mut self, from: PageRef, page: Box<P>) {
+        *self =
+            Self { page: Some(page), slot: Some(from.slot), checksum: from.checksum, state: State::Clean };
+    }
+}
+
+/// See the module.
+pub(super) struct Pager {
+    pub(super) seed: PoolSeed,
+    pub(super) slots: Slots,
+    dirty: Vec<PageKey>,
+    frozen: Vec<PageKey>,
+    gathered: Vec<PageKey>,
+    images: HashMap<PageKey, Box<Page>>,
+    /// Slots that the newest durable root needs, and the one after it does not.
+    retired: Vec<Slot>,
+    /// The slots of the table.
+    table: Vec<Slot>,
+}
+
+impl Pager {
+    pub(super) fn new(seed: PoolSeed) -> Self {
+        Self {
+            seed,
+            slots: Slots::default(),
+            dirty: Vec::new(),
+            frozen: Vec::new(),
+            gathered: Vec::new(),
+            images: HashMap::new(),
+            retired: Vec::new(),
+            table: Vec::new(),
+        }
+    }
+
+    /// To be called before every change of a page.
+    #[inline]
+    pub(super) fn touch<P: PageData>(&mut self, key: PageKey, entry: &mut Entry<P>) {
+        if entry.state == State::Dirty {
+            return;
+        }
+        if entry.state == State::Frozen
+            && let Some(page) = &entry.page
+        {
+            self.images.insert(key, page.to_image());
+        }
+        entry.state = State::Dirty;
+        self.dirty.push(key);
+    }
+
+    /// To be called with what [`Self::abandon`] gave.
+    pub(super) fn touch_again<P>(&mut self, key: PageKey, entry: &mut Entry<P>) {
+        if entry.state != State::Dirty {
+            entry.state = State::Dirty;
+            self.dirty.push(key);
+        }
+    }
+
+    /// The keys of the pages that are to be frozen.
+    pub(super) fn freeze(&mut self) -> Vec<PageKey> {
+        self.slots.rewind();
+        self.frozen = std::mem::take(&mut self.dirty);
+        self.frozen.clone()
+    }
+
+    pub(super) fn next_frozen(&mut self) -> Option<PageKey> {
+        self.frozen.pop()
+    }
+
+    /// Adds a frozen page to what is to be written, to a fresh slot.
+    pub(super) fn gather<P: PageData>(
+        &mut self,
+        key: PageKey,
+        entry: &mut Entry<P>,
+        writes: &mut PageWrites,
+    ) -> Result<()> {
+        let image = match self.images.remove(&key) {
+            Some(image) => image,
+            None => {
+                entry.state = State::Clean;
+                match &entry.page {
+                    Some(page) => page.to_image(),
+                    None => Box::new([0; PAGE_BYTES]),
+                }
+            }
+        };
+        self.gathered.push(key);
+        self.retired.extend(entry.slot.take());
+        if image.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let slot = self.slots.take().ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
+        entry.slot = Some(slot);
+        entry.checksum = self.seed.checksum(&*image);
+        writes.push((slot, image));
+        Ok(())
+    }
+
+    /// The table is in these slots from now on.
+    pub(super) fn replace_table(&mut self, slots: Vec<Slot>) {
+        self.retired.append(&mut self.table);
+        self.table = slots;
+    }
+
+    /// The slot belongs to something that is no more.
+    pub(super) fn retire(&mut self, slot: Slot) {
+        self.retired.push(slot);
+    }
+
+    pub(super) fn finish(&mut self) {
+        for slot in self.retired.drain(..) {
+            self.slots.release(slot);
+        }
+        self.gathered.clear();
+    }
+
+    /// The pages that have to be written again. Their slots stay taken until a checkpoint succeeds: the root that is on
+    /// disk may be either one.
+    pub(super) fn abandon(&mut self) -> Vec<PageKey> {
+        self.images.clear();
+        let mut keys = std::mem::take(&mut self.frozen);
+        keys.append(&mut self.gathered);
+        keys
+    }
+}

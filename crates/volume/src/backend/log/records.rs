@@ -1,0 +1,132 @@
+//! The records of the PBNs: fingerprint (on disk too) and reference count (in memory alone).
+
+use super::pager::{Entry, PageData, PageKey, Pager};
+use crate::backend::Record;
+use crate::format::{Page, PageRef, RECORD_PAGE_ENTRIES};
+use crate::types::{Fingerprint, Pbn};
+
+/// The records of 256 consecutive PBNs.
+pub(super) struct RecordPage {
+    fingerprints: [Fingerprint; RECORD_PAGE_ENTRIES],
+    counts: [u32; RECORD_PAGE_ENTRIES],
+}
+
+impl PageData for RecordPage {
+    fn empty() -> Box<Self> {
+        Box::new(Self {
+            fingerprints: [Fingerprint::NONE; RECORD_PAGE_ENTRIES],
+            counts: [0; RECORD_PAGE_ENTRIES],
+        })
+    }
+
+    fn to_image(&self) -> Box<Page> {
+        let mut image = Box::new([0; crate::format::PAGE_BYTES]);
+        for (bytes, fingerprint) in image.chunks_exact_mut(16).zip(&self.fingerprints) {
+            bytes.copy_from_slice(&fingerprint.to_bytes());
+        }
+        image
+    }
+
+    fn fill_from(&mut self, image: &Page) {
+        for (fingerprint, bytes) in self.fingerprints.iter_mut().zip(image.as_chunks::<16>().0) {
+            *fingerprint = Fingerprint::from_bytes(*bytes);
+        }
+    }
+}
+
+/// All records.
+#[derive(Default)]
+pub(super) struct Records {
+    entries: Vec<Entry<RecordPage>>,
+}
+
+const NO_RECORD: Record = Record { fingerprint: Fingerprint::NONE, references: 0 };
+
+const fn place(pbn: Pbn) -> (usize, usize) {
+    (pbn.index() / RECORD_PAGE_ENTRIES, pbn.index() % RECORD_PAGE_ENTRIES)
+}
+
+impl Records {
+    #[inline]
+    fn page(&self, pbn: Pbn) -> Option<(&RecordPage, usize)> {
+        let (page, at) = place(pbn);
+        Some((self.entries.get(page)?.page.as_deref()?, at))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, pbn: Pbn) -> Record {
+        let read = |(page, at): (&RecordPage, usize)| {
+            Some(Record { fingerprint: *page.fingerprints.get(at)?, references: *page.counts.get(at)? })
+        };
+        self.page(pbn).and_then(read).unwrap_or(NO_RECORD)
+    }
+
+    #[inline]
+    pub(super) fn fingerprint(&self, pbn: Pbn) -> Fingerprint {
+        self.get(pbn).fingerprint
+    }
+
+    /// The number of references, to be changed.
+    #[inline]
+    pub(super) fn count_mut(&mut self, pbn: Pbn) -> Option<&mut u32> {
+        let (page, at) = place(pbn);
+        if page >= self.entries.len() {
+            self.entries.resize_with(page + 1, || Entry::ABSENT);
+        }
+        self.entries.get_mut(page)?.page_mut().counts.get_mut(at)
+    }
+
+    #[inline]
+    pub(super) fn set_fingerprint(&mut self, pager: &mut Pager, pbn: Pbn, fingerprint: Fingerprint) {
+        let (page, at) = place(pbn);
+        if page >= self.entries.len() {
+            self.entries.resize_with(page + 1, || Entry::ABSENT);
+        }
+        let Some(entry) = self.entries.get_mut(page) else { return };
+        pager.touch(PageKey::Record(page as u32), entry);
+        if let Some(held) = entry.page_mut().fingerprints.get_mut(at) {
+            *held = fingerprint;
+        }
+    }
+
+    /// Before all references are counted again.
+    pub(super) fn forget_counts(&mut self) {
+        for page in self.entries.iter_mut().filter_map(|entry| entry.page.as_mut()) {
+            page.counts.fill(0);
+        }
+    }
+
+    pub(super) fn entry_mut(&mut self, number: u32) -> Option<&mut Entry<RecordPage>> {
+        self.entries.get_mut(number as usize)
+    }
+
+    pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut Entry<RecordPage>> {
+        let number = number as usize;
+        if number >= self.entries.len() {
+            self.entries.resize_with(number + 1, || Entry::ABSENT);
+        }
+        self.entries.get_mut(number)
+    }
+
+    pub(super) fn page_refs(&self) -> Vec<PageRef> {
+        (0..).zip(&self.entries).filter_map(|(number, entry)| entry.page_ref(number)).collect()
+    }
+
+    /// Calls `visit` with every PBN that is in a page in memory.
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(Pbn, Record)) {
+        for (number, entry) in (0u32..).zip(&self.entries) {
+            let Some(page) = &entry.page else { continue };
+            let first = number * RECORD_PAGE_ENTRIES as u32;
+            for (at, (fingerprint, references)) in (0u32..).zip(page.fingerprints.iter().zip(&page.counts)) {
+                if let Some(pbn) = Pbn::new(first + at) {
+                    visit(pbn, Record { fingerprint: *fingerprint, references: *references });
+                }
+            }
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let pages = self.entries.iter().filter(|entry| entry.page.is_some()).count();
+        (pages * size_of::<RecordPage>() + self.entries.capacity() * size_of::<Entry<RecordPage>>()) as u64
+    }
+}

@@ -1,0 +1,172 @@
+//! A checkpoint is a picture of one instant, and what is loaded from it is what was frozen.
+
+use super::LogBackend;
+use crate::backend::{MetadataBackend, PageWrites, Totals};
+use crate::disk::{Disk, FileDisk};
+use crate::format::{Change, Link, PoolSeed, Root, Superblock};
+use crate::types::{DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
+use std::io::IoSlice;
+
+const VOLUME: VolumeId = VolumeId(1);
+
+fn superblock() -> Superblock {
+    Superblock {
+        block_bytes: 512,
+        pool_id: [1; 16],
+        key: [2; 32],
+        fingerprint: FingerprintKind::Blake3,
+        journal_pages: 16,
+    }
+}
+
+fn backend() -> LogBackend {
+    let mut backend = LogBackend::new(512, 10_000, PoolSeed::of(&superblock()));
+    let create =
+        Change::Create { volume: VOLUME, name: "a".into(), size_bytes: 512 * 5000, mode: DedupMode::Inline };
+    backend.apply(&[create], &mut Vec::new()).unwrap();
+    backend
+}
+
+fn store(lbn: u64, pbn: u32) -> Change {
+    let fingerprint = Fingerprint::of_hash(u128::from(pbn) << 64 | u128::from(pbn));
+    Change::Store { volume: VOLUME, lbn: Lbn(lbn), pbn: Pbn::new(pbn).unwrap(), fingerprint }
+}
+
+fn place(backend: &LogBackend, lbn: u64) -> Place {
+    let mut places = Vec::new();
+    backend.look_up(VOLUME, &[Lbn(lbn)], &mut places).unwrap();
+    places[0]
+}
+
+fn stored(pbn: u32) -> Place {
+    Place::Stored(Pbn::new(pbn).unwrap())
+}
+
+/// Writes what is gathered; gives where the table is.
+fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> (Link, u64) {
+    let mut writes = PageWrites::new();
+    while backend.gather(1, &mut writes).unwrap() {}
+    let table = backend.seal(&mut writes).unwrap();
+    for (slot, page) in writes {
+        disk.write_at(slot.offset(16), &mut [IoSlice::new(&*page)]).unwrap();
+    }
+    table
+}
+
+fn load(disk: &FileDisk, (table, table_bytes): (Link, u64), totals: Totals) -> LogBackend {
+    let root = Root {
+        generation: 1,
+        next_commit: 1,
+        journal_offset: 0,
+        table,
+        table_bytes,
+        data_blocks: totals.data_blocks,
+        next_volume: totals.next_volume,
+        references: totals.references,
+        physical: totals.physical,
+    };
+    let superblock = superblock();
+    let mut damage = super::Damage::default();
+    let mut backend =
+        LogBackend::load(disk, &superblock, &root, PoolSeed::of(&superblock), &mut damage).unwrap();
+    backend.settle().unwrap();
+    assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
+    backend
+}
+
+fn disk() -> (tempfile::TempDir, FileDisk) {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = FileDisk::create(&folder.path().join("metadata")).unwrap();
+    (folder, disk)
+}
+
+#[test]
+fn changes_after_the_freeze_are_not_in_the_checkpoint() {
+    let (_folder, disk) = disk();
+    let mut backend = backend();
+    let mut freed = Vec::new();
+    backend.apply(&[store(0, 1), store(4000, 2), store(1, 3)], &mut freed).unwrap();
+    let frozen = backend.totals();
+    backend.freeze();
+    backend.apply(&[store(0, 4), store(2000, 5)], &mut freed).unwrap();
+    let unmap = Change::Unmap { volume: VOLUME, first: Lbn(4000), count: 1 };
+    backend.apply(&[unmap], &mut freed).unwrap();
+    let table = write_checkpoint(&mut backend, &disk);
+    backend.finish();
+    let loaded = load(&disk, table, frozen);
+    let places = [0, 1, 2000, 4000].map(|lbn| place(&loaded, lbn));
+    assert_eq!(places, [stored(1), stored(3), Place::Unmapped, stored(2)]);
+    let totals = loaded.totals();
+    assert_eq!((totals.references, totals.physical, totals.index_entries), (3, 3, 3));
+    assert_eq!(loaded.prove(9).unwrap(), Vec::<String>::new());
+
+    backend.freeze();
+    let table = write_checkpoint(&mut backend, &disk);
+    backend.finish();
+    let loaded = load(&disk, table, backend.totals());
+    let places = [0, 1, 2000, 4000].map(|lbn| place(&loaded, lbn));
+    assert_eq!(places, [stored(4), stored(3), stored(5), Place::Unmapped]);
+}
+
+#[test]
+fn an_abandoned_checkpoint_is_written_again() {
+    let (_folder, disk) = disk();
+    let mut backend = backend();
+    let mut freed = Vec::new();
+    backend.apply(&[store(0, 1), store(2000, 2)], &mut freed).unwrap();
+    backend.freeze();
+    assert!(backend.gather(1, &mut PageWrites::new()).unwrap());
+    backend.apply(&[store(0, 3)], &mut freed).unwrap();
+    backend.abandon();
+    backend.freeze();
+    let table = write_checkpoint(&mut backend, &disk);
+    backend.finish();
+    let loaded = load(&disk, table, backend.totals());
+    assert_eq!([0, 2000].map(|lbn| place(&loaded, lbn)), [stored(3), stored(2)]);
+}
+
+#[test]
+fn slots_do_not_pile_up() {
+    let (_folder, disk) = disk();
+    let mut backend = backend();
+    let mut most = 0;
+    for round in 1..50 {
+        backend.apply(&[store(0, round), store(3000, 1000 + round)], &mut Vec::new()).unwrap();
+        backend.freeze();
+        write_checkpoint(&mut backend, &disk);
+        backend.finish();
+        most = most.max(backend.totals().pages);
+    }
+    assert!(most <= 8, "{most} pages for two map pages, two record pages and a table");
+    backend.apply(&[Change::Remove { volume: VOLUME }], &mut Vec::new()).unwrap();
+    backend.freeze();
+    write_checkpoint(&mut backend, &disk);
+    backend.finish();
+    assert!(backend.totals().pages < most);
+}
+
+#[test]
+fn a_mapped_block_takes_less_than_forty_bytes() {
+    let mut backend = LogBackend::new(512, 1 << 20, PoolSeed::of(&superblock()));
+    let blocks = 600_000;
+    let create = Change::Create {
+        volume: VOLUME,
+        name: "a".into(),
+        size_bytes: 512 * blocks,
+        mode: DedupMode::Inline,
+    };
+    backend.apply(&[create], &mut Vec::new()).unwrap();
+    for lbn in 0..blocks {
+        let bits = gemelo_base::random::mix64(lbn);
+        let fingerprint = Fingerprint::of_hash(u128::from(bits) << 64 | u128::from(bits));
+        let change = Change::Store {
+            volume: VOLUME,
+            lbn: Lbn(lbn),
+            pbn: Pbn::new(lbn as u32 + 1).unwrap(),
+            fingerprint,
+        };
+        backend.apply(&[change], &mut Vec::new()).unwrap();
+    }
+    let bytes = backend.totals().memory_bytes as f64 / blocks as f64;
+    assert!(bytes < 40.0, "{bytes} bytes");
+}

@@ -1,0 +1,120 @@
+//! The engine's map, index, reference counts and records, behind one trait.
+//!
+//! The journal is the engine's: it hands every [`Change`] to the backend after it was appended, and again when it is
+//! replayed after a crash. A backend keeps the state and, at a checkpoint, says which pages to write where; it does no
+//! input or output while it serves.
+
+pub mod log;
+
+use crate::error::Result;
+use crate::format::{Change, Link, Page, Slot};
+use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+
+/// A volume as the metadata have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its id.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Whether it looks for duplicates.
+    pub mode: DedupMode,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+    /// LBNs that have a PBN.
+    pub mapped_blocks: u64,
+}
+
+/// What is known of a PBN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The fingerprint of its content, if it may be shared.
+    pub fingerprint: Fingerprint,
+    /// LBNs that refer to it.
+    pub references: u32,
+}
+
+/// Sums over the whole pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// LBNs that have a PBN: logical blocks.
+    pub references: u64,
+    /// PBNs that have a reference: physical blocks.
+    pub physical: u64,
+    /// Size of the data store in blocks, block 0 included.
+    pub data_blocks: u64,
+    /// The id of the next volume.
+    pub next_volume: u32,
+    /// Fingerprints in the index.
+    pub index_entries: u64,
+    /// Memory of map, records and index in bytes.
+    pub memory_bytes: u64,
+    /// Pages on the metadata disk.
+    pub pages: u64,
+}
+
+/// Pages to be written, each to its slot.
+pub type PageWrites = Vec<(Slot, Box<Page>)>;
+
+/// Where the engine keeps its metadata. Look-ups run at the same time as each other; changes run alone.
+///
+/// Every method that returns a [`Result`] fails if what it needs is damaged or cannot be read.
+pub trait MetadataBackend: Send + Sync {
+    /// All volumes, by id.
+    fn volumes(&self) -> Vec<VolumeInfo>;
+
+    /// LBNs of a volume that are not unmapped; none of one that is not there.
+    fn mapped_blocks(&self, volume: VolumeId) -> u64;
+
+    /// Adds the place of every LBN to `places`.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()>;
+
+    /// The first LBN from `from` on, but before `end`, that is not unmapped.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;
+
+    /// Adds to `found`, for every fingerprint, a PBN that has the content, if the index knows one.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()>;
+
+    /// Adds the record of every PBN to `records`.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
+
+    /// Calls `visit` with every PBN that has a reference.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
+
+    /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
+
+    /// Counts the references to every PBN again, and looks whether counts, totals and index are what they should be:
+    /// the differences in words, at most `most` of them.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn prove(&self, most: usize) -> Result<Vec<String>>;
+
+    /// Sums over the whole pool.
+    fn totals(&self) -> Totals;
+
+    /// Begins a checkpoint of the state as it is now; changes may follow at once. Volumes are not created, removed or
+    /// cloned until it ends.
+    fn freeze(&mut self);
+
+    /// Adds at most `most` frozen pages to `writes`; whether there are more.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool>;
+
+    /// After the last frozen page: adds the pages of the table. Gives its first page's place and its length in bytes.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)>;
+
+    /// The checkpoint's root is durable: what only the one before needed may be used again.
+    fn finish(&mut self);
+
+    /// The checkpoint failed: what was frozen is to be written another time.
+    fn abandon(&mut self);
+}

@@ -1,0 +1,104 @@
+//! The checker: proves from outside that a pool which nobody has open is what it should be, and repairs it.
+//!
+//! It walks the structs of [`crate::format`] with code of its own and shares nothing else with the engine; only repair uses
+//! the engine, to write what is left.
+
+mod repair;
+mod scrub;
+mod walk;
+
+use crate::error::Result;
+use crate::pool::PoolDisks;
+use gemelo_base::{Monitor, StopFlag};
+use walk::Walk;
+
+/// Problems that are reported one by one; the rest is only counted.
+const MOST_PROBLEMS: usize = 1000;
+
+/// What to do besides looking at the metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CheckOptions {
+    /// Read all contents and compare them with their fingerprints.
+    pub data: bool,
+    /// Write anew what can be, and mark what is lost, so that the pool can be written again.
+    pub repair: bool,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// In words.
+    pub what: String,
+    /// Whether blocks of a volume are lost with it.
+    pub loses_data: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CheckReport {
+    /// The first thousand problems.
+    pub problems: Vec<Problem>,
+    /// Problems beyond those.
+    pub more_problems: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// LBNs that have a PBN, counted anew.
+    pub references: u64,
+    /// PBNs that have a reference, counted anew.
+    pub physical_blocks: u64,
+    /// PBNs without.
+    pub free_blocks: u64,
+    /// Contents that are stored more than once although they could be shared.
+    pub repeated_contents: u64,
+    /// Commits of the journal that were replayed.
+    pub commits: u64,
+    /// Contents compared with their fingerprints.
+    pub checked_contents: u64,
+    /// Stored blocks that have no fingerprint to compare with.
+    pub unverifiable_blocks: u64,
+    /// LBNs whose content is lost, by fresh damage or by damage that a repair has marked.
+    pub lost_blocks: u64,
+    /// Whether a repair was made.
+    pub is_repaired: bool,
+}
+
+impl CheckReport {
+    /// Whether all is as it should be.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn add(&mut self, loses_data: bool, what: String) {
+        if self.problems.len() < MOST_PROBLEMS {
+            self.problems.push(Problem { what, loses_data });
+        } else {
+            self.more_problems += 1;
+        }
+    }
+}
+
+/// Checks the pool on two disks, which nobody has open.
+///
+/// # Errors
+/// If there is no pool, or a disk cannot be read or written. Damage is no error but in the report.
+pub fn check(
+    disks: &PoolDisks,
+    options: CheckOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<CheckReport> {
+    let mut report = CheckReport::default();
+    let walk = Walk::of(disks, &mut report)?;
+    if let Some(walk) = &walk {
+        walk.count(&mut report);
+        if options.data {
+            scrub::scrub(disks, walk, &mut report, monitor, stop)?;
+        }
+    }
+    if options.repair && !report.is_clean() {
+        repair::repair(disks, options.data, monitor, stop)?;
+        report.is_repaired = true;
+    }
+    Ok(report)
+}

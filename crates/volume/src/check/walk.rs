@@ -1,0 +1,281 @@
+//! All metadata, read and replayed in the plainest way.
+
+use super::CheckReport;
+use crate::disk::Disk;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::format::{
+    Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Slot,
+    Superblock, Table, check_data_header, find_roots, read_chain, read_superblock,
+};
+use crate::journal::Journal;
+use crate::pool::PoolDisks;
+use crate::types::{Fingerprint, Lbn, Place, VolumeId};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A volume: its size in blocks, its name, and its map without the gaps.
+pub(super) struct WalkVolume {
+    pub(super) name: String,
+    blocks: u64,
+    pub(super) map: BTreeMap<u64, Place>,
+}
+
+/// The state that recovery reaches.
+pub(super) struct Walk {
+    pub(super) superblock: Superblock,
+    data_blocks: u64,
+    pub(super) volumes: BTreeMap<VolumeId, WalkVolume>,
+    pub(super) fingerprints: HashMap<u32, Fingerprint>,
+}
+
+impl Walk {
+    /// Reads it. `None` if it is too damaged to be counted.
+    pub(super) fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>> {
+        let mut damage = Vec::new();
+        let superblock = read_superblock(&*disks.metadata, &mut damage)?;
+        damage.into_iter().for_each(|what| report.add(false, what));
+        check_data_header(&*disks.data, &superblock)?;
+        let walked = Self::read_all(disks, superblock, report);
+        match walked {
+            Ok(walk) => Ok(Some(walk)),
+            Err(VolumeError::Damaged { what }) => {
+                report.add(true, what);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_all(disks: &PoolDisks, superblock: Superblock, report: &mut CheckReport) -> Result<Self> {
+        let disk = &*disks.metadata;
+        let seed = PoolSeed::of(&superblock);
+        let found = find_roots(disk, &superblock, seed)?;
+        for offset in &found.to_repair {
+            report.add(false, format!("the root at byte {offset} is not the newest one"));
+        }
+        let root = found.newest;
+        let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        for (slot, _) in &chain.damaged_copies {
+            report.add(
+                false,
+                format!("a copy of a page of the table (slot {}) fails its checksum", slot.number()),
+            );
+        }
+        let table =
+            Table::decode(&chain.stream).ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
+        let mut slots = Slots { seen: HashSet::new(), report };
+        chain.slots.iter().for_each(|slot| slots.add(*slot));
+        let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
+        let mut walk = Self { data_blocks: root.data_blocks, superblock, volumes, fingerprints };
+        let is_whole = walk.read_pages(disk, seed, &table, &mut slots)?;
+        if is_whole {
+            walk.compare_totals(&root, report);
+        }
+        let mut journal = Journal::new(&walk.superblock, &root, seed);
+        let replayed = journal.replay(disk, &root, |changes| {
+            report.commits += 1;
+            changes.into_iter().try_for_each(|change| walk.replay(change))
+        })?;
+        if let Some(what) = replayed.lost {
+            report.add(true, what);
+        }
+        report.volumes = walk.volumes.len() as u64;
+        Ok(walk)
+    }
+
+    /// Reads the pages of maps and records; whether all maps were good.
+    fn read_pages(
+        &mut self,
+        disk: &dyn Disk,
+        seed: PoolSeed,
+        table: &Table,
+        slots: &mut Slots<'_>,
+    ) -> Result<bool> {
+        let mut is_whole = true;
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        for volume in &table.volumes {
+            let blocks = volume.size_bytes / block_bytes;
+            let mut map = BTreeMap::new();
+            for page in &volume.pages {
+                slots.add(page.slot);
+                let first = u64::from(page.number) * MAP_PAGE_ENTRIES as u64;
+                let image = self.read_page(disk, seed, page)?;
+                if image.is_none() {
+                    is_whole = false;
+                    let what = format!(
+                        "the map page of blocks {first} and after of volume '{}' is lost",
+                        volume.name
+                    );
+                    slots.report.add(true, what);
+                }
+                for at in 0..MAP_PAGE_ENTRIES {
+                    let place = image.as_ref().map_or(Place::Damaged, |image| place_in(image, at));
+                    let lbn = first + at as u64;
+                    if place == Place::Unmapped || image.is_none() && lbn >= blocks {
+                        continue;
+                    }
+                    if lbn >= blocks {
+                        slots
+                            .report
+                            .add(true, format!("volume '{}' maps block {lbn}, beyond its end", volume.name));
+                    }
+                    map.insert(lbn, place);
+                }
+            }
+            self.volumes.insert(volume.id, WalkVolume { name: volume.name.clone(), blocks, map });
+        }
+        for page in &table.records {
+            slots.add(page.slot);
+            let Some(image) = self.read_page(disk, seed, page)? else {
+                let what = format!("the fingerprints of 256 blocks (record page {}) are lost", page.number);
+                slots.report.add(false, what);
+                continue;
+            };
+            for (number, bytes) in (page.number * RECORD_PAGE_ENTRIES as u32..).zip(image.as_chunks::<16>().0)
+            {
+                let fingerprint = Fingerprint::from_bytes(*bytes);
+                if !fingerprint.is_none() {
+                    self.fingerprints.insert(number, fingerprint);
+                }
+            }
+        }
+        Ok(is_whole)
+    }
+
+    /// A page, or `None` if it fails its checksum.
+    fn read_page(&self, disk: &dyn Disk, seed: PoolSeed, page: &PageRef) -> Result<Option<Box<Page>>> {
+        let mut image = Box::new([0; PAGE_BYTES]);
+        match disk.read_at(page.slot.offset(self.superblock.journal_pages), image.as_mut_slice()) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other.map_err(VolumeError::io(DiskRole::Metadata, "read"))?,
+        }
+        Ok((seed.checksum(&*image) == page.checksum).then_some(image))
+    }
+
+    /// What the engine had counted at the checkpoint, and what is there.
+    fn compare_totals(&self, root: &Root, report: &mut CheckReport) {
+        let counts = self.reference_counts();
+        let references: u64 = counts.values().sum();
+        if (references, counts.len() as u64) != (root.references, root.physical) {
+            let what = format!(
+                "the checkpoint has {references} references to {} blocks, but its root says {} to {}",
+                counts.len(),
+                root.references,
+                root.physical
+            );
+            report.add(false, what);
+        }
+    }
+
+    /// References to each PBN.
+    pub(super) fn reference_counts(&self) -> HashMap<u32, u64> {
+        let mut counts = HashMap::new();
+        for place in self.volumes.values().flat_map(|volume| volume.map.values()) {
+            if let Place::Stored(pbn) = place {
+                *counts.entry(pbn.number()).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    fn replay(&mut self, change: Change) -> Result<()> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        match change {
+            Change::Store { volume, lbn, pbn, fingerprint } => {
+                self.fingerprints.remove(&pbn.number());
+                if !fingerprint.is_none() {
+                    self.fingerprints.insert(pbn.number(), fingerprint);
+                }
+                self.set(volume, lbn, Place::Stored(pbn))?;
+            }
+            Change::Share { volume, lbn, pbn } => self.set(volume, lbn, Place::Stored(pbn))?,
+            Change::Unmap { volume, first, count } => {
+                let end = first.0.saturating_add(count);
+                self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
+            }
+            Change::Create { volume, name, size_bytes, .. } => {
+                let new = WalkVolume { name, blocks: size_bytes / block_bytes, map: BTreeMap::new() };
+                self.volumes.insert(volume, new);
+            }
+            Change::Remove { volume } => drop(self.volumes.remove(&volume)),
+            Change::Rename { volume, name } => self.volume(volume)?.name = name,
+            Change::Resize { volume, size_bytes } => {
+                let blocks = size_bytes / block_bytes;
+                let volume = self.volume(volume)?;
+                volume.blocks = blocks;
+                volume.map.retain(|lbn, _| *lbn < blocks);
+            }
+            Change::Clone { source, volume, name, .. } => {
+                let from = self.volume(source)?;
+                let copy = WalkVolume { name, blocks: from.blocks, map: from.map.clone() };
+                self.volumes.insert(volume, copy);
+            }
+            Change::SetMode { .. } => {}
+            Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
+        }
+        Ok(())
+    }
+
+    fn volume(&mut self, id: VolumeId) -> Result<&mut WalkVolume> {
+        self.volumes
+            .get_mut(&id)
+            .ok_or_else(|| VolumeError::damaged(format!("a commit changes volume {id}, which is not there")))
+    }
+
+    fn set(&mut self, id: VolumeId, lbn: Lbn, place: Place) -> Result<()> {
+        let volume = self.volume(id)?;
+        if lbn.0 >= volume.blocks {
+            return Err(VolumeError::damaged(format!(
+                "a commit maps block {} of volume {id}, beyond its end",
+                lbn.0
+            )));
+        }
+        volume.map.insert(lbn.0, place);
+        Ok(())
+    }
+
+    /// Counts all, and finds what cannot be.
+    pub(super) fn count(&self, report: &mut CheckReport) {
+        let counts = self.reference_counts();
+        report.references = counts.values().sum();
+        report.physical_blocks = counts.len() as u64;
+        report.free_blocks = self.data_blocks.saturating_sub(1 + report.physical_blocks);
+        let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
+        for (pbn, references) in &counts {
+            if u64::from(*pbn) >= self.data_blocks {
+                report
+                    .add(true, format!("{references} blocks are in block {pbn}, outside of the data store"));
+            }
+            match self.fingerprints.get(pbn) {
+                Some(fingerprint) => *contents.entry(*fingerprint).or_default() += 1,
+                None => report.unverifiable_blocks += 1,
+            }
+        }
+        report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
+        for volume in self.volumes.values() {
+            let lost = volume.map.values().filter(|place| **place == Place::Damaged).count();
+            report.lost_blocks += lost as u64;
+        }
+    }
+}
+
+fn place_in(image: &Page, at: usize) -> Place {
+    image
+        .as_chunks::<4>()
+        .0
+        .get(at)
+        .map_or(Place::Damaged, |bytes| Place::from_word(u32::from_le_bytes(*bytes)))
+}
+
+/// Each slot is used once.
+struct Slots<'r> {
+    seen: HashSet<Slot>,
+    report: &'r mut CheckReport,
+}
+
+impl Slots<'_> {
+    fn add(&mut self, slot: Slot) {
+        if !self.seen.insert(slot) {
+            self.report.add(true, format!("slot {} is used twice", slot.number()));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The engine's only way to storage, hence the only place where faults are injected.
+
+mod file;
+
+pub use file::FileDisk;
+
+use std::io::{self, IoSlice};
+
+/// Storage that is addressed by bytes. All methods may be called from many threads at once; what the engine assumes of
+/// it after a crash is in `docs/format.md`.
+pub trait Disk: Send + Sync {
+    /// Its length in bytes.
+    ///
+    /// # Errors
+    /// If the system says so.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether its length is 0.
+    ///
+    /// # Errors
+    /// As [`Self::len`].
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes it this long; new bytes are zeros. A block device is left alone if it is long enough.
+    ///
+    /// # Errors
+    /// If there is no space, or the device is too small.
+    fn set_len(&self, length: u64) -> io::Result<()>;
+
+    /// Fills the buffer; bytes beyond the end are an error of kind `UnexpectedEof`.
+    ///
+    /// # Errors
+    /// If the system says so.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Writes the slices one after another. After an error any part may have been written.
+    ///
+    /// # Errors
+    /// If there is no space, or the system says so.
+    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
+
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    /// If the system says so: then nothing is known of what was written since the last time.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The content of the range is no longer needed; it reads as anything. Best effort.
+    ///
+    /// # Errors
+    /// If the system says so; not if it cannot do it.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
+}

@@ -1,0 +1,201 @@
+//! Making changes durable: one data sync and one commit for everybody who waits.
+
+use super::Engine;
+use crate::counters::add;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::format::{COMMIT_HEADER_BYTES, Change, build_commit};
+use crate::journal::Journal;
+use crate::types::Pbn;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// A writer that finds so much in the open commit makes it durable before it goes on. Less would mean more syncs; more
+/// would make one flush wait longer, and take memory.
+pub(super) const OPEN_COMMIT_BYTES: u64 = 1 << 20;
+
+/// Changes that are in memory and in no commit yet.
+pub(crate) struct OpenCommit {
+    pub(super) number: u64,
+    buffer: Vec<u8>,
+    pub(super) freed: Vec<Pbn>,
+    stores_data: bool,
+}
+
+impl OpenCommit {
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, buffer: vec![0; COMMIT_HEADER_BYTES], freed: Vec::new(), stores_data: false }
+    }
+
+    pub(super) fn append(&mut self, change: &Change) {
+        self.stores_data |= matches!(change, Change::Store { .. });
+        change.encode(&mut self.buffer);
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.buffer.len() == COMMIT_HEADER_BYTES
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
+    /// The commit that has to be durable for all changes so far to be.
+    pub(super) const fn last_number(&self) -> u64 {
+        if self.is_empty() { self.number - 1 } else { self.number }
+    }
+
+    /// Closes it and begins the next one.
+    pub(super) fn close(&mut self) -> ClosedCommit {
+        let next = Self::new(self.number + 1);
+        let Self { number, buffer, freed, stores_data } = std::mem::replace(self, next);
+        ClosedCommit { number, buffer, freed, stores_data, is_built: false }
+    }
+}
+
+/// A commit on its way to the journal.
+pub(crate) struct ClosedCommit {
+    pub(super) number: u64,
+    buffer: Vec<u8>,
+    freed: Vec<Pbn>,
+    pub(super) stores_data: bool,
+    is_built: bool,
+}
+
+/// Writes the commits, one at a time.
+pub(crate) struct Committer {
+    pub(super) journal: Journal,
+    /// Closed and not durable, in order. More than none after a write failed, or found no room.
+    pub(super) waiting: VecDeque<ClosedCommit>,
+    pub(super) durable: u64,
+    /// Of the newest durable root.
+    pub(super) generation: u64,
+}
+
+impl Committer {
+    pub(crate) const fn new(journal: Journal, durable: u64, generation: u64) -> Self {
+        Self { journal, waiting: VecDeque::new(), durable, generation }
+    }
+
+    /// Bytes of the journal in use, its length, and the generation of the newest durable root.
+    pub(crate) const fn figures(&self) -> (u64, u64, u64) {
+        (self.journal.used_bytes(), self.journal.ring_bytes(), self.generation)
+    }
+
+    /// Blocks that are freed once the waiting commits are durable.
+    pub(super) fn waiting_blocks(&self) -> usize {
+        self.waiting.iter().map(|commit| commit.freed.len()).sum()
+    }
+
+    /// Commits that are in a durable root now; gives the blocks they freed.
+    pub(super) fn forget_waiting(&mut self) -> Vec<Pbn> {
+        let mut freed = Vec::new();
+        for commit in self.waiting.drain(..) {
+            self.durable = commit.number;
+            freed.extend(commit.freed);
+        }
+        freed
+    }
+}
+
+/// How far a committer got.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    All,
+    NoRoom,
+}
+
+impl Engine {
+    /// Makes durable all that was acknowledged so far.
+    pub(crate) fn flush(&self) -> Result<()> {
+        if self.is_read_only {
+            return Ok(());
+        }
+        self.check_writable()?;
+        let last = self.state.read().open.last_number();
+        self.make_durable(last)
+    }
+
+    /// Makes commits up to this number durable; whoever comes while another does it waits, and often finds it done.
+    pub(super) fn make_durable(&self, number: u64) -> Result<()> {
+        loop {
+            let mut committer = self.committer.lock();
+            if committer.durable >= number {
+                return Ok(());
+            }
+            self.check_writable()?;
+            self.close_open(&mut committer);
+            if self.write_waiting(&mut committer)? == Written::NoRoom {
+                drop(committer);
+                self.checkpoint()?;
+            }
+        }
+    }
+
+    /// Puts the open commit, if there is anything in it, behind those that wait.
+    fn close_open(&self, committer: &mut Committer) {
+        let mut state = self.state.write();
+        if !state.open.is_empty() {
+            let closed = state.open.close();
+            committer.waiting.push_back(closed);
+            self.open_bytes.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the commits that wait. After an error they still do.
+    pub(super) fn write_waiting(&self, committer: &mut Committer) -> Result<Written> {
+        if committer.waiting.iter().any(|commit| commit.stores_data) {
+            self.sync(DiskRole::Data)?;
+            committer.waiting.iter_mut().for_each(|commit| commit.stores_data = false);
+        }
+        while let Some(commit) = committer.waiting.front_mut() {
+            if !commit.is_built {
+                build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
+                commit.is_built = true;
+            }
+            if !committer.journal.has_room(commit.buffer.len()) {
+                return Ok(Written::NoRoom);
+            }
+            committer.journal.write(&*self.metadata, &commit.buffer)?;
+            self.sync(DiskRole::Metadata)?;
+            committer.journal.advance(commit.buffer.len());
+            committer.durable = commit.number;
+            add(&self.counters.commits, 1);
+            add(&self.counters.journal_bytes, commit.buffer.len() as u64);
+            let mut freed = std::mem::take(&mut commit.freed);
+            committer.waiting.pop_front();
+            self.release(&mut freed);
+        }
+        Ok(Written::All)
+    }
+
+    /// Blocks that no durable state refers to go to limbo, and those that nobody reads any more from there.
+    pub(super) fn release(&self, freed: &mut Vec<Pbn>) {
+        let mut limbo = self.limbo.lock();
+        limbo.add(freed);
+        if limbo.len() > 0 {
+            let mut space = self.space.lock();
+            limbo.collect(&self.readers, |pbn| space.release(pbn));
+        }
+    }
+
+    /// A failed sync ends all changes: nobody knows what of them is durable.
+    pub(super) fn sync(&self, disk: DiskRole) -> Result<()> {
+        let result = match disk {
+            DiskRole::Data => self.data.sync(),
+            DiskRole::Metadata => self.metadata.sync(),
+        };
+        result.map_err(|error| {
+            self.stop(disk, "sync");
+            VolumeError::Io { disk, action: "sync", source: error }
+        })
+    }
+
+    /// Bounds the open commit: called by writers that hold no lock but their gate.
+    pub(super) fn bound_open_commit(&self) -> Result<()> {
+        if self.open_bytes.load(Ordering::Relaxed) < OPEN_COMMIT_BYTES {
+            return Ok(());
+        }
+        let last = self.state.read().open.last_number();
+        self.make_durable(last)
+    }
+}

@@ -1,0 +1,108 @@
+//! The engine: what happens to requests between volumes and disks.
+//!
+//! Locks, in the order in which they are taken: a volume's gate, the checkpointer, the committer, the state, space and
+//! limbo. Data is read and written without the state.
+
+mod checkpoint;
+mod commit;
+mod data;
+mod keeper;
+mod patch;
+mod plan;
+mod read;
+mod segment;
+mod volumes;
+mod write;
+
+pub(crate) use keeper::Keeper;
+pub(crate) use segment::Range;
+pub(crate) use volumes::VolumeShared;
+
+use crate::backend::MetadataBackend;
+use crate::counters::PoolCounters;
+use crate::disk::Disk;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::fingerprint::Fingerprinter;
+use crate::format::{PoolSeed, Superblock};
+use crate::pool::Tuning;
+use crate::readers::{Limbo, Readers};
+use crate::space::Space;
+pub(crate) use commit::Committer;
+use commit::OpenCommit;
+use gemelo_base::Clock;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+/// What changes together.
+pub(crate) struct State {
+    pub(crate) backend: Box<dyn MetadataBackend>,
+    pub(crate) open: OpenCommit,
+}
+
+impl State {
+    pub(crate) fn new(backend: Box<dyn MetadataBackend>, next_commit: u64) -> Self {
+        Self { backend, open: OpenCommit::new(next_commit) }
+    }
+}
+
+/// A pool that is open.
+pub(crate) struct Engine {
+    pub(crate) data: Arc<dyn Disk>,
+    pub(crate) metadata: Arc<dyn Disk>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) superblock: Superblock,
+    pub(crate) seed: PoolSeed,
+    pub(crate) tuning: Tuning,
+    pub(crate) fingerprinter: Fingerprinter,
+    pub(crate) is_read_only: bool,
+    pub(crate) state: RwLock<State>,
+    pub(crate) space: Mutex<Space>,
+    pub(crate) readers: Readers,
+    pub(crate) limbo: Mutex<Limbo>,
+    pub(crate) committer: Mutex<Committer>,
+    pub(crate) checkpointer: Mutex<()>,
+    pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
+    pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
+    pub(crate) counters: PoolCounters,
+    /// Bytes of the open commit, to be looked at without a lock.
+    pub(crate) open_bytes: AtomicU64,
+}
+
+impl Engine {
+    pub(crate) const fn block_bytes(&self) -> usize {
+        self.superblock.block_bytes as usize
+    }
+
+    /// Fails if the pool takes no changes.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_read_only {
+            return Err(VolumeError::ReadOnly);
+        }
+        match self.stopped.get() {
+            None => Ok(()),
+            Some((disk, action)) => Err(VolumeError::Stopped { disk: *disk, action }),
+        }
+    }
+
+    pub(crate) fn prove(&self, most: usize) -> Result<Vec<String>> {
+        let waiting = self.committer.lock().waiting_blocks();
+        let state = self.state.read();
+        let mut wrong = state.backend.prove(most)?;
+        let totals = state.backend.totals();
+        let freed = state.open.freed.len() + waiting + self.limbo.lock().len();
+        let expected = totals.data_blocks - 1 - totals.physical - freed as u64;
+        let free = self.space.lock().free();
+        if free != expected {
+            wrong.push(format!("{free} blocks are free, which should be {expected}"));
+        }
+        Ok(wrong)
+    }
+
+    /// No changes from now on: what is durable is not known any more.
+    pub(crate) fn stop(&self, disk: DiskRole, action: &'static str) {
+        // Only the first reason counts.
+        let _ = self.stopped.set((disk, action));
+    }
+}

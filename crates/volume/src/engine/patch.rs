@@ -1,0 +1,102 @@
+//! Blocks that are written in part: what they are now, with the new bytes in it.
+//!
+//! Patches of one block wait for each other; a write of the whole block does not, and is noticed afterwards.
+
+use super::volumes::PATCH_LOCKS;
+use super::write::{Failed, Item, Source};
+use super::{Engine, VolumeShared};
+use crate::error::{Result, VolumeError};
+use crate::types::{Lbn, Place};
+use parking_lot::MutexGuard;
+
+/// The patched blocks of a list.
+#[derive(Default)]
+pub(super) struct Patches {
+    /// Their contents, one after another.
+    contents: Vec<u8>,
+    /// Their places before, for each in the order of the list; `None` if the content could not be read.
+    bases: Vec<Option<Place>>,
+    block_bytes: usize,
+}
+
+impl Patches {
+    /// The base and the new content of the patched block of this number among the patched ones.
+    pub(super) fn get(&self, number: usize) -> Option<(Place, &[u8])> {
+        let base = (*self.bases.get(number)?)?;
+        let start = number * self.block_bytes;
+        Some((base, self.contents.get(start..start + self.block_bytes)?))
+    }
+}
+
+impl Engine {
+    /// Keeps other patches of the same blocks out. Locks are taken in their order, so that two lists cannot wait for each
+    /// other.
+    pub(super) fn lock_patches<'v>(
+        &self,
+        volume: &'v VolumeShared,
+        items: &[Item<'_>],
+    ) -> Vec<MutexGuard<'v, ()>> {
+        let patched = items.iter().filter(|item| item.is_patch());
+        let mut locks: Vec<usize> = patched.map(|item| (item.lbn.0 % PATCH_LOCKS as u64) as usize).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        locks.into_iter().filter_map(|lock| volume.patch_locks.get(lock)).map(|lock| lock.lock()).collect()
+    }
+
+    /// Reads what is patched, and patches it.
+    pub(super) fn patch(
+        &self,
+        volume: &VolumeShared,
+        items: &[&Item<'_>],
+        failed: &mut Failed<'_>,
+    ) -> Result<Patches> {
+        let lbns: Vec<Lbn> = items.iter().filter(|item| item.is_patch()).map(|item| item.lbn).collect();
+        if lbns.is_empty() {
+            return Ok(Patches::default());
+        }
+        let block_bytes = self.block_bytes();
+        let mut places = Vec::with_capacity(lbns.len());
+        self.state.read().backend.look_up(volume.id, &lbns, &mut places)?;
+        let mut patches =
+            Patches { contents: vec![0; lbns.len() * block_bytes], bases: Vec::new(), block_bytes };
+        let patched = items.iter().filter(|item| item.is_patch());
+        let blocks = patches.contents.chunks_exact_mut(block_bytes);
+        for ((item, place), content) in patched.zip(places).zip(blocks) {
+            match self.read_base(item.lbn, place, content) {
+                Ok(()) => {
+                    overlay(&item.source, content);
+                    patches.bases.push(Some(place));
+                }
+                Err(error) => {
+                    failed(item.request, &error);
+                    patches.bases.push(None);
+                }
+            }
+        }
+        Ok(patches)
+    }
+
+    fn read_base(&self, lbn: Lbn, place: Place, content: &mut [u8]) -> Result<()> {
+        match place {
+            Place::Unmapped => Ok(()),
+            Place::Stored(pbn) => self.read_data(pbn, 0, content),
+            Place::Damaged => Err(VolumeError::DamagedBlock { lbn: lbn.0 }),
+        }
+    }
+}
+
+fn overlay(source: &Source<'_>, content: &mut [u8]) {
+    match source {
+        Source::Whole(_) => {}
+        Source::Part(at, bytes) => {
+            for (to, from) in content.iter_mut().skip(*at).zip(*bytes) {
+                *to = *from;
+            }
+        }
+        Source::ZeroPart(within) => {
+            if let Some(part) = content.get_mut(within.clone()) {
+                part.fill(0);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What is to be done with each block of a list: made without a lock, carried out with one.
+
+use super::patch::Patches;
+use super::write::{Failed, Item, Source};
+use super::{Engine, VolumeShared};
+use crate::counters::add;
+use crate::error::Result;
+use crate::format::Change;
+use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use hashbrown::HashTable;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Its request has failed already.
+    Failed,
+    /// It has this content.
+    Unchanged,
+    /// It is all zeros.
+    Unmap,
+    /// Its content is in this block.
+    Share(Pbn),
+    /// Its content is that of an earlier one of the list.
+    Follow(usize),
+    /// Its content is not known.
+    Fresh,
+}
+
+/// How many blocks went which way.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) unique: u64,
+    pub(super) duplicate: u64,
+    pub(super) unchanged: u64,
+    pub(super) zero: u64,
+    pub(super) cow: u64,
+    pub(super) patched: u64,
+}
+
+struct Block<'p> {
+    lbn: Lbn,
+    content: &'p [u8],
+    /// What it was when it was patched, if it is.
+    base: Option<Place>,
+    step: Step,
+    is_zero: bool,
+    pbn: Option<Pbn>,
+    request: usize,
+}
+
+/// See the module.
+pub(super) struct Plan<'p, 'a> {
+    blocks: Vec<Block<'p>>,
+    fingerprints: Vec<Fingerprint>,
+    places: Vec<Place>,
+    found: Vec<Option<Pbn>>,
+    /// Blocks that found ones may not be shared any more.
+    is_saturated: Vec<bool>,
+    items: std::marker::PhantomData<&'p Item<'a>>,
+}
+
+impl<'p, 'a: 'p> Plan<'p, 'a> {
+    pub(super) fn new(items: &[&'p Item<'a>], patches: &'p Patches) -> Self {
+        let mut patched = 0;
+        let block = |item: &&'p Item<'a>| {
+            let (content, base, step) = match &item.source {
+                Source::Whole(content) => (*content, None, Step::Fresh),
+                Source::Part(..) | Source::ZeroPart(_) => {
+                    patched += 1;
+                    match patches.get(patched - 1) {
+                        Some((base, content)) => (content, Some(base), Step::Fresh),
+                        None => (&[][..], None, Step::Failed),
+                    }
+                }
+            };
+            Block { lbn: item.lbn, content, base, step, is_zero: false, pbn: None, request: item.request }
+        };
+        Self {
+            blocks: items.iter().map(block).collect(),
+            fingerprints: Vec::with_capacity(items.len()),
+            places: Vec::with_capacity(items.len()),
+            found: Vec::with_capacity(items.len()),
+            is_saturated: Vec::new(),
+            items: std::marker::PhantomData,
+        }
+    }
+
+    pub(super) fn take_fingerprints(&mut self, engine: &Engine, mode: DedupMode) {
+        for block in &mut self.blocks {
+            block.is_zero = is_zero(block.content);
+            let has_none = block.step == Step::Failed || block.is_zero || mode == DedupMode::Off;
+            let fingerprint =
+                if has_none { Fingerprint::NONE } else { engine.fingerprinter.of(block.content) };
+            self.fingerprints.push(fingerprint);
+        }
+    }
+
+    /// One look-up for all of them.
+    pub(super) fn look_up(&mut self, engine: &Engine, volume: &VolumeShared) -> Result<()> {
+        let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
+        let mut records = Vec::with_capacity(lbns.len());
+        let state = engine.state.read();
+        state.backend.look_up(volume.id, &lbns, &mut self.places)?;
+        state.backend.find(&self.fingerprints, &mut self.found)?;
+        let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
+        state.backend.records(&pbns, &mut records)?;
+        drop(state);
+        let most = engine.tuning.most_references;
+        self.is_saturated = records.iter().map(|record| record.references >= most).collect();
+        Ok(())
+    }
+
+    pub(super) fn decide(&mut self, engine: &Engine) {
+        let must_compare = engine.tuning.verify_bytes || engine.fingerprinter.must_compare();
+        let mut leaders: HashTable<usize> = HashTable::with_capacity(self.blocks.len());
+        for at in 0..self.blocks.len() {
+            let step = self.step(engine, at, must_compare, &mut leaders);
+            if let Some(block) = self.blocks.get_mut(at) {
+                block.step = step;
+            }
+        }
+    }
+
+    fn step(&self, engine: &Engine, at: usize, must_compare: bool, leaders: &mut HashTable<usize>) -> Step {
+        let (Some(block), Some(place)) = (self.blocks.get(at), self.places.get(at)) else {
+            return Step::Failed;
+        };
+        if block.step == Step::Failed {
+            return Step::Failed;
+        }
+        if block.is_zero {
+            return if *place == Place::Unmapped { Step::Unchanged } else { Step::Unmap };
+        }
+        let fingerprint = self.fingerprint(at);
+        if fingerprint.is_none() {
+            return Step::Fresh;
+        }
+        if let Some(Some(pbn)) = self.found.get(at)
+            && (!must_compare || has_content(engine, *pbn, block.content))
+        {
+            if *place == Place::Stored(*pbn) {
+                return Step::Unchanged;
+            }
+            if self.is_saturated.get(at) == Some(&false) {
+                return Step::Share(*pbn);
+            }
+        }
+        let is_same = |leader: &usize| self.fingerprint(*leader) == fingerprint;
+        if let Some(leader) = leaders.find(fingerprint.low(), is_same) {
+            let is_equal = self.blocks.get(*leader).is_some_and(|leader| leader.content == block.content);
+            return if !must_compare || is_equal { Step::Follow(*leader) } else { Step::Fresh };
+        }
+        leaders.insert_unique(fingerprint.low(), at, |leader| self.fingerprint(*leader).low());
+        Step::Fresh
+    }
+
+    fn fingerprint(&self, at: usize) -> Fingerprint {
+        self.fingerprints.get(at).copied().unwrap_or(Fingerprint::NONE)
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(super) fn fresh_blocks(&self) -> usize {
+        self.blocks.iter().filter(|block| block.step == Step::Fresh).count()
+    }
+
+    /// Gives each fresh block its PBN.
+    pub(super) fn place(&mut self, pbns: Vec<Pbn>) {
+        let fresh = self.blocks.iter_mut().filter(|block| block.step == Step::Fresh);
+        for (block, pbn) in fresh.zip(pbns) {
+            block.pbn = Some(pbn);
+        }
+    }
+
+    /// Writes the fresh blocks.
+    pub(super) fn write(&mut self, engine: &Engine, failed: &mut Failed<'_>) {
+        let fresh: Vec<(Pbn, &[u8])> =
+            self.blocks.iter().filter_map(|block| Some((block.pbn?, block.content))).collect();
+        let mut lost: Vec<Pbn> = Vec::new();
+        engine.write_data(&fresh, |run, error| {
+            for (pbn, _) in run {
+                let at = self.blocks.iter().find(|block| block.pbn == Some(*pbn));
+                at.into_iter().for_each(|block| failed(block.request, error));
+                lost.push(*pbn);
+            }
+        });
+        for block in &mut self.blocks {
+            if block.pbn.is_some_and(|pbn| lost.contains(&pbn)) {
+                block.step = Step::Failed;
+            }
+        }
+        // Whose leader failed has failed with it, and not for a reason of its own: it goes through another pass.
+    }
+
+    pub(super) fn has_failed(&self, at: usize) -> bool {
+        self.blocks.get(at).is_none_or(|block| block.step == Step::Failed)
+    }
+
+    /// The PBN taken for a block.
+    pub(super) fn fresh(&self, at: usize) -> Option<Pbn> {
+        self.blocks.get(at)?.pbn
+    }
+
+    /// Where a patched block is, and what it has to be still.
+    pub(super) fn patched(&self, at: usize) -> Option<(Lbn, Place)> {
+        let block = self.blocks.get(at)?;
+        Some((block.lbn, block.base?))
+    }
+
+    /// The earlier block whose content this one has.
+    pub(super) fn leader(&self, at: usize) -> Option<usize> {
+        match self.blocks.get(at)?.step {
+            Step::Follow(leader) => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// The block that is to be shared, and the fingerprint it has to have still.
+    pub(super) fn shared(&self, at: usize) -> Option<(Pbn, Fingerprint)> {
+        let pbn = match self.blocks.get(at)?.step {
+            Step::Share(pbn) => pbn,
+            Step::Follow(leader) => self.fresh(leader)?,
+            _ => return None,
+        };
+        Some((pbn, self.fingerprint(at)))
+    }
+
+    /// The change of the metadata.
+    pub(super) fn change(&self, volume: VolumeId, at: usize) -> Option<Change> {
+        let block = self.blocks.get(at)?;
+        let lbn = block.lbn;
+        match block.step {
+            Step::Failed | Step::Unchanged => None,
+            Step::Unmap => Some(Change::Unmap { volume, first: lbn, count: 1 }),
+            Step::Share(_) | Step::Follow(_) => Some(Change::Share { volume, lbn, pbn: self.shared(at)?.0 }),
+            Step::Fresh => {
+                Some(Change::Store { volume, lbn, pbn: block.pbn?, fingerprint: self.fingerprint(at) })
+            }
+        }
+    }
+
+    /// Counts what was done.
+    pub(super) fn tally(&self, done: &[bool]) -> Tally {
+        let mut tally = Tally::default();
+        for (at, block) in self.blocks.iter().enumerate().filter(|(at, _)| done.get(*at) == Some(&true)) {
+            tally.patched += u64::from(block.base.is_some());
+            tally.zero += u64::from(block.is_zero);
+            match block.step {
+                Step::Failed | Step::Unmap => {}
+                Step::Unchanged => tally.unchanged += u64::from(!block.is_zero),
+                Step::Share(_) | Step::Follow(_) => tally.duplicate += 1,
+                Step::Fresh => {
+                    tally.unique += 1;
+                    tally.cow += u64::from(matches!(self.places.get(at), Some(Place::Stored(_))));
+                }
+            }
+        }
+        tally
+    }
+}
+
+fn is_zero(content: &[u8]) -> bool {
+    let (words, rest) = content.as_chunks::<64>();
+    words.iter().all(|word| *word == [0; 64]) && rest.iter().all(|byte| *byte == 0)
+}
+
+/// Whether a block of the data store has this content. What cannot be read has not.
+fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
+    let mut stored = vec![0; content.len()];
+    if engine.read_data(pbn, 0, &mut stored).is_err() {
+        return false;
+    }
+    let is_equal = stored == content;
+    add(&engine.counters.collisions, u64::from(!is_equal));
+    is_equal
+}

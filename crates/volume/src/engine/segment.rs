@@ -1,0 +1,276 @@
+//! A batch cut to segments in which no request overlaps another in a way that would matter, so that all reads and all
+//! changes of a segment are done at once.
+
+use super::read::Read;
+use super::write::{Item, Source};
+use super::{Engine, VolumeShared};
+use crate::counters::add;
+use crate::error::VolumeError;
+use crate::types::Lbn;
+use gemelo_device::{DeviceError, Durability, Operation, Request};
+use std::ops;
+use std::sync::atomic::Ordering;
+
+/// Requests in a segment at most: comparing each with each is cheap up to here.
+const MOST_REQUESTS: usize = 128;
+/// Blocks fingerprinted, allocated and written at once. More would not make the runs much longer; the lists of a write
+/// of 4 MiB stay in the cache.
+const MOST_ITEMS: usize = 1024;
+
+/// Bytes of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+impl Range {
+    pub(crate) const fn end(self) -> u64 {
+        self.offset + self.length
+    }
+
+    /// The blocks it touches.
+    pub(crate) fn blocks(self, block_bytes: u64) -> ops::Range<u64> {
+        if self.length == 0 {
+            return 0..0;
+        }
+        self.offset / block_bytes..self.end().div_ceil(block_bytes)
+    }
+
+    /// The blocks it covers whole.
+    fn whole_blocks(self, block_bytes: u64) -> ops::Range<u64> {
+        let start = self.offset.div_ceil(block_bytes);
+        start..(self.end() / block_bytes).max(start)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Claim {
+    blocks: (u64, u64),
+    is_change: bool,
+}
+
+impl Claim {
+    const fn conflicts(self, other: Self) -> bool {
+        (self.is_change || other.is_change)
+            && self.blocks.0 < other.blocks.1
+            && other.blocks.0 < self.blocks.1
+    }
+}
+
+fn range_of(operation: &Operation<'_>) -> Option<Range> {
+    match operation {
+        Operation::Read { offset, buffer } => Some(Range { offset: *offset, length: buffer.len() as u64 }),
+        Operation::Write { offset, data, .. } => Some(Range { offset: *offset, length: data.len() as u64 }),
+        Operation::WriteZeroes { offset, length, .. } | Operation::Trim { offset, length, .. } => {
+            Some(Range { offset: *offset, length: *length })
+        }
+        Operation::Flush => None,
+    }
+}
+
+const fn is_immediate(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::Write { durability: Durability::Immediate, .. }
+            | Operation::WriteZeroes { durability: Durability::Immediate, .. }
+            | Operation::Trim { durability: Durability::Immediate, .. }
+    )
+}
+
+impl Engine {
+    /// Does a batch.
+    pub(crate) fn execute(&self, volume: &VolumeShared, batch: &mut [Request<'_>]) {
+        let removed = volume.gate.read();
+        let size_bytes = if *removed { 0 } else { volume.size_bytes() };
+        let mut rest = batch;
+        while !rest.is_empty() {
+            let length = self.segment_length(rest);
+            let (segment, after) = rest.split_at_mut(length);
+            self.execute_segment(volume, size_bytes, segment);
+            rest = after;
+        }
+    }
+
+    /// How many requests from the front may be done at once. A flush is a segment of its own.
+    fn segment_length(&self, batch: &[Request<'_>]) -> usize {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let mut claims: Vec<Claim> = Vec::with_capacity(batch.len().min(MOST_REQUESTS));
+        for request in batch.iter().take(MOST_REQUESTS) {
+            let Some(range) = range_of(&request.operation) else { break };
+            let (offset, length) = (range.offset, range.length.min(u64::MAX - range.offset));
+            let blocks = Range { offset, length }.blocks(block_bytes);
+            let is_change = !matches!(request.operation, Operation::Read { .. });
+            let claim = Claim { blocks: (blocks.start, blocks.end), is_change };
+            if claims.iter().any(|earlier| earlier.conflicts(claim)) {
+                break;
+            }
+            claims.push(claim);
+        }
+        claims.len().max(1)
+    }
+
+    fn execute_segment(&self, volume: &VolumeShared, size_bytes: u64, segment: &mut [Request<'_>]) {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let mut outcomes: Vec<Result<(), DeviceError>> = Vec::with_capacity(segment.len());
+        let mut reads = Vec::new();
+        let mut changes = Changes::new(block_bytes);
+        let mut has_immediate = false;
+        for (number, request) in segment.iter_mut().enumerate() {
+            let range = range_of(&request.operation);
+            let outcome = self.check(volume, size_bytes, &request.operation, range);
+            if let (Ok(()), Some(range)) = (&outcome, range) {
+                has_immediate |= is_immediate(&request.operation);
+                match &mut request.operation {
+                    Operation::Read { buffer, .. } => {
+                        reads.push(Read { request: number, range, buffer });
+                    }
+                    operation => changes.add(number, operation, range),
+                }
+            }
+            outcomes.push(outcome);
+        }
+        let mut failed = |number: usize, error: &VolumeError| {
+            if let Some(outcome) = outcomes.get_mut(number) {
+                *outcome = Err(error.for_device(block_bytes));
+            }
+        };
+        count(volume, &reads, &changes);
+        if !reads.is_empty() {
+            self.read_all(volume, &mut reads, |number, error| failed(number, &error));
+        }
+        for (number, blocks) in &changes.unmaps {
+            if let Err(error) = self.unmap(volume, blocks.clone()) {
+                failed(*number, &error);
+            }
+        }
+        for items in changes.items.chunks(MOST_ITEMS) {
+            self.write_items(volume, items, &mut failed);
+        }
+        drop(reads);
+        drop(changes);
+        for (request, outcome) in segment.iter_mut().zip(outcomes) {
+            request.outcome = outcome;
+        }
+        self.finish_segment(volume, segment, has_immediate);
+    }
+
+    /// What can be said of a request before anything is done.
+    fn check(
+        &self,
+        volume: &VolumeShared,
+        size_bytes: u64,
+        operation: &Operation<'_>,
+        range: Option<Range>,
+    ) -> Result<(), DeviceError> {
+        let Some(range) = range else { return Ok(()) };
+        let Range { offset, length } = range;
+        if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
+            return Err(DeviceError::OutOfRange { offset, length, size_bytes });
+        }
+        if matches!(operation, Operation::Read { .. }) {
+            return Ok(());
+        }
+        if volume.read_only {
+            return Err(DeviceError::ReadOnly);
+        }
+        self.check_writable().map_err(|error| error.for_device(u64::from(self.superblock.block_bytes)))
+    }
+
+    /// Flushes for whoever asked for it, and counts what failed.
+    fn finish_segment(&self, volume: &VolumeShared, segment: &mut [Request<'_>], has_immediate: bool) {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let is_flush = |request: &Request<'_>| matches!(request.operation, Operation::Flush);
+        if has_immediate || segment.iter().any(is_flush) {
+            add(&volume.counters.flushes, 1);
+            if let Err(error) = self.flush() {
+                for request in segment.iter_mut() {
+                    if request.outcome.is_ok() && (is_flush(request) || is_immediate(&request.operation)) {
+                        request.outcome = Err(error.for_device(block_bytes));
+                    }
+                }
+            }
+        }
+        let failures = segment.iter().filter(|request| request.outcome.is_err()).count();
+        add(&volume.counters.failed_requests, failures as u64);
+    }
+}
+
+fn count(volume: &VolumeShared, reads: &[Read<'_>], changes: &Changes<'_>) {
+    let counters = &volume.counters;
+    add(&counters.reads, reads.len() as u64);
+    add(&counters.read_bytes, reads.iter().map(|read| read.range.length).sum());
+    for (counter, amount) in [
+        (&counters.writes, changes.writes),
+        (&counters.written_bytes, changes.written_bytes),
+        (&counters.trims, changes.trims),
+    ] {
+        if amount > 0 {
+            counter.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The changes of a segment, block by block, and the ranges that are unmapped.
+struct Changes<'a> {
+    block_bytes: u64,
+    items: Vec<Item<'a>>,
+    unmaps: Vec<(usize, ops::Range<u64>)>,
+    writes: u64,
+    written_bytes: u64,
+    trims: u64,
+}
+
+impl<'a> Changes<'a> {
+    const fn new(block_bytes: u64) -> Self {
+        Self { block_bytes, items: Vec::new(), unmaps: Vec::new(), writes: 0, written_bytes: 0, trims: 0 }
+    }
+
+    fn add(&mut self, request: usize, operation: &Operation<'a>, range: Range) {
+        match operation {
+            Operation::Write { data, .. } => {
+                self.writes += 1;
+                self.written_bytes += range.length;
+                self.add_write(request, range, data);
+            }
+            Operation::WriteZeroes { .. } => {
+                self.trims += 1;
+                let whole = range.whole_blocks(self.block_bytes);
+                for lbn in range.blocks(self.block_bytes).filter(|lbn| !whole.contains(lbn)) {
+                    let within = self.within(range, lbn);
+                    self.items.push(Item { request, lbn: Lbn(lbn), source: Source::ZeroPart(within) });
+                }
+                self.unmaps.push((request, whole));
+            }
+            // The parts of blocks at the ends of a trim keep their content, which a trim allows.
+            Operation::Trim { .. } => {
+                self.trims += 1;
+                self.unmaps.push((request, range.whole_blocks(self.block_bytes)));
+            }
+            Operation::Read { .. } | Operation::Flush => {}
+        }
+    }
+
+    /// Which bytes of a block a range has.
+    fn within(&self, range: Range, lbn: u64) -> ops::Range<usize> {
+        let start = lbn * self.block_bytes;
+        let first = range.offset.max(start) - start;
+        let end = range.end().min(start + self.block_bytes) - start;
+        first as usize..end as usize
+    }
+
+    fn add_write(&mut self, request: usize, range: Range, data: &'a [u8]) {
+        let mut rest = data;
+        for lbn in range.blocks(self.block_bytes) {
+            let within = self.within(range, lbn);
+            let (part, after) = rest.split_at_checked(within.len()).unwrap_or((rest, &[]));
+            rest = after;
+            let source = if within.len() as u64 == self.block_bytes {
+                Source::Whole(part)
+            } else {
+                Source::Part(within.start, part)
+            };
+            self.items.push(Item { request, lbn: Lbn(lbn), source });
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Writes: a list of blocks, each to be shared, stored, unmapped or left alone.
+//!
+//! A pass over the list reads what is patched, takes fingerprints, looks up, writes fresh blocks, and then, under the
+//! state's lock, makes those changes that are still right. What another writer has overtaken goes through another pass.
+
+use super::plan::{Plan, Tally};
+use super::{Engine, State, VolumeShared};
+use crate::backend::Record;
+use crate::counters::add;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::format::Change;
+use crate::types::{Lbn, Pbn, Place};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Passes after which a block is given up: each means that another write to it came in between.
+const MOST_PASSES: u32 = 10_000;
+/// LBNs unmapped under the lock at once: less than a millisecond.
+const UNMAP_BLOCKS: u64 = 16_384;
+
+/// What a block is to become.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    /// This.
+    Whole(&'a [u8]),
+    /// What it is, with this from there on.
+    Part(usize, &'a [u8]),
+    /// What it is, with zeros there.
+    ZeroPart(Range<usize>),
+}
+
+/// A block of a write.
+#[derive(Debug)]
+pub(super) struct Item<'a> {
+    pub(super) request: usize,
+    pub(super) lbn: Lbn,
+    pub(super) source: Source<'a>,
+}
+
+impl Item<'_> {
+    pub(super) const fn is_patch(&self) -> bool {
+        !matches!(self.source, Source::Whole(_))
+    }
+}
+
+/// How a pass ended.
+enum Pass<'i, 'a> {
+    /// All was done but these.
+    Overtaken(Vec<&'i Item<'a>>),
+    /// Nothing was done: there are not so many free blocks.
+    Full(usize),
+}
+
+/// Hears of a request that failed.
+pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
+
+impl Engine {
+    /// Writes the blocks.
+    pub(super) fn write_items(&self, volume: &VolumeShared, items: &[Item<'_>], failed: &mut Failed<'_>) {
+        let all = |failed: &mut Failed<'_>, items: &[&Item<'_>], error: &VolumeError| {
+            items.iter().for_each(|item| failed(item.request, error));
+        };
+        let mut left: Vec<&Item<'_>> = items.iter().collect();
+        if let Err(error) = self.bound_open_commit() {
+            return all(failed, &left, &error);
+        }
+        let _patching = self.lock_patches(volume, items);
+        for pass in 0..MOST_PASSES {
+            if left.is_empty() {
+                return;
+            }
+            if pass > 2 {
+                std::thread::yield_now();
+            }
+            match self.pass(volume, &left, failed) {
+                Ok(Pass::Overtaken(items)) => left = items,
+                Ok(Pass::Full(wanted)) => match self.reclaim(wanted) {
+                    Ok(true) => {}
+                    Ok(false) => left = self.without_room(volume, &left, failed),
+                    Err(error) => return all(failed, &left, &error),
+                },
+                Err(error) => return all(failed, &left, &error),
+            }
+        }
+        let busy = VolumeError::Io {
+            disk: DiskRole::Data,
+            action: "patch a block that changes all the time in",
+            source: std::io::Error::from(std::io::ErrorKind::ResourceBusy),
+        };
+        all(failed, &left, &busy);
+    }
+
+    /// The store is full: what needs no fresh block is done all the same, one by one.
+    fn without_room<'i, 'a>(
+        &self,
+        volume: &VolumeShared,
+        items: &[&'i Item<'a>],
+        failed: &mut Failed<'_>,
+    ) -> Vec<&'i Item<'a>> {
+        let full = VolumeError::NoSpace { disk: DiskRole::Data };
+        let mut overtaken = Vec::new();
+        for item in items {
+            match self.pass(volume, &[item], failed) {
+                Ok(Pass::Overtaken(again)) => overtaken.extend(again),
+                Ok(Pass::Full(_)) => failed(item.request, &full),
+                Err(error) => failed(item.request, &error),
+            }
+        }
+        overtaken
+    }
+
+    fn pass<'i, 'a>(
+        &self,
+        volume: &VolumeShared,
+        items: &[&'i Item<'a>],
+        failed: &mut Failed<'_>,
+    ) -> Result<Pass<'i, 'a>> {
+        // Until the end of the pass no block that is looked up here is written again.
+        let _pin = self.readers.pin();
+        let patches = self.patch(volume, items, failed)?;
+        let mut plan = Plan::new(items, &patches);
+        plan.take_fingerprints(self, volume.mode());
+        plan.look_up(self, volume)?;
+        plan.decide(self);
+        let wanted = plan.fresh_blocks();
+        let mut taken = Vec::with_capacity(wanted);
+        self.space.lock().take(wanted, &mut taken);
+        if taken.len() < wanted {
+            self.give_back(taken);
+            return Ok(Pass::Full(wanted));
+        }
+        plan.place(taken);
+        plan.write(self, failed);
+        let made = self.make_changes(volume, &plan)?;
+        self.give_back(made.unused);
+        count(volume, &plan.tally(&made.done));
+        add(&volume.counters.patch_retries, made.overtaken.len() as u64);
+        Ok(Pass::Overtaken(made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect()))
+    }
+
+    /// Blocks that nothing has ever referred to.
+    pub(crate) fn give_back(&self, pbns: Vec<Pbn>) {
+        if !pbns.is_empty() {
+            let mut space = self.space.lock();
+            pbns.into_iter().for_each(|pbn| space.release(pbn));
+        }
+    }
+
+    /// Makes the planned changes that are still right.
+    fn make_changes(&self, volume: &VolumeShared, plan: &Plan<'_, '_>) -> Result<Made> {
+        let mut made = Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
+        let mut scratch = Scratch::default();
+        let mut state = self.state.write();
+        for at in 0..plan.len() {
+            if !plan.has_failed(at)
+                && self.is_still_right(&state, volume, plan, (at, &made.done), &mut scratch)?
+            {
+                if let Some(change) = plan.change(volume.id, at) {
+                    self.apply(&mut state, &change)?;
+                }
+                if let Some(flag) = made.done.get_mut(at) {
+                    *flag = true;
+                }
+                continue;
+            }
+            made.unused.extend(plan.fresh(at));
+            if !plan.has_failed(at) {
+                made.overtaken.push(at);
+            }
+        }
+        Ok(made)
+    }
+
+    /// Whether what the plan assumed of an item is true.
+    fn is_still_right(
+        &self,
+        state: &State,
+        volume: &VolumeShared,
+        plan: &Plan<'_, '_>,
+        (at, done): (usize, &[bool]),
+        scratch: &mut Scratch,
+    ) -> Result<bool> {
+        if let Some((lbn, base)) = plan.patched(at) {
+            scratch.places.clear();
+            state.backend.look_up(volume.id, &[lbn], &mut scratch.places)?;
+            if scratch.places != [base] {
+                return Ok(false);
+            }
+        }
+        // A block that equals an earlier one of this list, which has to be stored by now.
+        if plan.leader(at).is_some_and(|leader| done.get(leader) != Some(&true)) {
+            return Ok(false);
+        }
+        let Some((pbn, fingerprint)) = plan.shared(at) else { return Ok(true) };
+        scratch.records.clear();
+        state.backend.records(&[pbn], &mut scratch.records)?;
+        Ok(scratch.records.iter().all(|record| {
+            let is_same = record.fingerprint == fingerprint;
+            is_same && (1..self.tuning.most_references).contains(&record.references)
+        }))
+    }
+
+    /// Unmaps blocks.
+    pub(super) fn unmap(&self, volume: &VolumeShared, blocks: Range<u64>) -> Result<()> {
+        let mut next = blocks.start;
+        while next < blocks.end {
+            self.bound_open_commit()?;
+            let mut state = self.state.write();
+            let Some(first) = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))? else {
+                break;
+            };
+            let count = (blocks.end - first.0).min(UNMAP_BLOCKS);
+            let freed_before = state.backend.mapped_blocks(volume.id);
+            self.apply(&mut state, &Change::Unmap { volume: volume.id, first, count })?;
+            let freed = freed_before - state.backend.mapped_blocks(volume.id);
+            drop(state);
+            add(&volume.counters.trimmed_blocks, freed);
+            next = first.0 + count;
+        }
+        Ok(())
+    }
+}
+
+/// What became of a plan.
+struct Made {
+    done: Vec<bool>,
+    /// What another write has overtaken.
+    overtaken: Vec<usize>,
+    /// PBNs that were taken and not needed.
+    unused: Vec<Pbn>,
+}
+
+/// Lists used again and again, so that nothing is allocated per block.
+#[derive(Default)]
+struct Scratch {
+    places: Vec<Place>,
+    records: Vec<Record>,
+}
+
+fn count(volume: &VolumeShared, tally: &Tally) {
+    let counters = &volume.counters;
+    for (counter, amount) in [
+        (&counters.unique_blocks, tally.unique),
+        (&counters.duplicate_blocks, tally.duplicate),
+        (&counters.unchanged_blocks, tally.unchanged),
+        (&counters.zero_blocks, tally.zero),
+        (&counters.cow_blocks, tally.cow),
+        (&counters.patched_blocks, tally.patched),
+    ] {
+        if amount > 0 {
+            counter.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+}

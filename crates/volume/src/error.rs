@@ -1,0 +1,157 @@
+//! Why something could not be done: the kind, and where.
+
+use gemelo_device::DeviceError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Which of a pool's two disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskRole {
+    /// The contents.
+    Data,
+    /// Everything else.
+    Metadata,
+}
+
+impl std::fmt::Display for DiskRole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Data => "data store",
+            Self::Metadata => "metadata disk",
+        })
+    }
+}
+
+/// What an engine or a pool refuses or fails with.
+#[derive(Debug, Error)]
+pub enum VolumeError {
+    /// The storage below failed.
+    #[error("cannot {action} the {disk}")]
+    Io {
+        /// Which disk.
+        disk: DiskRole,
+        /// "read", "write", "sync" and so on.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file of the pool's directory could not be used.
+    #[error("cannot {action} '{path}'")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// What was to be created is there already.
+    #[error("'{path}' exists already")]
+    Exists {
+        /// What exists.
+        path: PathBuf,
+    },
+    /// There is no pool where one was expected.
+    #[error("this is no pool: {why}")]
+    NotAPool {
+        /// What was found instead.
+        why: &'static str,
+    },
+    /// Another process has the pool open.
+    #[error("the pool is in use by {holder}")]
+    InUse {
+        /// "process 123", or what else is known.
+        holder: String,
+    },
+    /// An option is outside of its range.
+    #[error("{what} is not {expected}")]
+    BadOption {
+        /// Which option, with its value.
+        what: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// Metadata does not fit its checksum or itself.
+    #[error("the metadata is damaged: {what}")]
+    Damaged {
+        /// What is damaged.
+        what: String,
+    },
+    /// The pool failed before and takes no changes until it is opened anew.
+    #[error("the pool stopped taking changes when it could not {action} its {disk}; open it anew")]
+    Stopped {
+        /// Which disk failed.
+        disk: DiskRole,
+        /// At what.
+        action: &'static str,
+    },
+    /// The pool is open for reading only.
+    #[error("the pool is open for reading only")]
+    ReadOnly,
+    /// There is no such volume.
+    #[error("there is no volume '{name}'")]
+    NoSuchVolume {
+        /// The name asked for.
+        name: String,
+    },
+    /// There is such a volume already.
+    #[error("there is a volume '{name}' already")]
+    VolumeExists {
+        /// The name asked for.
+        name: String,
+    },
+    /// A block has as many references as can be counted.
+    #[error("a block of the volume has as many references as can be counted")]
+    TooManyReferences,
+    /// No space is left for a block that needs some.
+    #[error("no space is left in the {disk}")]
+    NoSpace {
+        /// Where.
+        disk: DiskRole,
+    },
+    /// A block cannot be read as it was written.
+    #[error("block {lbn} of the volume is damaged")]
+    DamagedBlock {
+        /// Which block.
+        lbn: u64,
+    },
+    /// The work was asked to stop.
+    #[error("stopped before the end")]
+    Interrupted,
+}
+
+impl VolumeError {
+    /// Wraps what a disk says; a full one becomes [`Self::NoSpace`].
+    pub(crate) fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { disk },
+            _ => Self::Io { disk, action, source },
+        }
+    }
+
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged { what: what.into() }
+    }
+
+    /// What a server tells its client.
+    pub(crate) fn for_device(&self, block_bytes: u64) -> DeviceError {
+        match self {
+            Self::NoSpace { .. } => DeviceError::NoSpace,
+            Self::ReadOnly => DeviceError::ReadOnly,
+            Self::DamagedBlock { lbn } => DeviceError::Damaged { offset: lbn * block_bytes },
+            Self::Io { source, .. } => DeviceError::Io(io::Error::new(source.kind(), self.with_source())),
+            _ => DeviceError::Io(io::Error::other(self.with_source())),
+        }
+    }
+
+    fn with_source(&self) -> String {
+        match self {
+            Self::Io { source, .. } | Self::File { source, .. } => format!("{self}: {source}"),
+            _ => self.to_string(),
+        }
+    }
+}
+
+/// What most of the crate returns.
+pub(crate) type Result<T> = std::result::Result<T, VolumeError>;

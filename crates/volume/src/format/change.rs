@@ -1,0 +1,243 @@
+//! The changes that a commit consists of. Replaying them on the checkpoint before gives the state after.
+
+use super::codec::{Reader, put_text, put_varint};
+use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
+
+/// A change of the metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The LBN has a fresh block.
+    Store {
+        /// Of which volume.
+        volume: VolumeId,
+        /// Which LBN.
+        lbn: Lbn,
+        /// The fresh block.
+        pbn: Pbn,
+        /// Its fingerprint, if it may be shared.
+        fingerprint: Fingerprint,
+    },
+    /// The LBN has an existing block.
+    Share {
+        /// Of which volume.
+        volume: VolumeId,
+        /// Which LBN.
+        lbn: Lbn,
+        /// The existing block.
+        pbn: Pbn,
+    },
+    /// The LBNs have no block any more.
+    Unmap {
+        /// Of which volume.
+        volume: VolumeId,
+        /// The first LBN.
+        first: Lbn,
+        /// How many.
+        count: u64,
+    },
+    /// There is a new volume.
+    Create {
+        /// Its id.
+        volume: VolumeId,
+        /// Its name.
+        name: String,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// Whether it looks for duplicates.
+        mode: DedupMode,
+    },
+    /// There is a volume less.
+    Remove {
+        /// Which one.
+        volume: VolumeId,
+    },
+    /// A volume has another name.
+    Rename {
+        /// Which one.
+        volume: VolumeId,
+        /// The new name.
+        name: String,
+    },
+    /// A volume has another size.
+    Resize {
+        /// Which one.
+        volume: VolumeId,
+        /// The new size in bytes.
+        size_bytes: u64,
+    },
+    /// There is a new volume with size, mode and map of another.
+    Clone {
+        /// The other one.
+        source: VolumeId,
+        /// The new one.
+        volume: VolumeId,
+        /// Its name.
+        name: String,
+        /// Whether it takes no writes.
+        read_only: bool,
+    },
+    /// A volume looks for duplicates from now on, or does not.
+    SetMode {
+        /// Which one.
+        volume: VolumeId,
+        /// How.
+        mode: DedupMode,
+    },
+    /// The data store is larger.
+    Grow {
+        /// Its size in blocks, block 0 included.
+        data_blocks: u64,
+    },
+}
+
+impl Change {
+    /// Adds it to a payload.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let head = |out: &mut Vec<u8>, tag: u8, volume: &VolumeId| {
+            out.push(tag);
+            put_varint(out, u64::from(volume.0));
+        };
+        match self {
+            Self::Store { volume, lbn, pbn, fingerprint } => {
+                head(out, 1, volume);
+                put_varint(out, lbn.0);
+                out.extend_from_slice(&pbn.number().to_le_bytes());
+                out.extend_from_slice(&fingerprint.to_bytes());
+            }
+            Self::Share { volume, lbn, pbn } => {
+                head(out, 2, volume);
+                put_varint(out, lbn.0);
+                out.extend_from_slice(&pbn.number().to_le_bytes());
+            }
+            Self::Unmap { volume, first, count } => {
+                head(out, 3, volume);
+                put_varint(out, first.0);
+                put_varint(out, *count);
+            }
+            Self::Create { volume, name, size_bytes, mode } => {
+                head(out, 4, volume);
+                put_text(out, name);
+                put_varint(out, *size_bytes);
+                out.push(mode.byte());
+            }
+            Self::Remove { volume } => head(out, 5, volume),
+            Self::Rename { volume, name } => {
+                head(out, 6, volume);
+                put_text(out, name);
+            }
+            Self::Resize { volume, size_bytes } => {
+                head(out, 7, volume);
+                put_varint(out, *size_bytes);
+            }
+            Self::Clone { source, volume, name, read_only } => {
+                head(out, 8, source);
+                put_varint(out, u64::from(volume.0));
+                put_text(out, name);
+                out.push(u8::from(*read_only));
+            }
+            Self::SetMode { volume, mode } => {
+                head(out, 9, volume);
+                out.push(mode.byte());
+            }
+            Self::Grow { data_blocks } => {
+                out.push(10);
+                put_varint(out, *data_blocks);
+            }
+        }
+    }
+
+    /// All changes of a payload, or `None` if it is none.
+    #[must_use]
+    pub fn decode_all(payload: &[u8]) -> Option<Vec<Self>> {
+        let mut reader = Reader::new(payload);
+        let mut changes = Vec::new();
+        while !reader.is_empty() {
+            changes.push(Self::decode(&mut reader)?);
+        }
+        Some(changes)
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let tag = reader.u8()?;
+        if tag == 10 {
+            return Some(Self::Grow { data_blocks: reader.varint()? });
+        }
+        let volume = volume_from(reader)?;
+        Some(match tag {
+            1 => Self::Store {
+                volume,
+                lbn: Lbn(reader.varint()?),
+                pbn: Pbn::new(reader.u32()?)?,
+                fingerprint: Fingerprint::from_bytes(reader.array()?),
+            },
+            2 => Self::Share { volume, lbn: Lbn(reader.varint()?), pbn: Pbn::new(reader.u32()?)? },
+            3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
+            4 => Self::Create {
+                volume,
+                name: reader.text()?.to_owned(),
+                size_bytes: reader.varint()?,
+                mode: DedupMode::from_byte(reader.u8()?)?,
+            },
+            5 => Self::Remove { volume },
+            6 => Self::Rename { volume, name: reader.text()?.to_owned() },
+            7 => Self::Resize { volume, size_bytes: reader.varint()? },
+            8 => Self::Clone {
+                source: volume,
+                volume: volume_from(reader)?,
+                name: reader.text()?.to_owned(),
+                read_only: reader.u8()? == 1,
+            },
+            9 => Self::SetMode { volume, mode: DedupMode::from_byte(reader.u8()?)? },
+            _ => return None,
+        })
+    }
+}
+
+fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {
+    u32::try_from(reader.varint()?).ok().map(VolumeId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn one_of_each() -> Vec<Change> {
+        let volume = VolumeId(300);
+        let pbn = Pbn::new(70_000).unwrap();
+        let name = String::from("a name");
+        vec![
+            Change::Store { volume, lbn: Lbn(1 << 36), pbn, fingerprint: Fingerprint::of_hash(5 << 90) },
+            Change::Share { volume, lbn: Lbn(0), pbn },
+            Change::Unmap { volume, first: Lbn(7), count: 1 << 30 },
+            Change::Create { volume, name: name.clone(), size_bytes: 1 << 50, mode: DedupMode::Inline },
+            Change::Remove { volume },
+            Change::Rename { volume, name: name.clone() },
+            Change::Resize { volume, size_bytes: 512 },
+            Change::Clone { source: VolumeId(1), volume, name, read_only: true },
+            Change::SetMode { volume, mode: DedupMode::Off },
+            Change::Grow { data_blocks: 9 },
+        ]
+    }
+
+    #[test]
+    fn every_change_comes_back_and_no_cut_one_does() {
+        let mut payload = Vec::new();
+        for change in one_of_each() {
+            let mut one = Vec::new();
+            change.encode(&mut one);
+            for end in 1..one.len() {
+                assert_eq!(Change::decode_all(&one[..end]), None, "{change:?} cut at {end}");
+            }
+            payload.extend(one);
+        }
+        assert_eq!(Change::decode_all(&payload), Some(one_of_each()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+            let _ = Change::decode_all(&bytes);
+        }
+    }
+}

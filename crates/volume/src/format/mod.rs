@@ -1,0 +1,79 @@
+//! The structs on disk, as `docs/format.md` has them: shared by the engine and the checker, and all they share.
+//!
+//! Nothing here decides when something is written; reading is done here, so that both read alike.
+
+mod change;
+mod codec;
+mod commit;
+mod root;
+mod superblock;
+mod table;
+
+pub use change::Change;
+pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit};
+pub use root::{Root, RootSearch, find_roots};
+pub use superblock::{Superblock, check_data_header, data_header, read_superblock};
+pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The unit of everything on the metadata disk.
+pub const PAGE_BYTES: usize = 4096;
+/// The first page of the journal.
+pub const JOURNAL_PAGE: u64 = 8;
+/// LBNs whose PBNs fill a map page.
+pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 4;
+/// PBNs whose fingerprints fill a record page.
+pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
+
+/// A page of the metadata disk.
+pub type Page = [u8; PAGE_BYTES];
+
+/// What all checksums of a pool begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolSeed(u64);
+
+impl PoolSeed {
+    /// The seed of the pool of this superblock.
+    #[must_use]
+    pub fn of(superblock: &Superblock) -> Self {
+        let mut bytes = [0; 48];
+        let (id, key) = bytes.split_at_mut(16);
+        id.copy_from_slice(&superblock.pool_id);
+        key.copy_from_slice(&superblock.key);
+        Self(xxh3_64_with_seed(&bytes, 0))
+    }
+
+    /// The checksum of these bytes.
+    #[must_use]
+    pub fn checksum(self, bytes: &[u8]) -> u64 {
+        xxh3_64_with_seed(bytes, self.0)
+    }
+}
+
+/// A number of a slot; the first is 1, and `None` is 0 on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(std::num::NonZeroU32);
+
+impl Slot {
+    /// The slot of this number.
+    #[must_use]
+    pub const fn new(number: u32) -> Option<Self> {
+        match std::num::NonZeroU32::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Where it is on the metadata disk, in bytes.
+    #[must_use]
+    pub const fn offset(self, journal_pages: u64) -> u64 {
+        (JOURNAL_PAGE + journal_pages + (self.number() - 1) as u64) * PAGE_BYTES as u64
+    }
+}

@@ -1,0 +1,125 @@
+//! Where a checkpoint is, and up to which commit it goes.
+
+use super::codec::Reader;
+use super::superblock::page_of;
+use super::{Link, PAGE_BYTES, Page, PoolSeed, Superblock};
+use crate::disk::Disk;
+use crate::error::{DiskRole, Result, VolumeError};
+
+const MAGIC: &[u8; 8] = b"GEMELORT";
+const CHECKSUM_AT: usize = PAGE_BYTES - 8;
+const FIRST_PAGE: u64 = 2;
+const FIRST_COPY: u64 = 4;
+
+/// A root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    /// From 1; the root with the highest counts.
+    pub generation: u64,
+    /// The first commit that the checkpoint does not contain.
+    pub next_commit: u64,
+    /// Where in the journal that commit begins, or will: bytes from the journal's start.
+    pub journal_offset: u64,
+    /// The first page of the table.
+    pub table: Link,
+    /// Length of the table in bytes.
+    pub table_bytes: u64,
+    /// Size of the data store in blocks, block 0 included.
+    pub data_blocks: u64,
+    /// The id of the next volume.
+    pub next_volume: u32,
+    /// LBNs that have a PBN.
+    pub references: u64,
+    /// PBNs that have a reference.
+    pub physical: u64,
+}
+
+impl Root {
+    /// As a page.
+    #[must_use]
+    pub fn encode(&self, superblock: &Superblock, seed: PoolSeed) -> Box<Page> {
+        let mut bytes = Vec::with_capacity(PAGE_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&superblock.pool_id);
+        for number in [self.generation, self.next_commit, self.journal_offset] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.table.encode());
+        bytes.extend_from_slice(&self.table_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.data_blocks.to_le_bytes());
+        bytes.extend_from_slice(&self.next_volume.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&self.references.to_le_bytes());
+        bytes.extend_from_slice(&self.physical.to_le_bytes());
+        bytes.resize(CHECKSUM_AT, 0);
+        bytes.extend_from_slice(&seed.checksum(&bytes).to_le_bytes());
+        page_of(&bytes)
+    }
+
+    fn decode(page: &Page, superblock: &Superblock, seed: PoolSeed) -> Option<Self> {
+        let (body, checksum) = page.split_at(CHECKSUM_AT);
+        if seed.checksum(body).to_le_bytes() != checksum {
+            return None;
+        }
+        let mut reader = Reader::new(body);
+        if reader.array()? != *MAGIC || reader.array()? != superblock.pool_id {
+            return None;
+        }
+        Some(Self {
+            generation: reader.u64()?,
+            next_commit: reader.u64()?,
+            journal_offset: reader.u64()?,
+            table: Link::decode(reader.array()?),
+            table_bytes: reader.u64()?,
+            data_blocks: reader.u64()?,
+            next_volume: (reader.u64()? & u64::from(u32::MAX)) as u32,
+            references: reader.u64()?,
+            physical: reader.u64()?,
+        })
+    }
+
+    /// Where on the metadata disk it is, in bytes: itself, and its copy.
+    #[must_use]
+    pub const fn offsets(generation: u64) -> [u64; 2] {
+        let parity = generation % 2;
+        [(FIRST_PAGE + parity) * PAGE_BYTES as u64, (FIRST_COPY + parity) * PAGE_BYTES as u64]
+    }
+}
+
+/// The roots that are there.
+#[derive(Debug)]
+pub struct RootSearch {
+    /// The newest one.
+    pub newest: Root,
+    /// The one before it.
+    pub older: Option<Root>,
+    /// Places of the newest root's generation, in bytes, that do not have it: its page or copy is damaged.
+    pub to_repair: Vec<u64>,
+}
+
+/// Finds the newest root.
+///
+/// # Errors
+/// If there is none, or the disk cannot be read.
+pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Result<RootSearch> {
+    let mut found: Vec<(u64, Root)> = Vec::new();
+    for offset in [0, 1].into_iter().flat_map(Root::offsets) {
+        let mut page = [0; PAGE_BYTES];
+        disk.read_at(offset, &mut page).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+        if let Some(root) = Root::decode(&page, superblock, seed) {
+            found.push((offset, root));
+        }
+    }
+    let newest = found
+        .iter()
+        .map(|(_, root)| root)
+        .max_by_key(|root| root.generation)
+        .cloned()
+        .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
+    let older = found.iter().map(|(_, root)| root).find(|root| root.generation < newest.generation).cloned();
+    let to_repair = Root::offsets(newest.generation)
+        .into_iter()
+        .filter(|place| !found.iter().any(|(offset, root)| offset == place && *root == newest))
+        .collect();
+    Ok(RootSearch { newest, older, to_repair })
+}

@@ -1,0 +1,123 @@
+//! What a pool is: written once, twice over.
+
+use super::codec::Reader;
+use super::{PAGE_BYTES, Page};
+use crate::disk::Disk;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::types::FingerprintKind;
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"GEMELOSB";
+const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
+const VERSION: u32 = 1;
+const CHECKSUM_AT: usize = PAGE_BYTES - 8;
+/// Bytes of block 0 of the data store that say something.
+const DATA_HEADER_BYTES: usize = 32;
+
+/// Identity and shape of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Random, one for each pool.
+    pub pool_id: [u8; 16],
+    /// Key of the fingerprints.
+    pub key: [u8; 32],
+    /// Which fingerprints.
+    pub fingerprint: FingerprintKind,
+    /// Length of the journal in pages.
+    pub journal_pages: u64,
+}
+
+impl Superblock {
+    /// As a page.
+    #[must_use]
+    pub fn encode(&self) -> Box<Page> {
+        let mut bytes = Vec::with_capacity(PAGE_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.block_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.pool_id);
+        bytes.extend_from_slice(&self.key);
+        bytes.extend_from_slice(&[self.fingerprint.byte(), 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(&self.journal_pages.to_le_bytes());
+        bytes.resize(CHECKSUM_AT, 0);
+        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        page_of(&bytes)
+    }
+
+    fn decode(page: &Page) -> Option<Self> {
+        let (body, checksum) = page.split_at(CHECKSUM_AT);
+        if xxh3_64(body).to_le_bytes() != checksum {
+            return None;
+        }
+        let mut reader = Reader::new(body);
+        if reader.array()? != *MAGIC || reader.u32()? != VERSION {
+            return None;
+        }
+        let block_bytes = reader.u32()?;
+        let pool_id = reader.array()?;
+        let key = reader.array()?;
+        let [fingerprint, backend, ..] = reader.array::<8>()?;
+        let journal_pages = reader.u64()?;
+        let fingerprint = FingerprintKind::from_byte(fingerprint)?;
+        let fits = crate::pool::is_block_size(block_bytes) && backend == 0;
+        fits.then_some(Self { block_bytes, pool_id, key, fingerprint, journal_pages })
+    }
+}
+
+/// The page that begins with these bytes.
+pub(super) fn page_of(bytes: &[u8]) -> Box<Page> {
+    let mut page = Box::new([0; PAGE_BYTES]);
+    for (to, from) in page.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    page
+}
+
+/// Reads the superblock, or its copy; adds what was damaged to the list.
+///
+/// # Errors
+/// If neither is good, or the disk cannot be read.
+pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Superblock> {
+    let mut found = None;
+    for number in 0..2 {
+        let mut page = [0; PAGE_BYTES];
+        match disk.read_at(number * PAGE_BYTES as u64, &mut page) {
+            Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+                return Err(VolumeError::io(DiskRole::Metadata, "read")(error));
+            }
+            _ => {}
+        }
+        match Superblock::decode(&page) {
+            Some(superblock) => found = found.or(Some(superblock)),
+            None => damage.push(format!("superblock {number} fails its checksum")),
+        }
+    }
+    found.ok_or(VolumeError::NotAPool { why: "its metadata has no superblock that passes its checksum" })
+}
+
+/// Block 0 of the data store of this pool.
+#[must_use]
+pub fn data_header(superblock: &Superblock) -> [u8; DATA_HEADER_BYTES] {
+    let mut header = [0; DATA_HEADER_BYTES];
+    let (body, checksum) = header.split_at_mut(24);
+    let (magic, id) = body.split_at_mut(8);
+    magic.copy_from_slice(DATA_MAGIC);
+    id.copy_from_slice(&superblock.pool_id);
+    checksum.copy_from_slice(&xxh3_64(body).to_le_bytes());
+    header
+}
+
+/// Says whether the data store belongs to the pool.
+///
+/// # Errors
+/// If it does not, or cannot be read.
+pub fn check_data_header(data: &dyn Disk, superblock: &Superblock) -> Result<()> {
+    let mut header = [0; DATA_HEADER_BYTES];
+    data.read_at(0, &mut header).map_err(VolumeError::io(DiskRole::Data, "read"))?;
+    if header == data_header(superblock) {
+        return Ok(());
+    }
+    Err(VolumeError::NotAPool { why: "the data store is not the one of this metadata" })
+}

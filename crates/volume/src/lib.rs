@@ -1,0 +1,33 @@
+//! Volumes that store each block once: the engine, its metadata and its checker.
+//!
+//! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
+//! `docs/format.md`. Nothing here knows of NBD, of load or of printing.
+//!
+//! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
+//! writes fresh ones through [`disk`], changes the backend and appends the changes to the [`journal`].
+
+pub mod backend;
+pub mod check;
+mod counters;
+pub mod disk;
+mod engine;
+mod error;
+mod fingerprint;
+pub mod format;
+mod journal;
+mod pool;
+mod readers;
+mod space;
+mod types;
+mod volume;
+
+pub use check::{CheckOptions, CheckReport, Problem, check};
+pub use counters::{PoolActivity, VolumeStat};
+pub use disk::{Disk, FileDisk};
+pub use error::{DiskRole, VolumeError};
+pub use fingerprint::Fingerprinter;
+pub use pool::{GcReport, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary};
+pub use types::{
+    DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+};
+pub use volume::Volume;

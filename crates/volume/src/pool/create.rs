@@ -1,0 +1,174 @@
+//! Making a pool on two empty disks.
+
+use super::{Pool, PoolDisks};
+use crate::backend::MetadataBackend;
+use crate::backend::log::LogBackend;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, data_header};
+use crate::types::{FingerprintKind, Pbn};
+use std::io::IoSlice;
+use std::path::PathBuf;
+
+/// The shortest journal: room for a few commits.
+const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
+/// The longest journal that is chosen: some 5 million writes between two checkpoints.
+const MOST_JOURNAL_BYTES: u64 = 128 << 20;
+/// A chosen journal has this share of the data store's size: 0.4 %.
+const DATA_PER_JOURNAL: u64 = 256;
+/// Bytes of zeros written at once.
+const ZEROS: usize = 1 << 20;
+
+/// What a pool is made as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Bytes of a block: a power of two from 512 to 1 MiB.
+    pub block_bytes: u32,
+    /// Size of the data store in bytes; it is a sparse file, or at most the device's size.
+    pub capacity_bytes: u64,
+    /// Which hash of a content is its fingerprint.
+    pub fingerprint: FingerprintKind,
+    /// Length of the journal in bytes; chosen by the capacity if not given.
+    pub journal_bytes: Option<u64>,
+    /// Where the data store is, if not in the pool's directory.
+    pub data: Option<PathBuf>,
+    /// Where the metadata are, if not in the pool's directory.
+    pub metadata: Option<PathBuf>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: 4096,
+            capacity_bytes: 64 << 30,
+            fingerprint: FingerprintKind::Blake3,
+            journal_bytes: None,
+            data: None,
+            metadata: None,
+        }
+    }
+}
+
+/// Whether a block can have this size.
+pub(crate) fn is_block_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
+}
+
+impl PoolOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        let bad = |what, expected| Err(VolumeError::BadOption { what, expected });
+        if !is_block_size(self.block_bytes) {
+            return bad(format!("a block of {} bytes", self.block_bytes), "a power of two from 512 to 1 MiB");
+        }
+        if !(2..=u64::from(Pbn::LAST.number()) + 1).contains(&self.data_blocks()) {
+            return bad(format!("a capacity of {} bytes", self.capacity_bytes), "from 2 to 2^32 - 1 blocks");
+        }
+        if self.journal_bytes.is_some_and(|bytes| !(LEAST_JOURNAL_BYTES..=64 << 30).contains(&bytes)) {
+            return bad("the journal's length".into(), "from 64 KiB to 64 GiB");
+        }
+        Ok(())
+    }
+
+    fn data_blocks(&self) -> u64 {
+        self.capacity_bytes / u64::from(self.block_bytes)
+    }
+
+    fn journal_pages(&self) -> u64 {
+        let chosen = (self.capacity_bytes / DATA_PER_JOURNAL).clamp(LEAST_JOURNAL_BYTES, MOST_JOURNAL_BYTES);
+        self.journal_bytes.unwrap_or(chosen) / PAGE_BYTES as u64
+    }
+}
+
+/// Random bytes from the system.
+fn random_bytes<const N: usize>() -> Result<[u8; N]> {
+    use std::io::Read;
+    let path = PathBuf::from("/dev/urandom");
+    let mut bytes = [0; N];
+    std::fs::File::open(&path)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|source| VolumeError::File { action: "read", path, source })?;
+    Ok(bytes)
+}
+
+impl Pool {
+    /// Makes a pool on two disks; what they had is gone. The superblock comes last: before it there is no pool.
+    ///
+    /// # Errors
+    /// If an option is out of range, or the disks cannot be written.
+    pub fn format(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
+        options.check()?;
+        let superblock = Superblock {
+            block_bytes: options.block_bytes,
+            pool_id: random_bytes()?,
+            key: random_bytes()?,
+            fingerprint: options.fingerprint,
+            journal_pages: options.journal_pages(),
+        };
+        let data = VolumeError::io;
+        disks
+            .data
+            .set_len(options.data_blocks() * u64::from(options.block_bytes))
+            .map_err(data(DiskRole::Data, "enlarge"))?;
+        let header = data_header(&superblock);
+        disks.data.write_at(0, &mut [IoSlice::new(&header)]).map_err(data(DiskRole::Data, "write"))?;
+        disks.data.sync().map_err(data(DiskRole::Data, "sync"))?;
+        clear_metadata(disks, &superblock)?;
+        write_checkpoint(disks, &superblock, options.data_blocks())?;
+        let page = superblock.encode();
+        for copy in 0..2 {
+            write_page(disks, copy * PAGE_BYTES as u64, &page)?;
+        }
+        disks.metadata.sync().map_err(data(DiskRole::Metadata, "sync"))
+    }
+}
+
+/// Zeros from the first page to the journal's end: nothing that was there before is taken for a commit or a root, and
+/// commits are written to space that is there.
+fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
+    let end = (JOURNAL_PAGE + superblock.journal_pages) * PAGE_BYTES as u64;
+    let io = |action| VolumeError::io(DiskRole::Metadata, action);
+    if disks.metadata.len().map_err(io("measure"))? < end {
+        disks.metadata.set_len(end).map_err(io("enlarge"))?;
+    }
+    let zeros = vec![0; ZEROS];
+    let mut offset = 0;
+    while offset < end {
+        let part = zeros.get(..(end - offset).min(ZEROS as u64) as usize).unwrap_or(&zeros);
+        disks.metadata.write_at(offset, &mut [IoSlice::new(part)]).map_err(io("write"))?;
+        offset += part.len() as u64;
+    }
+    disks.metadata.sync().map_err(io("sync"))
+}
+
+/// The checkpoint of an empty pool.
+fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
+    let seed = PoolSeed::of(superblock);
+    let mut backend = LogBackend::new(superblock.block_bytes, data_blocks, seed);
+    let mut writes = Vec::new();
+    let (table, table_bytes) = backend.seal(&mut writes)?;
+    for (slot, page) in &writes {
+        write_page(disks, slot.offset(superblock.journal_pages), page)?;
+    }
+    let root = Root {
+        generation: 1,
+        next_commit: 1,
+        journal_offset: 0,
+        table,
+        table_bytes,
+        data_blocks,
+        next_volume: backend.totals().next_volume,
+        references: 0,
+        physical: 0,
+    };
+    let page = root.encode(superblock, seed);
+    for offset in Root::offsets(root.generation) {
+        write_page(disks, offset, &page)?;
+    }
+    disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
+}
+
+fn write_page(disks: &PoolDisks, offset: u64, page: &Page) -> Result<()> {
+    disks
+        .metadata
+        .write_at(offset, &mut [IoSlice::new(page)])
+        .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+}

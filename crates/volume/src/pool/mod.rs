@@ -1,0 +1,222 @@
+//! Pools: made, opened, measured, grown, closed.
+
+mod create;
+mod directory;
+mod gc;
+mod open;
+mod stat;
+
+pub use create::PoolOptions;
+pub(crate) use create::is_block_size;
+pub use directory::PoolDirectory;
+pub use gc::GcReport;
+pub(crate) use open::{Recovered, recover};
+pub use stat::{PoolStat, VolumeSummary};
+
+use crate::disk::Disk;
+use crate::engine::{Engine, Keeper};
+use crate::error::{Result, VolumeError};
+use crate::types::DedupMode;
+use crate::volume::Volume;
+use gemelo_base::Clock;
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The two disks of a pool.
+#[derive(Clone)]
+pub struct PoolDisks {
+    /// The contents.
+    pub data: Arc<dyn Disk>,
+    /// Everything else.
+    pub metadata: Arc<dyn Disk>,
+}
+
+/// How an open pool behaves; nothing of it is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Nothing stays without being made durable for longer, even if nobody flushes.
+    pub commit_interval: Duration,
+    /// Compare contents with their fingerprints at every read.
+    pub verify_reads: bool,
+    /// Compare bytes before a block is shared, with every kind of fingerprint.
+    pub verify_bytes: bool,
+    /// No changes: for pools that are damaged, or only looked at.
+    pub read_only: bool,
+    /// References to a block from which on its content gets a fresh copy.
+    pub most_references: u32,
+    /// Commit and checkpoint in the background. Without, both are done only when a request needs them.
+    pub background: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            commit_interval: Duration::from_secs(5),
+            verify_reads: false,
+            verify_bytes: false,
+            read_only: false,
+            most_references: u32::MAX,
+            background: true,
+        }
+    }
+}
+
+/// An open pool. Dropping it without [`Pool::close`] leaves it as a crash would.
+///
+/// What changes a volume as a whole is durable when it returns without an error. If it cannot be made durable it is an error,
+/// and the change is made all the same, until a crash.
+pub struct Pool {
+    engine: Arc<Engine>,
+    keeper: Mutex<Option<Keeper>>,
+    /// Says that this process has the pool, until it is dropped.
+    directory: Option<PoolDirectory>,
+    /// What was found damaged and can be served all the same.
+    damage: Vec<String>,
+}
+
+impl Pool {
+    /// Makes a pool in a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If there is one already, an option is out of range, or the files cannot be made.
+    pub fn create(directory: &Path, options: &PoolOptions) -> Result<()> {
+        let directory = PoolDirectory::create(directory, options)?;
+        let disks = directory.open_disks()?;
+        Self::format(&disks, options)
+    }
+
+    /// Opens the pool of a directory.
+    ///
+    /// # Errors
+    /// If another process has it, it is no pool, or it is damaged so that it cannot be served.
+    pub fn open(directory: &Path, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
+        let directory = PoolDirectory::lock(directory)?;
+        let mut pool = Self::open_disks(directory.open_disks()?, tuning, clock)?;
+        pool.directory = Some(directory);
+        Ok(pool)
+    }
+
+    /// Whether the pool takes no changes: it was opened so, or it is damaged.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.engine.is_read_only
+    }
+
+    /// What was found damaged when it was opened, in words.
+    #[must_use]
+    pub fn damage(&self) -> &[String] {
+        &self.damage
+    }
+
+    /// A volume, to be read and written.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn volume(&self, name: &str) -> Result<Volume> {
+        Ok(Volume::new(Arc::clone(&self.engine), self.engine.volume(name)?))
+    }
+
+    /// Makes a volume; it takes no space before it is written. The size is in bytes, a multiple of the block size.
+    ///
+    /// # Errors
+    /// If there is one of this name, or name or size cannot be.
+    pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
+        self.engine.create_volume(name, size_bytes, mode)
+    }
+
+    /// Removes a volume. Requests under way end first; later ones fail.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be made durable.
+    pub fn remove_volume(&self, name: &str) -> Result<()> {
+        self.engine.remove_volume(name)
+    }
+
+    /// Gives a volume another name.
+    ///
+    /// # Errors
+    /// If there is none, or one of the new name.
+    pub fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
+        self.engine.rename_volume(name, new)
+    }
+
+    /// Gives a volume another size in bytes. What is beyond the new end is gone.
+    ///
+    /// # Errors
+    /// If there is none, or the size cannot be.
+    pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        self.engine.resize_volume(name, size_bytes)
+    }
+
+    /// Turns deduplication of a volume's further writes on or off.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
+        self.engine.set_mode(name, mode)
+    }
+
+    /// Makes a volume that is what another is now, and takes no writes.
+    ///
+    /// # Errors
+    /// If there is no such volume, one of the new name, or a block has as many references as can be counted.
+    pub fn snapshot_volume(&self, source: &str, name: &str) -> Result<()> {
+        self.engine.clone_volume(source, name, true)
+    }
+
+    /// Makes a volume that begins as what another is now.
+    ///
+    /// # Errors
+    /// As [`Self::snapshot_volume`].
+    pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
+        self.engine.clone_volume(source, name, false)
+    }
+
+    /// Makes the data store larger: its new size in bytes, rounded down to whole blocks.
+    ///
+    /// # Errors
+    /// If it is that large already, or there is no space.
+    pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
+        self.engine.grow(capacity_bytes / u64::from(self.engine.superblock.block_bytes))
+    }
+
+    /// Makes durable all that was acknowledged, in all volumes.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    pub fn flush(&self) -> Result<()> {
+        self.engine.flush()
+    }
+
+    /// Writes a checkpoint, so that the next opening has no journal to replay.
+    ///
+    /// # Errors
+    /// If it cannot be written; all that is durable stays so.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
+    /// Counts all references again and compares: the differences in words, at most `most`. Nothing may be written
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// If metadata cannot be read.
+    pub fn prove(&self, most: usize) -> Result<Vec<String>> {
+        self.engine.prove(most)
+    }
+
+    /// Ends the background, writes a checkpoint and lets go of the pool. Requests to its volumes must have ended.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be written.
+    pub fn close(self) -> Result<()> {
+        drop(self.keeper.lock().take());
+        match self.engine.check_writable() {
+            Ok(()) => self.engine.checkpoint(),
+            Err(VolumeError::ReadOnly) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

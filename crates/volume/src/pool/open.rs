@@ -1,0 +1,133 @@
+//! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
+
+use super::{Pool, PoolDisks, Tuning};
+use crate::backend::MetadataBackend;
+use crate::backend::log::{Damage, LogBackend};
+use crate::counters::PoolCounters;
+use crate::engine::{Committer, Engine, Keeper, State, VolumeShared};
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::fingerprint::Fingerprinter;
+use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
+use crate::journal::Journal;
+use crate::readers::Readers;
+use crate::space::Space;
+use gemelo_base::Clock;
+use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+/// A checkpoint with the journal replayed on it.
+pub(crate) struct Recovered {
+    pub(crate) superblock: Superblock,
+    pub(crate) backend: LogBackend,
+    /// Whether changes that were durable are not in it.
+    pub(crate) has_lost_history: bool,
+    seed: PoolSeed,
+    generation: u64,
+    journal: Journal,
+    next_commit: u64,
+    damage: Damage,
+}
+
+/// Reads all metadata; writes nothing. Lost history is an error, unless what is left is to be salvaged.
+pub(crate) fn recover(disks: &PoolDisks, salvage: bool) -> Result<Recovered> {
+    let mut damage = Damage::default();
+    let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
+    let seed = PoolSeed::of(&superblock);
+    check_data_header(&*disks.data, &superblock)?;
+    let found = find_roots(&*disks.metadata, &superblock, seed)?;
+    for offset in found.to_repair {
+        damage.harmless.push(format!("the root at byte {offset}"));
+    }
+    let newest = found.newest.generation;
+    let mut root = found.newest;
+    let mut loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+    if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
+        root = older;
+        loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+    }
+    let mut backend = loaded?;
+    let mut journal = Journal::new(&superblock, &root, seed);
+    let replayed = journal.replay(&*disks.metadata, &root, |changes| backend.replay(&changes))?;
+    backend.settle()?;
+    let has_lost_history = replayed.lost.is_some() || root.generation < newest;
+    if let Some(what) = replayed.lost {
+        if !salvage {
+            return Err(VolumeError::Damaged { what });
+        }
+        damage.lost.push(what);
+    }
+    let generation = replayed.generation.max(newest);
+    let next_commit = replayed.next_commit;
+    Ok(Recovered { superblock, backend, has_lost_history, seed, generation, journal, next_commit, damage })
+}
+
+impl Pool {
+    /// Opens the pool on two disks. Where a part of the metadata is lost, the pool is open for reading only.
+    ///
+    /// # Errors
+    /// If it is no pool, or damaged so that it cannot be served.
+    pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
+        let recovered = recover(&disks, false)?;
+        let is_whole = recovered.damage.lost.is_empty();
+        let read_only = tuning.read_only || !is_whole;
+        Self::of_recovered(disks, recovered, Tuning { read_only, ..tuning }, clock)
+    }
+
+    /// The pool of what was recovered.
+    pub(crate) fn of_recovered(
+        disks: PoolDisks,
+        recovered: Recovered,
+        tuning: Tuning,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let is_read_only = tuning.read_only;
+        if !is_read_only {
+            // Commits of a process that was killed may be in the system's cache alone.
+            disks.data.sync().map_err(VolumeError::io(DiskRole::Data, "sync"))?;
+            disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))?;
+        }
+        let Recovered { superblock, backend, seed, generation, journal, next_commit, damage, .. } = recovered;
+        let mut space = Space::new(backend.totals().data_blocks);
+        backend.visit_used(&mut |pbn| {
+            space.claim(pbn);
+        })?;
+        let volumes = backend
+            .volumes()
+            .into_iter()
+            .map(|info| (info.name, VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only)));
+        let engine = Engine {
+            fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
+            volumes: RwLock::new(volumes.collect()),
+            state: RwLock::new(State::new(Box::new(backend), next_commit)),
+            committer: Mutex::new(Committer::new(journal, next_commit - 1, generation)),
+            space: Mutex::new(space),
+            data: disks.data,
+            metadata: disks.metadata,
+            clock,
+            superblock,
+            seed,
+            tuning,
+            is_read_only,
+            readers: Readers::default(),
+            limbo: Mutex::default(),
+            checkpointer: Mutex::default(),
+            stopped: OnceLock::new(),
+            counters: PoolCounters::default(),
+            open_bytes: AtomicU64::new(0),
+        };
+        let engine = Arc::new(engine);
+        let keeper = if engine.tuning.background && !is_read_only {
+            let keeper = Keeper::start(Arc::clone(&engine));
+            Some(keeper.map_err(|source| VolumeError::Io {
+                disk: DiskRole::Metadata,
+                action: "start the thread that looks after",
+                source,
+            })?)
+        } else {
+            None
+        };
+        let damage = damage.harmless.into_iter().chain(damage.lost).collect();
+        Ok(Self { engine, keeper: Mutex::new(keeper), directory: None, damage })
+    }
+}

@@ -1,0 +1,121 @@
+//! What a pool and its volumes have, and have done.
+
+use super::Pool;
+use crate::backend::VolumeInfo;
+use crate::counters::{PoolActivity, VolumeStat};
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::types::{DedupMode, FingerprintKind};
+
+/// A volume in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeSummary {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Whether it looks for duplicates.
+    pub mode: DedupMode,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+    /// Its blocks that hold something.
+    pub mapped_blocks: u64,
+    /// What it has done since the pool was opened.
+    pub stat: VolumeStat,
+}
+
+/// A pool in numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolStat {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Which fingerprints.
+    pub fingerprint: FingerprintKind,
+    /// Blocks that volumes refer to, each counted as often as it is.
+    pub logical_blocks: u64,
+    /// Blocks stored.
+    pub physical_blocks: u64,
+    /// Blocks that could be stored.
+    pub capacity_blocks: u64,
+    /// Blocks free for use at once.
+    pub free_blocks: u64,
+    /// Blocks freed but not for use yet: what frees them is not durable, or they are being read.
+    pub pending_blocks: u64,
+    /// Fingerprints in the index.
+    pub index_entries: u64,
+    /// Memory of map, records and index in bytes.
+    pub metadata_memory_bytes: u64,
+    /// Length of the metadata disk in bytes.
+    pub metadata_disk_bytes: u64,
+    /// Bytes of the journal from the newest checkpoint to the newest commit.
+    pub journal_used_bytes: u64,
+    /// Length of the journal in bytes.
+    pub journal_bytes: u64,
+    /// How many checkpoints there have been.
+    pub generation: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// What it has done since it was opened.
+    pub activity: PoolActivity,
+}
+
+impl PoolStat {
+    /// Logical blocks / physical blocks; 1 for an empty pool.
+    #[must_use]
+    pub fn dedup_ratio(&self) -> f64 {
+        if self.physical_blocks == 0 { 1.0 } else { self.logical_blocks as f64 / self.physical_blocks as f64 }
+    }
+}
+
+impl Pool {
+    /// All volumes, by name.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeSummary> {
+        let infos = self.engine.state.read().backend.volumes();
+        let live = self.engine.volumes.read();
+        let stat =
+            |info: &VolumeInfo| live.get(&info.name).map(|volume| volume.counters.read()).unwrap_or_default();
+        let mut list: Vec<VolumeSummary> = infos
+            .into_iter()
+            .map(|info| VolumeSummary {
+                stat: stat(&info),
+                name: info.name,
+                size_bytes: info.size_bytes,
+                mode: info.mode,
+                read_only: info.read_only,
+                mapped_blocks: info.mapped_blocks,
+            })
+            .collect();
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        list
+    }
+
+    /// The pool in numbers.
+    ///
+    /// # Errors
+    /// If the metadata disk cannot be measured.
+    pub fn stat(&self) -> Result<PoolStat> {
+        let engine = &self.engine;
+        let (journal_used_bytes, journal_bytes, generation) = engine.committer.lock().figures();
+        let totals = engine.state.read().backend.totals();
+        let free_blocks = engine.space.lock().free();
+        let capacity_blocks = totals.data_blocks - 1;
+        let metadata = engine.metadata.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
+        Ok(PoolStat {
+            block_bytes: engine.superblock.block_bytes,
+            fingerprint: engine.superblock.fingerprint,
+            logical_blocks: totals.references,
+            physical_blocks: totals.physical,
+            capacity_blocks,
+            free_blocks,
+            pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
+            index_entries: totals.index_entries,
+            metadata_memory_bytes: totals.memory_bytes,
+            metadata_disk_bytes: metadata,
+            journal_used_bytes,
+            journal_bytes,
+            generation,
+            volumes: engine.volumes.read().len() as u64,
+            activity: engine.counters.read(),
+        })
+    }
+}

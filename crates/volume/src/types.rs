@@ -1,0 +1,204 @@
+//! The numbers the engine deals in, each a type of its own, and how a volume and a pool may be set.
+
+use std::fmt;
+
+/// A logical block number: a block of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lbn(pub u64);
+
+/// A physical block number: a block of the data store, at byte `pbn` × block size. Never 0, which identifies the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pbn(u32);
+
+impl Pbn {
+    /// The first PBN that holds a content.
+    pub const FIRST: Self = Self(1);
+    /// The last PBN there can be; the word after it means "damaged" in a map.
+    pub const LAST: Self = Self(u32::MAX - 1);
+
+    /// The PBN of this number, if it is one.
+    #[must_use]
+    pub const fn new(number: u32) -> Option<Self> {
+        if number == 0 || number == u32::MAX { None } else { Some(Self(number)) }
+    }
+
+    /// Its number.
+    #[inline]
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Its number as an index.
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a map says of an LBN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Reads as zeros and takes no space.
+    Unmapped,
+    /// The content is in this block of the data store.
+    Stored(Pbn),
+    /// Where the content is got lost with a metadata page.
+    Damaged,
+}
+
+const DAMAGED: u32 = u32::MAX;
+
+impl Place {
+    /// From the word of a map page.
+    #[inline]
+    #[must_use]
+    pub const fn from_word(word: u32) -> Self {
+        match word {
+            0 => Self::Unmapped,
+            DAMAGED => Self::Damaged,
+            number => Self::Stored(Pbn(number)),
+        }
+    }
+
+    /// The word of a map page.
+    #[inline]
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        match self {
+            Self::Unmapped => 0,
+            Self::Stored(pbn) => pbn.0,
+            Self::Damaged => DAMAGED,
+        }
+    }
+}
+
+/// 128 bits of a hash of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u128);
+
+impl Fingerprint {
+    /// Of a block that is not in the index.
+    pub const NONE: Self = Self(0);
+
+    /// The fingerprint with these bits; all-zero ones, which would mean "none", become another.
+    #[must_use]
+    pub const fn of_hash(bits: u128) -> Self {
+        if bits == 0 { Self(1) } else { Self(bits) }
+    }
+
+    /// From the bytes on disk.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
+    }
+
+    /// The bytes on disk.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The lower half, as good a hash as any.
+    #[inline]
+    pub(crate) const fn low(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The upper half.
+    #[inline]
+    pub(crate) const fn high(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+}
+
+/// Names a volume for ever: ids are never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub u32);
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Whether a volume looks for duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DedupMode {
+    /// Every write gets a block of its own.
+    Off,
+    /// Before a write is acknowledged.
+    Inline,
+}
+
+impl DedupMode {
+    /// From the byte on disk.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Off),
+            1 => Some(Self::Inline),
+            _ => None,
+        }
+    }
+
+    /// The byte on disk.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Inline => 1,
+        }
+    }
+}
+
+/// Which hash of a content is its fingerprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FingerprintKind {
+    /// BLAKE3 with the pool's key: nobody who does not know it can prepare collisions.
+    #[default]
+    Blake3,
+    /// XXH3 with 128 bits; bytes are always compared before a block is shared.
+    Xxh3Compare,
+    /// SHA-256.
+    Sha256,
+    /// SHA-1.
+    Sha1,
+}
+
+impl FingerprintKind {
+    /// From the byte on disk.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Blake3),
+            1 => Some(Self::Xxh3Compare),
+            2 => Some(Self::Sha256),
+            3 => Some(Self::Sha1),
+            _ => None,
+        }
+    }
+
+    /// The byte on disk.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Blake3 => 0,
+            Self::Xxh3Compare => 1,
+            Self::Sha256 => 2,
+            Self::Sha1 => 3,
+        }
+    }
+}
+
+/// The longest name of a volume in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// The largest volume in blocks: its empty map takes some 8 MB of memory.
+pub const MAX_VOLUME_BLOCKS: u64 = 1 << 38;

@@ -1,0 +1,54 @@
+//! A volume as a block device.
+
+use crate::counters::VolumeStat;
+use crate::engine::{Engine, Range, VolumeShared};
+use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request};
+use std::sync::Arc;
+
+/// The longest request that is announced: what servers and clients agree on.
+const MAXIMUM_REQUEST_BYTES: u32 = 32 << 20;
+
+/// A volume of an open pool. Clones are the same volume.
+#[derive(Clone)]
+pub struct Volume {
+    engine: Arc<Engine>,
+    shared: Arc<VolumeShared>,
+}
+
+impl Volume {
+    pub(crate) const fn new(engine: Arc<Engine>, shared: Arc<VolumeShared>) -> Self {
+        Self { engine, shared }
+    }
+
+    /// What it has done since the pool was opened.
+    #[must_use]
+    pub fn stat(&self) -> VolumeStat {
+        self.shared.counters.read()
+    }
+}
+
+impl BlockDevice for Volume {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size_bytes: self.shared.size_bytes(),
+            minimum_block_bytes: 1,
+            preferred_block_bytes: self.engine.superblock.block_bytes,
+            maximum_request_bytes: MAXIMUM_REQUEST_BYTES,
+            read_only: self.shared.read_only || self.engine.is_read_only,
+        }
+    }
+
+    fn execute(&self, batch: &mut [Request<'_>]) {
+        self.engine.execute(&self.shared, batch);
+    }
+
+    fn extents(&self, offset: u64, length: u64, most_extents: usize) -> Result<Vec<Extent>, DeviceError> {
+        let size_bytes = self.shared.size_bytes();
+        if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
+            return Err(DeviceError::OutOfRange { offset, length, size_bytes });
+        }
+        self.engine
+            .extents(&self.shared, Range { offset, length }, most_extents)
+            .map_err(|error| error.for_device(u64::from(self.engine.superblock.block_bytes)))
+    }
+}

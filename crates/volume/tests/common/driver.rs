@@ -1,0 +1,430 @@
+//! Does random things to a pool and to a model of it, and knows what may be there after a crash.
+
+use super::simulated::{Fault, Simulation};
+use super::{BLOCK, content, flush, read, trim, write, write_now, write_zeroes};
+use gemelo_base::random::Random;
+use gemelo_base::{Silent, StopFlag};
+use gemelo_device::DeviceError;
+use gemelo_volume::{DedupMode, Pool, VolumeError};
+use std::collections::BTreeMap;
+
+/// Contents that are written again and again.
+const COMMON_CONTENTS: u64 = 12;
+
+/// A block of a volume: what it holds, what it held when it was last durable, and what it may hold after a crash.
+#[derive(Debug, Clone)]
+pub struct Block {
+    pub live: Vec<u8>,
+    pub allowed: Vec<Vec<u8>>,
+}
+
+impl Block {
+    fn zero() -> Self {
+        Self::durable(vec![0; BLOCK])
+    }
+
+    fn durable(content: Vec<u8>) -> Self {
+        Self { allowed: vec![content.clone()], live: content }
+    }
+
+    fn set(&mut self, content: Vec<u8>) {
+        self.allowed.push(content.clone());
+        self.live = content;
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ModelVolume {
+    pub blocks: Vec<Block>,
+    pub read_only: bool,
+}
+
+/// What the volumes are, and what they would be if the change that is under way is done.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    pub volumes: BTreeMap<String, ModelVolume>,
+    pub after_change: Option<BTreeMap<String, ModelVolume>>,
+}
+
+impl Model {
+    fn make_durable(&mut self) {
+        for block in self.volumes.values_mut().flat_map(|volume| &mut volume.blocks) {
+            block.allowed = vec![block.live.clone()];
+        }
+    }
+
+    /// The volumes with everything durable, changed in this way.
+    fn begin_change(&mut self, change: impl FnOnce(&mut BTreeMap<String, ModelVolume>)) {
+        let mut after = self.clone();
+        after.make_durable();
+        change(&mut after.volumes);
+        self.after_change = Some(after.volumes);
+    }
+
+    fn end_change(&mut self, succeeded: bool) {
+        if let Some(after) = self.after_change.take()
+            && succeeded
+        {
+            self.volumes = after;
+        }
+    }
+}
+
+/// The pool is gone: the plug was pulled, or it stopped with a change half made.
+#[derive(Debug)]
+pub struct Down;
+
+pub struct Driver<'a> {
+    pub simulation: &'a Simulation,
+    pub pool: &'a Pool,
+    pub model: &'a mut Model,
+    pub random: &'a mut Random,
+    /// Errors are expected: what failed is read back.
+    pub may_fail: bool,
+    names: u64,
+}
+
+impl<'a> Driver<'a> {
+    pub fn new(
+        simulation: &'a Simulation,
+        pool: &'a Pool,
+        model: &'a mut Model,
+        random: &'a mut Random,
+    ) -> Self {
+        let names = random.next_u64();
+        Self { simulation, pool, model, random, may_fail: false, names }
+    }
+
+    fn any_volume(&mut self) -> Option<String> {
+        let count = self.model.volumes.len() as u64;
+        let at = self.random.below(count.max(1)) as usize;
+        self.model.volumes.keys().nth(at).cloned()
+    }
+
+    fn fresh_name(&mut self) -> String {
+        self.names = self.names.wrapping_add(1);
+        format!("v{:x}", self.names)
+    }
+
+    /// One thing, chosen by chance.
+    pub fn step(&mut self) -> Result<(), Down> {
+        match self.random.below(100) {
+            0..45 => self.write(),
+            45..55 => self.trim(),
+            55..68 => self.read(),
+            68..80 => self.flush(),
+            80..84 => self.create(),
+            84..87 => self.copy(),
+            87..89 => self.remove(),
+            89..91 => self.resize(),
+            91..93 => self.rename(),
+            93..96 => self.pool_call(Pool::checkpoint),
+            96..98 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
+            98 => self.grow(),
+            _ => self.set_mode(),
+        }
+    }
+
+    fn failed<E: std::fmt::Display>(&self, error: &E) -> Result<(), Down> {
+        if self.simulation.is_down() {
+            return Err(Down);
+        }
+        assert!(self.may_fail, "{error}");
+        Ok(())
+    }
+
+    fn range(&mut self, name: &str) -> (u64, usize) {
+        let size = self.model.volumes[name].blocks.len() * BLOCK;
+        let most = (size as u64).min(6 * BLOCK as u64);
+        let (offset, length) = if self.random.below(3) == 0 {
+            let offset = self.random.below(size as u64);
+            (offset, 1 + self.random.below((size as u64 - offset).min(most)))
+        } else {
+            let block = BLOCK as u64;
+            let offset = self.random.below(size as u64 / block) * block;
+            let blocks = 1 + self.random.below(((size as u64 - offset) / block).min(6));
+            (offset, blocks * block)
+        };
+        (offset, length as usize)
+    }
+
+    fn new_bytes(&mut self, length: usize) -> Vec<u8> {
+        let blocks = length.div_ceil(BLOCK) + 1;
+        let mut bytes = Vec::new();
+        for _ in 0..blocks {
+            let id = match self.random.below(10) {
+                0 => 0,
+                1..6 => 1 + self.random.below(COMMON_CONTENTS),
+                _ => self.random.next_u64(),
+            };
+            bytes.extend(content(id, BLOCK));
+        }
+        bytes.truncate(length);
+        bytes
+    }
+
+    fn write(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        let (offset, length) = self.range(&name);
+        let bytes = self.new_bytes(length);
+        let is_immediate = self.random.below(10) == 0;
+        let volume = self.pool.volume(&name).unwrap();
+        let result =
+            if is_immediate { write_now(&volume, offset, &bytes) } else { write(&volume, offset, &bytes) };
+        self.changed(&name, offset, &bytes, result, is_immediate)
+    }
+
+    /// Tells the model of a change of bytes, done or not.
+    fn changed(
+        &mut self,
+        name: &str,
+        offset: u64,
+        bytes: &[u8],
+        result: Result<(), DeviceError>,
+        is_immediate: bool,
+    ) -> Result<(), Down> {
+        let volume = self.model.volumes.get_mut(name).unwrap();
+        if volume.read_only {
+            assert!(matches!(result, Err(DeviceError::ReadOnly)));
+            return Ok(());
+        }
+        let mut at = offset as usize;
+        let mut rest = bytes;
+        let mut touched = Vec::new();
+        while !rest.is_empty() {
+            let (number, within) = (at / BLOCK, at % BLOCK);
+            let length = rest.len().min(BLOCK - within);
+            let block = &mut volume.blocks[number];
+            let before = block.live.clone();
+            let mut after = before.clone();
+            after[within..within + length].copy_from_slice(&rest[..length]);
+            block.set(after.clone());
+            touched.push((number, before, after));
+            at += length;
+            rest = &rest[length..];
+        }
+        match result {
+            Ok(()) if is_immediate => {
+                self.model.make_durable();
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.failed(&error)?;
+                self.learn(name, touched);
+                Ok(())
+            }
+        }
+    }
+
+    /// A request that failed has changed each block, or not.
+    fn learn(&mut self, name: &str, touched: Vec<(usize, Vec<u8>, Vec<u8>)>) {
+        let volume = self.pool.volume(name).unwrap();
+        for (number, before, after) in touched {
+            let now = read(&volume, (number * BLOCK) as u64, BLOCK).unwrap();
+            assert!(now == before || now == after, "block {number} of {name} holds what nobody wrote");
+            self.model.volumes.get_mut(name).unwrap().blocks[number].live = now;
+        }
+    }
+
+    fn trim(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        let (offset, length) = self.range(&name);
+        let volume = self.pool.volume(&name).unwrap();
+        if self.random.below(2) == 0 {
+            let result = write_zeroes(&volume, offset, length as u64);
+            return self.changed(&name, offset, &vec![0; length], result, false);
+        }
+        let result = trim(&volume, offset, length as u64);
+        let start = (offset as usize).next_multiple_of(BLOCK);
+        let end = ((offset as usize + length) / BLOCK * BLOCK).max(start);
+        self.changed(&name, start as u64, &vec![0; end - start], result, false)
+    }
+
+    fn read(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        let (offset, length) = self.range(&name);
+        match read(&self.pool.volume(&name).unwrap(), offset, length) {
+            Ok(bytes) => {
+                let live: Vec<u8> =
+                    self.model.volumes[&name].blocks.iter().flat_map(|block| block.live.clone()).collect();
+                assert!(bytes == live[offset as usize..offset as usize + length], "{name} at {offset}");
+                Ok(())
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        match flush(&self.pool.volume(&name).unwrap()) {
+            Ok(()) => {
+                self.model.make_durable();
+                Ok(())
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn pool_call(&mut self, call: impl FnOnce(&Pool) -> Result<(), VolumeError>) -> Result<(), Down> {
+        match call(self.pool) {
+            Ok(()) => {
+                self.model.make_durable();
+                Ok(())
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn change(
+        &mut self,
+        call: impl FnOnce(&Pool) -> Result<(), VolumeError>,
+        change: impl FnOnce(&mut BTreeMap<String, ModelVolume>),
+    ) -> Result<(), Down> {
+        self.model.begin_change(change);
+        match call(self.pool) {
+            Ok(()) => {
+                self.model.end_change(true);
+                Ok(())
+            }
+            Err(error) => {
+                // Left as it is if the plug is pulled: it may be done or not.
+                self.failed(&error)?;
+                self.settle()
+            }
+        }
+    }
+
+    /// A change that failed is not made, or is made and not durable. Gives up if it cannot be made durable.
+    fn settle(&mut self) -> Result<(), Down> {
+        let list = self.pool.volumes();
+        let now: Vec<(&str, u64)> =
+            list.iter().map(|volume| (volume.name.as_str(), volume.size_bytes)).collect();
+        let before = self.model.volumes.iter();
+        if before.map(|(name, volume)| (name.as_str(), (volume.blocks.len() * BLOCK) as u64)).eq(now) {
+            self.model.end_change(false);
+            return Ok(());
+        }
+        self.simulation.set_fault(Fault::Never);
+        if self.pool.flush().is_err() {
+            return Err(Down);
+        }
+        self.model.end_change(true);
+        Ok(())
+    }
+
+    fn create(&mut self) -> Result<(), Down> {
+        if self.model.volumes.len() >= 4 {
+            return Ok(());
+        }
+        let name = self.fresh_name();
+        let blocks = 1 + self.random.below(40) as usize;
+        let mode = if self.random.below(4) == 0 { DedupMode::Off } else { DedupMode::Inline };
+        let new = ModelVolume { blocks: vec![Block::zero(); blocks], read_only: false };
+        self.change(
+            |pool| pool.create_volume(&name, (blocks * BLOCK) as u64, mode),
+            |volumes| drop(volumes.insert(name.clone(), new)),
+        )
+    }
+
+    fn copy(&mut self) -> Result<(), Down> {
+        let Some(source) = self.any_volume().filter(|_| self.model.volumes.len() < 6) else { return Ok(()) };
+        let name = self.fresh_name();
+        let read_only = self.random.below(2) == 0;
+        self.change(
+            |pool| {
+                if read_only {
+                    pool.snapshot_volume(&source, &name)
+                } else {
+                    pool.clone_volume(&source, &name)
+                }
+            },
+            |volumes| {
+                let copy = ModelVolume { read_only, ..volumes[&source].clone() };
+                volumes.insert(name.clone(), copy);
+            },
+        )
+    }
+
+    fn remove(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        self.change(|pool| pool.remove_volume(&name), |volumes| drop(volumes.remove(&name)))
+    }
+
+    fn resize(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        let blocks = 1 + self.random.below(40) as usize;
+        self.change(
+            |pool| pool.resize_volume(&name, (blocks * BLOCK) as u64),
+            |volumes| volumes.get_mut(&name).unwrap().blocks.resize_with(blocks, Block::zero),
+        )
+    }
+
+    fn rename(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        let new = self.fresh_name();
+        self.change(
+            |pool| pool.rename_volume(&name, &new),
+            |volumes| {
+                let volume = volumes.remove(&name).unwrap();
+                volumes.insert(new.clone(), volume);
+            },
+        )
+    }
+
+    fn set_mode(&mut self) -> Result<(), Down> {
+        let Some(name) = self.any_volume() else { return Ok(()) };
+        let mode = if self.random.below(2) == 0 { DedupMode::Off } else { DedupMode::Inline };
+        self.change(|pool| pool.set_mode(&name, mode), |_| {})
+    }
+
+    fn grow(&mut self) -> Result<(), Down> {
+        let capacity = self.pool.stat().unwrap().capacity_blocks + 1 + self.random.below(8);
+        self.change(|pool| pool.grow(capacity * BLOCK as u64), |_| {})
+    }
+}
+
+/// Compares a pool that was opened after a crash with what may be there, and takes what is there for the model.
+pub fn check_recovered(pool: &Pool, model: &mut Model) {
+    let names: Vec<String> = pool.volumes().into_iter().map(|volume| volume.name).collect();
+    let fits = |volumes: &BTreeMap<String, ModelVolume>| {
+        volumes.keys().eq(names.iter())
+            && pool.volumes().iter().all(|volume| {
+                volumes[&volume.name].blocks.len() * BLOCK == volume.size_bytes as usize
+                    && volumes[&volume.name].read_only == volume.read_only
+            })
+    };
+    let contents: BTreeMap<String, Vec<u8>> = pool
+        .volumes()
+        .iter()
+        .map(|volume| {
+            let bytes = read(&pool.volume(&volume.name).unwrap(), 0, volume.size_bytes as usize).unwrap();
+            (volume.name.clone(), bytes)
+        })
+        .collect();
+    let wrong_block = |volumes: &BTreeMap<String, ModelVolume>| {
+        volumes.iter().find_map(|(name, volume)| {
+            let blocks = contents[name].chunks(BLOCK).zip(&volume.blocks);
+            let wrong =
+                blocks.enumerate().find(|(_, (bytes, block))| !block.allowed.iter().any(|c| c == bytes));
+            wrong.map(|(number, (_, block))| {
+                format!("block {number} of {name}, which may be one of {}", block.allowed.len())
+            })
+        })
+    };
+    let candidates: Vec<&BTreeMap<String, ModelVolume>> =
+        std::iter::once(&model.volumes).chain(&model.after_change).filter(|volumes| fits(volumes)).collect();
+    assert!(!candidates.is_empty(), "volumes {names:?}, not {:?}", model.volumes.keys());
+    let wrong: Vec<String> = candidates.iter().filter_map(|volumes| wrong_block(volumes)).collect();
+    assert!(wrong.len() < candidates.len(), "{wrong:?}");
+    model.volumes = pool
+        .volumes()
+        .iter()
+        .map(|volume| {
+            let blocks = contents[&volume.name].chunks(BLOCK).map(|bytes| Block::durable(bytes.to_vec()));
+            (volume.name.clone(), ModelVolume { blocks: blocks.collect(), read_only: volume.read_only })
+        })
+        .collect();
+    model.after_change = None;
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}

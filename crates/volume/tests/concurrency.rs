@@ -1,0 +1,259 @@
+//! Several threads at the same blocks: no read returns what was never written there, no write is lost, and a crash in the
+//! middle of it keeps the promises.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
+mod common;
+
+use common::simulated::Simulation;
+use common::{
+    BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write, write_now,
+};
+use gemelo_base::random::Random;
+use gemelo_base::{ManualClock, Silent, StopFlag};
+use gemelo_device::DeviceError;
+use gemelo_volume::{CheckOptions, DedupMode, Pool, PoolOptions, Tuning, Volume, check};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+const THREADS: u64 = 4;
+/// Blocks that everybody writes.
+const COMMON_BLOCKS: u64 = 24;
+/// Blocks of each thread's own.
+const OWN_BLOCKS: u64 = 8;
+/// Bytes of each thread's part of the blocks that are patched.
+const LANE: usize = 100;
+
+/// A content whose first bytes say which it is.
+fn tagged(id: u64) -> Vec<u8> {
+    let mut bytes = content(id, BLOCK);
+    bytes[..8].copy_from_slice(&id.to_le_bytes());
+    bytes
+}
+
+/// Which contents were ever on their way to each block.
+struct History {
+    written: Vec<Mutex<HashSet<u64>>>,
+}
+
+impl History {
+    fn check(&self, block: u64, bytes: &[u8]) {
+        let id = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        if id == 0 {
+            assert!(bytes.iter().all(|byte| *byte == 0), "block {block} is torn");
+            return;
+        }
+        assert!(bytes == tagged(id), "block {block} is torn");
+        let held = self.written[block as usize].lock().unwrap();
+        assert!(held.contains(&id), "block {block} shows {id}, which was never written there");
+    }
+}
+
+fn own_offset(thread: u64, block: u64) -> u64 {
+    (COMMON_BLOCKS + 1 + thread * OWN_BLOCKS + block) * BLOCK as u64
+}
+
+struct Worker<'a> {
+    thread: u64,
+    random: Random,
+    volume: Volume,
+    history: &'a History,
+    fresh: &'a AtomicU64,
+    own: Vec<Vec<u8>>,
+    lane: Vec<u8>,
+}
+
+impl Worker<'_> {
+    fn step(&mut self) -> Result<(), DeviceError> {
+        let block = self.random.below(COMMON_BLOCKS);
+        let offset = block * BLOCK as u64;
+        match self.random.below(12) {
+            0..4 => {
+                let id = if self.random.below(2) == 0 {
+                    1 + self.random.below(6)
+                } else {
+                    self.fresh.fetch_add(1, Ordering::Relaxed)
+                };
+                self.history.written[block as usize].lock().unwrap().insert(id);
+                write(&self.volume, offset, &tagged(id))
+            }
+            4 => trim(&self.volume, offset, BLOCK as u64),
+            5..7 => {
+                let bytes = read(&self.volume, 0, COMMON_BLOCKS as usize * BLOCK)?;
+                bytes.chunks(BLOCK).zip(0..).for_each(|(bytes, block)| self.history.check(block, bytes));
+                Ok(())
+            }
+            7..9 => self.write_own(),
+            9 => self.patch(),
+            10 => self.check_own(),
+            _ => flush(&self.volume),
+        }
+    }
+
+    fn write_own(&mut self) -> Result<(), DeviceError> {
+        let number = self.random.below(OWN_BLOCKS);
+        let bytes = tagged(self.random.below(9));
+        let bytes = if bytes[..8] == [0; 8] { vec![0; BLOCK] } else { bytes };
+        write(&self.volume, own_offset(self.thread, number), &bytes)?;
+        self.own[number as usize] = bytes;
+        Ok(())
+    }
+
+    /// Everybody patches a part of one and the same block.
+    fn patch(&mut self) -> Result<(), DeviceError> {
+        let lane: Vec<u8> = (0..LANE).map(|_| self.random.below(256) as u8).collect();
+        let offset = COMMON_BLOCKS * BLOCK as u64 + self.thread * LANE as u64;
+        write(&self.volume, offset, &lane)?;
+        self.lane = lane;
+        assert!(read(&self.volume, offset, LANE)? == self.lane, "a patch is lost");
+        Ok(())
+    }
+
+    fn check_own(&self) -> Result<(), DeviceError> {
+        for (number, expected) in (0..).zip(&self.own) {
+            let bytes = read(&self.volume, own_offset(self.thread, number), BLOCK)?;
+            assert!(bytes == *expected, "block {number} of thread {} lost a write", self.thread);
+        }
+        let lane = read(&self.volume, COMMON_BLOCKS * BLOCK as u64 + self.thread * LANE as u64, LANE)?;
+        assert!(lane == self.lane, "a patch of thread {} is lost", self.thread);
+        Ok(())
+    }
+}
+
+/// Threads that work until there is an error or the steps are done; gives what each thread's own blocks hold.
+fn work(pool: &Pool, seed: u64, steps: u64, history: &History, fresh: &AtomicU64) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let mut worker = Worker {
+                    thread,
+                    random: Random::new(seed * THREADS + thread),
+                    volume: pool.volume("a").unwrap(),
+                    history,
+                    fresh,
+                    own: vec![vec![0; BLOCK]; OWN_BLOCKS as usize],
+                    lane: vec![0; LANE],
+                };
+                scope.spawn(move || {
+                    for _ in 0..steps {
+                        match worker.step() {
+                            Ok(()) | Err(DeviceError::NoSpace) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    worker.check_own().unwrap();
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                pool.checkpoint().unwrap();
+                pool.snapshot_volume("a", "s").unwrap();
+                pool.gc(None, &Silent, &StopFlag::new()).unwrap();
+                pool.remove_volume("s").unwrap();
+            }
+        });
+        let results: Vec<_> = workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(results.iter().all(Result::is_ok), "seed {seed}");
+    });
+}
+
+fn history() -> History {
+    History { written: (0..COMMON_BLOCKS).map(|_| Mutex::default()).collect() }
+}
+
+#[test]
+fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
+    for seed in first_seed()..first_seed() + rounds(3) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        // Hardly more blocks than the volume has: they are freed and used again all the time.
+        Pool::create(&path, &PoolOptions { journal_bytes: Some(64 << 10), ..options(140) }).unwrap();
+        let tuning = Tuning { verify_bytes: seed % 2 == 0, ..Tuning::default() };
+        let pool = Pool::open(&path, tuning, Arc::new(ManualClock::new())).unwrap();
+        pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
+            .unwrap();
+        work(&pool, seed, 2500, &history(), &AtomicU64::new(1000));
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+        pool.close().unwrap();
+    }
+}
+
+/// What a thread's block may hold after a crash.
+struct Own {
+    allowed: Vec<Vec<Vec<u8>>>,
+}
+
+/// Writes to blocks of its own until the plug is pulled.
+fn write_until_down(volume: &Volume, thread: u64, seed: u64) -> Own {
+    let mut random = Random::new(seed * THREADS + thread);
+    let mut own = Own { allowed: vec![vec![vec![0; BLOCK]]; OWN_BLOCKS as usize] };
+    loop {
+        let number = random.below(OWN_BLOCKS) as usize;
+        let bytes = tagged(1 + random.below(40));
+        own.allowed[number].push(bytes.clone());
+        let offset = own_offset(thread, number as u64);
+        let is_immediate = random.below(8) == 0;
+        let result =
+            if is_immediate { write_now(volume, offset, &bytes) } else { write(volume, offset, &bytes) };
+        if result.is_err() {
+            return own;
+        }
+        if random.below(6) == 0 && flush(volume).is_err() {
+            return own;
+        } else if is_immediate {
+            own.allowed[number] = vec![bytes];
+        } else if own.allowed[number].len() > 1 && random.below(4) == 0 {
+            if flush(volume).is_err() {
+                return own;
+            }
+            own.allowed.iter_mut().for_each(|allowed| drop(allowed.drain(..allowed.len() - 1)));
+        }
+    }
+}
+
+#[test]
+fn a_crash_under_many_threads_keeps_what_was_flushed() {
+    for seed in first_seed()..first_seed() + rounds(60) {
+        let simulation = Simulation::new(seed);
+        Pool::format(&simulation.disks(), &options(120)).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
+            .unwrap();
+        let owns: Vec<Own> = std::thread::scope(|scope| {
+            let volume = pool.volume("a").unwrap();
+            let writers: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let volume = volume.clone();
+                    scope.spawn(move || write_until_down(&volume, thread, seed))
+                })
+                .collect();
+            scope.spawn(|| while pool.checkpoint().is_ok() {});
+            std::thread::sleep(std::time::Duration::from_millis(5 + seed % 40));
+            simulation.pull_plug();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let simulation = simulation.after_crash(seed);
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let volume = pool.volume("a").unwrap();
+        for (thread, own) in (0..).zip(owns) {
+            for (number, allowed) in (0..).zip(own.allowed) {
+                let bytes = read(&volume, own_offset(thread, number), BLOCK).unwrap();
+                assert!(allowed.contains(&bytes), "seed {seed}: block {number} of thread {thread}");
+            }
+        }
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+        pool.close().unwrap();
+        let options = CheckOptions { data: true, repair: false };
+        assert!(check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap().is_clean());
+    }
+}

@@ -1,0 +1,85 @@
+//! Crashes at every call that changes a disk: what was flushed is there, what was not is old or new, never another's.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
+mod common;
+
+use common::driver::{Driver, Model, check_recovered};
+use common::simulated::{Fault, Simulation};
+use common::{first_seed, open, options, rounds, tuning};
+use gemelo_base::random::Random;
+use gemelo_volume::Pool;
+
+/// Blocks of the data store: so few that it is full now and then.
+const POOL_BLOCKS: u64 = 150;
+/// Crashes of one pool, one after another.
+const CRASHES: u64 = 5;
+/// Things done between two crashes at most.
+const MOST_STEPS: u64 = 400;
+
+/// A pool's life until it has crashed a few times. Gives the number of crashes.
+fn live(seed: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let mut simulation = Simulation::new(random.next_u64());
+    Pool::format(&simulation.disks(), &options(POOL_BLOCKS)).unwrap();
+    let mut model = Model::default();
+    let mut crashes = 0;
+    for _ in 0..CRASHES {
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        check_recovered(&pool, &mut model);
+        simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
+        let steps = random.below(MOST_STEPS);
+        let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
+        // A full store refuses writes, which is not what is looked at here.
+        driver.may_fail = true;
+        let is_down = (0..steps).any(|_| driver.step().is_err());
+        crashes += 1;
+        simulation = if !is_down && random.below(3) == 0 {
+            simulation.after_kill()
+        } else {
+            simulation.after_crash(random.next_u64())
+        };
+        simulation = crash_while_opening(simulation, &mut random);
+    }
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    check_recovered(&pool, &mut model);
+    pool.close().unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    check_recovered(&pool, &mut model);
+    crashes
+}
+
+/// Now and then the machine goes down again while the pool is opened.
+fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulation {
+    if random.below(4) > 0 {
+        return simulation;
+    }
+    simulation.set_fault(Fault::CrashAt(1 + random.below(3)));
+    let opened = open(&simulation.disks(), tuning());
+    simulation.pull_plug();
+    drop(opened);
+    simulation.after_crash(random.next_u64())
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash() {
+    let first = first_seed();
+    let mut crashes = 0;
+    for seed in first..first + rounds(800) {
+        let result = std::panic::catch_unwind(|| live(seed));
+        match result {
+            Ok(count) => crashes += count,
+            Err(panic) => {
+                eprintln!("again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    eprintln!("{crashes} crashes");
+}

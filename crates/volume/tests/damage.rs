@@ -1,0 +1,271 @@
+//! Every page of the metadata flipped or cut off: what is wrong is seen, what is served is right, and a repair keeps the rest.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
+mod common;
+
+use common::driver::{Driver, Model, check_recovered};
+use common::simulated::Simulation;
+use common::{BLOCK, content, flush, open, options, read, rounds, tuning, write};
+use gemelo_base::random::Random;
+use gemelo_base::{Silent, StopFlag};
+use gemelo_device::DeviceError;
+use gemelo_volume::{CheckOptions, CheckReport, DedupMode, Pool, PoolDisks, Tuning, check};
+
+const PAGE: usize = 4096;
+
+fn check_with(disks: &PoolDisks, data: bool, repair: bool) -> CheckReport {
+    check(disks, CheckOptions { data, repair }, &Silent, &StopFlag::new()).unwrap()
+}
+
+/// A pool after some work, and what it holds.
+fn worked_pool(seed: u64, is_closed: bool) -> (Simulation, Model) {
+    let mut random = Random::new(seed);
+    let simulation = Simulation::new(seed);
+    Pool::format(&simulation.disks(), &options(300)).unwrap();
+    let mut model = Model::default();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
+    driver.may_fail = true;
+    for _ in 0..150 {
+        driver.step().unwrap();
+    }
+    if is_closed {
+        pool.close().unwrap();
+    } else {
+        pool.flush().unwrap();
+    }
+    (simulation, model)
+}
+
+/// Blocks that hold what they should, and blocks that say they are damaged. Anything else fails the test.
+fn compare(pool: &Pool, model: &Model, what: &str) -> (u64, u64) {
+    let (mut right, mut lost) = (0, 0);
+    for (name, expected) in &model.volumes {
+        let Ok(volume) = pool.volume(name) else { panic!("{what}: {name} is gone") };
+        for (number, block) in expected.blocks.iter().enumerate() {
+            match read(&volume, (number * BLOCK) as u64, BLOCK) {
+                Ok(bytes) => {
+                    assert!(bytes == block.live, "{what}: block {number} of {name} is wrong");
+                    right += 1;
+                }
+                Err(DeviceError::Damaged { .. }) => lost += 1,
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+    (right, lost)
+}
+
+/// Damages a closed pool in this way; gives whether anything was noticed.
+fn damaged(images: &[Vec<u8>; 2], model: &Model, what: &str, damage: impl FnOnce(&mut Vec<u8>)) -> bool {
+    let mut images = images.clone();
+    damage(&mut images[1]);
+    let simulation = Simulation::of_images(1, images);
+    let disks = simulation.disks();
+    let Ok(report) = check(&disks, CheckOptions::default(), &Silent, &StopFlag::new()) else {
+        assert!(open(&disks, tuning()).is_err(), "{what}: opened, but not checked");
+        return true;
+    };
+    match open(&disks, tuning()) {
+        Ok(pool) => {
+            let (_, lost) = compare(&pool, model, what);
+            assert_eq!(
+                pool.is_read_only(),
+                report.problems.iter().any(|problem| problem.loses_data),
+                "{what}"
+            );
+            assert_eq!(report.is_clean(), pool.damage().is_empty(), "{what}: {:?}", report.problems);
+            assert!(lost == 0 || pool.is_read_only(), "{what}");
+        }
+        Err(_) => assert!(!report.is_clean(), "{what}: refused, but clean"),
+    }
+    if report.is_clean() {
+        return false;
+    }
+    if check(&disks, CheckOptions { data: false, repair: true }, &Silent, &StopFlag::new()).is_ok() {
+        let again = check_with(&disks, true, false);
+        assert!(again.is_clean(), "{what}: after the repair {:?}", again.problems.first());
+        let pool = open(&disks, tuning()).unwrap();
+        assert!(!pool.is_read_only());
+        compare(&pool, model, what);
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+    }
+    true
+}
+
+#[test]
+fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
+    for seed in 0..rounds(3) {
+        let (simulation, model) = worked_pool(seed, true);
+        let images = simulation.images();
+        let mut random = Random::new(seed);
+        let mut noticed = 0;
+        for page in 0..images[1].len() / PAGE {
+            for _ in 0..2 {
+                let at = page * PAGE + random.below(PAGE as u64) as usize;
+                let bit = 1u8 << random.below(8);
+                let what = format!("seed {seed}, page {page}, byte {at}");
+                noticed += u64::from(damaged(&images, &model, &what, |metadata| metadata[at] ^= bit));
+            }
+        }
+        assert!(noticed > 10, "{noticed}");
+    }
+}
+
+#[test]
+fn no_cut_off_metadata_gives_wrong_data() {
+    let (simulation, model) = worked_pool(7, true);
+    let images = simulation.images();
+    for length in (0..images[1].len()).step_by(PAGE) {
+        let what = format!("cut to {length} bytes");
+        damaged(&images, &model, &what, |metadata| metadata.truncate(length));
+    }
+}
+
+/// A pool with a commit for each of four blocks after the last checkpoint, and where the journal ends up.
+fn journaled() -> [Vec<u8>; 2] {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options(100)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("a", 8 * BLOCK as u64, DedupMode::Inline).unwrap();
+    pool.checkpoint().unwrap();
+    let volume = pool.volume("a").unwrap();
+    for block in 0..4u64 {
+        write(&volume, block * BLOCK as u64, &content(block + 1, BLOCK)).unwrap();
+        flush(&volume).unwrap();
+    }
+    simulation.images()
+}
+
+/// The pages of the journal that commits begin at, in the order of their numbers.
+fn commits(metadata: &[u8]) -> Vec<usize> {
+    let pages = 8..8 + (64 << 10) / PAGE;
+    let mut found: Vec<(u64, usize)> = pages
+        .filter(|page| metadata[page * PAGE..].starts_with(b"GEMELOJC"))
+        .map(|page| {
+            let number = metadata[page * PAGE + 8..page * PAGE + 16].try_into().unwrap();
+            (u64::from_le_bytes(number), page)
+        })
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, page)| page).collect()
+}
+
+#[test]
+fn a_damaged_commit_is_told_from_one_that_a_crash_cut_off() {
+    let images = journaled();
+    let pages = commits(&images[1]);
+    let last_four = &pages[pages.len() - 4..];
+    for (number, page) in last_four.iter().enumerate() {
+        for byte in [9, 50] {
+            let mut images = images.clone();
+            images[1][page * PAGE + byte] ^= 1;
+            let simulation = Simulation::of_images(1, images);
+            let report = check_with(&simulation.disks(), false, false);
+            if number < 3 {
+                assert!(open(&simulation.disks(), tuning()).is_err(), "commit {number}");
+                assert!(!report.is_clean());
+                check_with(&simulation.disks(), false, true);
+                assert!(check_with(&simulation.disks(), true, false).is_clean());
+            } else {
+                assert!(report.is_clean());
+            }
+            let pool = open(&simulation.disks(), tuning()).unwrap();
+            let volume = pool.volume("a").unwrap();
+            for block in 0..4u64 {
+                let expected =
+                    if (block as usize) < number { content(block + 1, BLOCK) } else { vec![0; BLOCK] };
+                assert_eq!(read(&volume, block * BLOCK as u64, BLOCK).unwrap(), expected, "commit {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn history_that_is_lost_never_shows_what_another_block_holds() {
+    // Block 0 is freed and its PBN used for block 5 in commits that follow a damaged one.
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options(10)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    write(&volume, 0, &content(1, BLOCK)).unwrap();
+    pool.checkpoint().unwrap();
+    common::trim(&volume, 0, BLOCK as u64).unwrap();
+    flush(&volume).unwrap();
+    for block in 0..9u64 {
+        write(&volume, (5 + block) * BLOCK as u64, &content(100 + block, BLOCK)).unwrap();
+    }
+    flush(&volume).unwrap();
+    let mut images = simulation.images();
+    let pages = commits(&images[1]);
+    let trim_commit = pages[pages.len() - 2];
+    images[1][trim_commit * PAGE + 50] ^= 1;
+    let simulation = Simulation::of_images(1, images);
+    assert!(open(&simulation.disks(), tuning()).is_err());
+    check_with(&simulation.disks(), false, true);
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let found = read(&pool.volume("a").unwrap(), 0, BLOCK);
+    assert!(matches!(found, Err(DeviceError::Damaged { .. })), "{found:?}");
+}
+
+#[test]
+fn a_damaged_content_is_found_by_a_scrub_and_by_verified_reads() {
+    let (simulation, _) = worked_pool(3, true);
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("scrubbed", 4 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let mark = content(777, BLOCK);
+    write(&pool.volume("scrubbed").unwrap(), BLOCK as u64, &mark).unwrap();
+    pool.close().unwrap();
+    let mut images = simulation.images();
+    let at = images[0].windows(BLOCK).position(|bytes| bytes == mark).unwrap();
+    images[0][at + 17] ^= 0x40;
+    let simulation = Simulation::of_images(1, images);
+    assert!(check_with(&simulation.disks(), false, false).is_clean());
+    let report = check_with(&simulation.disks(), true, false);
+    assert_eq!(report.problems.len(), 1);
+    assert!(report.problems[0].what.contains("block 1 of 'scrubbed'"), "{:?}", report.problems);
+    let pool = open(&simulation.disks(), Tuning { verify_reads: true, ..tuning() }).unwrap();
+    let volume = pool.volume("scrubbed").unwrap();
+    let is_damaged = |result| matches!(result, Err(DeviceError::Damaged { offset: 512 }));
+    assert!(is_damaged(read(&volume, 0, 4 * BLOCK)));
+    assert!(is_damaged(read(&volume, 700, 10)));
+    assert!(read(&volume, 0, BLOCK).is_ok());
+    pool.close().unwrap();
+    check_with(&simulation.disks(), true, true);
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let volume = pool.volume("scrubbed").unwrap();
+    assert!(is_damaged(read(&volume, 0, 4 * BLOCK)), "the repair says what is lost");
+    write(&volume, BLOCK as u64, &mark).unwrap();
+    assert_eq!(read(&volume, BLOCK as u64, BLOCK).unwrap(), mark, "and a write makes it good");
+}
+
+#[test]
+fn the_data_store_of_another_pool_is_refused() {
+    let (one, _) = worked_pool(1, true);
+    let (two, _) = worked_pool(2, true);
+    let disks = PoolDisks { data: one.disks().data, metadata: two.disks().metadata };
+    assert!(open(&disks, tuning()).is_err());
+}
+
+#[test]
+fn a_crashed_pool_passes_the_check() {
+    for seed in 0..rounds(20) {
+        let (simulation, mut model) = worked_pool(seed, false);
+        let simulation = simulation.after_crash(seed);
+        let report = check_with(&simulation.disks(), true, false);
+        assert!(report.is_clean(), "seed {seed}: {:?}", report.problems);
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        check_recovered(&pool, &mut model);
+        let stat = pool.stat().unwrap();
+        assert_eq!((report.references, report.physical_blocks), (stat.logical_blocks, stat.physical_blocks));
+        assert_eq!(report.free_blocks, stat.free_blocks);
+    }
+}

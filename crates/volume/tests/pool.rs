@@ -1,0 +1,155 @@
+//! Pools in directories: what is made where, whose it is, and what is refused.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
+mod common;
+
+use common::{content, flush, read, write};
+use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_volume::{CheckOptions, DedupMode, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check};
+use std::path::Path;
+use std::sync::Arc;
+
+const SIZE: u64 = 8 << 20;
+
+fn small() -> PoolOptions {
+    PoolOptions { capacity_bytes: SIZE, ..PoolOptions::default() }
+}
+
+fn open(path: &Path) -> Result<Pool, VolumeError> {
+    Pool::open(path, Tuning::default(), Arc::new(SystemClock::new()))
+}
+
+#[test]
+fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    Pool::create(&path, &small()).unwrap();
+    let bytes = content(5, 10_000);
+    {
+        let pool = open(&path).unwrap();
+        pool.create_volume("disk 1", SIZE, DedupMode::Inline).unwrap();
+        let volume = pool.volume("disk 1").unwrap();
+        write(&volume, 777, &bytes).unwrap();
+        flush(&volume).unwrap();
+        // Dropped without being closed, as by a crash.
+    }
+    let pool = open(&path).unwrap();
+    assert_eq!(read(&pool.volume("disk 1").unwrap(), 777, 10_000).unwrap(), bytes);
+    pool.rename_volume("disk 1", "disk 2").unwrap();
+    pool.resize_volume("disk 2", 8192).unwrap();
+    pool.close().unwrap();
+    let pool = open(&path).unwrap();
+    let list = pool.volumes();
+    assert_eq!(list.len(), 1);
+    assert_eq!((list[0].name.as_str(), list[0].size_bytes, list[0].mapped_blocks), ("disk 2", 8192, 2));
+    assert_eq!(read(&pool.volume("disk 2").unwrap(), 777, 7415).unwrap(), bytes[..7415]);
+    pool.close().unwrap();
+    let disks = PoolDirectory::lock(&path).unwrap().open_disks().unwrap();
+    let options = CheckOptions { data: true, repair: false };
+    let report = check(&disks, options, &Silent, &StopFlag::new()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.problems);
+    assert_eq!(report.checked_contents, 2);
+}
+
+#[test]
+fn a_second_opener_is_refused_and_told_who_has_the_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    Pool::create(&path, &small()).unwrap();
+    let pool = open(&path).unwrap();
+    let Err(VolumeError::InUse { holder }) = open(&path) else { panic!("opened twice") };
+    assert_eq!(holder, format!("process {}", std::process::id()));
+    pool.close().unwrap();
+    open(&path).unwrap().close().unwrap();
+}
+
+#[test]
+fn disks_can_be_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, data) = (folder.path().join("pool"), folder.path().join("data.img"));
+    Pool::create(&path, &PoolOptions { data: Some(data.clone()), ..small() }).unwrap();
+    assert_eq!(std::fs::metadata(&data).unwrap().len(), SIZE);
+    let pool = open(&path).unwrap();
+    pool.create_volume("a", SIZE, DedupMode::Inline).unwrap();
+    pool.grow(2 * SIZE).unwrap();
+    assert_eq!(std::fs::metadata(&data).unwrap().len(), 2 * SIZE);
+    pool.close().unwrap();
+    let other = folder.path().join("other");
+    let taken = Pool::create(&other, &PoolOptions { data: Some(data), ..small() });
+    assert!(matches!(taken, Err(VolumeError::Exists { .. })));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    for options in [
+        PoolOptions { block_bytes: 1000, ..small() },
+        PoolOptions { block_bytes: 256, ..small() },
+        PoolOptions { capacity_bytes: 4096, ..small() },
+        PoolOptions { capacity_bytes: u64::MAX, ..small() },
+        PoolOptions { journal_bytes: Some(1), ..small() },
+    ] {
+        assert!(matches!(Pool::create(&path, &options), Err(VolumeError::BadOption { .. })), "{options:?}");
+        assert!(!path.exists());
+    }
+    assert!(matches!(open(&path), Err(VolumeError::NotAPool { .. })));
+    Pool::create(&path, &small()).unwrap();
+    assert!(matches!(Pool::create(&path, &small()), Err(VolumeError::Exists { .. })));
+    let pool = open(&path).unwrap();
+    for (name, size) in [("", 4096), ("a/b", 4096), ("a\n", 4096), ("a", 0), ("a", 4097), ("a", 1 << 62)] {
+        let made = pool.create_volume(name, size, DedupMode::Inline);
+        assert!(matches!(made, Err(VolumeError::BadOption { .. })), "{name:?} {size}");
+    }
+    assert!(matches!(pool.volume("a"), Err(VolumeError::NoSuchVolume { .. })));
+    assert!(matches!(pool.grow(4096), Err(VolumeError::BadOption { .. })));
+}
+
+#[test]
+fn free_space_goes_back_to_the_system() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    Pool::create(&path, &small()).unwrap();
+    let pool = open(&path).unwrap();
+    pool.create_volume("a", SIZE, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    write(&volume, 0, &content(1, 4 << 20)).unwrap();
+    flush(&volume).unwrap();
+    let used = || std::fs::metadata(path.join("data")).unwrap().blocks() * 512;
+    let before = used();
+    pool.remove_volume("a").unwrap();
+    let report = pool.gc(None, &Silent, &StopFlag::new()).unwrap();
+    assert_eq!(report.discarded_blocks, pool.stat().unwrap().free_blocks);
+    assert!(before >= 4 << 20 && used() < 1 << 20, "{before} to {}", used());
+    let stopped = StopFlag::new();
+    stopped.raise();
+    assert!(matches!(pool.gc(None, &Silent, &stopped), Err(VolumeError::Interrupted)));
+}
+
+#[test]
+fn a_pool_open_for_reading_takes_no_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    Pool::create(&path, &small()).unwrap();
+    let pool = open(&path).unwrap();
+    pool.create_volume("a", SIZE, DedupMode::Inline).unwrap();
+    drop(pool);
+    let before = std::fs::read(path.join("metadata")).unwrap();
+    let tuning = Tuning { read_only: true, ..Tuning::default() };
+    let pool = Pool::open(&path, tuning, Arc::new(SystemClock::new())).unwrap();
+    let volume = pool.volume("a").unwrap();
+    assert!(write(&volume, 0, &[1]).is_err());
+    assert!(flush(&volume).is_ok());
+    assert!(matches!(pool.create_volume("b", SIZE, DedupMode::Inline), Err(VolumeError::ReadOnly)));
+    assert!(matches!(pool.checkpoint(), Err(VolumeError::ReadOnly)));
+    pool.close().unwrap();
+    assert!(std::fs::read(path.join("metadata")).unwrap() == before);
+}
