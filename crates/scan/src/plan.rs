@@ -123,7 +123,7 @@ fn result(
     let block_sizes: Vec<PlanSize> = request.block_bytes.iter().zip(&found.blocks).map(size).collect();
     let fixed_bytes = budget::fixed_bytes(options);
     let most = block_sizes.iter().fold(fixed_bytes, |sum, size| sum.saturating_add(size.table_bytes));
-    let threads = request.threads as u64;
+    let threads = budget::threads(options) as u64;
     PlanResult {
         files: found.files,
         directories,

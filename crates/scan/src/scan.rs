@@ -139,7 +139,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     std::thread::scope(|scope| {
         let mut readers = Vec::new();
-        for _ in 0..session.options.request().threads {
+        for _ in 0..budget::threads(session.options) {
             let reader = thread("reader").spawn_scoped(scope, || {
                 let _guard = HaltOnPanic(session.halt);
                 Worker::new(session).run()
@@ -223,7 +223,7 @@ impl ReadData {
                     counts,
                     set: state.set,
                     zero_place: state.zero_place.into_inner().ok().flatten(),
-                    nature: state.nature.measure(request.threads, stop),
+                    nature: state.nature.measure(budget::threads(options), stop),
                     locality: state.locality.finish(&self.batch_starts),
                 }
             })

@@ -134,6 +134,14 @@ impl CountingSet {
     pub(crate) fn insert(&self, shard: usize, batch: &[Record], rises: &mut Vec<Rise>) -> io::Result<()> {
         let Some(lock) = self.shards.get(shard) else { return Ok(()) };
         let mut table = locked(lock);
+        let mut spilled = Ok(());
+        if let Some(spill) = &self.spill
+            && self.is_too_full(&table, batch.len(), spill)
+        {
+            drop(table);
+            spilled = self.spill(spill, lock, batch.len());
+            table = locked(lock);
+        }
         let (before, entries_before) = (table.allocated_bytes(), table.len());
         let warmed = batch.iter().fold(0, |sum, record| sum ^ table.warm(record.fingerprint()));
         std::hint::black_box(warmed);
@@ -150,43 +158,41 @@ impl CountingSet {
         }
         let (after, entries) = (table.allocated_bytes(), table.len());
         drop(table);
-        if let Some(sample) = &self.sample {
-            sample.added((entries - entries_before) as u64);
-        }
-        if after == before && self.sample.is_none() {
-            return Ok(());
-        }
-        self.grown(after - before)
-    }
-
-    fn grown(&self, bytes: u64) -> io::Result<()> {
-        let allocated = self.allocated_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let allocated = self.allocated_bytes.fetch_add(after - before, Ordering::Relaxed) + after - before;
         self.peak_bytes.fetch_max(allocated, Ordering::Relaxed);
         if let Some(sample) = &self.sample {
+            sample.added((entries - entries_before) as u64);
             sample.lower_if_full(&self.shards);
         }
-        match &self.spill {
-            Some(spill) if allocated > spill.memory_bytes => self.spill(spill),
-            _ => Ok(()),
-        }
+        spilled
     }
 
-    /// Writes all shards out, one after another. A thread that finds another doing so goes on counting.
-    fn spill(&self, spill: &Spill) -> io::Result<()> {
-        let Ok(mut runs) = spill.runs.try_lock() else { return Ok(()) };
+    /// Whether a batch could make a table grow for which there is no memory.
+    fn is_too_full(&self, table: &Table, batch: usize, spill: &Spill) -> bool {
+        table.growth_bytes(batch).is_some_and(|bytes| {
+            self.allocated_bytes.load(Ordering::Relaxed).saturating_add(bytes) > spill.memory_bytes
+        })
+    }
+
+    /// Writes all shards out, one after another, because that of `full` has no room for a batch. A thread that finds
+    /// another doing so waits: if it went on, a slow disk would let the tables grow past any limit. The tables keep
+    /// their memory, which the next contents will need.
+    fn spill(&self, spill: &Spill, full: &Mutex<Table>, batch: usize) -> io::Result<()> {
+        let mut runs = locked(&spill.runs);
+        if !self.is_too_full(&locked(full), batch, spill) {
+            return Ok(());
+        }
         let Runs { file, shards } = &mut *runs;
         let file = match file {
             Some(file) => file,
             None => file.insert(SpillFile::create(&spill.folder)?),
         };
-        for ((lock, runs), first) in self.shards.iter().zip(shards).zip((0..).map(first_slots)) {
+        for (lock, runs) in self.shards.iter().zip(shards) {
             let mut table = locked(lock);
             if table.len() > 0 {
                 runs.push(file.append(table.iter())?);
+                table.clear();
             }
-            let before = table.allocated_bytes();
-            *table = Table::new(first);
-            self.allocated_bytes.fetch_sub(before - table.allocated_bytes().min(before), Ordering::Relaxed);
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use crate::fingerprint::Fingerprint;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory of one entry just after a table grew: 24 bytes at a use of 0.73.
-const BYTES_PER_ENTRY: u64 = 34;
+/// Memory of one entry just after a table grew, 24 bytes at a use of 0.73, and 8 bytes to find the sample at the end.
+const BYTES_PER_ENTRY: u64 = 34 + 8;
 
 /// The tables hold this many quarters of the sample before they are cut.
 const FULL_QUARTERS: u64 = 6;
@@ -68,10 +68,14 @@ impl SampleLimit {
     /// Cuts the tables when they are full. The limit falls before any table is cut and is read under each table's lock,
     /// so no content that was cut is counted again.
     pub(super) fn lower_if_full(&self, shards: &[Mutex<Table>]) {
-        if self.entries.load(Ordering::Relaxed) <= self.most_entries {
+        let is_full = || self.entries.load(Ordering::Relaxed) > self.most_entries;
+        if !is_full() {
             return;
         }
-        let Ok(_only_one) = self.lowering.try_lock() else { return };
+        let _only_one = locked(&self.lowering);
+        if !is_full() {
+            return;
+        }
         let before = self.highest_low();
         // Halfway from what is held to what is wanted: the rest is certain to hold the sample, however unlucky.
         let wanted = self.contents as f64 * 1.1 / self.most_entries as f64;

@@ -61,6 +61,19 @@ impl Table {
         (self.slots.capacity() * size_of::<Slot>() + carried) as u64
     }
 
+    /// How many bytes more the table will take if it must grow for this many new contents.
+    pub(super) fn growth_bytes(&self, contents: usize) -> Option<u64> {
+        let must_grow = (self.used + contents) * 100 >= self.homes * FULL_PERCENT;
+        must_grow.then(|| ((self.homes * GROWTH_PERCENT / 100 + 1 - self.homes) * size_of::<Slot>()) as u64)
+    }
+
+    /// Forgets all contents, and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(FREE);
+        self.used = 0;
+        self.carried.clear();
+    }
+
     #[inline]
     fn home(&self, high: u64) -> usize {
         // The first bits are the same in all of a shard.
@@ -125,24 +138,47 @@ impl Table {
     }
 
     fn grow(&mut self) {
-        let mut homes = self.homes * GROWTH_PERCENT / 100 + 1;
-        while let Err(more) = self.rebuild(homes) {
-            homes = more;
-        }
+        while !self.grow_once() {}
     }
 
-    /// Moves all entries to a table of `homes`; fails with more homes to try if they do not fit at its end.
-    fn rebuild(&mut self, homes: usize) -> Result<(), usize> {
-        let mut larger =
-            Self { slots: vec![FREE; homes + SLACK_SLOTS], homes, used: 0, carried: HashMap::new() };
+    /// Grows in place, so that the allocator need not hold the old slots and the new; false if the entries at the end
+    /// do not fit and more growth is needed.
+    fn grow_once(&mut self) -> bool {
+        self.homes = self.homes * GROWTH_PERCENT / 100 + 1;
+        let slots = self.homes + SLACK_SLOTS;
+        self.slots.reserve_exact(slots - self.slots.len());
+        self.slots.resize(slots, FREE);
+        self.pack_at_the_end();
+        // Entries move down, each to its home or past the one before. None overtakes those that still wait, unless
+        // what follows does not fit.
         let mut next = 0;
-        for slot in self.slots.iter().filter(|slot| slot[2] != 0) {
-            let at = larger.home(slot[0]).max(next);
-            *larger.slots.get_mut(at).ok_or(homes * GROWTH_PERCENT / 100 + 1)? = *slot;
-            next = at + 1;
+        for from in slots - self.used..slots {
+            let Some(slot) = self.slots.get_mut(from).map(std::mem::take) else { break };
+            let to = self.home(slot[0]).max(next);
+            let fits = to <= from;
+            if let Some(place) = self.slots.get_mut(to.min(from)) {
+                *place = slot;
+            }
+            if !fits {
+                return false;
+            }
+            next = to + 1;
         }
-        (self.slots, self.homes) = (larger.slots, homes);
-        Ok(())
+        true
+    }
+
+    /// Moves all entries, in their order, to the last slots.
+    fn pack_at_the_end(&mut self) {
+        let mut to = self.slots.len();
+        for from in (0..self.slots.len()).rev() {
+            let Some(slot) = self.slots.get_mut(from).filter(|slot| slot[2] != 0).map(std::mem::take) else {
+                continue;
+            };
+            to -= 1;
+            if let Some(place) = self.slots.get_mut(to) {
+                *place = slot;
+            }
+        }
     }
 
     /// Keeps only the contents that `keep` wants, without giving memory back.

@@ -69,8 +69,8 @@ fn an_estimate_of_little_data_is_exact_and_one_of_much_is_near() {
     let all = &estimate(gemelo_scan::ESTIMATE_BYTES).block_sizes[0];
     assert_eq!(all.estimate.as_ref().unwrap().sampled_share, 1.0);
     assert_eq!(all.distribution, exact.block_sizes[0].distribution);
-    let some = estimate(9 << 20);
-    assert!(some.effort.table_bytes < 9 << 20);
+    let some = estimate(20 << 20);
+    assert!(some.effort.table_bytes < 4 << 20);
     let (some, exact) = (&some.block_sizes[0], &exact.block_sizes[0]);
     let found = some.estimate.as_ref().unwrap();
     assert!(found.sampled_share < 0.5, "{}", found.sampled_share);
@@ -80,6 +80,15 @@ fn an_estimate_of_little_data_is_exact_and_one_of_much_is_near() {
     let reach = 1.5 * (found.distinct.high - found.distinct.low);
     assert!((middle - exact.distinct as f64).abs() < reach);
     assert!((some.dedup_ratio / exact.dedup_ratio - 1.0).abs() < 0.1);
+}
+
+#[test]
+fn an_estimate_works_on_many_processors_in_its_usual_memory() {
+    let data = Data::new();
+    data.file("some", &blocks(1..=50, 4096));
+    let counting = Counting::Estimate { memory_bytes: gemelo_scan::ESTIMATE_BYTES };
+    let result = scanned(ScanRequest { threads: 1024, counting, ..data.request() });
+    assert_eq!(result.block_sizes[0].distinct, 50);
 }
 
 #[test]

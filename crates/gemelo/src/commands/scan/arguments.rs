@@ -51,7 +51,7 @@ pub(super) struct ScanArguments {
     /// Count a file once for each hard link to it
     #[arg(long, help_heading = "Files")]
     count_hard_links: bool,
-    /// Reading and hashing threads [default: the processors]
+    /// Reading and hashing threads; fewer where a limit of memory has no room [default: the processors]
     #[arg(long, value_name = "N", help_heading = "Effort")]
     threads: Option<usize>,
     /// Memory of the whole scan; what does not fit goes to temporary files, and figures stay exact
