@@ -1,0 +1,119 @@
+//! How long a pool of as many blocks as 100 GB have takes to open after a crash, and what it takes in memory and on disk.
+//!
+//! `cargo bench -p gemelo-volume --bench open [-- DIRECTORY]`. Blocks have 512 bytes and the data store keeps none of them:
+//! opening reads metadata alone, which do not depend on either.
+
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures, or ends"
+)]
+
+use gemelo_base::SystemClock;
+use gemelo_base::random::{Random, mix64};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_volume::{DedupMode, Disk, FileDisk, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning};
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Blocks of 4 KiB in 100 GB.
+const BLOCKS: u64 = 24_414_062;
+const BLOCK: usize = 512;
+const BLOCKS_A_WRITE: usize = 256;
+
+/// Keeps its first bytes, which identify it, and nothing else.
+struct Sink(Mutex<[u8; BLOCK]>);
+
+impl Disk for Sink {
+    fn len(&self) -> io::Result<u64> {
+        Ok((BLOCKS + 10_000) * BLOCK as u64)
+    }
+
+    fn set_len(&self, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read_at(&self, _offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let first = self.0.lock().unwrap();
+        buffer.iter_mut().zip(first.iter()).for_each(|(to, from)| *to = *from);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        if offset == 0 {
+            let mut first = self.0.lock().unwrap();
+            first
+                .iter_mut()
+                .zip(slices.iter().flat_map(|slice| slice.iter()))
+                .for_each(|(to, from)| *to = *from);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, _offset: u64, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Fills the volume with unique contents, and overwrites a part of it at random, so that the journal has something.
+fn fill(pool: &Pool) {
+    let volume = pool.volume("v").unwrap();
+    let mut buffer = vec![0x5Au8; BLOCK * BLOCKS_A_WRITE];
+    let mut random = Random::new(1);
+    let random_blocks = 400_000;
+    let mut written = 0;
+    while written < BLOCKS + random_blocks {
+        let is_first_time = written < BLOCKS;
+        let count = if is_first_time { BLOCKS_A_WRITE.min((BLOCKS - written) as usize) } else { 1 };
+        for (number, block) in (written..).zip(buffer.chunks_mut(BLOCK).take(count)) {
+            block[..8].copy_from_slice(&mix64(number).to_le_bytes());
+        }
+        let first = if is_first_time { written } else { random.below(BLOCKS) };
+        let data = &buffer[..count * BLOCK];
+        let operation =
+            Operation::Write { offset: first * BLOCK as u64, data, durability: Durability::Flushed };
+        let mut batch = [Request { operation, outcome: Ok(()) }];
+        volume.execute(&mut batch);
+        assert!(batch.iter().all(|request| request.outcome.is_ok()));
+        written += count as u64;
+    }
+    pool.flush().unwrap();
+}
+
+fn main() {
+    let base = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let folder = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let metadata = Arc::new(FileDisk::create(&folder.path().join("metadata")).unwrap());
+    let disks = PoolDisks { data: Arc::new(Sink(Mutex::new([0; BLOCK]))), metadata };
+    let options = PoolOptions {
+        block_bytes: BLOCK as u32,
+        capacity_bytes: (BLOCKS + 1_000_000) * BLOCK as u64,
+        fingerprint: FingerprintKind::Xxh3Compare,
+        ..PoolOptions::default()
+    };
+    Pool::format(&disks, &options).unwrap();
+    let open = || Pool::open_disks(disks.clone(), Tuning::default(), Arc::new(SystemClock::new())).unwrap();
+    let pool = open();
+    pool.create_volume("v", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+    let started = Instant::now();
+    fill(&pool);
+    println!("filled in {:.1} s", started.elapsed().as_secs_f64());
+    let stat = pool.stat().unwrap();
+    let per_block = |bytes: u64| bytes as f64 / stat.logical_blocks as f64;
+    println!("{} blocks, {} checkpoints", stat.logical_blocks, stat.activity.checkpoints);
+    println!("memory: {:.1} bytes a mapped block", per_block(stat.metadata_memory_bytes));
+    let on_disk = per_block(stat.metadata_disk_bytes);
+    println!("metadata disk: {on_disk:.1} bytes a block, {:.2} % of blocks of 4 KiB", on_disk / 40.96);
+    println!("journal to replay: {:.1} MB", stat.journal_used_bytes as f64 / 1e6);
+    drop(pool);
+    let started = Instant::now();
+    let pool = open();
+    println!("opened after a crash in {:.2} s", started.elapsed().as_secs_f64());
+    assert_eq!(pool.stat().unwrap().logical_blocks, BLOCKS);
+}
