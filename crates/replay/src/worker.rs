@@ -154,6 +154,8 @@ pub(crate) struct Worker<'a> {
     done: Vec<Completion>,
     scratch: Vec<u8>,
     block_bytes: usize,
+    /// Nothing more comes of what is in flight.
+    engine_failed: bool,
     outcome: WorkerOutcome,
 }
 
@@ -171,6 +173,7 @@ impl<'a> Worker<'a> {
             done: Vec::with_capacity(depth),
             scratch: vec![0; block_bytes],
             block_bytes,
+            engine_failed: false,
             outcome: WorkerOutcome::default(),
         }
     }
@@ -188,7 +191,7 @@ impl<'a> Worker<'a> {
             // If the reader has enough of them already, this one is dropped.
             let _ = emptied.try_send(batch);
         }
-        while self.in_flight() > 0 && self.outcome.failure.is_none() {
+        while self.in_flight() > 0 && !self.engine_failed {
             self.reap(Wait::ForOne);
         }
         self.outcome.ended_ns = self.shared.environment.clock.now_ns();
@@ -314,6 +317,7 @@ impl<'a> Worker<'a> {
             bytes: operation.blocks as usize * self.block_bytes,
         };
         if let Err(failure) = self.queue.submit(slot, request) {
+            self.engine_failed = true;
             self.fail(&*failure);
         }
     }
@@ -321,6 +325,7 @@ impl<'a> Worker<'a> {
     fn reap(&mut self, wait: Wait) {
         let mut done = std::mem::take(&mut self.done);
         if let Err(failure) = self.queue.reap(wait, &mut done) {
+            self.engine_failed = true;
             self.fail(&*failure);
         }
         let now_ns = self.now_ns();

@@ -47,7 +47,7 @@ enum Command {
     /// Replay recorded block I/O with its content
     Replay(Box<replay::Arguments>),
     /// Count, convert and make block I/O traces
-    Trace(trace::Arguments),
+    Trace(Box<trace::Arguments>),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {

@@ -1,0 +1,280 @@
+//! Replays against real files, lying targets and a clock that moves when told.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use gemelo_base::random::Random;
+use gemelo_base::{Clock, ManualClock, Silent, StopFlag, SystemClock};
+use gemelo_content::{ContentSpec, Distribution};
+use gemelo_load::Environment;
+use gemelo_replay::{
+    Capacity, MapRule, Plan, PlanOptions, ReplayContents, ReplayOptions, ReplayResult, Speed, replay,
+};
+use gemelo_target::{
+    Access, AtStart, Completion, Engine, IoFailure, Layout, Operation as Verb, Queue, QueueOptions, Request,
+    Target, TargetError, TargetUri, Wait,
+};
+use gemelo_trace::{ContentHash, Names, Operation, Record, RecordSource, TraceError};
+use std::collections::HashMap;
+use std::path::Path;
+
+const BLOCK: u64 = 4096;
+
+/// A trace in memory.
+#[derive(Clone)]
+struct Listed {
+    records: Vec<Record>,
+    next: usize,
+    names: Names,
+}
+
+impl Listed {
+    fn new(records: Vec<Record>) -> Self {
+        Self { records, next: 0, names: Names::default() }
+    }
+}
+
+impl RecordSource for Listed {
+    fn next_record(&mut self, record: &mut Record) -> Result<bool, TraceError> {
+        let Some(next) = self.records.get(self.next) else { return Ok(false) };
+        self.next += 1;
+        record.clone_from(next);
+        Ok(true)
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+}
+
+fn record(time_ms: u64, operation: Operation, block: u64, hashes: &[u128]) -> Record {
+    Record {
+        time_ns: time_ms * 1_000_000,
+        operation,
+        offset_bytes: block * BLOCK,
+        length_bytes: hashes.len() as u64 * BLOCK,
+        hashes: hashes.iter().copied().map(ContentHash).collect(),
+        hash_bytes: 4096,
+        ..Record::new()
+    }
+}
+
+/// Writes and reads of a few blocks, over each other, whose reads say what was written last.
+fn entangled(seed: u64, count: u64, blocks: u64) -> Vec<Record> {
+    let mut random = Random::new(seed);
+    let mut holds: HashMap<u64, u128> = (0..blocks).map(|block| (block, 1000 + u128::from(block))).collect();
+    let mut records = Vec::new();
+    for time in 0..count {
+        let length = 1 + random.below(6);
+        let first = random.below(blocks - length);
+        let is_write = random.below(3) > 0;
+        let hashes: Vec<u128> = (first..first + length)
+            .map(|block| {
+                if is_write {
+                    holds.insert(block, u128::from(random.below(20)));
+                }
+                holds[&block]
+            })
+            .collect();
+        let operation = if is_write { Operation::Write } else { Operation::Read };
+        records.push(record(time, operation, first, &hashes));
+        if random.below(300) == 0 {
+            records.push(record(time, Operation::Flush, 0, &[]));
+        }
+    }
+    records
+}
+
+fn options(processes: u32, queue_depth: usize, engine: Engine) -> ReplayOptions {
+    ReplayOptions { speed: Speed::Unlimited, processes, queue_depth, engine, verify: true }
+}
+
+fn plan(records: &[Record], map: MapRule) -> Plan {
+    let options = PlanOptions { block_bytes: BLOCK, map, capacity: Capacity::AsNeeded };
+    Plan::new(&mut Listed::new(records.to_vec()), options, &StopFlag::new()).unwrap()
+}
+
+fn file(path: &Path, plan: &Plan) -> Box<dyn Target> {
+    let layout = Layout {
+        processes: 1,
+        place_bytes: plan.target_bytes(),
+        block_bytes: BLOCK as usize,
+        direct: false,
+        access: Access::Create,
+        force: false,
+        preallocate: false,
+    };
+    gemelo_target::plan(&TargetUri::Path(path.to_owned()), &layout).unwrap().prepare().unwrap()
+}
+
+fn run(
+    records: &[Record],
+    plan: &Plan,
+    target: &dyn Target,
+    options: &ReplayOptions,
+    clock: &dyn Clock,
+) -> ReplayResult {
+    let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
+    let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
+    let environment = Environment { clock, monitor: &Silent, stop: &StopFlag::new() };
+    replay(&mut Listed::new(records.to_vec()), plan, &contents, target, options, &environment).unwrap()
+}
+
+#[test]
+fn operations_on_the_same_blocks_keep_their_order() {
+    // Over stripes of 4 MiB too, which different processes own.
+    for (seed, blocks) in [(1, 40), (2, 3000)] {
+        let records = entangled(seed, 2000, blocks);
+        for (processes, depth, engine) in
+            [(1, 1, Engine::Psync), (3, 1, Engine::Psync), (1, 16, Engine::IoUring), (3, 8, Engine::IoUring)]
+        {
+            for map in [MapRule::Refuse, MapRule::Dense] {
+                let plan = plan(&records, map);
+                let folder = tempfile::tempdir().unwrap();
+                let target = file(&folder.path().join("disk"), &plan);
+                let result = run(
+                    &records,
+                    &plan,
+                    target.as_ref(),
+                    &options(processes, depth, engine),
+                    &SystemClock::new(),
+                );
+                let found = &result.verification;
+                assert_eq!((found.wrong, found.contradictions), (0, 0), "seed {seed}, {engine}: {found:?}");
+                assert!(found.checked > 500 && result.is_complete && result.flushes > 0);
+                assert_eq!(result.failure, None);
+            }
+        }
+    }
+}
+
+/// What a target does wrong.
+#[derive(Clone, Copy)]
+enum Lie {
+    /// It loses every write of this block after the first.
+    Loses(u64),
+    /// It fails to write this block.
+    Fails(u64),
+}
+
+struct Lying<'a>(&'a dyn Target, Lie);
+
+struct LyingQueue {
+    inner: Box<dyn Queue>,
+    lie: Lie,
+    seen: bool,
+    faked: Vec<Completion>,
+}
+
+impl Target for Lying<'_> {
+    fn place(&self, process: u32) -> String {
+        self.0.place(process)
+    }
+    fn holds_data(&self) -> bool {
+        true
+    }
+    fn at_start(&self) -> AtStart {
+        AtStart::Zeros
+    }
+    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
+        let inner = self.0.open(process, options)?;
+        Ok(Box::new(LyingQueue { inner, lie: self.1, seen: false, faked: Vec::new() }))
+    }
+    fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {
+        Ok(())
+    }
+}
+
+impl Queue for LyingQueue {
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+    fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        self.inner.buffer(slot)
+    }
+    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+        let Request { operation, offset, bytes } = request;
+        let is_of = |block| operation == Verb::Write && offset == block * BLOCK;
+        match self.lie {
+            Lie::Loses(block) if is_of(block) && std::mem::replace(&mut self.seen, true) => {
+                self.faked.push(Completion { slot, outcome: Ok(()) });
+            }
+            Lie::Fails(block) if is_of(block) => {
+                let source = std::io::Error::other("worn out");
+                let failure = IoFailure { operation, place: "disk".into(), offset, bytes, source };
+                self.faked.push(Completion { slot, outcome: Err(Box::new(failure)) });
+            }
+            _ => self.inner.submit(slot, request)?,
+        }
+        Ok(())
+    }
+    fn reap(&mut self, wait: Wait, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>> {
+        let wait = if self.faked.is_empty() { wait } else { Wait::Not };
+        done.append(&mut self.faked);
+        self.inner.reap(wait, done)
+    }
+}
+
+#[test]
+fn a_target_that_loses_writes_is_found_out() {
+    let records = [
+        record(0, Operation::Write, 3, &[1]),
+        record(1, Operation::Write, 3, &[2]),
+        record(2, Operation::Read, 2, &[7, 2]),
+    ];
+    let plan = plan(&records, MapRule::Refuse);
+    assert_eq!((plan.populated_blocks(), plan.target_blocks()), (1, 4));
+    let folder = tempfile::tempdir().unwrap();
+    let target = file(&folder.path().join("disk"), &plan);
+    let lying = Lying(target.as_ref(), Lie::Loses(3));
+    let result = run(&records, &plan, &lying, &options(1, 1, Engine::Psync), &SystemClock::new());
+    assert_eq!((result.verification.checked, result.verification.wrong), (2, 1));
+    let wrong = &result.verification.mismatches[0];
+    assert!(wrong.block == 3 && wrong.found.starts_with("another content"), "{wrong:?}");
+}
+
+#[test]
+fn a_failure_keeps_what_was_measured() {
+    let records: Vec<Record> = (0..100).map(|n| record(n, Operation::Write, n, &[u128::from(n)])).collect();
+    let plan = plan(&records, MapRule::Refuse);
+    let folder = tempfile::tempdir().unwrap();
+    let target = file(&folder.path().join("disk"), &plan);
+    let lying = Lying(target.as_ref(), Lie::Fails(60));
+    let result = run(&records, &plan, &lying, &options(1, 1, Engine::Psync), &SystemClock::new());
+    assert_eq!((result.writes.operations, result.is_complete), (60, false));
+    let failure = result.failure.unwrap();
+    assert!(failure.contains("cannot write 4096 bytes of disk at byte 245760: worn out"), "{failure}");
+}
+
+#[test]
+fn gaps_are_those_of_the_trace_divided_by_the_speed() {
+    let records: Vec<Record> =
+        (0..50).map(|n| record(n * 400, Operation::Write, n % 7, &[u128::from(n)])).collect();
+    let plan = plan(&records, MapRule::Refuse);
+    for (speed, expected_ms) in [(1.0, 49 * 400), (40.0, 490)] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = file(&folder.path().join("disk"), &plan);
+        let options = ReplayOptions { speed: Speed::Times(speed), ..options(1, 1, Engine::Psync) };
+        let result = run(&records, &plan, target.as_ref(), &options, &ManualClock::new());
+        assert_eq!(result.duration_ns / 1_000_000, expected_ms, "{speed}");
+        assert_eq!(result.writes.operations, 50);
+        assert!(result.lateness.is_some());
+    }
+}
+
+#[test]
+fn a_trace_that_contradicts_itself_is_no_fault_of_the_target() {
+    let records = [record(0, Operation::Write, 0, &[1]), record(1, Operation::Read, 0, &[2])];
+    let plan = plan(&records, MapRule::Refuse);
+    let folder = tempfile::tempdir().unwrap();
+    let target = file(&folder.path().join("disk"), &plan);
+    let result = run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
+    assert_eq!((result.verification.contradictions, result.verification.wrong), (1, 0));
+}
+
+#[test]
+fn several_devices_lie_one_after_the_other() {
+    let second = Record { device: 1, ..record(1, Operation::Write, 5, &[2]) };
+    let records = [record(0, Operation::Write, 9, &[1]), second];
+    assert_eq!(plan(&records, MapRule::Refuse).target_blocks(), 16);
+    assert_eq!(plan(&records, MapRule::Dense).target_blocks(), 2);
+}
