@@ -182,7 +182,7 @@ fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
         let pool = Pool::open(&path, tuning, Arc::new(ManualClock::new())).unwrap();
         pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
             .unwrap();
-        work(&pool, seed, 2500, &history(), &AtomicU64::new(1000));
+        work(&pool, seed, 700, &history(), &AtomicU64::new(1000));
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         pool.close().unwrap();
     }

@@ -42,6 +42,8 @@ impl Engine {
     /// Makes freed blocks usable: what frees them has to be durable, and requests that read them have to end. Whether
     /// so many blocks are free then. The caller holds no pin.
     pub(super) fn reclaim(&self, wanted: usize) -> Result<bool> {
+        // Blocks that the collector has at the moment are free.
+        let _collector = self.collector.lock();
         let (last, has_freed) = {
             let state = self.state.read();
             (state.open.last_number(), !state.open.freed.is_empty())

@@ -1,6 +1,6 @@
 //! The engine: what happens to requests between volumes and disks.
 //!
-//! Locks, in the order in which they are taken: a volume's gate, the checkpointer, the committer, the state, space and
+//! Locks, in the order in which they are taken: a volume's gate, the collector, the checkpointer, the committer, the state, space and
 //! limbo. Data is read and written without the state.
 
 mod checkpoint;
@@ -63,6 +63,8 @@ pub(crate) struct Engine {
     pub(crate) limbo: Mutex<Limbo>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) checkpointer: Mutex<()>,
+    /// Held by the collector while it has free blocks, and by a writer that finds none.
+    pub(crate) collector: Mutex<()>,
     pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
     pub(crate) counters: PoolCounters,

@@ -58,10 +58,12 @@ impl Engine {
             if stop.is_raised() {
                 return Err(VolumeError::Interrupted);
             }
+            let collector = self.collector.lock();
             let Some((first, count)) = self.space.lock().take_run(next, RUN_BLOCKS) else { break };
             let bytes = u64::from(count) * block_bytes;
             let result = self.data.discard(u64::from(first.number()) * block_bytes, bytes);
             self.give_back((first.number()..first.number() + count).filter_map(Pbn::new).collect());
+            drop(collector);
             result.map_err(VolumeError::io(DiskRole::Data, "discard from"))?;
             discarded += u64::from(count);
             next = first.number() + count;

@@ -112,6 +112,7 @@ impl Pool {
             readers: Readers::default(),
             limbo: Mutex::default(),
             checkpointer: Mutex::default(),
+            collector: Mutex::default(),
             stopped: OnceLock::new(),
             counters: PoolCounters::default(),
             open_bytes: AtomicU64::new(0),
