@@ -1,3 +1,5 @@
+//! Each format is recognised, read and refused as its document says.
+
 use super::*;
 use crate::record::{ContentHash, Operation};
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Statistics of traces small enough to count by hand.
+
 use super::*;
 use crate::record::Names;
 use gemelo_load::Pattern;

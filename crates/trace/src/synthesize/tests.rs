@@ -1,3 +1,5 @@
+//! Synthesized traces have the figures of their presets.
+
 use super::*;
 use crate::stat::{Counting, Figures, MemoryLimit, Statistics};
 

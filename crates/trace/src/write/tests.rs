@@ -1,3 +1,5 @@
+//! What is written is read back as it was.
+
 use super::*;
 use crate::merge::{Merged, ReadOptions};
 use crate::record::{ContentHash, Operation, RecordSource};
