@@ -122,7 +122,7 @@ fn eight_digits(text: [u8; 8]) -> Option<u32> {
     const TOP: u64 = 0x80 * EACH;
     let within = |word: u64, first: u8, last: u8| {
         let from = (word | TOP).wrapping_sub(u64::from(first) * EACH);
-        let to = (u64::from(last) * EACH | TOP).wrapping_sub(word);
+        let to = ((u64::from(last) * EACH) | TOP).wrapping_sub(word);
         from & to & TOP
     };
     let word = u64::from_be_bytes(text);

@@ -134,35 +134,35 @@ struct Request {
     left: u64,
 }
 
-fn range(what: &'static str, value: impl ToString, range: &'static str) -> SynthesisError {
+fn range(what: &'static str, value: &dyn std::fmt::Display, range: &'static str) -> SynthesisError {
     SynthesisError::Range { what, value: value.to_string(), range }
 }
 
 impl SynthesisSpec {
     fn check(&self) -> Result<(), SynthesisError> {
         if self.records == 0 {
-            return Err(range("the number of records", 0, "at least 1"));
+            return Err(range("the number of records", &0, "at least 1"));
         }
         if !self.block_bytes.is_multiple_of(512) || !(512..=1 << 24).contains(&self.block_bytes) {
-            return Err(range("the block size", self.block_bytes, "a multiple of 512 up to 16 MiB"));
+            return Err(range("the block size", &self.block_bytes, "a multiple of 512 up to 16 MiB"));
         }
         let hash_bytes = u64::from(self.hash_bytes);
         if !matches!(self.hash_bytes, 512 | 4096) || !self.block_bytes.is_multiple_of(hash_bytes) {
             return Err(range(
                 "what a hash stands for",
-                hash_bytes,
+                &hash_bytes,
                 "512 or 4096, and divide the block size",
             ));
         }
         if !(0.0..=1.0).contains(&self.write_share) {
-            return Err(range("the share of writes", self.write_share * 100.0, "from 0 to 100 %"));
+            return Err(range("the share of writes", &(self.write_share * 100.0), "from 0 to 100 %"));
         }
         let most = MOST_REQUEST_BLOCKS as f64 / 4.0;
         if !(1.0..=most).contains(&self.request_blocks) {
-            return Err(range("the mean request", self.request_blocks, "from 1 to 64 blocks"));
+            return Err(range("the mean request", &self.request_blocks, "from 1 to 64 blocks"));
         }
         if !(self.records_per_s > 0.0 && self.records_per_s.is_finite()) {
-            return Err(range("the rate", self.records_per_s, "above 0 records a second"));
+            return Err(range("the rate", &self.records_per_s, "above 0 records a second"));
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Synthesis {
         if total > MOST_PLACES {
             return Err(range(
                 "the number of places",
-                total,
+                &total,
                 "at most 2^30: ask for fewer records or places",
             ));
         }
@@ -295,9 +295,9 @@ impl RecordSource for Synthesis {
         self.request.left -= 1;
         self.request.place += 1;
         if is_write {
-            self.writes.left -= 1
+            self.writes.left -= 1;
         } else {
-            self.reads.left -= 1
+            self.reads.left -= 1;
         }
         let word = self.content_at(place, is_write);
         record.time_ns = time_ns;
