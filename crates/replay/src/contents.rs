@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn equal_hashes_are_equal_contents_and_no_others() {
         let id = |hash| content_of_hash(ContentHash(hash));
-        assert_eq!(id(7 << 64 | 9), id(7 << 64 | 9));
+        assert_eq!(id((7 << 64) | 9), id((7 << 64) | 9));
         let all: std::collections::HashSet<_> =
             (0..1000u128).flat_map(|n| [id(n), id((n + 1) << 64)]).collect();
         assert_eq!(all.len(), 2000);
