@@ -400,7 +400,8 @@ fn stat_predicts_the_dedup_ratio_of_a_replay() {
     {
         let target = place.name(name);
         let words =
-            [&["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"][..], more].concat();
+            [&["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"][..], more]
+                .concat();
         let replayed = json(&words);
         assert_eq!(replayed["result"]["verification"]["wrong"], 0, "{name}");
         assert!(replayed["result"]["verification"]["checked"].as_u64().unwrap() > 1000);
