@@ -1,5 +1,7 @@
 //! What each flowop does to a folder on disk.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{once, run};

@@ -1,5 +1,7 @@
 //! Waiting, rates, signals, ends of runs, statistics, and what is left on disk.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{once, run, run_in, run_with};

@@ -137,7 +137,8 @@ impl Filler<'_> {
         let failed = |what| {
             move |error: rustix::io::Errno| RunError::path(what, self.fileset.path_of(entry))(error.into())
         };
-        if !(self.reusing && self.fileset.spec.trust_tree) && !self.reuse(file)? {
+        let trusted = self.reusing && self.fileset.spec.trust_tree;
+        if !trusted && !self.reuse(file)? {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
             let handle = self
                 .fileset

@@ -320,7 +320,7 @@ impl Worker {
             Ok(Flow::Continue) => {}
             Ok(Flow::Finished | Flow::OutOfFiles) if mode == QuitMode::AllDone => {}
             Ok(Flow::OutOfFiles) if mode == QuitMode::Timeout => {
-                self.shared.end(End::OutOfFiles(last.to_owned()))
+                self.shared.end(End::OutOfFiles(last.to_owned()));
             }
             Ok(Flow::Finished | Flow::OutOfFiles) => self.shared.end(End::Finished),
             Err(error) => self.shared.end(End::Failed(error)),

@@ -112,6 +112,9 @@ pub trait DataStream: Send {
     fn fill(&mut self, buffer: &mut [u8]);
 }
 
+/// Opens a source.
+pub type Open = fn(&SourceSpec, &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError>;
+
 /// A source by name.
 pub struct Registration {
     /// Its name.
@@ -121,7 +124,7 @@ pub struct Registration {
     /// Checks values without opening anything.
     pub check: fn(&SourceSpec) -> Result<(), SourceError>,
     /// Opens the source.
-    pub open: fn(&SourceSpec, &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError>,
+    pub open: Open,
 }
 
 /// Every source.
