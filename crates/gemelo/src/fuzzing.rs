@@ -114,6 +114,17 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(load_words),
     },
+    Target {
+        name: "filebench_script",
+        seeds: &[
+            "set $dir=/x\nset $n=2 * 3\ndefine fileset name=s,path=$dir,entries=$n,dirwidth=5,prealloc=80,datasource=entro,entropy=5\n\
+             define process name=p,instances=1 { thread name=t,memsize=1m { flowop openfile name=o,filesetname=s,fd=1\n\
+             flowop closefile name=c,fd=1 } }\necho \"n is $n\"\npsrun -10 60\n",
+            "define randvar name=$v, type=tabular, min=1k, randtable = {{80, 1k, 4k}, {20, 4k, 16k}}\n\
+             define flowop name=c, $a, $b=1 { flowop delay name=d,value=$b }\nforeach $i in 1, 2 { run $i }\n",
+        ],
+        run: Text(filebench_script),
+    },
     Target { name: "globs", seeds: &["*.o", "/a/**/b", "{a,b}[0-9]?", "[!x]\\*"], run: Text(globs) },
     Target { name: "operation_log", seeds: &["gemelog1"], run: Bytes(operation_log) },
     Target { name: "saved_set", seeds: &["PAR1"], run: Bytes(saved_set) },
@@ -202,6 +213,13 @@ fn dedisbench_line(text: &str) {
 
 fn load_words(text: &str) {
     let _ = (text.parse::<Pattern>(), text.parse::<TargetUri>());
+}
+
+fn filebench_script(text: &str) {
+    if let Ok(script) = gemelo_filebench::Script::parse("f", text) {
+        let _ = script.compile(&[]).map(gemelo_filebench::Program::with_run);
+    }
+    let _ = gemelo_filebench::sources::SourceSpec::parse(text);
 }
 
 fn globs(text: &str) {

@@ -191,7 +191,8 @@ impl Executor<'_> {
         }
         let limit = lift_handle_limit();
         let handles = (limit / 4).min(MOST_HANDLES) / plan.filesets.len().max(1) as u64;
-        self.used_before = plan.filesets.first().and_then(|spec| used_bytes(&spec.path));
+        let first = plan.filesets.first().filter(|_| self.options.measure_stored);
+        self.used_before = first.and_then(|spec| used_bytes(&spec.path));
         self.console.line("Populating and pre-allocating filesets");
         let mut filesets = Vec::with_capacity(plan.filesets.len());
         let mut result = Ok(());

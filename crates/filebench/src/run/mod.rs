@@ -49,6 +49,8 @@ pub struct Options {
     pub run_s: Option<f64>,
     /// The data source of filesets that have none.
     pub source: Option<SourceSpec>,
+    /// Whether to find out what the file system stores; it has to write everything back for that.
+    pub measure_stored: bool,
     /// An attribute that is set on every data source that has it.
     pub source_attribute: Option<(String, String)>,
 }
@@ -63,6 +65,7 @@ impl Default for Options {
             keep: false,
             run_s: None,
             source: None,
+            measure_stored: false,
             source_attribute: None,
         }
     }

@@ -153,6 +153,7 @@ pub struct RunResult {
     pub ended_early: Option<String>,
     /// Whether what was measured is all that was asked for.
     pub complete: bool,
-    /// Bytes that the file system stores more than before the files were made; others may have written too.
+    /// Bytes that the file system stores more than before the files were made, where it was asked for; others may
+    /// have written too.
     pub stored_bytes: Option<i64>,
 }

@@ -137,6 +137,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
         keep: arguments.keep,
         run_s: arguments.time.map(|span| span.0.as_secs_f64()),
         source,
+        measure_stored: arguments.sweep.is_some(),
         source_attribute: None,
     })
 }

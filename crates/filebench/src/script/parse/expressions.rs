@@ -1,0 +1,99 @@
+//! Values: numbers, texts, variables, sums and products, random variables and their tables.
+
+use super::{DEEPEST_NESTING, Parsed, Parser};
+use crate::script::error::Fault;
+use crate::script::lex::{Kind, Piece, Token};
+use crate::script::syntax::{At, Expression};
+use crate::script::words;
+
+impl Parser {
+    /// Sums of products of values.
+    pub(super) fn expression(&mut self) -> Parsed<At<Expression>> {
+        self.nested(|parser| parser.chain("+-", |parser| parser.chain("*/", Self::value)))
+    }
+
+    fn chain(
+        &mut self,
+        signs: &str,
+        mut operand: impl FnMut(&mut Self) -> Parsed<At<Expression>>,
+    ) -> Parsed<At<Expression>> {
+        let mut left = operand(self)?;
+        let mut length = 0;
+        while let Kind::Sign(sign) = self.peek().kind
+            && signs.contains(sign)
+        {
+            // The chain becomes a tree that is as deep as it is long.
+            length += 1;
+            if length > DEEPEST_NESTING {
+                return Err(Fault::new(
+                    self.peek().at,
+                    "too long a sum or product: use a variable for a part of it",
+                ));
+            }
+            self.take();
+            let right = operand(self)?;
+            let at = left.at;
+            left = At { value: Expression::Arithmetic(sign, Box::new(left), Box::new(right)), at };
+        }
+        Ok(left)
+    }
+
+    pub(super) fn value(&mut self) -> Parsed<At<Expression>> {
+        let Token { kind, at } = self.peek().clone();
+        let value = match kind {
+            Kind::Sign('{') => return self.table(),
+            Kind::Sign('(') => {
+                self.take();
+                let inner = self.nested(Self::expression)?;
+                self.expect_sign(')', "after the expression")?;
+                return Ok(inner);
+            }
+            Kind::Word(word) if word == "randvar" || word == "cvar" => return self.drawn(&word),
+            Kind::Integer(number) => Expression::Integer(number),
+            Kind::Decimal(number) => Expression::Decimal(number),
+            Kind::Variable(name) => Expression::Variable(name),
+            Kind::Quoted(pieces) => Expression::Text(pieces),
+            Kind::Word(word) if word == "true" || word == "false" => Expression::Boolean(word == "true"),
+            Kind::Word(word) => Expression::Text(vec![Piece::Text(word)]),
+            // The root folder, where a value has to stand.
+            Kind::Sign('/') => Expression::Text(vec![Piece::Text("/".to_owned())]),
+            Kind::Sign(_) | Kind::End => return Err(self.expected("a value")),
+        };
+        self.take();
+        Ok(At { value, at })
+    }
+
+    /// `randvar(...)` or `cvar(...)`.
+    fn drawn(&mut self, word: &str) -> Parsed<At<Expression>> {
+        let at = self.take().at;
+        self.expect_sign('(', &format!("after '{word}'"))?;
+        let value = if word == "cvar" {
+            Expression::CustomVariable(self.attributes(words::CUSTOM_VARIABLE, "custom variable", &[])?)
+        } else {
+            Expression::RandomVariable(self.attributes(words::RANDOM_VARIABLE, "random variable", &[])?)
+        };
+        self.expect_sign(')', &format!("after the attributes of '{word}'"))?;
+        Ok(At { value, at })
+    }
+
+    /// `{{percent, from, to}, ...}`.
+    fn table(&mut self) -> Parsed<At<Expression>> {
+        let at = self.take().at;
+        let mut rows = Vec::new();
+        loop {
+            self.expect_sign('{', "before a row of a table")?;
+            let percent = self.expression()?;
+            self.expect_sign(',', "after the percentage of a row")?;
+            let from = self.expression()?;
+            self.expect_sign(',', "after the lower bound of a row")?;
+            let to = self.expression()?;
+            self.expect_sign('}', "after a row of a table")?;
+            rows.push([percent, from, to]);
+            if !self.accept_sign(',') {
+                break;
+            }
+        }
+        self.expect_sign('}', "after the rows of a table")?;
+        Ok(At { value: Expression::Table(rows), at })
+    }
+}
