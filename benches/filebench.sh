@@ -85,7 +85,7 @@ for folder in "$@"; do
         : >"$work/ours"
         : >"$work/theirs"
         for _ in $(seq "$rounds"); do
-            "$gemelo" filebench "$work/$name.f" | rate >>"$work/ours"
+            { "$gemelo" filebench "$work/$name.f" || true; } | rate >>"$work/ours"
             if command -v "$original" >/dev/null; then
                 # It relies on equal addresses in all of its processes.
                 { setarch -R "$original" -f "$work/$name.f" 2>/dev/null || true; } | rate >>"$work/theirs"

@@ -10,6 +10,9 @@ use std::sync::atomic::Ordering;
 /// What listdir counts for an entry beside its name: the record of the C library.
 const ENTRY_RECORD_BYTES: u64 = 279;
 
+/// Files that deletefile looks at to find one that nobody has open.
+const MOST_LOOKS: usize = 256;
+
 impl Worker {
     /// The number of a file by `indexed=`, if the flowop has it.
     fn indexed(&mut self, flowop: &Flowop, count: usize) -> Option<usize> {
@@ -40,6 +43,22 @@ impl Worker {
             None => pool.pick_next(exists, pool.rotor(exists), stopped),
         };
         Ok(picked.map(|file| (fileset, file)))
+    }
+
+    /// Picks an existing file that nobody has open, if a few looks find one; else one that is open.
+    fn pick_closed(&mut self, flowop: &Flowop) -> Result<Option<(usize, usize)>, RunError> {
+        let mut looks = 0;
+        loop {
+            let Some((fileset, file)) = self.pick(flowop, true)? else { return Ok(None) };
+            let pool = &self.shared.filesets[fileset].files;
+            looks += 1;
+            // A choice by number stands.
+            let last = looks >= pool.len().min(MOST_LOOKS) || flowop.index.is_some();
+            if last || pool.opens(file) == 0 {
+                return Ok(Some((fileset, file)));
+            }
+            pool.release(file);
+        }
     }
 
     fn picked_leaf_dir(&mut self, flowop: &Flowop, exists: bool) -> Option<(usize, usize)> {
@@ -187,7 +206,7 @@ impl Worker {
                 }
                 (fileset, file)
             }
-            None => match self.pick(flowop, true)? {
+            None => match self.pick_closed(flowop)? {
                 Some(picked) => picked,
                 None => return Ok(self.nothing_picked()),
             },
