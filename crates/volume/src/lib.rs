@@ -24,6 +24,7 @@ mod volume;
 pub use check::{CheckOptions, CheckReport, Problem, check};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, FileDisk};
+pub use engine::FinderReport;
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use pool::{GcReport, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary};

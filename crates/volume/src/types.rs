@@ -129,13 +129,15 @@ impl fmt::Display for VolumeId {
     }
 }
 
-/// Whether a volume looks for duplicates.
+/// Whether, and when, a volume looks for duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DedupMode {
     /// Every write gets a block of its own.
     Off,
     /// Before a write is acknowledged.
     Inline,
+    /// In the background, after it was.
+    Offline,
 }
 
 impl DedupMode {
@@ -145,6 +147,7 @@ impl DedupMode {
         match byte {
             0 => Some(Self::Off),
             1 => Some(Self::Inline),
+            2 => Some(Self::Offline),
             _ => None,
         }
     }
@@ -155,6 +158,7 @@ impl DedupMode {
         match self {
             Self::Off => 0,
             Self::Inline => 1,
+            Self::Offline => 2,
         }
     }
 }

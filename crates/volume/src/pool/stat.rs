@@ -19,6 +19,10 @@ pub struct VolumeSummary {
     pub read_only: bool,
     /// Its blocks that hold something.
     pub mapped_blocks: u64,
+    /// Stretches of 1024 blocks that the finder has not looked at since they were written.
+    pub dirty_groups: u64,
+    /// Whether the finder goes through all of it.
+    pub is_swept: bool,
     /// What it has done since the pool was opened.
     pub stat: VolumeStat,
 }
@@ -74,9 +78,12 @@ impl Pool {
         let live = self.engine.volumes.read();
         let stat =
             |info: &VolumeInfo| live.get(&info.name).map(|volume| volume.counters.read()).unwrap_or_default();
+        let waiting = |info: &VolumeInfo| live.get(&info.name).map(|volume| volume.dirty.lock().waiting());
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
             .map(|info| VolumeSummary {
+                dirty_groups: waiting(&info).map_or(0, |(groups, _)| groups),
+                is_swept: waiting(&info).is_some_and(|(_, is_swept)| is_swept),
                 stat: stat(&info),
                 name: info.name,
                 size_bytes: info.size_bytes,
