@@ -5,6 +5,7 @@ use super::finder::DirtyGroups;
 use crate::counters::VolumeCounters;
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
+use crate::load::Load;
 use crate::types::{DedupMode, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, VolumeId};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(crate) struct VolumeShared {
     /// What the finder has not looked at; used by volumes with off-line deduplication alone.
     pub(crate) dirty: Mutex<DirtyGroups>,
     pub(crate) counters: VolumeCounters,
+    pub(crate) load: Load,
 }
 
 impl VolumeShared {
@@ -42,11 +44,17 @@ impl VolumeShared {
             patch_locks: std::array::from_fn(|_| Mutex::new(())),
             dirty: Mutex::new(dirty),
             counters: VolumeCounters::default(),
+            load: Load::default(),
         })
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until its requests have ended, and lets none begin.
+    pub(crate) fn close_gate(&self) -> impl Drop + '_ {
+        self.gate.write()
     }
 
     pub(crate) fn mode(&self) -> DedupMode {

@@ -4,13 +4,16 @@ mod create;
 mod directory;
 mod find;
 mod gc;
+mod live;
 mod open;
 mod stat;
 
 pub use create::PoolOptions;
 pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;
+pub(crate) use gc::Collector;
 pub use gc::GcReport;
+pub use live::LiveCheck;
 pub(crate) use open::{Recovered, recover};
 pub use stat::{PoolStat, VolumeSummary};
 
@@ -54,6 +57,8 @@ pub struct Tuning {
     pub finder_delay: Duration,
     /// What the finder reads at most in the background, in bytes per second.
     pub finder_bytes_per_s: Option<u64>,
+    /// How much freed space the background gives back to the system a second, in bytes; 0 for none.
+    pub collect_bytes_per_s: u64,
 }
 
 impl Default for Tuning {
@@ -67,6 +72,7 @@ impl Default for Tuning {
             background: true,
             finder_delay: Duration::from_secs(5),
             finder_bytes_per_s: None,
+            collect_bytes_per_s: 64 << 20,
         }
     }
 }
