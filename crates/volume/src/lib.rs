@@ -25,6 +25,7 @@ mod volume;
 pub use check::{CheckOptions, CheckReport, Problem, check};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, FileDisk};
+pub use engine::FinderReport;
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use load::{LoadStat, OperationKind, OperationStat};

@@ -130,7 +130,7 @@ impl fmt::Display for VolumeId {
     }
 }
 
-/// Whether a volume looks for duplicates.
+/// Whether, and when, a volume looks for duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DedupMode {
@@ -138,6 +138,8 @@ pub enum DedupMode {
     Off,
     /// Before a write is acknowledged.
     Inline,
+    /// In the background, after it was.
+    Offline,
 }
 
 impl DedupMode {
@@ -147,6 +149,7 @@ impl DedupMode {
         match byte {
             0 => Some(Self::Off),
             1 => Some(Self::Inline),
+            2 => Some(Self::Offline),
             _ => None,
         }
     }
@@ -157,6 +160,7 @@ impl DedupMode {
         match self {
             Self::Off => 0,
             Self::Inline => 1,
+            Self::Offline => 2,
         }
     }
 }

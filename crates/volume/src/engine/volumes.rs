@@ -1,6 +1,7 @@
 //! Volumes as the engine knows them, and what changes them as a whole.
 
 use super::Engine;
+use super::finder::DirtyGroups;
 use crate::counters::VolumeCounters;
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
@@ -22,12 +23,18 @@ pub(crate) struct VolumeShared {
     /// Held shared by every request, alone by whatever changes the volume as a whole. Whether the volume was removed.
     pub(super) gate: RwLock<bool>,
     pub(super) patch_locks: [Mutex<()>; PATCH_LOCKS],
+    /// What the finder has not looked at; used by volumes with off-line deduplication alone.
+    pub(crate) dirty: Mutex<DirtyGroups>,
     pub(crate) counters: VolumeCounters,
     pub(crate) load: Load,
 }
 
 impl VolumeShared {
     pub(crate) fn new(id: VolumeId, size_bytes: u64, mode: DedupMode, read_only: bool) -> Arc<Self> {
+        let mut dirty = DirtyGroups::default();
+        if mode == DedupMode::Offline {
+            dirty.mark_all();
+        }
         Arc::new(Self {
             id,
             size_bytes: AtomicU64::new(size_bytes),
@@ -35,6 +42,7 @@ impl VolumeShared {
             read_only,
             gate: RwLock::new(false),
             patch_locks: std::array::from_fn(|_| Mutex::new(())),
+            dirty: Mutex::new(dirty),
             counters: VolumeCounters::default(),
             load: Load::default(),
         })
@@ -115,7 +123,10 @@ impl Engine {
         let mut volumes = self.name_for_change(name)?;
         let volume = self.next_id();
         self.change(&Change::Create { volume, name: name.to_owned(), size_bytes, mode })?;
-        volumes.insert(name.to_owned(), VolumeShared::new(volume, size_bytes, mode, false));
+        let new = VolumeShared::new(volume, size_bytes, mode, false);
+        // It is empty.
+        new.dirty.lock().clear();
+        volumes.insert(name.to_owned(), new);
         self.flush()
     }
 
@@ -211,6 +222,10 @@ impl Engine {
         }
         self.change(&Change::SetMode { volume: volume.id, mode })?;
         volume.mode.store(mode.byte(), Ordering::Relaxed);
+        match mode {
+            DedupMode::Offline => volume.dirty.lock().mark_all(),
+            DedupMode::Off | DedupMode::Inline => volume.dirty.lock().clear(),
+        }
         self.flush()
     }
 

@@ -21,6 +21,10 @@ pub struct VolumeSummary {
     pub read_only: bool,
     /// Its blocks that hold something.
     pub mapped_blocks: u64,
+    /// Stretches of 1024 blocks that the finder has not looked at since they were written.
+    pub dirty_groups: u64,
+    /// Whether the finder goes through all of it.
+    pub is_swept: bool,
     /// What it has done since the pool was opened.
     pub stat: VolumeStat,
     /// How requests came, and how long they took.
@@ -77,9 +81,13 @@ impl Pool {
         let infos = self.engine.state.read().backend.volumes();
         let live = self.engine.volumes.read();
         let live_of = |info: &VolumeInfo| live.get(&info.name);
+        let waiting =
+            |info: &VolumeInfo| live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting());
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
             .map(|info| VolumeSummary {
+                dirty_groups: waiting(&info).0,
+                is_swept: waiting(&info).1,
                 stat: live_of(&info).map(|volume| volume.counters.read()).unwrap_or_default(),
                 load: live_of(&info).map(|volume| volume.load.read()).unwrap_or_default(),
                 name: info.name,
