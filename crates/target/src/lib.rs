@@ -19,7 +19,7 @@ mod uri;
 
 pub use error::TargetError;
 pub use layout::{Access, AtStart, Layout};
-pub use plan::{Plan, Target, plan};
+pub use plan::{Plan, Target, check_overwritable, plan};
 pub use queue::{
     Completion, Engine, IoFailure, Operation, Queue, QueueOptions, Request, UnknownEngine, Wait,
 };

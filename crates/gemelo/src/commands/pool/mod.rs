@@ -1,6 +1,12 @@
 //! `gemelo pool`: pools as a whole.
 
+mod check;
 mod create;
+mod gc;
+mod grow;
+mod ls;
+mod stat;
+mod stat_text;
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -16,10 +22,25 @@ pub(crate) struct Arguments {
 enum Action {
     /// Make a pool
     Create(create::Arguments),
+    /// Show what a pool has and has done
+    Stat(stat::Arguments),
+    /// Make freed blocks usable and give free space back to the system
+    Gc(gc::Arguments),
+    /// Prove that a pool is what it should be, and repair it
+    Check(check::Arguments),
+    /// Make the data store larger
+    Grow(grow::Arguments),
+    /// List the pools in directories
+    Ls(ls::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match &arguments.action {
         Action::Create(arguments) => create::run(arguments, context),
+        Action::Stat(arguments) => stat::run(arguments, context),
+        Action::Gc(arguments) => gc::run(arguments, context),
+        Action::Check(arguments) => check::run(arguments, context),
+        Action::Grow(arguments) => grow::run(arguments, context),
+        Action::Ls(arguments) => ls::run(arguments, context),
     }
 }
