@@ -12,11 +12,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Exports the volumes of a pool over NBD until SIGTERM or Ctrl-C; then takes no more clients, does what they have sent,
-/// flushes and closes the pool. A second signal ends it at once, as a crash would.
-///
-/// Every `pool` and `volume` command works on the pool meanwhile. With socket activation it listens at the sockets it was
-/// started with.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool's directory

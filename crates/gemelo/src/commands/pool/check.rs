@@ -10,11 +10,6 @@ use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request};
 use gemelo_volume::{CheckOptions, CheckReport, PoolDirectory, VolumeError, check};
 use std::path::PathBuf;
 
-/// Proves that a pool is what it should be. An idle pool is checked from outside: every page of metadata, every count. A
-/// served pool counts its references again, while requests wait, and with --data reads its contents, while they do not;
-/// pages on disk are checked, and repairs made, when nobody serves it.
-///
-/// Exit status 0 if nothing is wrong, or all was repaired without loss; 1 otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool's directory

@@ -9,8 +9,6 @@ use gemelo_base::units::format_count;
 use gemelo_serve::{Reply, Request};
 use std::path::PathBuf;
 
-/// Makes freed blocks usable at once and gives the free space of the data store back to the system. In the background a
-/// served pool does so by itself, for runs of blocks freed since it was opened; this does it for all free space.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool's directory

@@ -25,8 +25,17 @@ enum Action {
     /// Show what a pool has and has done
     Stat(stat::Arguments),
     /// Make freed blocks usable and give free space back to the system
+    ///
+    /// A served pool does so by itself in the background, within a rate, for runs of blocks freed since it was opened. This
+    /// does it for all free space.
     Gc(gc::Arguments),
     /// Prove that a pool is what it should be, and repair it
+    ///
+    /// An idle pool is checked from outside: every page of metadata, every count. A served pool counts its references again,
+    /// while requests wait, and with --data reads its contents, while they do not. Pages on disk are checked, and repairs
+    /// made, when nobody serves it.
+    ///
+    /// Exit status 0 if nothing is wrong, or all was repaired without loss; 1 otherwise.
     Check(check::Arguments),
     /// Make the data store larger
     Grow(grow::Arguments),

@@ -31,7 +31,6 @@ pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Ou
     Ok(Outcome::Done)
 }
 
-/// Gives a volume another name. Clients that are connected stay so; new ones find it under the new name.
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
     /// The pool's directory and the volume's name
@@ -50,7 +49,6 @@ pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Ou
     Ok(Outcome::Done)
 }
 
-/// Removes a volume. One that holds something, or that clients are connected to, is removed with --force only.
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
     /// The pool's directory and the volume's name
@@ -69,7 +67,6 @@ pub(super) fn remove(arguments: &Rm, context: &Context) -> anyhow::Result<Outcom
     Ok(Outcome::Done)
 }
 
-/// Changes how a volume deduplicates what is written from now on, also while it is served.
 #[derive(Debug, Args)]
 pub(crate) struct Set {
     /// The pool's directory and the volume's name

@@ -7,7 +7,6 @@ use crate::pools;
 use clap::Args;
 use gemelo_serve::Request;
 
-/// Makes a read-only volume that is what another is now. It takes no space but for its map, until the other changes.
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {
     /// The pool's directory and the volume's name
@@ -18,7 +17,6 @@ pub(crate) struct Snapshot {
     new_name: String,
 }
 
-/// Makes a volume that begins as what another is now, and takes writes of its own. Clone a snapshot to go back to it.
 #[derive(Debug, Args)]
 pub(crate) struct Clone {
     /// The pool's directory and the volume's name

@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 /// Threads that copy, each with a piece of 4 MiB in flight.
 const THREADS: usize = 2;
 
-/// Writes a volume to a file, a device or standard output. What is zero becomes holes of the file. Of a volume that clients
-/// write to meanwhile, make a snapshot first and export that.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool's directory and the volume's name

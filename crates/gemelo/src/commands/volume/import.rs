@@ -21,8 +21,6 @@ const THREADS: usize = 2;
 /// The size of a volume that standard input is read into, until it is known: it takes no space.
 const STREAM_BYTES: u64 = 16 << 40;
 
-/// Makes a volume of a file, a device or standard input; zeros and holes are skipped. Other formats than raw come through
-/// `qemu-img convert` to the export of a served pool.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// What to read; - for standard input
