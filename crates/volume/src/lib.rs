@@ -21,6 +21,7 @@ mod space;
 mod types;
 mod volume;
 
+pub use backend::CacheFigures;
 pub use check::{CheckOptions, CheckReport, Problem, check};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, FileDisk};
@@ -28,6 +29,7 @@ pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use pool::{GcReport, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary};
 pub use types::{
-    DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place,
+    VolumeId,
 };
 pub use volume::Volume;

@@ -46,6 +46,8 @@ pub struct Tuning {
     pub read_only: bool,
     /// References to a block from which on its content gets a fresh copy.
     pub most_references: u32,
+    /// Memory for the metadata of a pool whose backend is `table` or `btree`, in bytes: at least 64 KiB.
+    pub cache_bytes: u64,
     /// Commit and checkpoint in the background. Without, both are done only when a request needs them.
     pub background: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Tuning {
             verify_bytes: false,
             read_only: false,
             most_references: u32::MAX,
+            cache_bytes: 256 << 20,
             background: true,
         }
     }
