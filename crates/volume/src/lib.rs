@@ -14,6 +14,7 @@ mod engine;
 mod error;
 mod fingerprint;
 pub mod format;
+mod hash_many;
 mod journal;
 mod load;
 mod pool;

@@ -35,7 +35,8 @@ pub struct VolumeInfo {
 pub struct Record {
     /// The fingerprint of its content, if it may be shared.
     pub fingerprint: Fingerprint,
-    /// LBNs that refer to it.
+    /// References to it: more than none if an LBN refers to it, and at most as many as LBNs do. A backend whose volumes
+    /// share parts of their maps counts such a part once.
     pub references: u32,
 }
 
