@@ -242,7 +242,7 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
                 })
                 .collect();
             scope.spawn(|| while pool.checkpoint().is_ok() {});
-            std::thread::sleep(std::time::Duration::from_millis(5 + seed % 40));
+            std::thread::sleep(Duration::from_millis(5 + seed % 40));
             simulation.pull_plug();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
