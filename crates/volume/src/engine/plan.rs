@@ -90,7 +90,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     pub(super) fn take_fingerprints(&mut self, engine: &Engine, mode: DedupMode) {
         for block in &mut self.blocks {
             block.is_zero = is_zero(block.content);
-            let has_none = block.step == Step::Failed || block.is_zero || mode == DedupMode::Off;
+            let has_none = block.step == Step::Failed || block.is_zero || mode != DedupMode::Inline;
             let fingerprint =
                 if has_none { Fingerprint::NONE } else { engine.fingerprinter.of(block.content) };
             self.fingerprints.push(fingerprint);
@@ -282,7 +282,7 @@ fn is_zero(content: &[u8]) -> bool {
 }
 
 /// Whether a block of the data store has this content. What cannot be read has not.
-fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
+pub(super) fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
     let mut stored = vec![0; content.len()];
     if engine.read_data(pbn, 0, &mut stored).is_err() {
         return false;
