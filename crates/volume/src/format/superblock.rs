@@ -11,6 +11,8 @@ const MAGIC: &[u8; 8] = b"GEMELOSB";
 const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
+/// The longest journal that a pool can be made with: 64 GiB.
+const MOST_JOURNAL_PAGES: u64 = (64 << 30) / PAGE_BYTES as u64;
 /// Bytes of block 0 of the data store that say something.
 const DATA_HEADER_BYTES: usize = 32;
 
@@ -61,7 +63,9 @@ impl Superblock {
         let [fingerprint, backend, ..] = reader.array::<8>()?;
         let journal_pages = reader.u64()?;
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
-        let fits = crate::pool::is_block_size(block_bytes) && backend == 0;
+        let fits = crate::pool::is_block_size(block_bytes)
+            && backend == 0
+            && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
         fits.then_some(Self { block_bytes, pool_id, key, fingerprint, journal_pages })
     }
 }
