@@ -1,5 +1,6 @@
 //! What a volume and a pool have done, the only source of statistics.
 
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -11,7 +12,7 @@ macro_rules! counters {
         }
 
         $(#[$stat_meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
         pub struct $stat {
             $($(#[$doc])* pub $name: u64),*
         }

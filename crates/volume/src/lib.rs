@@ -15,6 +15,7 @@ mod error;
 mod fingerprint;
 pub mod format;
 mod journal;
+mod load;
 mod pool;
 mod readers;
 mod space;
@@ -26,7 +27,10 @@ pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, FileDisk};
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
-pub use pool::{GcReport, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary};
+pub use load::{LoadStat, OperationKind, OperationStat};
+pub use pool::{
+    GcReport, LiveCheck, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary,
+};
 pub use types::{
     DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };

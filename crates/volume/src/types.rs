@@ -1,5 +1,6 @@
 //! The numbers the engine deals in, each a type of its own, and how a volume and a pool may be set.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A logical block number: a block of a volume.
@@ -130,7 +131,8 @@ impl fmt::Display for VolumeId {
 }
 
 /// Whether a volume looks for duplicates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DedupMode {
     /// Every write gets a block of its own.
     Off,
@@ -160,7 +162,8 @@ impl DedupMode {
 }
 
 /// Which hash of a content is its fingerprint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FingerprintKind {
     /// BLAKE3 with the pool's key: nobody who does not know it can prepare collisions.
     #[default]

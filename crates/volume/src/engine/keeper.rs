@@ -1,7 +1,8 @@
-//! The background: commits at an interval, and checkpoints before the journal is full.
+//! The background: commits at an interval, checkpoints before the journal is full, and the collector.
 
 use super::Engine;
 use crate::error::Result;
+use crate::pool::Collector;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -48,6 +49,7 @@ impl Drop for Keeper {
 fn keep(engine: &Engine, bell: &Bell) {
     let interval_ns = u64::try_from(engine.tuning.commit_interval.as_nanos()).unwrap_or(u64::MAX);
     let mut due_ns = engine.clock.now_ns().saturating_add(interval_ns);
+    let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
     loop {
         {
             let mut stop = bell.stop.lock();
@@ -63,7 +65,7 @@ fn keep(engine: &Engine, bell: &Bell) {
             due_ns = engine.clock.now_ns().saturating_add(interval_ns);
         }
         // What fails here fails again for whoever flushes, and is told there.
-        let _ = look(engine, is_due);
+        let _ = look(engine, is_due).and_then(|()| collector.work(engine));
     }
 }
 

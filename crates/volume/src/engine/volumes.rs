@@ -4,6 +4,7 @@ use super::Engine;
 use crate::counters::VolumeCounters;
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
+use crate::load::Load;
 use crate::types::{DedupMode, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, VolumeId};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) struct VolumeShared {
     pub(super) gate: RwLock<bool>,
     pub(super) patch_locks: [Mutex<()>; PATCH_LOCKS],
     pub(crate) counters: VolumeCounters,
+    pub(crate) load: Load,
 }
 
 impl VolumeShared {
@@ -34,11 +36,17 @@ impl VolumeShared {
             gate: RwLock::new(false),
             patch_locks: std::array::from_fn(|_| Mutex::new(())),
             counters: VolumeCounters::default(),
+            load: Load::default(),
         })
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until its requests have ended, and lets none begin.
+    pub(crate) fn close_gate(&self) -> impl Drop + '_ {
+        self.gate.write()
     }
 
     pub(crate) fn mode(&self) -> DedupMode {

@@ -3,13 +3,16 @@
 mod create;
 mod directory;
 mod gc;
+mod live;
 mod open;
 mod stat;
 
 pub use create::PoolOptions;
 pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;
+pub(crate) use gc::Collector;
 pub use gc::GcReport;
+pub use live::LiveCheck;
 pub(crate) use open::{Recovered, recover};
 pub use stat::{PoolStat, VolumeSummary};
 
@@ -48,6 +51,8 @@ pub struct Tuning {
     pub most_references: u32,
     /// Commit and checkpoint in the background. Without, both are done only when a request needs them.
     pub background: bool,
+    /// How much freed space the background gives back to the system a second, in bytes; 0 for none.
+    pub collect_bytes_per_s: u64,
 }
 
 impl Default for Tuning {
@@ -59,6 +64,7 @@ impl Default for Tuning {
             read_only: false,
             most_references: u32::MAX,
             background: true,
+            collect_bytes_per_s: 64 << 20,
         }
     }
 }

@@ -4,10 +4,12 @@ use super::Pool;
 use crate::backend::VolumeInfo;
 use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::{DiskRole, Result, VolumeError};
+use crate::load::LoadStat;
 use crate::types::{DedupMode, FingerprintKind};
+use serde::{Deserialize, Serialize};
 
 /// A volume in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSummary {
     /// Its name.
     pub name: String,
@@ -21,10 +23,12 @@ pub struct VolumeSummary {
     pub mapped_blocks: u64,
     /// What it has done since the pool was opened.
     pub stat: VolumeStat,
+    /// How requests came, and how long they took.
+    pub load: LoadStat,
 }
 
 /// A pool in numbers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PoolStat {
     /// Bytes of a block.
     pub block_bytes: u32,
@@ -72,12 +76,12 @@ impl Pool {
     pub fn volumes(&self) -> Vec<VolumeSummary> {
         let infos = self.engine.state.read().backend.volumes();
         let live = self.engine.volumes.read();
-        let stat =
-            |info: &VolumeInfo| live.get(&info.name).map(|volume| volume.counters.read()).unwrap_or_default();
+        let live_of = |info: &VolumeInfo| live.get(&info.name);
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
             .map(|info| VolumeSummary {
-                stat: stat(&info),
+                stat: live_of(&info).map(|volume| volume.counters.read()).unwrap_or_default(),
+                load: live_of(&info).map(|volume| volume.load.read()).unwrap_or_default(),
                 name: info.name,
                 size_bytes: info.size_bytes,
                 mode: info.mode,
