@@ -1,6 +1,6 @@
 //! The Network Block Device protocol: its decoders, a server that hears anything, a client that hears anything.
 
-use super::disk::{MemoryDisk, TUNING, small_pool};
+use super::disk::{MemoryDisk, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
 use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
@@ -72,7 +72,7 @@ static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 fn serve() -> anyhow::Result<PathBuf> {
     let (data, metadata) = small_pool()?;
     let disks = PoolDisks { data: MemoryDisk::of(data), metadata: MemoryDisk::of(metadata) };
-    let pool = Pool::open_disks(disks, TUNING, Arc::new(SystemClock::new()))?;
+    let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();
     for name in ["one", "second", "three"] {
         exports.insert(Export::new(name, Arc::new(pool.volume(name)?)));
