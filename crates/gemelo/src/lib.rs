@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod nearest;
 mod pools;
 mod progress;
+mod stored;
 mod table;
 mod values;
 

@@ -61,7 +61,7 @@ counters! {
         trimmed_blocks,
         /// Blocks written in part, hence read before.
         patched_blocks,
-        /// Times that a block had changed before its patch was in place.
+        /// Blocks that another write had overtaken before their change was made, and that were done again.
         patch_retries,
         /// Flush requests, and writes with immediate durability.
         flushes,

@@ -31,6 +31,11 @@ impl OpenCommit {
         change.encode(&mut self.buffer);
     }
 
+    /// A state of the pool: another one after every change.
+    pub(super) const fn version(&self) -> (u64, usize) {
+        (self.number, self.buffer.len())
+    }
+
     const fn is_empty(&self) -> bool {
         self.buffer.len() == COMMIT_HEADER_BYTES
     }
