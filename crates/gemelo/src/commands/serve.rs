@@ -53,6 +53,9 @@ pub(crate) struct Arguments {
     /// Give back at most so much freed space a second to the system; 0 for none [default: 64m]
     #[arg(long, value_name = "SIZE")]
     collect_rate: Option<Size>,
+    /// Memory for metadata, with the backends table and btree [default: as the pool was made, 256m]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
     /// Make writes durable at least this often, even if no client asks for it [default: as the pool was made, 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
@@ -83,6 +86,7 @@ impl Arguments {
             commit_interval_ms: interval,
             verify_reads: self.verify_reads.then_some(true),
             verify_bytes: self.verify_bytes.then_some(true),
+            cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
         };
         Ok(Tuning { read_only: self.read_only, ..said.or(of_pool).tuning() })
