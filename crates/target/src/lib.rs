@@ -25,7 +25,7 @@ mod uri;
 pub use error::TargetError;
 pub use figures::PoolFigures;
 pub use layout::{Access, AtStart, Layout};
-pub use plan::{Plan, Target, capacity, plan};
+pub use plan::{Plan, Target, capacity, check_overwritable, plan};
 pub use queue::{
     Completion, Engine, IoFailure, Operation, Queue, QueueOptions, Request, UnknownEngine, Wait,
 };

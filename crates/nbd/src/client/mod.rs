@@ -204,12 +204,34 @@ impl Client {
     /// # Errors
     /// If there is no server, no such export, or the server takes longer than `timeout`.
     pub fn connect(uri: &NbdUri, depth: usize, timeout: Duration) -> Result<Self, ClientError> {
-        let mut socket = match &uri.server {
+        let socket = match &uri.server {
             ServerAddress::Unix(path) => Socket::from(UnixStream::connect(path)?),
             ServerAddress::Tcp(host, port) => Socket::from(connect_tcp(host, *port, timeout)?),
         };
+        Self::negotiate(socket, &uri.name, depth, timeout)
+    }
+
+    /// As [`Self::connect`], on a connection that is there: whoever made it has had the server begin the session.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn over(
+        stream: UnixStream,
+        export: &str,
+        depth: usize,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        Self::negotiate(Socket::from(stream), export, depth, timeout)
+    }
+
+    fn negotiate(
+        mut socket: Socket,
+        name: &str,
+        depth: usize,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
         socket.set_deadline_after(Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
-        let export = Handshake::run(&mut socket, &uri.name)?;
+        let export = Handshake::run(&mut socket, name)?;
         socket.set_deadline_after(None);
         let depth = depth.max(1);
         Ok(Self {
