@@ -92,6 +92,11 @@ pub fn run(
         last.writes = ran.processes.iter().map(|process| process.writes).collect();
         last.uncertain = std::mem::take(&mut ran.uncertain);
     }
+    if pool_before.is_some() && !environment.stop.is_raised() {
+        let settled = target.settle(environment.monitor, environment.stop);
+        ran.failure =
+            ran.failure.or(settled.err().map(|error| Failure::of_settling(&target.place(0), &error)));
+    }
     if job.spec().verify.is_final() {
         let can_read_back = ran.failure.is_none() && !environment.stop.is_raised();
         ran.findings.verification.is_complete = can_read_back;
