@@ -14,6 +14,7 @@ mod files;
 pub mod fuzzing;
 mod nearest;
 mod progress;
+mod stored;
 mod table;
 mod values;
 

@@ -67,6 +67,7 @@ pub fn run(
         return Err(RunError::NothingToVerify);
     }
     let used_before = Usage::of_this_program();
+    let pool_before = target.pool_figures();
     let populated = match populate(job, contents, target, &before, environment) {
         Ok(populated) => populated,
         Err(unfinished) => {
@@ -86,6 +87,7 @@ pub fn run(
     let mut ran = run.all_processes(log);
     ran.used = Usage::of_this_program().since(used_before);
     ran.populated = populated;
+    ran.pool_before = pool_before;
     if let Some(last) = history.segments.last_mut() {
         last.writes = ran.processes.iter().map(|process| process.writes).collect();
         last.uncertain = std::mem::take(&mut ran.uncertain);

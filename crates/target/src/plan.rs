@@ -1,7 +1,10 @@
 //! From a name and a layout to a target: first everything is checked, then places are made.
 
 use crate::error::AtPath;
+use crate::figures::PoolFigures;
+use crate::nbd::{self, FoundExport};
 use crate::null::NullTarget;
+use crate::pool::{self, FoundVolume};
 use crate::queue::{Queue, QueueOptions};
 use crate::storage::{Found, Storage};
 use crate::{Access, AtStart, Layout, TargetError, TargetUri, device, direct};
@@ -26,19 +29,51 @@ pub trait Target: Send + Sync {
     /// If the place cannot be opened, or the engine is not available.
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError>;
 
+    /// How many queues may be open at once, on all places together.
+    fn most_queues(&self) -> usize {
+        usize::MAX
+    }
+
+    /// What storage that deduplicates tells of itself; `None` for all other.
+    fn pool_figures(&self) -> Option<PoolFigures> {
+        None
+    }
+
     /// Removes the files that were made for this target, unless they are to be kept. A target that is dropped without
-    /// this removes them too.
+    /// this removes them too. A pool is closed: all that was written is durable then.
     ///
     /// # Errors
-    /// If a file cannot be removed.
+    /// If a file cannot be removed, or a pool cannot be closed.
     fn finish(&mut self, keep: bool) -> Result<(), TargetError>;
 }
 
 /// A target that was checked and not yet touched.
 #[derive(Debug)]
 pub struct Plan {
-    found: Option<Found>,
+    found: Checked,
     layout: Layout,
+}
+
+/// What a name turned out to be.
+#[derive(Debug)]
+enum Checked {
+    Null,
+    Storage(Found),
+    Volume(FoundVolume),
+    Export(FoundExport),
+}
+
+/// The size in bytes of storage that has one before anything is written to it: a block device, a volume, an export.
+///
+/// # Errors
+/// If it cannot be measured.
+pub fn capacity(uri: &TargetUri) -> Result<Option<u64>, TargetError> {
+    match uri {
+        TargetUri::Null => Ok(None),
+        TargetUri::Path(path) => device::size_bytes(path),
+        TargetUri::Pool(place) => pool::size_bytes(place).map(Some),
+        TargetUri::Nbd(uri) => nbd::size_bytes(uri).map(Some),
+    }
 }
 
 /// Checks that the storage can carry the layout. Nothing is touched.
@@ -48,8 +83,10 @@ pub struct Plan {
 pub fn plan(uri: &TargetUri, layout: &Layout) -> Result<Plan, TargetError> {
     let total_bytes = layout.total_bytes()?;
     let found = match uri {
-        TargetUri::Null => None,
-        TargetUri::Path(path) => Some(find(path, layout, total_bytes)?),
+        TargetUri::Null => Checked::Null,
+        TargetUri::Path(path) => Checked::Storage(find(path, layout, total_bytes)?),
+        TargetUri::Pool(place) => Checked::Volume(FoundVolume::check(place, layout, total_bytes)?),
+        TargetUri::Nbd(uri) => Checked::Export(FoundExport::check(uri, layout, total_bytes)?),
     };
     Ok(Plan { found, layout: *layout })
 }
@@ -61,8 +98,10 @@ impl Plan {
     /// If a file cannot be made, opened or given its size.
     pub fn prepare(self) -> Result<Box<dyn Target>, TargetError> {
         Ok(match self.found {
-            None => Box::new(NullTarget),
-            Some(found) => Box::new(Storage::prepare(found, self.layout)?),
+            Checked::Null => Box::new(NullTarget),
+            Checked::Storage(found) => Box::new(Storage::prepare(found, self.layout)?),
+            Checked::Volume(found) => Box::new(found.into_target(self.layout)),
+            Checked::Export(found) => Box::new(found.into_target(self.layout)),
         })
     }
 }
@@ -179,7 +218,7 @@ fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) ->
 }
 
 /// File systems, volume managers and partition tables all write to the first MiB.
-const LABEL_BYTES: u64 = 1 << 20;
+pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 
 fn check_blank(path: &Path, file: &mut std::fs::File) -> Result<(), TargetError> {
     let mut head = Vec::new();

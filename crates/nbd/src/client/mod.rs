@@ -57,6 +57,9 @@ pub enum ClientError {
     /// As many requests are in flight as were agreed on.
     #[error("too many requests are in flight")]
     QueueFull,
+    /// The server could not do a request.
+    #[error("the server answers a request with an error: {0}")]
+    Request(ErrorCode),
     /// The server has no such request.
     #[error("the server does not know this request: {0}")]
     NotSupported(&'static str),
@@ -191,6 +194,8 @@ pub struct Client {
     /// How much of `outgoing` was sent.
     sent_bytes: usize,
     incoming: Incoming,
+    /// The connection failed, or the server was told that it ends.
+    is_over: bool,
 }
 
 impl Client {
@@ -215,6 +220,7 @@ impl Client {
             outgoing: Vec::new(),
             sent_bytes: 0,
             incoming: Incoming::new(),
+            is_over: false,
         })
     }
 
@@ -280,6 +286,7 @@ impl Client {
             self.socket.set_deadline_after(Some(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)));
         }
         let outcome = self.reap_until_deadline(wait, &mut done);
+        self.is_over |= outcome.is_err();
         self.socket.set_deadline_after(None);
         outcome
     }
@@ -345,20 +352,32 @@ impl Client {
         taken.ok_or(ClientError::Unexpected("nothing"))
     }
 
-    /// Ends the session in the protocol's way. What is in flight is lost; dropping a client ends it as well, without
-    /// the server being told.
+    /// Ends the session in the protocol's way. What is in flight is lost.
     ///
     /// # Errors
     /// If the connection failed.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
-        let header =
-            RequestHeader { flags: 0, command: Command::DISCONNECT, cookie: 0, offset: 0, length: 0 };
-        self.outgoing.extend_from_slice(&header.encode());
+        self.is_over = true;
+        self.outgoing.extend_from_slice(&DISCONNECT.encode());
         while !self.send()? {
             self.socket.wait_for_either()?;
             self.socket.receive_now(self.incoming.room())?;
         }
         Ok(())
+    }
+}
+
+/// The request that ends a session.
+const DISCONNECT: RequestHeader =
+    RequestHeader { flags: 0, command: Command::DISCONNECT, cookie: 0, offset: 0, length: 0 };
+
+impl Drop for Client {
+    /// Tells the server, if that needs no waiting.
+    fn drop(&mut self) {
+        if !self.is_over && self.in_flight() == 0 && self.outgoing.is_empty() {
+            // If it cannot be told, it sees the connection end.
+            let _ = self.socket.send_now(&DISCONNECT.encode());
+        }
     }
 }
 

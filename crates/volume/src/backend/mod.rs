@@ -7,8 +7,11 @@
 pub mod log;
 
 use crate::error::Result;
-use crate::format::{Change, Link, Page, Slot};
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::format::{Change, Link, Page, PoolSeed, Root, Slot, Superblock};
+use crate::pool::PoolDisks;
+use crate::types::{BackendKind, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use log::LogBackend;
+use std::collections::HashSet;
 
 /// A volume as the metadata have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +57,49 @@ pub struct Totals {
     pub memory_bytes: u64,
     /// Pages on the metadata disk.
     pub pages: u64,
+    /// Look-ups of pages in the cache, of backends that have one.
+    pub cache: CacheFigures,
+}
+
+/// Look-ups of pages in a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct CacheFigures {
+    /// Pages that were there.
+    pub hits: u64,
+    /// Pages that had to be read.
+    pub misses: u64,
+}
+
+/// What a checkpoint was found to lack.
+#[derive(Debug, Default)]
+pub struct Damage {
+    /// What can be served all the same: copies that are gone, fingerprints that are not known.
+    pub harmless: Vec<String>,
+    /// What cannot: maps, whose LBNs give an error, and what the free blocks are known from.
+    pub lost: Vec<String>,
+}
+
+/// The backend of an empty pool, whose superblock need not be written yet.
+pub(crate) fn empty(
+    _disks: &PoolDisks,
+    superblock: &Superblock,
+    data_blocks: u64,
+) -> Box<dyn MetadataBackend> {
+    let seed = PoolSeed::of(superblock);
+    let writes_image = superblock.backend == BackendKind::Ram;
+    Box::new(LogBackend::new(superblock.block_bytes, data_blocks, seed, writes_image))
+}
+
+/// Reads the checkpoint of a root. [`MetadataBackend::settle`] has to follow, after the journal was replayed. To salvage
+/// is to read whatever can be read.
+pub(crate) fn load(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    root: &Root,
+    damage: &mut Damage,
+) -> Result<Box<dyn MetadataBackend>> {
+    let seed = PoolSeed::of(superblock);
+    Ok(Box::new(LogBackend::load(&*disks.metadata, superblock, root, seed, damage)?))
 }
 
 /// Pages to be written, each to its slot.
@@ -92,6 +138,18 @@ pub trait MetadataBackend: Send + Sync {
     /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
+
+    /// After the last replayed change: computes what is not stored, and sees to it that the next checkpoint writes anew
+    /// what was damaged.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn settle(&mut self) -> Result<()>;
+
+    /// Whether the fingerprint of a PBN was lost with its page.
+    fn is_record_lost(&self, pbn: Pbn) -> bool;
+
+    /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()>;
 
     /// Counts the references to every PBN again, and looks whether counts, totals and index are what they should be:
     /// the differences in words, at most `most` of them.

@@ -1,6 +1,5 @@
 //! Writing what is left of a damaged pool, so that it is whole again and says what it lost.
 
-use crate::backend::MetadataBackend;
 use crate::error::{Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PAGE_BYTES, read_superblock};

@@ -211,6 +211,9 @@ impl Walk {
             }
             Change::SetMode { .. } => {}
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
+            Change::Identify { pbn, fingerprint } => {
+                self.fingerprints.insert(pbn.number(), fingerprint);
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::patch::Patches;
 use super::write::{Failed, Item, Source};
-use super::{Engine, VolumeShared};
+use super::{Engine, State, VolumeShared};
 use crate::counters::add;
 use crate::error::Result;
 use crate::format::Change;
@@ -49,7 +49,7 @@ struct Block<'p> {
 
 impl Block<'_> {
     fn has_fingerprint(&self, mode: DedupMode) -> bool {
-        mode != DedupMode::Off && self.step != Step::Failed && !self.is_zero
+        mode == DedupMode::Inline && self.step != Step::Failed && !self.is_zero
     }
 }
 
@@ -59,6 +59,8 @@ pub(super) struct Plan<'p, 'a> {
     fingerprints: Vec<Fingerprint>,
     places: Vec<Place>,
     found: Vec<Option<Pbn>>,
+    /// The state of the pool when it was looked up.
+    version: (u64, usize),
     /// Blocks that found ones may not be shared any more.
     is_saturated: Vec<bool>,
     items: std::marker::PhantomData<&'p Item<'a>>,
@@ -85,6 +87,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             fingerprints: Vec::with_capacity(items.len()),
             places: Vec::with_capacity(items.len()),
             found: Vec::with_capacity(items.len()),
+            version: (0, 0),
             is_saturated: Vec::new(),
             items: std::marker::PhantomData,
         }
@@ -113,6 +116,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         let mut records = Vec::with_capacity(lbns.len());
         let state = engine.state.read();
+        self.version = state.open.version();
         state.backend.look_up(volume.id, &lbns, &mut self.places)?;
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
@@ -240,6 +244,18 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         Some((pbn, self.fingerprint(at)))
     }
 
+    /// Which contents that were not known are known by now, because another writer has stored them meanwhile; nothing
+    /// if nothing has changed since the look-up. They go through another pass, and are shared there.
+    pub(super) fn stored_meanwhile(&self, state: &State) -> Result<Vec<bool>> {
+        if state.open.version() == self.version {
+            return Ok(Vec::new());
+        }
+        let mut now = Vec::with_capacity(self.blocks.len());
+        state.backend.find(&self.fingerprints, &mut now)?;
+        let before_and_now = self.found.iter().zip(now);
+        Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
+    }
+
     /// The change of the metadata.
     pub(super) fn change(&self, volume: VolumeId, at: usize) -> Option<Change> {
         let block = self.blocks.get(at)?;
@@ -280,7 +296,7 @@ fn is_zero(content: &[u8]) -> bool {
 }
 
 /// Whether a block of the data store has this content. What cannot be read has not.
-fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
+pub(super) fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
     let mut stored = vec![0; content.len()];
     if engine.read_data(pbn, 0, &mut stored).is_err() {
         return false;

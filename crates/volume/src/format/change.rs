@@ -88,6 +88,13 @@ pub enum Change {
         /// Its size in blocks, block 0 included.
         data_blocks: u64,
     },
+    /// A block that was stored without a fingerprint has one.
+    Identify {
+        /// Which block.
+        pbn: Pbn,
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+    },
 }
 
 impl Change {
@@ -143,6 +150,11 @@ impl Change {
                 out.push(10);
                 put_varint(out, *data_blocks);
             }
+            Self::Identify { pbn, fingerprint } => {
+                out.push(11);
+                out.extend_from_slice(&pbn.number().to_le_bytes());
+                out.extend_from_slice(&fingerprint.to_bytes());
+            }
         }
     }
 
@@ -159,8 +171,13 @@ impl Change {
 
     fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let tag = reader.u8()?;
-        if tag == 10 {
-            return Some(Self::Grow { data_blocks: reader.varint()? });
+        match tag {
+            10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
+            11 => {
+                let pbn = Pbn::new(reader.u32()?)?;
+                return Some(Self::Identify { pbn, fingerprint: Fingerprint::from_bytes(reader.array()?) });
+            }
+            _ => {}
         }
         let volume = volume_from(reader)?;
         Some(match tag {
@@ -217,6 +234,7 @@ mod tests {
             Change::Clone { source: VolumeId(1), volume, name, read_only: true },
             Change::SetMode { volume, mode: DedupMode::Off },
             Change::Grow { data_blocks: 9 },
+            Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
         ]
     }
 

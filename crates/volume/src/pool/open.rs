@@ -1,10 +1,9 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
 use super::{Pool, PoolDisks, Tuning};
-use crate::backend::MetadataBackend;
-use crate::backend::log::{Damage, LogBackend};
+use crate::backend::{self, Damage, MetadataBackend};
 use crate::counters::PoolCounters;
-use crate::engine::{Committer, Engine, Keeper, State, VolumeShared};
+use crate::engine::{Committer, Engine, State, VolumeShared, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
@@ -19,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 /// A checkpoint with the journal replayed on it.
 pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
-    pub(crate) backend: LogBackend,
+    pub(crate) backend: Box<dyn MetadataBackend>,
     /// Whether changes that were durable are not in it.
     pub(crate) has_lost_history: bool,
     seed: PoolSeed,
@@ -41,14 +40,15 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool) -> Result<Recovered> {
     }
     let newest = found.newest.generation;
     let mut root = found.newest;
-    let mut loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+    let mut loaded = backend::load(disks, &superblock, &root, &mut damage);
     if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
         root = older;
-        loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+        loaded = backend::load(disks, &superblock, &root, &mut damage);
     }
     let mut backend = loaded?;
     let mut journal = Journal::new(&superblock, &root, seed);
-    let replayed = journal.replay(&*disks.metadata, &root, |changes| backend.replay(&changes))?;
+    let replayed =
+        journal.replay(&*disks.metadata, &root, |changes| backend.apply(&changes, &mut Vec::new()))?;
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
     if let Some(what) = replayed.lost {
@@ -99,7 +99,7 @@ impl Pool {
         let engine = Engine {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             volumes: RwLock::new(volumes.collect()),
-            state: RwLock::new(State::new(Box::new(backend), next_commit)),
+            state: RwLock::new(State::new(backend, next_commit)),
             committer: Mutex::new(Committer::new(journal, next_commit - 1, generation)),
             space: Mutex::new(space),
             data: disks.data,
@@ -118,17 +118,16 @@ impl Pool {
             open_bytes: AtomicU64::new(0),
         };
         let engine = Arc::new(engine);
-        let keeper = if engine.tuning.background && !is_read_only {
-            let keeper = Keeper::start(Arc::clone(&engine));
-            Some(keeper.map_err(|source| VolumeError::Io {
+        let workers = if engine.tuning.background && !is_read_only {
+            Worker::start_all(&engine).map_err(|source| VolumeError::Io {
                 disk: DiskRole::Metadata,
-                action: "start the thread that looks after",
+                action: "start the threads that look after",
                 source,
-            })?)
+            })?
         } else {
-            None
+            Vec::new()
         };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
-        Ok(Self { engine, keeper: Mutex::new(keeper), directory: None, damage })
+        Ok(Self { engine, workers: Mutex::new(workers), directory: None, damage })
     }
 }

@@ -49,6 +49,11 @@ impl LogBackend {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())
             }
+            Change::Identify { pbn, fingerprint } => {
+                self.check_pbn(*pbn)?;
+                self.identify(*pbn, *fingerprint);
+                Ok(())
+            }
         }
     }
 
@@ -72,12 +77,16 @@ impl LogBackend {
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         self.check_pbn(pbn)?;
-        self.records.set_fingerprint(&mut self.pager, pbn, fingerprint);
+        self.identify(pbn, fingerprint);
         self.add_reference(pbn);
+        self.set_place(volume, lbn, Place::Stored(pbn), freed)
+    }
+
+    fn identify(&mut self, pbn: Pbn, fingerprint: Fingerprint) {
+        self.records.set_fingerprint(&mut self.pager, pbn, fingerprint);
         if self.is_counting {
             self.index.insert(fingerprint, pbn, &self.records);
         }
-        self.set_place(volume, lbn, Place::Stored(pbn), freed)
     }
 
     fn add_reference(&mut self, pbn: Pbn) {

@@ -4,28 +4,19 @@ use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
 use super::records::RecordPage;
 use super::{LogBackend, LogVolume, Map};
-use crate::backend::MetadataBackend;
+use crate::backend::Damage;
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock,
-    Table, TableVolume, read_chain,
+    MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock, Table,
+    TableVolume, read_chain,
 };
-use crate::types::{Fingerprint, Pbn, Place};
+use crate::types::{BackendKind, Fingerprint, Pbn, Place};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Pages that are read at once: 1 MiB, past which larger reads are no faster.
 const READ_PAGES: usize = 256;
-
-/// What a checkpoint was found to lack.
-#[derive(Debug, Default)]
-pub struct Damage {
-    /// What can be served all the same: copies that are gone, fingerprints that are not known.
-    pub harmless: Vec<String>,
-    /// Pages of maps: their LBNs give an error.
-    pub lost: Vec<String>,
-}
 
 impl LogBackend {
     /// Reads the checkpoint of a root. [`Self::settle`] has to follow, after the journal was replayed.
@@ -39,7 +30,8 @@ impl LogBackend {
         seed: PoolSeed,
         damage: &mut Damage,
     ) -> Result<Self> {
-        let mut backend = Self::new(superblock.block_bytes, root.data_blocks, seed);
+        let writes_image = superblock.backend == BackendKind::Ram;
+        let mut backend = Self::new(superblock.block_bytes, root.data_blocks, seed, writes_image);
         backend.is_counting = false;
         backend.next_volume = root.next_volume;
         let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
@@ -164,10 +156,7 @@ impl LogBackend {
 
     /// After the last replayed change: counts references, fills the index, and marks what was damaged as changed, so that
     /// the next checkpoint writes it anew.
-    ///
-    /// # Errors
-    /// If a volume refers to a block that there is not.
-    pub fn settle(&mut self) -> Result<()> {
+    pub(super) fn settle_all(&mut self) -> Result<()> {
         for key in std::mem::take(&mut self.damaged_pages) {
             match key {
                 PageKey::Map(id, number) => {
@@ -216,13 +205,8 @@ impl LogBackend {
         Ok(())
     }
 
-    /// Whether the fingerprint of a PBN was lost with its page.
-    pub(crate) fn is_record_lost(&self, pbn: Pbn) -> bool {
-        self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
-    }
-
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
-    pub(crate) fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+    pub(super) fn restore_all(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
         for (pbn, fingerprint) in computed {
             self.records.set_fingerprint(&mut self.pager, *pbn, *fingerprint);
         }
@@ -237,15 +221,7 @@ impl LogBackend {
             }
         }
         self.records.forget_counts();
-        self.settle()
-    }
-
-    /// Makes the changes of a commit that is replayed. PBNs and LBNs out of range are errors.
-    ///
-    /// # Errors
-    /// If a change does not fit the state.
-    pub fn replay(&mut self, changes: &[Change]) -> Result<()> {
-        self.apply(changes, &mut Vec::new())
+        self.settle_all()
     }
 }
 

@@ -203,6 +203,15 @@ impl Map {
         })
     }
 
+    /// The entries that have a page, to be changed.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry<Arc<MapPage>>)> {
+        self.groups.iter_mut().enumerate().flat_map(|(group, entries)| {
+            let first = (group * GROUP_PAGES) as u32;
+            let entries = entries.iter_mut().flat_map(move |entries| (first..).zip(entries.iter_mut()));
+            entries.filter(|(_, entry)| entry.page.is_some())
+        })
+    }
+
     pub(super) fn page_refs(&self) -> Vec<PageRef> {
         self.entries().filter_map(|(number, entry)| entry.page_ref(number)).collect()
     }

@@ -14,11 +14,9 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use load::Damage;
-
-use super::{MetadataBackend, PageWrites, Record, Totals, VolumeInfo};
+use super::{CacheFigures, MetadataBackend, PageWrites, Record, Totals, VolumeInfo};
 use crate::error::{Result, VolumeError};
-use crate::format::{Change, Link, PoolSeed, Table, TableVolume, build_chain};
+use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use index::Index;
 use map::{Map, MapPage};
@@ -34,7 +32,7 @@ struct LogVolume {
     map: Map,
 }
 
-/// The backend `log`.
+/// The backend `log`, and `ram`.
 pub struct LogBackend {
     block_bytes: u64,
     data_blocks: u64,
@@ -52,12 +50,14 @@ pub struct LogBackend {
     damaged_pages: Vec<PageKey>,
     /// Record pages that were lost: the fingerprints of their PBNs are not known.
     lost_records: HashSet<u32>,
+    /// The backend `ram`: a checkpoint writes all pages.
+    writes_image: bool,
 }
 
 impl LogBackend {
     /// An empty one, for a data store of this many blocks.
     #[must_use]
-    pub fn new(block_bytes: u32, data_blocks: u64, seed: PoolSeed) -> Self {
+    pub fn new(block_bytes: u32, data_blocks: u64, seed: PoolSeed, writes_image: bool) -> Self {
         Self {
             block_bytes: u64::from(block_bytes),
             data_blocks,
@@ -71,11 +71,24 @@ impl LogBackend {
             is_counting: true,
             damaged_pages: Vec::new(),
             lost_records: HashSet::new(),
+            writes_image,
         }
     }
 
     fn volume(&self, id: VolumeId) -> Result<&LogVolume> {
         self.volumes.get(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+    }
+
+    /// Marks every page as changed.
+    fn touch_all(&mut self) {
+        for (id, volume) in &mut self.volumes {
+            for (number, entry) in volume.map.entries_mut() {
+                self.pager.touch_again(PageKey::Map(*id, number), entry);
+            }
+        }
+        for (number, entry) in self.records.entries_mut() {
+            self.pager.touch_again(PageKey::Record(number), entry);
+        }
     }
 
     fn table(&self) -> Table {
@@ -141,6 +154,18 @@ impl MetadataBackend for LogBackend {
         changes.iter().try_for_each(|change| self.apply_one(change, freed))
     }
 
+    fn settle(&mut self) -> Result<()> {
+        self.settle_all()
+    }
+
+    fn is_record_lost(&self, pbn: Pbn) -> bool {
+        self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
+    }
+
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+        self.restore_all(computed, lost)
+    }
+
     fn prove(&self, most: usize) -> Result<Vec<String>> {
         Ok(self.prove_counts(most))
     }
@@ -157,10 +182,14 @@ impl MetadataBackend for LogBackend {
             index_entries: self.index.entries(),
             memory_bytes: map_bytes - shared_bytes + self.records.memory_bytes() + self.index.memory_bytes(),
             pages: self.pager.slots.in_use(),
+            cache: CacheFigures::default(),
         }
     }
 
     fn freeze(&mut self) {
+        if self.writes_image {
+            self.touch_all();
+        }
         for key in self.pager.freeze() {
             match key {
                 PageKey::Map(id, number) => {

@@ -110,6 +110,11 @@ impl Records {
         self.entries.get_mut(number)
     }
 
+    /// The entries that have a page, to be changed.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry<Box<RecordPage>>)> {
+        (0..).zip(&mut self.entries).filter(|(_, entry)| entry.page.is_some())
+    }
+
     pub(super) fn page_refs(&self) -> Vec<PageRef> {
         (0..).zip(&self.entries).filter_map(|(number, entry)| entry.page_ref(number)).collect()
     }

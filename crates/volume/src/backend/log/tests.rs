@@ -4,7 +4,7 @@ use super::LogBackend;
 use crate::backend::{MetadataBackend, PageWrites, Totals};
 use crate::disk::{Disk, FileDisk};
 use crate::format::{Change, Link, PoolSeed, Root, Superblock};
-use crate::types::{DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
+use crate::types::{BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
 use std::io::IoSlice;
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -15,12 +15,13 @@ fn superblock() -> Superblock {
         pool_id: [1; 16],
         key: [2; 32],
         fingerprint: FingerprintKind::Blake3,
+        backend: BackendKind::Log,
         journal_pages: 16,
     }
 }
 
 fn backend() -> LogBackend {
-    let mut backend = LogBackend::new(512, 10_000, PoolSeed::of(&superblock()));
+    let mut backend = LogBackend::new(512, 10_000, PoolSeed::of(&superblock()), false);
     let create =
         Change::Create { volume: VOLUME, name: "a".into(), size_bytes: 512 * 5000, mode: DedupMode::Inline };
     backend.apply(&[create], &mut Vec::new()).unwrap();
@@ -66,7 +67,7 @@ fn load(disk: &FileDisk, (table, table_bytes): (Link, u64), totals: Totals) -> L
         physical: totals.physical,
     };
     let superblock = superblock();
-    let mut damage = super::Damage::default();
+    let mut damage = crate::backend::Damage::default();
     let mut backend =
         LogBackend::load(disk, &superblock, &root, PoolSeed::of(&superblock), &mut damage).unwrap();
     backend.settle().unwrap();
@@ -202,7 +203,7 @@ fn a_full_count_stays_full() {
 
 #[test]
 fn a_mapped_block_takes_less_than_forty_bytes() {
-    let mut backend = LogBackend::new(512, 1 << 20, PoolSeed::of(&superblock()));
+    let mut backend = LogBackend::new(512, 1 << 20, PoolSeed::of(&superblock()), false);
     let blocks = 600_000;
     let create = Change::Create {
         volume: VOLUME,
