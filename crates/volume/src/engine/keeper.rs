@@ -22,8 +22,10 @@ pub(super) fn work(engine: &Engine, bell: &Bell) {
 
 fn look(engine: &Engine, is_due: bool) -> Result<()> {
     engine.check_writable()?;
-    if is_due {
+    if is_due || engine.is_commit_long() {
         engine.flush()?;
+    }
+    if is_due {
         engine.release(&mut Vec::new());
     }
     let is_half_full = {
