@@ -1,16 +1,16 @@
 //! The Network Block Device protocol: its decoders, a server that hears anything, a client that hears anything.
 
-use super::disk::{MemoryDisk, TUNING, small_pool};
+use super::disk::{MemoryDisk, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
 use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
 use gemelo_nbd::wire::{
-    BASE_ALLOCATION, BlockDescriptor, BlockSizes, ChunkHeader, ChunkKind, ClientFlags, Command, ErrorCode, ExportFlags,
-    HandshakeFlags, Info, InfoKind, InfoRequest, MetaContextRequest, OptionCode, OptionHeader, OptionReplyHeader,
-    OptionReplyKind, ReplyHead, RequestHeader, SimpleReply, decode_block_descriptors, decode_block_status_context,
-    decode_error_chunk, decode_greeting, decode_listed_export, decode_meta_context, decode_reply_head,
-    encode_block_status_header, encode_error_chunk, encode_greeting, encode_listed_export, encode_meta_context,
-    encode_offset_data_header,
+    BASE_ALLOCATION, BlockDescriptor, BlockSizes, ChunkHeader, ChunkKind, ClientFlags, Command, ErrorCode,
+    ExportFlags, HandshakeFlags, Info, InfoKind, InfoRequest, MetaContextRequest, OptionCode, OptionHeader,
+    OptionReplyHeader, OptionReplyKind, ReplyHead, RequestHeader, SimpleReply, decode_block_descriptors,
+    decode_block_status_context, decode_error_chunk, decode_greeting, decode_listed_export,
+    decode_meta_context, decode_reply_head, encode_block_status_header, encode_error_chunk, encode_greeting,
+    encode_listed_export, encode_meta_context, encode_offset_data_header,
 };
 use gemelo_volume::{Pool, PoolDisks};
 use std::io::{ErrorKind, Read, Write};
@@ -72,7 +72,7 @@ static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 fn serve() -> anyhow::Result<PathBuf> {
     let (data, metadata) = small_pool()?;
     let disks = PoolDisks { data: MemoryDisk::of(data), metadata: MemoryDisk::of(metadata) };
-    let pool = Pool::open_disks(disks, TUNING, Arc::new(SystemClock::new()))?;
+    let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();
     for name in ["one", "second", "three"] {
         exports.insert(Export::new(name, Arc::new(pool.volume(name)?)));
@@ -100,7 +100,8 @@ pub(super) fn server(bytes: &[u8]) {
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
     let ended = stream.read_to_end(&mut answer);
-    let is_slow = ended.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+    let is_slow =
+        ended.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
     assert!(!is_slow, "the server ends the connection of a client that says no more");
 }
 
@@ -124,7 +125,10 @@ pub(super) fn client(bytes: &[u8]) {
         let Ok(mut client) = Client::connect(&uri, 4, PATIENCE) else { return };
         let read = Submission::Read { offset: 0, length: 512 };
         let seen = client.run(read, |completion| completion.error.is_none().then_some(completion.data.len()));
-        assert!(!matches!(seen, Ok(Some(length)) if length != 512), "a read gives what was asked for: {seen:?}");
+        assert!(
+            !matches!(seen, Ok(Some(length)) if length != 512),
+            "a read gives what was asked for: {seen:?}"
+        );
         let _ = client.run(Submission::BlockStatus { offset: 0, length: 4096, one: false }, |_| ());
     });
 }
@@ -166,11 +170,8 @@ pub(super) fn server_seeds() -> Vec<Vec<u8>> {
     let hello = (ClientFlags::FIXED_NEWSTYLE | ClientFlags::NO_ZEROES).to_be_bytes().to_vec();
     let go = option(OptionCode::GO, &InfoRequest { name: "one", wanted: vec![InfoKind::NAME] }.encode());
     let contexts = MetaContextRequest { name: "one", queries: vec![BASE_ALLOCATION] }.encode();
-    let structured = [
-        option(OptionCode::STRUCTURED_REPLY, &[]),
-        option(OptionCode::SET_META_CONTEXT, &contexts),
-    ]
-    .concat();
+    let structured =
+        [option(OptionCode::STRUCTURED_REPLY, &[]), option(OptionCode::SET_META_CONTEXT, &contexts)].concat();
     let requests = [
         request(Command::WRITE, 1, 100, 600),
         vec![7; 600],
@@ -216,11 +217,9 @@ pub(super) fn client_seeds() -> Vec<Vec<u8>> {
         let header = ChunkHeader { flags, kind, cookie: 0, length }.encode();
         [&header[..], &(if flags == 0 { 0u64 } else { 256 }).to_be_bytes(), extra].concat()
     };
-    let status = [
-        &encode_block_status_header(0, 1, 1)[..],
-        &BlockDescriptor { length: 4096, state: 3 }.encode(),
-    ]
-    .concat();
+    let status =
+        [&encode_block_status_header(0, 1, 1)[..], &BlockDescriptor { length: 4096, state: 3 }.encode()]
+            .concat();
     let whole = [&encode_offset_data_header(0, 0, 512)[..], &[5; 512], &status].concat();
     let halves = [
         half(0, ChunkKind::OFFSET_DATA, &[1; 256]),
