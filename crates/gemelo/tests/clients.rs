@@ -126,7 +126,7 @@ fn qemu_io_verifies_patterns_also_after_a_restart() {
     if tool("qemu-io").is_none() {
         return;
     }
-    for_each_kind(|pool, ..| {
+    for_each_kind(|pool, _, _| {
         let qemu_io = |steps: &[&str]| {
             let mut command = tool("qemu-io").unwrap();
             command
@@ -148,7 +148,7 @@ fn qemu_io_verifies_patterns_also_after_a_restart() {
             "aio_flush",
             "write -z 1M 512k",
             "write -z -u 1536k 64k",
-            "discard 2M 4k",
+            "discard 2M 64k",
             "writev -P 0x33 5M 513 4096 7",
             "flush",
         ]);
@@ -159,8 +159,8 @@ fn qemu_io_verifies_patterns_also_after_a_restart() {
             "read -P 0x55 8192 62808",
             "read -P 0 1M 576k",
             "read -P 0x11 1600k 448k",
-            "read -P 0 2M 4k",
-            "read -P 0x22 2052k 1020k",
+            "read -P 0 2M 64k",
+            "read -P 0x22 2112k 960k",
             "read -P 0x11 3M 1M",
             "read -P 0x33 5M 4616",
         ];
@@ -223,7 +223,7 @@ fn fio_verifies_what_several_jobs_wrote_at_depth_32() {
     if tool("fio").is_none() || !run(tool("fio").unwrap().arg("--enghelp")).contains("nbd") {
         return;
     }
-    for_each_kind(|pool, ..| {
+    for_each_kind(|pool, _, _| {
         let server = pool.serve();
         let quarter = image_bytes() / 4;
         let fio = |volume: &str, rw: &str, seed: u64| {

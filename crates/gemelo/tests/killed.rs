@@ -145,11 +145,14 @@ fn fio_finds_what_it_flushed_after_every_kill() {
         let (kept, broken) = (kill % 2, 1 - kill % 2);
         let server = pool.serve();
         run(&mut fio(kept, kill, &["--do_verify=1"]));
+        let quiet = std::process::Stdio::null;
         let mut interrupted = fio(broken, kill + 1000, &["--verify_backlog=64"])
-            .stdout(std::process::Stdio::null())
+            .stdout(quiet())
+            .stderr(quiet())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(40 + random.below(400)));
+        server.wait_for_clients(1);
+        std::thread::sleep(Duration::from_millis(random.below(300)));
         server.kill();
         interrupted.wait().unwrap();
         let server = pool.serve();

@@ -68,8 +68,8 @@ impl<'a> Writer<'a> {
     fn free_stretch(&mut self) -> Option<Range<usize>> {
         let in_blocks = self.random.below(4) > 0;
         let step = if in_blocks { BLOCK_SECTORS } else { 1 };
-        let count =
-            (1 + self.random.below(if self.random.below(4) == 0 { LONGEST } else { 3 * step })) / step;
+        let longest = if self.random.below(4) == 0 { LONGEST } else { 3 * step };
+        let count = (1 + self.random.below(longest)) / step;
         let first = self.random.below(self.sectors.len() as u64) / step * step;
         let first = self.sectors.start + first as usize;
         let end = (first + (count.max(1) * step) as usize).min(self.sectors.end);
@@ -103,6 +103,17 @@ impl<'a> Writer<'a> {
         parts
     }
 
+    /// What a trim makes of a stretch: whole blocks read as zeros, the rest is as it was.
+    fn trimmed(&self, sectors: &Range<usize>) -> Vec<Part> {
+        let block = BLOCK_SECTORS as usize;
+        let whole = sectors.start.next_multiple_of(block)..sectors.end / block * block;
+        let history = self.history();
+        sectors
+            .clone()
+            .map(|sector| if whole.contains(&sector) { Part::ZERO } else { history.live(sector) })
+            .collect()
+    }
+
     fn submit(&mut self, slot: usize) -> Result<(), ()> {
         let chosen = self.random.below(100);
         if chosen < 4 {
@@ -119,16 +130,16 @@ impl<'a> Writer<'a> {
         }
         let durable = self.random.below(12) == 0;
         self.doing[slot] = Some(Doing::Write { sectors: sectors.clone(), durable });
-        let zeros = vec![Part::ZERO; sectors.len()];
         if chosen < 20 {
-            self.history().begin(sectors.start, &zeros);
+            let trimmed = self.trimmed(&sectors);
+            self.history().begin(sectors.start, &trimmed);
             return self
                 .client
                 .submit(slot as u64, Submission::Trim { offset, length, durable })
                 .map_err(drop);
         }
         if chosen < 26 {
-            self.history().begin(sectors.start, &zeros);
+            self.history().begin(sectors.start, &vec![Part::ZERO; sectors.len()]);
             let may_free = self.random.below(2) == 0;
             let zeroes = Submission::WriteZeroes { offset, length, may_free, fast: false, durable };
             return self.client.submit(slot as u64, zeroes).map_err(drop);

@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -128,6 +128,23 @@ impl Served {
         let mut line = String::new();
         BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("listening at"), "the server says: '{line}'");
+    }
+
+    /// Waits until clients are connected: each has a thread.
+    pub(crate) fn wait_for_clients(&self, count: usize) {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_client =
+            |path: PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "nbd\n");
+        let begun = Instant::now();
+        while std::fs::read_dir(&tasks)
+            .unwrap()
+            .filter(|task| is_client(task.as_ref().unwrap().path()))
+            .count()
+            < count
+        {
+            assert!(begun.elapsed() < PATIENCE, "no client in time");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// As if the process had never had a chance.
