@@ -19,6 +19,8 @@ pub(crate) struct OpenPool {
     pool: Pool,
     directory: PathBuf,
     thresholds: Thresholds,
+    /// It was opened without the right to change it, as nothing was to be changed.
+    is_only_looked_at: bool,
     /// Who serves it to others, once that is so.
     server: OnceLock<Server>,
 }
@@ -30,14 +32,16 @@ impl OpenPool {
         thresholds: Thresholds,
     ) -> Result<Self, VolumeError> {
         let pool = Pool::open(directory, tuning, Arc::new(SystemClock::new()))?;
-        Ok(Self { pool, directory: directory.to_owned(), thresholds, server: OnceLock::new() })
+        let directory = directory.to_owned();
+        Ok(Self { pool, directory, thresholds, is_only_looked_at: false, server: OnceLock::new() })
     }
 
-    /// As [`Self::open`], as the pool's settings say.
-    pub(crate) fn open_as_set(directory: &Path, read_only: bool) -> Result<Self, OpenError> {
+    /// As [`Self::open`], as the pool's settings say; for changes, or only to look at it.
+    pub(crate) fn open_as_set(directory: &Path, is_only_looked_at: bool) -> Result<Self, OpenError> {
         let settings = Settings::read(directory).map_err(OpenError::Settings)?;
-        let tuning = Tuning { read_only, ..settings.tuning() };
-        Self::open(directory, tuning, Thresholds::default()).map_err(OpenError::Pool)
+        let tuning = Tuning { read_only: is_only_looked_at, ..settings.tuning() };
+        let opened = Self::open(directory, tuning, Thresholds::default()).map_err(OpenError::Pool)?;
+        Ok(Self { is_only_looked_at, ..opened })
     }
 
     /// From now on `server` has the clients.
@@ -169,7 +173,7 @@ impl OpenPool {
             file_system_free_bytes,
             server,
             damage: self.pool.damage().to_vec(),
-            read_only: self.pool.is_read_only(),
+            read_only: self.pool.is_read_only() && !self.is_only_looked_at,
             warnings: Vec::new(),
         };
         report.warnings = warnings(&report, &self.thresholds);

@@ -60,7 +60,7 @@ pub fn serve(
     let served = service.server.serve(listeners, stop);
     systemd::notify("STOPPING=1");
     let closed = service.close();
-    served.map_err(|error| Failure { is_refusal: true, text: with_causes(&error) })?;
+    served.map_err(|error| Failure::midway(with_causes(&error)))?;
     closed
 }
 

@@ -20,8 +20,8 @@ impl TestPool {
     /// A small pool, made with these further options.
     pub(crate) fn new(options: &[&str]) -> Self {
         let pool = Self { folder: tempfile::tempdir().unwrap() };
-        let words = [&["pool", "create", &pool.path(), "--capacity", "64m"], options].concat();
-        done(&words);
+        let path = pool.path();
+        done(&[&["pool", "create", &path, "--capacity", "64m"], options].concat());
         pool
     }
 

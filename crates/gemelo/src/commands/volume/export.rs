@@ -32,11 +32,19 @@ fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|status| status.file_type().is_block_device())
 }
 
+/// Whether it is there and can only be written from front to end: a terminal, a pipe, `/dev/null`.
+fn is_stream(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|status| {
+        let kind = status.file_type();
+        kind.is_char_device() || kind.is_fifo()
+    })
+}
+
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let output = &arguments.output;
     if is_device(output) {
         gemelo_target::check_overwritable(output, arguments.force).or_bad_input()?;
-    } else {
+    } else if !is_stream(output) {
         files::check_new(output, arguments.force)?;
     }
     let access = pools::open(&arguments.volume.pool, Purpose::Look, context)?;
@@ -63,6 +71,10 @@ impl Arguments {
         let run = |sink| export(&devices, sink, &*context.monitor, &context.stop).with_context(about);
         if self.output.as_os_str() == "-" {
             return run(Sink::Stream(Box::new(std::io::stdout())));
+        }
+        if is_stream(&self.output) {
+            let stream = OpenOptions::new().write(true).open(&self.output).with_context(about)?;
+            return run(Sink::Stream(Box::new(stream)));
         }
         if is_device(&self.output) {
             let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);

@@ -13,6 +13,7 @@ use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest
 use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, import};
 use std::fs::File;
 use std::io::Seek;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,21 +46,24 @@ fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
     if path.as_os_str() == "-" {
         return Ok((Source::Stream(Box::new(std::io::stdin())), None));
     }
-    let opened = || -> std::io::Result<(File, u64)> {
+    let opened = || -> std::io::Result<(File, Option<u64>)> {
         let mut file = File::open(path)?;
-        if file.metadata()?.is_dir() {
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
             return Err(std::io::ErrorKind::IsADirectory.into());
+        }
+        if kind.is_fifo() || kind.is_char_device() {
+            return Ok((file, None));
         }
         // Of a device the metadata tell no length.
         let length = file.seek(std::io::SeekFrom::End(0))?;
-        Ok((file, length))
+        Ok((file, Some(length)))
     };
-    let (file, length) =
-        opened().with_context(|| format!("cannot read {}", path.display())).or_bad_input()?;
-    if length == 0 {
-        return Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display())));
+    match opened().with_context(|| format!("cannot read {}", path.display())).or_bad_input()? {
+        (stream, None) => Ok((Source::Stream(Box::new(stream)), None)),
+        (_, Some(0)) => Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display()))),
+        (file, Some(length)) => Ok((Source::File(file, length), Some(length))),
     }
-    Ok((Source::File(file, length), Some(length)))
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
