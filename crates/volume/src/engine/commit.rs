@@ -190,8 +190,9 @@ impl Engine {
         })
     }
 
-    /// Bounds the open commit: called by writers that hold no lock but their gate.
+    /// Bounds the open commit and the backend's memory: called by writers that hold no lock but their gate.
     pub(super) fn bound_open_commit(&self) -> Result<()> {
+        self.relieve()?;
         if self.open_bytes.load(Ordering::Relaxed) < OPEN_COMMIT_BYTES {
             return Ok(());
         }

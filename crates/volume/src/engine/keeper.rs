@@ -1,6 +1,7 @@
 //! The background: commits at an interval, and checkpoints before the journal is full.
 
 use super::Engine;
+use crate::backend::Pressure;
 use crate::error::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -47,6 +48,8 @@ impl Drop for Keeper {
 
 fn keep(engine: &Engine, bell: &Bell) {
     let interval_ns = u64::try_from(engine.tuning.commit_interval.as_nanos()).unwrap_or(u64::MAX);
+    // What is left when this fails is cleared at the next opening.
+    let _ = engine.clear_left(&|| *bell.stop.lock());
     let mut due_ns = engine.clock.now_ns().saturating_add(interval_ns);
     loop {
         {
@@ -77,5 +80,5 @@ fn look(engine: &Engine, is_due: bool) -> Result<()> {
         let committer = engine.committer.lock();
         committer.journal.used_bytes() > committer.journal.ring_bytes() / 2
     };
-    if is_half_full { engine.checkpoint() } else { Ok(()) }
+    if is_half_full || engine.pressure() >= Pressure::High { engine.checkpoint() } else { Ok(()) }
 }

@@ -100,6 +100,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let mut records = Vec::with_capacity(lbns.len());
         let state = engine.state.read();
         state.backend.look_up(volume.id, &lbns, &mut self.places)?;
+        state.backend.warm(&self.places)?;
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend.records(&pbns, &mut records)?;

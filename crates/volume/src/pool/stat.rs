@@ -80,6 +80,7 @@ impl Pool {
             |info: &VolumeInfo| live.get(&info.name).map(|volume| volume.counters.read()).unwrap_or_default();
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
+            .filter(|info| !info.is_hidden)
             .map(|info| VolumeSummary {
                 stat: stat(&info),
                 name: info.name,

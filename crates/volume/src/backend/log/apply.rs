@@ -47,6 +47,12 @@ impl LogBackend {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())
             }
+            // Here volumes change as a whole, in one change.
+            Change::Hide { .. }
+            | Change::Show { .. }
+            | Change::Begin { .. }
+            | Change::Copy { .. }
+            | Change::Shrink { .. } => Err(VolumeError::damaged("a change is one of another backend")),
         }
     }
 
