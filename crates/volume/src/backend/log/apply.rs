@@ -55,6 +55,12 @@ impl LogBackend {
                 self.identify(*pbn, *fingerprint);
                 Ok(())
             }
+            // Here volumes change as a whole, in one change.
+            Change::Hide { .. }
+            | Change::Show { .. }
+            | Change::Begin { .. }
+            | Change::Copy { .. }
+            | Change::Shrink { .. } => Err(VolumeError::damaged("a change is one of another backend")),
         }
     }
 
