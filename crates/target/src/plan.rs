@@ -8,6 +8,7 @@ use crate::pool::{self, FoundVolume};
 use crate::queue::{Queue, QueueOptions};
 use crate::storage::{Found, Storage};
 use crate::{Access, AtStart, Layout, TargetError, TargetUri, device, direct};
+use gemelo_base::{Monitor, StopFlag};
 use rustix::fs::{FileType, Stat};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,15 @@ pub trait Target: Send + Sync {
     /// How many queues may be open at once, on all places together.
     fn most_queues(&self) -> usize {
         usize::MAX
+    }
+
+    /// Has the storage do now what it does some time after it has acknowledged writes: an off-line volume looks for its
+    /// duplicates. Figures taken afterwards are about all that was written.
+    ///
+    /// # Errors
+    /// If that fails; what was written stays as it is.
+    fn settle(&self, _monitor: &dyn Monitor, _stop: &StopFlag) -> Result<(), TargetError> {
+        Ok(())
     }
 
     /// What storage that deduplicates tells of itself; `None` for all other.

@@ -18,10 +18,11 @@ mod stream;
 mod tls;
 mod transmission;
 
+pub use crate::certificates::TlsError;
 pub use counters::ServerCounts;
 pub use exports::{Export, ExportTable, Exports};
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
-pub use tls::{TlsError, TlsPolicy, tls_from_files};
+pub use tls::{TlsPolicy, tls_from_files};
 
 use crate::socket::Socket;
 use crate::wire::WireError;

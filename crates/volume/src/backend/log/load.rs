@@ -2,7 +2,7 @@
 
 use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
-use super::records::{RecordPage, Records};
+use super::records::RecordPage;
 use super::{LogBackend, LogVolume, Map};
 use crate::backend::Damage;
 use crate::disk::Disk;
@@ -69,6 +69,7 @@ impl LogBackend {
     }
 
     fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<(PageKey, PageRef)>) -> Result<()> {
+        self.check_size(volume.size_bytes)?;
         let blocks = volume.size_bytes / self.block_bytes;
         let most_pages = blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
         for page in &volume.pages {
@@ -102,7 +103,8 @@ impl LogBackend {
             let offset = first.slot.offset(journal_pages);
             let bytes =
                 (run.len() * PAGE_BYTES).min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
-            buffer.fill(0);
+            // What is beyond the end of the disk fails its checksum.
+            buffer.get_mut(bytes..run.len() * PAGE_BYTES).unwrap_or_default().fill(0);
             let part = buffer.get_mut(..bytes).unwrap_or_default();
             disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
             for ((key, page), image) in run.iter().zip(buffer.as_chunks::<PAGE_BYTES>().0) {
@@ -174,7 +176,7 @@ impl LogBackend {
         }
         self.is_counting = true;
         self.count_references()?;
-        self.fill_index();
+        self.index.fill(self.physical, &self.records);
         Ok(())
     }
 
@@ -202,17 +204,6 @@ impl LogBackend {
             }
         }
         Ok(())
-    }
-
-    fn fill_index(&mut self) {
-        self.index.clear();
-        self.index.reserve(self.physical, &self.records);
-        let (index, records): (_, &Records) = (&mut self.index, &self.records);
-        records.visit(&mut |pbn: Pbn, record| {
-            if record.references > 0 {
-                index.insert(record.fingerprint, pbn, records);
-            }
-        });
     }
 
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.

@@ -120,7 +120,7 @@ impl Records {
     }
 
     /// Calls `visit` with every PBN that is in a page in memory.
-    pub(super) fn visit(&self, visit: &mut dyn FnMut(Pbn, Record)) {
+    pub(super) fn visit(&self, visit: &mut impl FnMut(Pbn, Record)) {
         for (number, entry) in (0u32..).zip(&self.entries) {
             let Some(page) = &entry.page else { continue };
             let first = number * RECORD_PAGE_ENTRIES as u32;
