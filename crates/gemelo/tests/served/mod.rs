@@ -52,7 +52,9 @@ impl TestPool {
 
     /// What `pool stat --json` says under these keys.
     pub(crate) fn stat(&self, pointer: &str) -> serde_json::Value {
-        let text = done(&["pool", "stat", &self.path(), "--json"]);
+        // A full pool warns.
+        let Ran { status, out: text, err } = gemelo(&["pool", "stat", &self.path(), "--json"]);
+        assert_eq!(status, 0, "{err}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         json.pointer(&format!("/result{pointer}")).unwrap_or_else(|| panic!("{pointer} in {text}")).clone()
     }
