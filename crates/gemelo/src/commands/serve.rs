@@ -59,6 +59,9 @@ pub(crate) struct Arguments {
     /// Let the finder leave blocks alone for so long after they were written [default: 5s]
     #[arg(long, value_name = "DURATION")]
     finder_delay: Option<Span>,
+    /// Memory for metadata, with the backends table and btree [default: as the pool was made, 256m]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
     /// Make writes durable at least this often, even if no client asks for it [default: as the pool was made, 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
@@ -91,6 +94,7 @@ impl Arguments {
             verify_bytes: self.verify_bytes.then_some(true),
             finder_delay_ms: self.finder_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
+            cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
         };
         Ok(Tuning { read_only: self.read_only, ..said.or(of_pool).tuning() })
