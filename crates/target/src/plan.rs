@@ -227,6 +227,21 @@ fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) ->
     direct::check(path, layout)
 }
 
+/// Whether a block device can be overwritten: nothing else uses it, and its beginning is blank or `force` is set. What is no
+/// block device is left to the caller.
+///
+/// # Errors
+/// If it cannot, or cannot be looked at.
+pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
+    let Ok(status) = rustix::fs::stat(path) else { return Ok(()) };
+    if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
+        return Ok(());
+    }
+    device::check_unused(path, &status)?;
+    let mut file = std::fs::File::open(path).at("open", path)?;
+    if force { Ok(()) } else { check_blank(path, &mut file) }
+}
+
 /// File systems, volume managers and partition tables all write to the first MiB.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 

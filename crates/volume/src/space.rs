@@ -43,11 +43,26 @@ impl Space {
         self.words.resize(words, u64::MAX);
         self.full.resize(words.div_ceil(64), u64::MAX);
         self.freed.resize(words, 0);
-        let first = self.blocks.max(1);
-        for number in first..blocks {
-            self.set_free(number as usize);
+        let mut number = self.blocks.max(1) as usize;
+        while number < blocks as usize {
+            if number.is_multiple_of(64) && number + 64 <= blocks as usize {
+                self.set_word_free(number / 64);
+                number += 64;
+            } else {
+                self.set_free(number);
+                number += 1;
+            }
         }
         self.blocks = self.blocks.max(blocks);
+    }
+
+    /// All blocks of a word that had none are free.
+    fn set_word_free(&mut self, word: usize) {
+        if let (Some(bits), Some(full)) = (self.words.get_mut(word), self.full.get_mut(word / 64)) {
+            *bits = 0;
+            *full &= !(1 << (word % 64));
+            self.free += 64;
+        }
     }
 
     fn set_free(&mut self, number: usize) -> bool {

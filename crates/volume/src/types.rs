@@ -205,6 +205,66 @@ impl FingerprintKind {
     }
 }
 
+/// Where a pool keeps its metadata; chosen when it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendKind {
+    /// All in memory, compactly; a checkpoint writes the pages that changed.
+    #[default]
+    Log,
+    /// As [`Self::Log`], but a checkpoint writes everything: an image.
+    Ram,
+    /// Arrays and a hash table on disk, behind a cache of a set size.
+    Table,
+    /// Copy-on-write B-trees on disk, behind a cache of a set size.
+    BTree,
+}
+
+impl BackendKind {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Log, Self::Ram, Self::Table, Self::BTree];
+
+    /// From the byte on disk.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.byte() == byte)
+    }
+
+    /// The byte on disk.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Log => 0,
+            Self::Ram => 1,
+            Self::Table => 2,
+            Self::BTree => 3,
+        }
+    }
+
+    /// Its name, as people write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Ram => "ram",
+            Self::Table => "table",
+            Self::BTree => "btree",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether its memory is bounded by [`crate::Tuning::cache_bytes`].
+    #[must_use]
+    pub const fn is_cached(self) -> bool {
+        matches!(self, Self::Table | Self::BTree)
+    }
+}
+
 /// The longest name of a volume in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 /// The largest volume in blocks: its empty map takes some 8 MB of memory.

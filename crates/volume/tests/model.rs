@@ -17,7 +17,8 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_volume::{
-    CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume, VolumeError, check,
+    BackendKind, CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume, VolumeError,
+    check,
 };
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
@@ -52,7 +53,8 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
         FingerprintKind::Sha1,
     ];
     for seed in first_seed()..first_seed() + rounds(40) {
-        let options = PoolOptions { fingerprint: kinds[seed as usize % 4], ..options(180) };
+        let backend = BackendKind::ALL[seed as usize / 4 % 4];
+        let options = PoolOptions { fingerprint: kinds[seed as usize % 4], backend, ..options(180) };
         let tuning = match seed % 5 {
             0 => Tuning { verify_reads: true, ..tuning() },
             1 => Tuning { verify_bytes: true, ..tuning() },

@@ -23,9 +23,12 @@ pub(super) struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    /// Negotiates an export, encrypted if its address asks for that.
-    pub(super) fn run(channel: &'a mut Channel, uri: &NbdUri) -> Result<ExportInfo, ClientError> {
-        let name = &uri.name;
+    /// Negotiates an export, encrypted if there is an address that asks for that.
+    pub(super) fn run(
+        channel: &'a mut Channel,
+        name: &str,
+        address: Option<&NbdUri>,
+    ) -> Result<ExportInfo, ClientError> {
         let mut greeting = [0; GREETING_BYTES];
         channel.read_exact(&mut greeting)?;
         let offered = decode_greeting(&greeting)?;
@@ -36,7 +39,9 @@ impl<'a> Handshake<'a> {
         let flags = ClientFlags::FIXED_NEWSTYLE | if no_zeroes { ClientFlags::NO_ZEROES } else { 0 };
         channel.write_all(&flags.to_be_bytes())?;
         let mut handshake = Self { channel, no_zeroes };
-        handshake.start_tls(uri)?;
+        if let Some(address) = address {
+            handshake.start_tls(address)?;
+        }
         let structured_replies = handshake.ask(OptionCode::STRUCTURED_REPLY, &[], |_, _| Ok(()))?;
         let allocation_id = if structured_replies { handshake.ask_allocation(name)? } else { None };
         let mut info = handshake.go(name)?;

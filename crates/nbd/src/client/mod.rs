@@ -221,9 +221,32 @@ impl Client {
             ServerAddress::Unix(path) => Socket::from(UnixStream::connect(path)?),
             ServerAddress::Tcp(host, port) => Socket::from(connect_tcp(host, *port, timeout)?),
         };
+        Self::negotiate(socket, &uri.name, Some(uri), depth, timeout)
+    }
+
+    /// As [`Self::connect`], on a connection that is there: whoever made it has had the server begin the session.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn over(
+        stream: UnixStream,
+        export: &str,
+        depth: usize,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        Self::negotiate(Socket::from(stream), export, None, depth, timeout)
+    }
+
+    fn negotiate(
+        socket: Socket,
+        name: &str,
+        encrypted: Option<&NbdUri>,
+        depth: usize,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
         let mut channel = Channel::Plain(socket);
         channel.set_deadline_after(Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
-        let export = Handshake::run(&mut channel, uri)?;
+        let export = Handshake::run(&mut channel, name, encrypted)?;
         channel.set_deadline_after(None);
         let depth = depth.max(1);
         Ok(Self {

@@ -229,19 +229,20 @@ impl Engine {
             good.extend(std::iter::repeat_n(is_read, run.len()));
         }
         let blocks = || contents.chunks_exact(block_bytes).zip(&good).filter(|(_, good)| **good);
-        let fingerprints: Vec<Fingerprint> =
-            blocks().map(|(content, _)| self.fingerprinter.of(content)).collect();
+        let good_contents: Vec<&[u8]> = blocks().map(|(content, _)| content).collect();
+        let mut fingerprints = Vec::with_capacity(good_contents.len());
+        self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
         let mut found = Vec::with_capacity(fingerprints.len());
         self.state.read().backend.find(&fingerprints, &mut found)?;
         let must_compare = self.tuning.verify_bytes || self.fingerprinter.must_compare();
         let is_equal = |pbn: &Pbn, content: &[u8]| !must_compare || has_content(self, *pbn, content);
         let places = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(place, _)| *place);
-        let candidate = |((((lbn, pbn), fingerprint), entry), (content, _)): (_, (&[u8], _))| {
+        let candidate = |((((lbn, pbn), fingerprint), entry), content): (_, &[u8])| {
             let entry: Option<Pbn> = entry;
             let is_equal = entry.is_some_and(|pbn| is_equal(&pbn, content));
             Candidate { lbn, pbn, fingerprint, entry, is_equal }
         };
-        Ok(places.zip(fingerprints).zip(found).zip(blocks()).map(candidate).collect())
+        Ok(places.zip(fingerprints).zip(found).zip(good_contents).map(candidate).collect())
     }
 
     /// Makes the change for one block, if what was found out is still true.

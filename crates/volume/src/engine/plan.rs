@@ -47,6 +47,12 @@ struct Block<'p> {
     request: usize,
 }
 
+impl Block<'_> {
+    fn has_fingerprint(&self, mode: DedupMode) -> bool {
+        mode == DedupMode::Inline && self.step != Step::Failed && !self.is_zero
+    }
+}
+
 /// See the module.
 pub(super) struct Plan<'p, 'a> {
     blocks: Vec<Block<'p>>,
@@ -88,13 +94,21 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     }
 
     pub(super) fn take_fingerprints(&mut self, engine: &Engine, mode: DedupMode) {
+        let mut contents = Vec::with_capacity(self.blocks.len());
         for block in &mut self.blocks {
             block.is_zero = is_zero(block.content);
-            let has_none = block.step == Step::Failed || block.is_zero || mode != DedupMode::Inline;
-            let fingerprint =
-                if has_none { Fingerprint::NONE } else { engine.fingerprinter.of(block.content) };
-            self.fingerprints.push(fingerprint);
+            if block.has_fingerprint(mode) {
+                contents.push(block.content);
+            }
         }
+        self.fingerprints.resize(self.blocks.len(), Fingerprint::NONE);
+        let blocks = self.blocks.iter().zip(&mut self.fingerprints);
+        let mut wanted = blocks.filter(|(block, _)| block.has_fingerprint(mode));
+        engine.fingerprinter.of_all(&contents, |fingerprint| {
+            if let Some((_, slot)) = wanted.next() {
+                *slot = fingerprint;
+            }
+        });
     }
 
     /// One look-up for all of them.
@@ -104,6 +118,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let state = engine.state.read();
         self.version = state.open.version();
         state.backend.look_up(volume.id, &lbns, &mut self.places)?;
+        state.backend.warm(&self.places)?;
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend.records(&pbns, &mut records)?;

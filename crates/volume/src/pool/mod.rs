@@ -50,6 +50,8 @@ pub struct Tuning {
     pub read_only: bool,
     /// References to a block from which on its content gets a fresh copy.
     pub most_references: u32,
+    /// Memory for the metadata of a pool whose backend is `table` or `btree`, in bytes: at least 64 KiB.
+    pub cache_bytes: u64,
     /// Commit, checkpoint and find duplicates in the background. Without, each is done only when it is asked for or a
     /// request needs it.
     pub background: bool,
@@ -69,6 +71,7 @@ impl Default for Tuning {
             verify_bytes: false,
             read_only: false,
             most_references: u32::MAX,
+            cache_bytes: 256 << 20,
             background: true,
             finder_delay: Duration::from_secs(5),
             finder_bytes_per_s: None,
