@@ -1,7 +1,11 @@
 //! The engine's code without locks, in every order of execution that a few threads can have: a block is not written again
 //! while somebody who looked it up may still read it.
 
-#![allow(unreachable_pub, reason = "the file under test belongs to another crate")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "the file under test belongs to another crate, and a test that cannot go on fails"
+)]
 
 #[path = "../src/readers.rs"]
 mod readers;
