@@ -61,7 +61,7 @@ counters! {
         trimmed_blocks,
         /// Blocks written in part, hence read before.
         patched_blocks,
-        /// Times that a block had changed before its patch was in place.
+        /// Blocks that another write had overtaken before their change was made, and that were done again.
         patch_retries,
         /// Flush requests, and writes with immediate durability.
         flushes,
@@ -86,6 +86,14 @@ counters! {
         failed_checkpoints,
         /// Blocks given back by the collector to the system.
         discarded_blocks,
+        /// Blocks of off-line volumes that the finder has read and fingerprinted.
+        examined_blocks,
+        /// Those whose content was known, so that their own copy was freed.
+        found_blocks,
+        /// Those whose content is known from then on.
+        identified_blocks,
+        /// Those that a write replaced meanwhile, or that could not be read.
+        aborted_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,
     }

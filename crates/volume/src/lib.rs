@@ -14,6 +14,7 @@ mod engine;
 mod error;
 mod fingerprint;
 pub mod format;
+mod hash_many;
 mod journal;
 mod load;
 mod pool;
@@ -22,9 +23,11 @@ mod space;
 mod types;
 mod volume;
 
+pub use backend::CacheFigures;
 pub use check::{CheckOptions, CheckReport, Problem, check};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, FileDisk};
+pub use engine::FinderReport;
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use load::{LoadStat, OperationKind, OperationStat};
@@ -32,6 +35,7 @@ pub use pool::{
     GcReport, LiveCheck, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary,
 };
 pub use types::{
-    DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place,
+    VolumeId,
 };
 pub use volume::Volume;

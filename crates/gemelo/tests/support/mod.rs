@@ -82,7 +82,7 @@ impl TestPool {
 
     pub(crate) fn client(&self, volume: &str, depth: usize) -> Client {
         let server = ServerAddress::Unix(self.socket());
-        Client::connect(&NbdUri { server, name: volume.to_owned() }, depth, PATIENCE).unwrap()
+        Client::connect(&NbdUri { server, name: volume.to_owned(), tls: None }, depth, PATIENCE).unwrap()
     }
 
     /// Proves that the pool is what it should be, contents included. Nobody may have it.
