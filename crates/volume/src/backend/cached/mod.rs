@@ -15,8 +15,6 @@ mod merge;
 mod pages;
 mod prove;
 mod table;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use btree::BTreeLayout;
 pub(crate) use table::TableLayout;
