@@ -378,7 +378,7 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
         let (pages, version, merged) =
             (Arc::clone(&self.pages), self.version.clone(), Arc::clone(&self.merged));
         Some(Box::new(move || {
-            let after = merge::merge::<L>(&pages, version, &frozen)?;
+            let after = merge::merge::<L>(&pages, &version, &frozen)?;
             *merged.lock() = Some(after);
             pages.flush()
         }))
