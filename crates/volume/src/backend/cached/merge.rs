@@ -8,7 +8,7 @@ use crate::format::{Part, index_entry};
 use crate::types::Fingerprint;
 use std::collections::BTreeMap;
 
-pub(super) fn merge<L: Layout>(pages: &Pages, before: Version, frozen: &Frozen) -> Result<Version> {
+pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Version> {
     let delta = &frozen.delta;
     let mut after = Version { maps: BTreeMap::new(), ..before.clone() };
     for (id, map) in &before.maps {
@@ -24,7 +24,7 @@ pub(super) fn merge<L: Layout>(pages: &Pages, before: Version, frozen: &Frozen) 
         after.maps.insert(*id, L::merge(pages, &map, Part::Map, &mut words)?);
     }
     // Of the state before, whose pages are all there still.
-    let edits = index_edits::<L>(pages, &before, frozen)?;
+    let edits = index_edits::<L>(pages, before, frozen)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
     let mut counts = delta.counts.iter().map(|(pbn, count)| (u64::from(*pbn), u128::from(*count)));
     after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
