@@ -4,7 +4,8 @@ set -euo pipefail
 
 # tool:package
 tools=(cc:gcc fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
-    nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdkit:nbdkit qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils)
+    nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdkit:nbdkit qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils
+    mkfs.btrfs:btrfs-progs systemd-analyze:systemd)
 
 missing=()
 for pair in "${tools[@]}"; do

@@ -10,8 +10,11 @@ use std::sync::atomic::Ordering;
 /// What listdir counts for an entry beside its name: the record of the C library.
 const ENTRY_RECORD_BYTES: u64 = 279;
 
-/// Files that deletefile looks at to find one that nobody has open.
+/// Files that deletefile looks at to find one that nobody has open, before it lets other threads run.
 const MOST_LOOKS: usize = 256;
+/// How long deletefile goes on looking: longer than others keep a file open on a busy machine, short enough for scripts
+/// in which nobody will ever close one.
+const MOST_DELETE_WAIT_NS: u64 = 1_000_000_000;
 
 impl Worker {
     /// The number of a file by `indexed=`, if the flowop has it.
@@ -45,17 +48,30 @@ impl Worker {
         Ok(picked.map(|file| (fileset, file)))
     }
 
-    /// Picks an existing file that nobody has open, if a few looks find one; else one that is open.
+    /// Picks an existing file that nobody has open. If all of them are open, it waits a while for one to be closed, unless
+    /// it is this thread that has them open; then the pick is one that is open.
     fn pick_closed(&mut self, flowop: &Flowop) -> Result<Option<(usize, usize)>, RunError> {
+        let begin_ns = self.clock.now_ns();
         let mut looks = 0;
         loop {
             let Some((fileset, file)) = self.pick(flowop, true)? else { return Ok(None) };
             let pool = &self.shared.filesets[fileset].files;
-            looks += 1;
             // A choice by number stands.
-            let last = looks >= pool.len().min(MOST_LOOKS) || flowop.index.is_some();
-            if last || pool.opens(file) == 0 {
+            if flowop.index.is_some() || pool.opens(file) == 0 {
                 return Ok(Some((fileset, file)));
+            }
+            looks += 1;
+            if looks >= pool.len().min(MOST_LOOKS) {
+                let own = self.handles.iter().filter(|handle| {
+                    handle.open.is_some() && handle.file.is_some_and(|(number, _)| number == fileset)
+                });
+                let waited_ns = self.clock.now_ns().saturating_sub(begin_ns);
+                let in_vain = own.count() as u64 >= pool.existing();
+                if in_vain || waited_ns > MOST_DELETE_WAIT_NS || self.shared.is_stopped() {
+                    return Ok(Some((fileset, file)));
+                }
+                looks = 0;
+                std::thread::yield_now();
             }
             pool.release(file);
         }

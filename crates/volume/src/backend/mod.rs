@@ -43,7 +43,8 @@ pub struct VolumeInfo {
 pub struct Record {
     /// The fingerprint of its content, if it may be shared.
     pub fingerprint: Fingerprint,
-    /// LBNs that refer to it.
+    /// References to it: more than none if an LBN refers to it, and at most as many as LBNs do. A backend whose volumes
+    /// share parts of their maps counts such a part once.
     pub references: u32,
 }
 
@@ -69,7 +70,7 @@ pub struct Totals {
 }
 
 /// Look-ups of pages in a cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct CacheFigures {
     /// Pages that were there.
     pub hits: u64,

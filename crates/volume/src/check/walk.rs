@@ -287,6 +287,9 @@ impl Walk {
             Change::Shrink { volume, size_bytes } => self.volume(volume)?.blocks = size_bytes / block_bytes,
             Change::SetMode { .. } | Change::Hide { .. } | Change::Show { .. } => {}
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
+            Change::Identify { pbn, fingerprint } => {
+                self.fingerprints.insert(pbn.number(), fingerprint);
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 mod checkpoint;
 mod commit;
 mod data;
+mod finder;
 mod keeper;
 mod patch;
 mod pieces;
@@ -13,11 +14,13 @@ mod plan;
 mod read;
 mod segment;
 mod volumes;
+mod worker;
 mod write;
 
-pub(crate) use keeper::Keeper;
+pub use finder::FinderReport;
 pub(crate) use segment::Range;
 pub(crate) use volumes::VolumeShared;
+pub(crate) use worker::Worker;
 
 use crate::backend::MetadataBackend;
 use crate::counters::PoolCounters;

@@ -1,9 +1,11 @@
 //! Volumes as the engine knows them, and what changes them as a whole.
 
 use super::Engine;
+use super::finder::DirtyGroups;
 use crate::counters::VolumeCounters;
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
+use crate::load::Load;
 use crate::types::{DedupMode, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, VolumeId};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -21,11 +23,18 @@ pub(crate) struct VolumeShared {
     /// Held shared by every request, alone by whatever changes the volume as a whole. Whether the volume was removed.
     pub(super) gate: RwLock<bool>,
     pub(super) patch_locks: [Mutex<()>; PATCH_LOCKS],
+    /// What the finder has not looked at; used by volumes with off-line deduplication alone.
+    pub(crate) dirty: Mutex<DirtyGroups>,
     pub(crate) counters: VolumeCounters,
+    pub(crate) load: Load,
 }
 
 impl VolumeShared {
     pub(crate) fn new(id: VolumeId, size_bytes: u64, mode: DedupMode, read_only: bool) -> Arc<Self> {
+        let mut dirty = DirtyGroups::default();
+        if mode == DedupMode::Offline {
+            dirty.mark_all();
+        }
         Arc::new(Self {
             id,
             size_bytes: AtomicU64::new(size_bytes),
@@ -33,12 +42,19 @@ impl VolumeShared {
             read_only,
             gate: RwLock::new(false),
             patch_locks: std::array::from_fn(|_| Mutex::new(())),
+            dirty: Mutex::new(dirty),
             counters: VolumeCounters::default(),
+            load: Load::default(),
         })
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until its requests have ended, and lets none begin.
+    pub(crate) fn close_gate(&self) -> impl Drop + '_ {
+        self.gate.write()
     }
 
     pub(super) fn set_size(&self, size_bytes: u64) {
@@ -111,7 +127,10 @@ impl Engine {
         let mut volumes = self.name_for_change(name)?;
         let volume = self.next_id();
         self.change(&Change::Create { volume, name: name.to_owned(), size_bytes, mode })?;
-        volumes.insert(name.to_owned(), VolumeShared::new(volume, size_bytes, mode, false));
+        let new = VolumeShared::new(volume, size_bytes, mode, false);
+        // It is empty.
+        new.dirty.lock().clear();
+        volumes.insert(name.to_owned(), new);
         self.flush()
     }
 
@@ -220,6 +239,10 @@ impl Engine {
         }
         self.change(&Change::SetMode { volume: volume.id, mode })?;
         volume.mode.store(mode.byte(), Ordering::Relaxed);
+        match mode {
+            DedupMode::Offline => volume.dirty.lock().mark_all(),
+            DedupMode::Off | DedupMode::Inline => volume.dirty.lock().clear(),
+        }
         self.flush()
     }
 

@@ -151,8 +151,10 @@ impl Engine {
         let mut made = Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
         let mut scratch = Scratch::default();
         let mut state = self.state.write();
+        let is_known_now = plan.stored_meanwhile(&state)?;
         for at in 0..plan.len() {
             if !plan.has_failed(at)
+                && is_known_now.get(at) != Some(&true)
                 && self.is_still_right(&state, volume, plan, (at, &made.done), &mut scratch)?
             {
                 if let Some(change) = plan.change(volume.id, at) {

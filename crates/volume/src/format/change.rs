@@ -88,6 +88,13 @@ pub enum Change {
         /// Its size in blocks, block 0 included.
         data_blocks: u64,
     },
+    /// A block that was stored without a fingerprint has one.
+    Identify {
+        /// Which block.
+        pbn: Pbn,
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+    },
     /// A volume is going to be removed: nobody sees it any more.
     Hide {
         /// Which one.
@@ -182,6 +189,11 @@ impl Change {
                 out.push(10);
                 put_varint(out, *data_blocks);
             }
+            Self::Identify { pbn, fingerprint } => {
+                out.push(16);
+                out.extend_from_slice(&pbn.number().to_le_bytes());
+                out.extend_from_slice(&fingerprint.to_bytes());
+            }
             Self::Hide { volume } => head(out, 11, volume),
             Self::Show { volume } => head(out, 12, volume),
             Self::Begin { source, volume, name, read_only } => {
@@ -216,8 +228,13 @@ impl Change {
 
     fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let tag = reader.u8()?;
-        if tag == 10 {
-            return Some(Self::Grow { data_blocks: reader.varint()? });
+        match tag {
+            10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
+            16 => {
+                let pbn = Pbn::new(reader.u32()?)?;
+                return Some(Self::Identify { pbn, fingerprint: Fingerprint::from_bytes(reader.array()?) });
+            }
+            _ => {}
         }
         let volume = volume_from(reader)?;
         Some(match tag {
@@ -294,6 +311,7 @@ mod tests {
             Change::Shrink { volume, size_bytes: 1024 },
             Change::SetMode { volume, mode: DedupMode::Off },
             Change::Grow { data_blocks: 9 },
+            Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
         ]
     }
 

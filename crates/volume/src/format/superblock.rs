@@ -11,6 +11,8 @@ const MAGIC: &[u8; 8] = b"GEMELOSB";
 const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
+/// The longest journal that a pool can be made with: 64 GiB.
+const MOST_JOURNAL_PAGES: u64 = (64 << 30) / PAGE_BYTES as u64;
 /// Bytes of block 0 of the data store that say something.
 const DATA_HEADER_BYTES: usize = 32;
 
@@ -64,7 +66,8 @@ impl Superblock {
         let journal_pages = reader.u64()?;
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let backend = BackendKind::from_byte(backend)?;
-        let fits = crate::pool::is_block_size(block_bytes);
+        let fits =
+            crate::pool::is_block_size(block_bytes) && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
         fits.then_some(Self { block_bytes, pool_id, key, fingerprint, backend, journal_pages })
     }
 }

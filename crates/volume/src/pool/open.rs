@@ -3,7 +3,7 @@
 use super::{Pool, PoolDisks, Tuning};
 use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
 use crate::counters::PoolCounters;
-use crate::engine::{Committer, Engine, Keeper, State, VolumeShared};
+use crate::engine::{Committer, Engine, State, VolumeShared, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
@@ -143,17 +143,16 @@ impl Pool {
             // What fails here is done at the next opening.
             let _ = engine.clear_left(&|| false);
         }
-        let keeper = if engine.tuning.background && !is_read_only {
-            let keeper = Keeper::start(Arc::clone(&engine));
-            Some(keeper.map_err(|source| VolumeError::Io {
+        let workers = if engine.tuning.background && !is_read_only {
+            Worker::start_all(&engine).map_err(|source| VolumeError::Io {
                 disk: DiskRole::Metadata,
-                action: "start the thread that looks after",
+                action: "start the threads that look after",
                 source,
-            })?)
+            })?
         } else {
-            None
+            Vec::new()
         };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
-        Ok(Self { engine, keeper: Mutex::new(keeper), directory: None, damage })
+        Ok(Self { engine, workers: Mutex::new(workers), directory: None, damage })
     }
 }

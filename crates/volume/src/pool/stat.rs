@@ -4,10 +4,12 @@ use super::Pool;
 use crate::backend::{CacheFigures, VolumeInfo};
 use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::{DiskRole, Result, VolumeError};
+use crate::load::LoadStat;
 use crate::types::{BackendKind, DedupMode, FingerprintKind};
+use serde::{Deserialize, Serialize};
 
 /// A volume in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSummary {
     /// Its name.
     pub name: String,
@@ -19,12 +21,18 @@ pub struct VolumeSummary {
     pub read_only: bool,
     /// Its blocks that hold something.
     pub mapped_blocks: u64,
+    /// Stretches of 1024 blocks that the finder has not looked at since they were written.
+    pub dirty_groups: u64,
+    /// Whether the finder goes through all of it.
+    pub is_swept: bool,
     /// What it has done since the pool was opened.
     pub stat: VolumeStat,
+    /// How requests came, and how long they took.
+    pub load: LoadStat,
 }
 
 /// A pool in numbers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PoolStat {
     /// Bytes of a block.
     pub block_bytes: u32,
@@ -76,13 +84,17 @@ impl Pool {
     pub fn volumes(&self) -> Vec<VolumeSummary> {
         let infos = self.engine.state.read().backend.volumes();
         let live = self.engine.volumes.read();
-        let stat =
-            |info: &VolumeInfo| live.get(&info.name).map(|volume| volume.counters.read()).unwrap_or_default();
+        let live_of = |info: &VolumeInfo| live.get(&info.name);
+        let waiting =
+            |info: &VolumeInfo| live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting());
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
             .filter(|info| !info.is_hidden)
             .map(|info| VolumeSummary {
-                stat: stat(&info),
+                dirty_groups: waiting(&info).0,
+                is_swept: waiting(&info).1,
+                stat: live_of(&info).map(|volume| volume.counters.read()).unwrap_or_default(),
+                load: live_of(&info).map(|volume| volume.load.read()).unwrap_or_default(),
                 name: info.name,
                 size_bytes: info.size_bytes,
                 mode: info.mode,

@@ -52,6 +52,11 @@ impl<L: Layout> Overlay<L> {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())
             }
+            Change::Identify { pbn, fingerprint } => {
+                self.check_pbn(*pbn)?;
+                self.active.set_fingerprint(pbn.number(), *fingerprint);
+                Ok(())
+            }
             Change::Rename { .. }
             | Change::SetMode { .. }
             | Change::Hide { .. }
@@ -77,10 +82,15 @@ impl<L: Layout> Overlay<L> {
         self.volumes.get_mut(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
     }
 
-    fn check(&self, (id, lbn): (VolumeId, Lbn), pbn: Pbn) -> Result<()> {
-        if u64::from(pbn.number()) >= self.data_blocks {
-            return Err(VolumeError::damaged(format!("block {} is outside of the data store", pbn.number())));
+    fn check_pbn(&self, pbn: Pbn) -> Result<()> {
+        if u64::from(pbn.number()) < self.data_blocks {
+            return Ok(());
         }
+        Err(VolumeError::damaged(format!("block {} is outside of the data store", pbn.number())))
+    }
+
+    fn check(&self, (id, lbn): (VolumeId, Lbn), pbn: Pbn) -> Result<()> {
+        self.check_pbn(pbn)?;
         if lbn.0 >= self.volume(id)?.size_bytes / self.block_bytes {
             return Err(VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)));
         }

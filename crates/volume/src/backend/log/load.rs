@@ -1,7 +1,8 @@
 //! Reading a checkpoint, replaying the journal on it, and computing what is not stored.
 
+use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
-use super::records::Records;
+use super::records::RecordPage;
 use super::{LogBackend, LogVolume, Map};
 use crate::backend::Damage;
 use crate::disk::Disk;
@@ -12,6 +13,7 @@ use crate::format::{
 };
 use crate::types::{BackendKind, Fingerprint, Pbn, Place};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Pages that are read at once: 1 MiB, past which larger reads are no faster.
 const READ_PAGES: usize = 256;
@@ -67,6 +69,7 @@ impl LogBackend {
     }
 
     fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<(PageKey, PageRef)>) -> Result<()> {
+        self.check_size(volume.size_bytes)?;
         let blocks = volume.size_bytes / self.block_bytes;
         let most_pages = blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
         for page in &volume.pages {
@@ -100,7 +103,8 @@ impl LogBackend {
             let offset = first.slot.offset(journal_pages);
             let bytes =
                 (run.len() * PAGE_BYTES).min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
-            buffer.fill(0);
+            // What is beyond the end of the disk fails its checksum.
+            buffer.get_mut(bytes..run.len() * PAGE_BYTES).unwrap_or_default().fill(0);
             let part = buffer.get_mut(..bytes).unwrap_or_default();
             disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
             for ((key, page), image) in run.iter().zip(buffer.as_chunks::<PAGE_BYTES>().0) {
@@ -117,11 +121,12 @@ impl LogBackend {
             PageKey::Map(id, number) => {
                 let Some(volume) = self.volumes.get_mut(&id) else { return };
                 let Some(entry) = volume.map.entry_or_new(number) else { return };
-                let mut page = super::map::MapPage::empty();
+                let mut page = Arc::<MapPage>::empty();
                 let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
                 let blocks = (volume.size_bytes / self.block_bytes).saturating_sub(first);
-                fill(&mut *page, image, |page| {
-                    for word in page.words.iter_mut().take(usize::try_from(blocks).unwrap_or(usize::MAX)) {
+                fill(&mut page, image, |page| {
+                    for word in words_mut(page).iter_mut().take(usize::try_from(blocks).unwrap_or(usize::MAX))
+                    {
                         *word = Place::Damaged.word();
                     }
                 });
@@ -138,8 +143,8 @@ impl LogBackend {
             }
             PageKey::Record(number) => {
                 let Some(entry) = self.records.entry_or_new(number) else { return };
-                let mut page = super::records::RecordPage::empty();
-                fill(&mut *page, image, |_| {});
+                let mut page = Box::<RecordPage>::empty();
+                fill(&mut page, image, |_| {});
                 entry.load(from, page);
                 if image.is_none() {
                     damage.harmless.push(format!("fingerprints of 256 blocks (record page {number})"));
@@ -171,14 +176,20 @@ impl LogBackend {
         }
         self.is_counting = true;
         self.count_references()?;
-        self.fill_index();
+        self.index.fill(self.physical, &self.records);
         Ok(())
     }
 
+    /// A page that volumes share is counted once.
     fn count_references(&mut self) -> Result<()> {
-        (self.references, self.physical) = (0, 0);
-        for volume in self.volumes.values() {
-            for word in volume.map.pages().flat_map(|(_, page)| &page.words) {
+        (self.shared_pages, self.physical) = (0, 0);
+        let mut counted = HashSet::new();
+        for page in self.volumes.values().flat_map(|volume| volume.map.pages().map(|(_, page)| page)) {
+            if is_shared(page) && !counted.insert(Arc::as_ptr(page)) {
+                self.shared_pages += 1;
+                continue;
+            }
+            for word in &page.words {
                 let Place::Stored(pbn) = Place::from_word(*word) else { continue };
                 if u64::from(pbn.number()) >= self.data_blocks {
                     return Err(VolumeError::damaged(format!(
@@ -189,22 +200,10 @@ impl LogBackend {
                 let count = self.records.count_mut(pbn);
                 let count = count.ok_or_else(|| VolumeError::damaged("a block has no record"))?;
                 self.physical += u64::from(*count == 0);
-                self.references += 1;
-                *count = count.checked_add(1).ok_or(VolumeError::TooManyReferences)?;
+                *count = count.saturating_add(1);
             }
         }
         Ok(())
-    }
-
-    fn fill_index(&mut self) {
-        self.index.clear();
-        self.index.reserve(self.physical, &self.records);
-        let (index, records): (_, &Records) = (&mut self.index, &self.records);
-        records.visit(&mut |pbn: Pbn, record| {
-            if record.references > 0 {
-                index.insert(record.fingerprint, pbn, records);
-            }
-        });
     }
 
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
@@ -218,7 +217,7 @@ impl LogBackend {
             for (id, volume) in &mut self.volumes {
                 let lbns = volume.map.lbns_where(is_lost);
                 for lbn in lbns {
-                    volume.map.set(*id, &mut self.pager, lbn, Place::Damaged.word());
+                    volume.map.set(*id, &mut self.pager, lbn, Place::Damaged);
                 }
             }
         }

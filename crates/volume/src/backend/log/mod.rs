@@ -18,7 +18,7 @@ use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use index::Index;
-use map::Map;
+use map::{Map, MapPage};
 use pager::{PageKey, Pager};
 use records::Records;
 use std::collections::{BTreeMap, HashSet};
@@ -40,7 +40,8 @@ pub struct LogBackend {
     records: Records,
     index: Index,
     pager: Pager,
-    references: u64,
+    /// Entries of maps whose page is another volume's as well, but one for each such page.
+    shared_pages: u64,
     physical: u64,
     /// Off while a journal is replayed: counts and index are computed at its end.
     is_counting: bool,
@@ -64,7 +65,7 @@ impl LogBackend {
             records: Records::default(),
             index: Index::new(),
             pager: Pager::new(seed),
-            references: 0,
+            shared_pages: 0,
             physical: 0,
             is_counting: true,
             damaged_pages: Vec::new(),
@@ -170,14 +171,16 @@ impl MetadataBackend for LogBackend {
     }
 
     fn totals(&self) -> Totals {
-        let maps: u64 = self.volumes.values().map(|volume| volume.map.memory_bytes()).sum();
+        let maps = self.volumes.values().map(|volume| &volume.map);
+        let map_bytes: u64 = maps.clone().map(Map::memory_bytes).sum();
+        let shared_bytes = self.shared_pages * size_of::<MapPage>() as u64;
         Totals {
-            references: self.references,
+            references: maps.map(Map::stored).sum(),
             physical: self.physical,
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
             index_entries: self.index.entries(),
-            memory_bytes: maps + self.records.memory_bytes() + self.index.memory_bytes(),
+            memory_bytes: map_bytes - shared_bytes + self.records.memory_bytes() + self.index.memory_bytes(),
             pages: self.pager.slots.in_use(),
             cache: CacheFigures::default(),
         }

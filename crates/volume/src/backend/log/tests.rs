@@ -147,6 +147,61 @@ fn slots_do_not_pile_up() {
 }
 
 #[test]
+fn a_clone_shares_pages_until_they_change() {
+    let (_folder, disk) = disk();
+    let mut backend = backend();
+    let mut freed = Vec::new();
+    let stores: Vec<Change> = (0..5000).map(|lbn| store(lbn, lbn as u32 + 1)).collect();
+    backend.apply(&stores, &mut freed).unwrap();
+    let bytes_before = backend.totals().memory_bytes;
+    let copy = VolumeId(2);
+    let clone = Change::Clone { source: VOLUME, volume: copy, name: "b".into(), read_only: false };
+    backend.apply(&[clone], &mut freed).unwrap();
+    let totals = backend.totals();
+    assert_eq!((totals.references, totals.physical), (10_000, 5000));
+    assert!(totals.memory_bytes - bytes_before < 10_000, "a map is two hundred thousand bytes");
+
+    backend.apply(&[store(7, 6000)], &mut freed).unwrap();
+    assert_eq!(freed, [], "the clone has it");
+    let mut places = Vec::new();
+    backend.look_up(copy, &[Lbn(7), Lbn(8)], &mut places).unwrap();
+    assert_eq!(places, [stored(8), stored(9)]);
+    assert_eq!(backend.prove(9).unwrap(), Vec::<String>::new());
+    let totals = backend.totals();
+    assert_eq!((totals.references, totals.physical), (10_000, 5001));
+
+    backend.freeze();
+    let table = write_checkpoint(&mut backend, &disk);
+    backend.finish();
+    let loaded = load(&disk, table, backend.totals());
+    assert_eq!(loaded.totals().references, 10_000);
+    assert_eq!(loaded.prove(9).unwrap(), Vec::<String>::new());
+
+    backend.apply(&[Change::Remove { volume: VOLUME }], &mut freed).unwrap();
+    assert_eq!(freed, [Pbn::new(6000).unwrap()], "all else is the clone's as well");
+    assert_eq!(backend.prove(9).unwrap(), Vec::<String>::new());
+    backend.apply(&[Change::Remove { volume: copy }], &mut freed).unwrap();
+    assert_eq!(freed.len(), 5001);
+    assert_eq!(backend.prove(9).unwrap(), Vec::<String>::new());
+    assert_eq!((backend.totals().references, backend.totals().physical), (0, 0));
+}
+
+#[test]
+fn a_full_count_stays_full() {
+    let mut backend = backend();
+    let mut freed = Vec::new();
+    backend.apply(&[store(0, 1), store(1, 2)], &mut freed).unwrap();
+    let pbn = Pbn::new(1).unwrap();
+    *backend.records.count_mut(pbn).unwrap() = u32::MAX - 1;
+    let share = |lbn| Change::Share { volume: VOLUME, lbn: Lbn(lbn), pbn };
+    backend.apply(&[share(1), share(2), share(3)], &mut freed).unwrap();
+    backend.apply(&[Change::Unmap { volume: VOLUME, first: Lbn(0), count: 9 }], &mut freed).unwrap();
+    assert_eq!(freed, [Pbn::new(2).unwrap()], "how many references the full one has is not known");
+    backend.settle().unwrap();
+    assert_eq!(backend.totals().physical, 0, "counted again");
+}
+
+#[test]
 fn a_mapped_block_takes_less_than_forty_bytes() {
     let mut backend = LogBackend::new(512, 1 << 20, PoolSeed::of(&superblock()), false);
     let blocks = 600_000;
