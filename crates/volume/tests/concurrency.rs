@@ -303,7 +303,7 @@ fn contents_that_several_threads_write_at_once_are_stored_once() {
     let folder = tempfile::tempdir().unwrap();
     let disk = |name: &str| FileDisk::create(&folder.path().join(name)).unwrap();
     let disks = PoolDisks { data: Arc::new(SlowDisk(disk("data"))), metadata: Arc::new(disk("metadata")) };
-    Pool::format(&disks, &options(THREADS * CONTENTS + 100)).unwrap();
+    Pool::format(&disks, &options_with(BackendKind::Log, THREADS * CONTENTS + 100)).unwrap();
     let pool = Pool::open_disks(disks, Tuning::default(), Arc::new(ManualClock::new())).unwrap();
     let barrier = std::sync::Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {

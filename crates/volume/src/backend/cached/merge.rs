@@ -42,10 +42,12 @@ fn index_edits<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> R
         let bits = L::get(pages, &before.fingerprints, Part::Fingerprints, u64::from(pbn))?;
         Ok(Fingerprint::from_bytes(bits.to_le_bytes()))
     };
-    // Whatever has a new fingerprint has a new count as well.
-    for (pbn, count) in &delta.counts {
+    // What was identified has a new fingerprint and the count it had.
+    let identified = delta.fingerprints.keys().filter(|pbn| !delta.counts.contains_key(pbn));
+    for pbn in delta.counts.keys().chain(identified) {
         let was_live = L::get(pages, &before.counts, Part::Counts, u64::from(*pbn))? > 0;
-        let (is_live, fresh) = (*count > 0, delta.fingerprints.get(pbn));
+        let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
+        let fresh = delta.fingerprints.get(pbn);
         if fresh.is_none() && was_live == is_live {
             continue;
         }
