@@ -29,7 +29,9 @@ fn entropy(bytes: &[u8]) -> f64 {
 }
 
 fn main() {
-    println!("one thread, a buffer of 256 MiB, entropy {REPORT_BITS} bits a byte; medians of {ROUNDS} rounds");
+    println!(
+        "one thread, a buffer of 256 MiB, entropy {REPORT_BITS} bits a byte; medians of {ROUNDS} rounds"
+    );
     println!(
         "{:<16} {:>8} {:>10} {:>8} {:>10} {:>8} {:>8}",
         "method", "s", "report's s", "entropy", "report's", "least", "largest"

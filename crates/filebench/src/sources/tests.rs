@@ -54,7 +54,10 @@ fn probabilities_are_those_of_the_report() {
     for bits in [0.0, 0.3, 1.0, 2.5, 6.9, 7.999, 8.0] {
         let shares = two_symbols::probabilities(bits);
         let found: f64 = shares.iter().filter(|p| **p > 0.0).map(|p| -p * p.log2()).sum();
-        assert!((found - bits).abs() < 1e-9 && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{bits}: {found}");
+        assert!(
+            (found - bits).abs() < 1e-9 && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9,
+            "{bits}: {found}"
+        );
     }
 }
 
@@ -128,6 +131,19 @@ fn duplicates_follow_their_distribution_over_all_threads() {
     let unknown = SourceSpec::parse("duplicates,distribution=other").unwrap();
     let error = open(&unknown, &around(&known)).err().unwrap().to_string();
     assert_eq!(error, "distribution 'other': no such distribution");
+}
+
+/// Data that is dense and redundant at once.
+#[test]
+fn duplicates_have_an_entropy_too() {
+    let known = |_: &str| Distribution::parse("1 500\n").map_err(|error| error.to_string());
+    let spec = SourceSpec::parse("duplicates,distribution=twice,entropy=4").unwrap();
+    let mut buffer = vec![0; 4096 * 1000];
+    open(&spec, &around(&known)).unwrap().stream(1).fill(&mut buffer);
+    let distinct: std::collections::HashSet<&[u8]> = buffer.chunks(4096).collect();
+    assert_eq!(distinct.len(), 500);
+    let found = entropy(&buffer);
+    assert!((found - 4.0).abs() < 0.02, "{found}");
 }
 
 #[test]

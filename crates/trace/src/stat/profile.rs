@@ -56,7 +56,8 @@ impl Statistics {
 
     /// Bytes of long runs, those included that may go on.
     fn bytes_in_long_runs(&self) -> u64 {
-        let under_way = self.devices.iter().map(|device| device.run_bytes).filter(|run| *run >= LONG_RUN_BYTES);
+        let under_way =
+            self.devices.iter().map(|device| device.run_bytes).filter(|run| *run >= LONG_RUN_BYTES);
         self.totals.long_run_bytes + under_way.sum::<u64>()
     }
 
