@@ -13,8 +13,7 @@ mod common;
 
 use common::simulated::Simulation;
 use common::{
-    BLOCK, content, first_seed, flush, open, options, options_with, read, rounds, trim, tuning, write,
-    write_now,
+    BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write, write_now,
 };
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
