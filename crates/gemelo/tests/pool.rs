@@ -84,6 +84,35 @@ fn stat_says_the_same_of_an_idle_and_of_a_served_pool() {
 }
 
 #[test]
+fn an_offline_volume_is_deduplicated_by_hand_and_in_the_background() {
+    let pool = TestPool::new(&[]);
+    fs::write(pool.file("raw"), [noise(3, 1 << 20), noise(3, 1 << 20)].concat()).unwrap();
+    for is_served in [false, true] {
+        let name = pool.volume(if is_served { "b" } else { "a" });
+        let served = is_served.then(|| pool.serve(&["--finder-delay", "1h"]));
+        done(&["volume", "create", &name, "--size", "2m", "--dedup", "offline"]);
+        done(&["volume", "import", &pool.file("raw"), &name, "--force"]);
+        let copies = if is_served { 768 } else { 512 };
+        assert_eq!(pool.stat("/pool/physical_blocks"), copies);
+        let said = done(&["pool", "find", &pool.path()]);
+        assert!(said.starts_with("512 blocks looked at"), "{said}");
+        assert_eq!(pool.stat("/pool/physical_blocks"), 256);
+        drop(served);
+    }
+    done(&["volume", "rm", &pool.volume("b"), "--force"]);
+    let _served = pool.serve(&["--finder-delay", "0s"]);
+    done(&["volume", "create", &pool.volume("c"), "--size", "2m", "--dedup", "offline"]);
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("c"), "--force"]);
+    for _ in 0..400 {
+        if pool.stat("/pool/physical_blocks") == 256 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    panic!("the background has not found the duplicates in ten seconds");
+}
+
+#[test]
 fn freed_blocks_come_back_by_hand_and_the_file_shrinks() {
     use std::os::unix::fs::MetadataExt;
     let pool = TestPool::new(&[]);
