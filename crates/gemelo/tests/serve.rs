@@ -286,7 +286,7 @@ fn another_program_on_the_pool_is_waited_for_or_named() {
 
 #[test]
 fn the_units_are_what_systemd_understands() {
-    if !served::has("systemd-analyze") {
+    if !common::has_tool("systemd-analyze") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

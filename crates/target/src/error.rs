@@ -87,7 +87,7 @@ pub enum TargetError {
         /// The export.
         uri: NbdUri,
         /// Why not.
-        source: ClientError,
+        source: Box<ClientError>,
     },
     /// The server does not promise that several connections see each other's writes.
     #[error(

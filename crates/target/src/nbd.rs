@@ -24,7 +24,7 @@ fn connect(uri: &NbdUri, depth: usize) -> Result<Client, TargetError> {
 }
 
 fn failed(uri: &NbdUri, source: ClientError) -> TargetError {
-    TargetError::Nbd { uri: uri.clone(), source }
+    TargetError::Nbd { uri: uri.clone(), source: Box::new(source) }
 }
 
 /// An export that can carry a layout.

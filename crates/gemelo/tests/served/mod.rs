@@ -175,14 +175,3 @@ pub(crate) fn sparse_file(path: &str, length: u64, parts: &[(u64, &[u8])]) -> Pa
     }
     Path::new(path).to_owned()
 }
-
-/// A program that a test needs; without it the test says so and is over, or fails where all have to be there.
-pub(crate) fn has(program: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
-    if !found {
-        assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "{program} is not installed");
-        eprintln!("not tested: {program} is not installed");
-    }
-    found
-}
