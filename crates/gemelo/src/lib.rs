@@ -13,6 +13,7 @@ mod exit;
 mod files;
 pub mod fuzzing;
 mod nearest;
+mod pools;
 mod progress;
 mod stored;
 mod table;

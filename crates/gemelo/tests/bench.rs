@@ -51,6 +51,20 @@ fn a_job_file_runs_its_jobs_in_order_on_the_same_files() {
     assert!(files(&folder.path().join("data")).is_empty());
 }
 
+/// Memory is that of each job, not of the program up to there.
+#[test]
+fn memory_is_told_for_each_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "target = 'null:'\nfile-size = '256m'\n[[job]]\nname = 'large'\nblock-size = '1m'\nprocesses = 64\n\
+                [[job]]\nname = 'small'\n";
+    fs::write(folder.path().join("job.toml"), text).unwrap();
+    let ran = run(folder.path(), "bench DIR/job.toml --json DIR/result.json");
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let result = json(&folder.path().join("result.json"));
+    let peak = |job: usize| result["result"][job]["usage"]["peak_memory_bytes"].as_u64().unwrap();
+    assert!(peak(0) > 64 << 20 && peak(1) < 48 << 20, "{} and {} bytes", peak(0), peak(1));
+}
+
 #[test]
 fn the_written_distribution_is_the_asked_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,9 +4,10 @@
 
 mod common;
 
-use common::gemelo;
+use common::{gemelo, has_tool};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const SCRIPT: &str = "set $dir=/nowhere\nset $size=64k\nset mode quit firstdone\n\
     define fileset name=set,path=$dir,entries=20,dirwidth=5,size=$size,prealloc=50,datasource=entro,entropy=5\n\
@@ -58,8 +59,65 @@ fn a_sweep_has_a_row_for_each_value() {
         gemelo(&strings(&["filebench", text(&script), "--dir", text(&dir), "--sweep", "entropy=0,4,...,8"]));
     assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
     let table = ran.out.split("entropy  ops/s").nth(1).expect("a table");
+    for column in ["ops/s", "MB/s", "MB/s over I/O time", "ms/op", "stored"] {
+        assert!(ran.out.contains(column), "{column}: {}", ran.out);
+    }
     let values: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(values, ["0", "4", "8"]);
+}
+
+/// A file system of its own that compresses.
+struct Btrfs(PathBuf);
+
+impl Btrfs {
+    /// Needs root and loop devices; `None` where they are not to be had.
+    fn mount(folder: &Path) -> Option<Self> {
+        let (image, point) = (folder.join("image"), folder.join("btrfs"));
+        fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
+        fs::create_dir(&point).unwrap();
+        let succeeds = |command: &mut Command| command.output().unwrap().status.success();
+        assert!(succeeds(Command::new("mkfs.btrfs").arg("-q").arg(&image)));
+        let options = ["-o", "loop,compress-force=zstd"];
+        if !succeeds(Command::new("mount").args(options).arg(&image).arg(&point)) {
+            eprintln!("not tested: this user cannot mount btrfs from a file");
+            return None;
+        }
+        Some(Self(point))
+    }
+}
+
+impl Drop for Btrfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// The report's figures, from one command: the less entropy, the less a file system that compresses stores.
+#[test]
+fn a_sweep_tells_what_the_target_stores() {
+    if !has_tool("mkfs.btrfs") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(btrfs) = Btrfs::mount(folder.path()) else { return };
+    let script = folder.path().join("s.f");
+    let text = "set mode quit alldone\ndefine fileset name=set,path=$dir,entries=32,dirwidth=20,size=1m,datasource=entro\n\
+        define process name=p { thread name=t,memsize=2m { flowop createfile name=c,filesetname=set,fd=1\n\
+        flowop writewholefile name=w,fd=1,iosize=1m\nflowop closefile name=x,fd=1 } }\nrun 60\n";
+    fs::write(&script, text).unwrap();
+    let dir = btrfs.0.join("d");
+    let words = ["filebench", self::text(&script), "--dir", self::text(&dir), "--sweep", "entropy=0,4,8"];
+    let ran = gemelo(&[&words[..], &["--json", "-"]].concat());
+    assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
+    let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let stored = |point: usize| {
+        let run = &found["result"][point]["runs"][0];
+        assert_eq!(run["intervals"][0]["data_bytes"], 32 << 20);
+        run["stored_bytes"].as_f64().unwrap() / f64::from(32 << 20)
+    };
+    // Half of the bits a byte has, and the file system's own structures.
+    assert!(stored(0) < 0.2 && (0.4..0.8).contains(&stored(1)), "{} and {}", stored(0), stored(1));
+    assert!((0.95..1.3).contains(&stored(2)), "{}", stored(2));
 }
 
 #[test]

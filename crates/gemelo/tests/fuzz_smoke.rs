@@ -73,7 +73,8 @@ fn fuzz(target: &Target, rounds: u64) {
 #[test]
 fn no_parser_misbehaves() {
     let rounds = std::env::var("GEMELO_FUZZ_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
-    for target in TARGETS {
+    let only = std::env::var("GEMELO_FUZZ_TARGET").ok();
+    for target in TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == *only)) {
         fuzz(target, rounds);
     }
 }

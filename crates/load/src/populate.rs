@@ -188,6 +188,10 @@ impl Failure {
         }
     }
 
+    pub(crate) fn of_settling(place: &str, error: &TargetError) -> Self {
+        Self { operation: "settle".to_owned(), ..Self::of_open(0, place, error) }
+    }
+
     pub(crate) fn of_open(process: u32, place: &str, error: &TargetError) -> Self {
         let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"));
         Self {

@@ -32,7 +32,7 @@ pub struct RunResult {
     pub stored: Option<Stored>,
     /// What checking found.
     pub verification: Option<Verification>,
-    /// Processor time of the run and memory of the program.
+    /// Processor time of the run without populating and verifying, and memory of the program since the run began.
     pub usage: Usage,
     /// What the target's places hold: for `gemelo verify`, and for a job that goes on with them. `None` where that is
     /// not known, or the target holds nothing.

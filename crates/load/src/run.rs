@@ -5,7 +5,7 @@ use crate::contents::Contents;
 use crate::history::{History, OtherLayout, Segment, UncertainWrite};
 use crate::job::{Job, Pace};
 use crate::log::{LogSender, LogWriter};
-use crate::measure::{Accumulator, IntervalPart, Recorder, Timeline, Usage};
+use crate::measure::{Accumulator, IntervalPart, Recorder, Timeline, Usage, forget_peak_memory};
 use crate::operations::Operations;
 use crate::populate::{joined, populate};
 use crate::process::{Cause, Common, Online, Process, State};
@@ -66,7 +66,7 @@ pub fn run(
     if job.spec().verify != crate::job::Verify::None && !target.holds_data() {
         return Err(RunError::NothingToVerify);
     }
-    let used_before = Usage::of_this_program();
+    forget_peak_memory();
     let pool_before = target.pool_figures();
     let populated = match populate(job, contents, target, &before, environment) {
         Ok(populated) => populated,
@@ -84,6 +84,7 @@ pub fn run(
         uncertain: Vec::new(),
     });
     let run = Run { job, contents, target, history: &history, environment };
+    let used_before = Usage::of_this_program();
     let mut ran = run.all_processes(log);
     ran.used = Usage::of_this_program().since(used_before);
     ran.populated = populated;
@@ -91,6 +92,11 @@ pub fn run(
     if let Some(last) = history.segments.last_mut() {
         last.writes = ran.processes.iter().map(|process| process.writes).collect();
         last.uncertain = std::mem::take(&mut ran.uncertain);
+    }
+    if pool_before.is_some() && !environment.stop.is_raised() {
+        let settled = target.settle(environment.monitor, environment.stop);
+        ran.failure =
+            ran.failure.or(settled.err().map(|error| Failure::of_settling(&target.place(0), &error)));
     }
     if job.spec().verify.is_final() {
         let can_read_back = ran.failure.is_none() && !environment.stop.is_raised();

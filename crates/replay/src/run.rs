@@ -188,6 +188,12 @@ pub fn replay(
         handed.map(|handed| (gather(&shared, workers, handed), handed.predicted))
     })?;
     ran.0.populate_ns = populate_ns;
+    if pool_before.is_some()
+        && !environment.stop.is_raised()
+        && let Err(error) = target.settle(environment.monitor, environment.stop)
+    {
+        ran.0.failure.get_or_insert(error.to_string());
+    }
     ran.0.stored = pool_before.zip(target.pool_figures()).map(|(before, after)| {
         let predicted = ran.1.and_then(|blocks| in_pool_blocks(blocks, plan.block_bytes(), &after));
         Stored { before, after, predicted }

@@ -65,6 +65,14 @@ pub enum TargetError {
         /// The names of its volumes, or "none".
         known: String,
     },
+    /// The finder failed.
+    #[error("cannot look for duplicates in the pool {}", directory.display())]
+    Settle {
+        /// The pool's directory.
+        directory: PathBuf,
+        /// Why not.
+        source: VolumeError,
+    },
     /// What was written to a pool may not be durable.
     #[error("cannot close the pool {}", directory.display())]
     ClosePool {
@@ -200,7 +208,7 @@ impl TargetError {
     /// do not: they come up at any time.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::ClosePool { .. })
+        !matches!(self, Self::Io { .. } | Self::Settle { .. } | Self::ClosePool { .. })
     }
 }
 

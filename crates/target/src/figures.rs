@@ -1,5 +1,6 @@
 //! What storage that deduplicates tells of itself, before and after a run.
 
+use gemelo_volume::DedupMode;
 use serde::{Deserialize, Serialize};
 
 /// A volume and its pool in numbers. Counts of writes go up from when the pool was opened.
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct PoolFigures {
     /// Bytes of a block of the pool.
     pub block_bytes: u64,
-    /// Whether the volume looks for duplicates.
-    pub looks_for_duplicates: bool,
+    /// Whether, and when, the volume looks for duplicates.
+    pub mode: DedupMode,
     /// Blocks of all volumes that hold something, each counted as often as volumes refer to it.
     pub logical_blocks: u64,
     /// Blocks stored.

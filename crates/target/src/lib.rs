@@ -24,8 +24,9 @@ mod uri;
 
 pub use error::TargetError;
 pub use figures::PoolFigures;
+pub use gemelo_volume::DedupMode;
 pub use layout::{Access, AtStart, Layout};
-pub use plan::{Plan, Target, capacity, plan};
+pub use plan::{Plan, Target, capacity, check_overwritable, plan};
 pub use queue::{
     Completion, Engine, IoFailure, Operation, Queue, QueueOptions, Request, UnknownEngine, Wait,
 };

@@ -8,6 +8,7 @@ use crate::pool::{self, FoundVolume};
 use crate::queue::{Queue, QueueOptions};
 use crate::storage::{Found, Storage};
 use crate::{Access, AtStart, Layout, TargetError, TargetUri, device, direct};
+use gemelo_base::{Monitor, StopFlag};
 use rustix::fs::{FileType, Stat};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,15 @@ pub trait Target: Send + Sync {
     /// How many queues may be open at once, on all places together.
     fn most_queues(&self) -> usize {
         usize::MAX
+    }
+
+    /// Has the storage do now what it does some time after it has acknowledged writes: an off-line volume looks for its
+    /// duplicates. Figures taken afterwards are about all that was written.
+    ///
+    /// # Errors
+    /// If that fails; what was written stays as it is.
+    fn settle(&self, _monitor: &dyn Monitor, _stop: &StopFlag) -> Result<(), TargetError> {
+        Ok(())
     }
 
     /// What storage that deduplicates tells of itself; `None` for all other.
@@ -215,6 +225,21 @@ fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) ->
         check_blank(path, &mut file)?;
     }
     direct::check(path, layout)
+}
+
+/// Whether a block device can be overwritten: nothing else uses it, and its beginning is blank or `force` is set. What is no
+/// block device is left to the caller.
+///
+/// # Errors
+/// If it cannot, or cannot be looked at.
+pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
+    let Ok(status) = rustix::fs::stat(path) else { return Ok(()) };
+    if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
+        return Ok(());
+    }
+    device::check_unused(path, &status)?;
+    let mut file = std::fs::File::open(path).at("open", path)?;
+    if force { Ok(()) } else { check_blank(path, &mut file) }
 }
 
 /// File systems, volume managers and partition tables all write to the first MiB.

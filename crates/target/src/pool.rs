@@ -7,7 +7,7 @@ use crate::plan::Target;
 use crate::queue::{BatchQueue, Queue, QueueOptions};
 use crate::uri::PoolVolume;
 use crate::{Access, AtStart, Layout, TargetError};
-use gemelo_base::SystemClock;
+use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_volume::{DedupMode, Pool, Tuning, Volume, VolumeError, VolumeSummary};
 use std::fmt;
@@ -126,7 +126,7 @@ impl Target for VolumeTarget {
         let volume = summary(pool, &self.place).ok()?;
         Some(PoolFigures {
             block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
-            looks_for_duplicates: volume.mode != DedupMode::Off,
+            mode: volume.mode,
             logical_blocks: stat.logical_blocks,
             physical_blocks: stat.physical_blocks,
             unique_blocks: volume.stat.unique_blocks,
@@ -134,6 +134,15 @@ impl Target for VolumeTarget {
             unchanged_blocks: volume.stat.unchanged_blocks,
             zero_blocks: volume.stat.zero_blocks,
         })
+    }
+
+    fn settle(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<(), TargetError> {
+        let is_offline = self.pool_figures().is_some_and(|figures| figures.mode == DedupMode::Offline);
+        let Some(pool) = self.pool.as_ref().filter(|_| is_offline) else { return Ok(()) };
+        match pool.find(monitor, stop) {
+            Ok(_) | Err(VolumeError::Interrupted) => Ok(()),
+            Err(source) => Err(TargetError::Settle { directory: self.place.directory.clone(), source }),
+        }
     }
 
     fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {

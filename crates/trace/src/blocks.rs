@@ -67,6 +67,12 @@ impl<'a> Blocks<'a> {
         Ok(Self { record, block_bytes, next, end })
     }
 
+    /// The numbers of the blocks that are left.
+    #[must_use]
+    pub const fn range(&self) -> std::ops::Range<u64> {
+        self.next..self.end
+    }
+
     #[inline]
     fn has_hash_per_block(record: &Record, block_bytes: u64) -> bool {
         !record.hashes.is_empty() && u64::from(record.hash_bytes) == block_bytes

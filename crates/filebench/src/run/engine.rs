@@ -21,6 +21,10 @@ use std::thread::JoinHandle;
 /// Enough for the deepest composite; there can be thousands of threads.
 const STACK_BYTES: usize = 512 << 10;
 
+/// Memory of all threads together that is touched before a run, so that page faults do not count as file operations.
+/// Beyond it memory comes when it is used: a script may ask for more than there is.
+const MOST_TOUCHED_BYTES: u64 = 4 << 30;
+
 /// A flowop by name, with the cells of all threads that have it.
 struct Master {
     name: String,
@@ -113,6 +117,7 @@ impl Running {
             options: stage.options.clone(),
             aio: aio.as_ref().map(AioPool::sender),
             rotating: (stage.handle_limit / threads / 2).clamp(1, MOST_FDS) as usize,
+            touched: (MOST_TOUCHED_BYTES / threads) as usize,
             period: AtomicU32::new(0),
             go: AtomicBool::new(false),
             stop: AtomicBool::new(false),

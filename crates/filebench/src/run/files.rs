@@ -5,13 +5,18 @@ use super::worker::{Done, Flow, OpenFile, Worker};
 use crate::model::{Flowop, Slot};
 use gemelo_base::Clock;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 /// What listdir counts for an entry beside its name: the record of the C library.
 const ENTRY_RECORD_BYTES: u64 = 279;
 
-/// Files that deletefile looks at to find one that nobody has open.
+/// Files that deletefile looks at to find one that nobody has open, before it lets other threads run.
 const MOST_LOOKS: usize = 256;
+/// How long deletefile goes on looking: longer than others keep a file open on a busy machine, short enough for scripts
+/// in which nobody will ever close one.
+const MOST_DELETE_WAIT_NS: u64 = 1_000_000_000;
 
 impl Worker {
     /// The number of a file by `indexed=`, if the flowop has it.
@@ -45,17 +50,30 @@ impl Worker {
         Ok(picked.map(|file| (fileset, file)))
     }
 
-    /// Picks an existing file that nobody has open, if a few looks find one; else one that is open.
+    /// Picks an existing file that nobody has open. If all of them are open, it waits a while for one to be closed, unless
+    /// it is this thread that has them open; then the pick is one that is open.
     fn pick_closed(&mut self, flowop: &Flowop) -> Result<Option<(usize, usize)>, RunError> {
+        let begin_ns = self.clock.now_ns();
         let mut looks = 0;
         loop {
             let Some((fileset, file)) = self.pick(flowop, true)? else { return Ok(None) };
             let pool = &self.shared.filesets[fileset].files;
-            looks += 1;
             // A choice by number stands.
-            let last = looks >= pool.len().min(MOST_LOOKS) || flowop.index.is_some();
-            if last || pool.opens(file) == 0 {
+            if flowop.index.is_some() || pool.opens(file) == 0 {
                 return Ok(Some((fileset, file)));
+            }
+            looks += 1;
+            if looks >= pool.len().min(MOST_LOOKS) {
+                let own = self.handles.iter().filter(|handle| {
+                    handle.open.is_some() && handle.file.is_some_and(|(number, _)| number == fileset)
+                });
+                let waited_ns = self.clock.now_ns().saturating_sub(begin_ns);
+                let in_vain = own.count() as u64 >= pool.existing();
+                if in_vain || waited_ns > MOST_DELETE_WAIT_NS || self.shared.is_stopped() {
+                    return Ok(Some((fileset, file)));
+                }
+                looks = 0;
+                std::thread::yield_now();
             }
             pool.release(file);
         }
@@ -295,39 +313,41 @@ impl Worker {
     }
 
     pub(super) fn make_dir(&mut self, flowop: &Flowop) -> Done {
-        let Some((number, folder)) = self.picked_leaf_dir(flowop, false) else {
-            return Ok(self.nothing_picked());
-        };
-        let begin_ns = self.clock.now_ns();
-        let fileset = &self.shared.filesets[number];
-        let entry = fileset.layout.leaf_dirs[folder];
-        let result = fileset
-            .with_entry(entry, |parent, name| rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)));
-        if let Err(error) = result {
-            fileset.leaf_dirs.release(folder);
-            let what = format!("make {}", fileset.path_of(entry).display());
-            return Err(self.failure(&flowop.name, &what, Some(error)));
-        }
-        fileset.leaf_dirs.release_created(folder, 0);
-        self.ended(flowop, begin_ns, 0);
-        Ok(Flow::Continue)
+        self.change_leaf_dir(flowop, true, |parent, name| {
+            rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))
+        })
     }
 
     pub(super) fn remove_dir(&mut self, flowop: &Flowop) -> Done {
-        let Some((number, folder)) = self.picked_leaf_dir(flowop, true) else {
+        self.change_leaf_dir(flowop, false, |parent, name| {
+            rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+        })
+    }
+
+    /// Makes a missing leaf folder, or removes one that exists.
+    fn change_leaf_dir(
+        &mut self,
+        flowop: &Flowop,
+        makes: bool,
+        act: impl FnOnce(BorrowedFd<'_>, &CStr) -> rustix::io::Result<()>,
+    ) -> Done {
+        let Some((number, folder)) = self.picked_leaf_dir(flowop, !makes) else {
             return Ok(self.nothing_picked());
         };
         let begin_ns = self.clock.now_ns();
         let fileset = &self.shared.filesets[number];
         let entry = fileset.layout.leaf_dirs[folder];
-        let result =
-            fileset.with_entry(entry, |parent, name| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR));
-        if let Err(error) = result {
+        if let Err(error) = fileset.with_entry(entry, act) {
             fileset.leaf_dirs.release(folder);
-            let what = format!("remove {}", fileset.path_of(entry).display());
+            let verb = if makes { "make" } else { "remove" };
+            let what = format!("{verb} {}", fileset.path_of(entry).display());
             return Err(self.failure(&flowop.name, &what, Some(error)));
         }
-        fileset.leaf_dirs.release_deleted(folder);
+        if makes {
+            fileset.leaf_dirs.release_created(folder, 0);
+        } else {
+            fileset.leaf_dirs.release_deleted(folder);
+        }
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
     }

@@ -42,6 +42,8 @@ pub(super) struct Shared {
     pub(super) aio: Option<Sender<Job>>,
     /// File handles of each thread that rotate.
     pub(super) rotating: usize,
+    /// Bytes of each thread's memory that the kernel has to provide before the run, and not in it.
+    pub(super) touched: usize,
     /// The period of the statistics.
     pub(super) period: AtomicU32,
     /// All threads wait until it is set.

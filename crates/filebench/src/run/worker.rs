@@ -91,6 +91,16 @@ pub(super) struct Worker {
     pub(super) generate_ns: u64,
 }
 
+/// Memory whose first `touched` bytes the kernel has provided; zeroed pages for the rest come when they are used.
+fn zeros(bytes: usize, touched: usize) -> Vec<u8> {
+    let mut memory = vec![0; bytes];
+    for page in memory.chunks_mut(ALIGNMENT).take(touched / ALIGNMENT) {
+        // Hidden from the compiler, which knows that the memory is zero and would leave this out.
+        page[0] = std::hint::black_box(0);
+    }
+    memory
+}
+
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, seat: Seat, spec: Arc<ThreadSpec>) -> Self {
         let cells = spec.cells.len();
@@ -101,8 +111,10 @@ impl Worker {
             handles: (0..spec.slots.max(shared.rotating)).map(|_| Handle::default()).collect(),
             rotor: 0,
             file_rotors: (0..filesets).map(|_| AtomicU32::new(0)).collect(),
-            // Zeroed pages come from the kernel when they are first touched.
-            memory: vec![0; if memory_bytes == 0 { 0 } else { memory_bytes.saturating_add(ALIGNMENT) }],
+            memory: zeros(
+                if memory_bytes == 0 { 0 } else { memory_bytes.saturating_add(ALIGNMENT) },
+                shared.touched,
+            ),
             streams: (0..filesets).map(|_| None).collect(),
             limits: vec![Limit::default(); cells],
             moments: vec![Moments::default(); cells],

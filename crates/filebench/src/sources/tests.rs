@@ -35,6 +35,44 @@ fn every_method_has_the_entropy_asked_for() {
     }
 }
 
+/// The report prints the first five probabilities for 7.84 bits, and what its 256 MiB buffers came to.
+#[test]
+fn probabilities_are_those_of_the_report() {
+    let shares = two_symbols::probabilities(7.84);
+    assert_eq!(shares.len(), 230);
+    for (share, printed) in shares.iter().zip(["0.008081", "0.000615", "0.004348", "0.004348", "0.004348"]) {
+        assert_eq!(format!("{share:.6}"), printed);
+    }
+    for (method, reported) in
+        [("search", 7.840_002), ("contiguous", 7.84), ("permuted", 7.84), ("lookup", 7.839_916)]
+    {
+        let mut buffer = vec![0; 16 << 20];
+        stream(&format!("entro,entropy=7.84,method={method}")).fill(&mut buffer);
+        let found = entropy(&buffer);
+        assert!((found - reported).abs() < 2e-4, "{method}: {found}, the report has {reported}");
+    }
+    for bits in [0.0, 0.3, 1.0, 2.5, 6.9, 7.999, 8.0] {
+        let shares = two_symbols::probabilities(bits);
+        let found: f64 = shares.iter().filter(|p| **p > 0.0).map(|p| -p * p.log2()).sum();
+        assert!(
+            (found - bits).abs() < 1e-9 && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9,
+            "{bits}: {found}"
+        );
+    }
+}
+
+/// A file of many writes has the entropy of each.
+#[test]
+fn buffers_of_a_stream_have_the_same_symbols() {
+    for (method, _) in METHODS {
+        let mut stream = stream(&format!("entro,entropy=2.5,method={method}"));
+        let mut buffer = vec![0; 64 << 16];
+        buffer.chunks_mut(1 << 16).for_each(|part| stream.fill(part));
+        let found = entropy(&buffer);
+        assert!((found - 2.5).abs() < 0.02, "{method}: {found}");
+    }
+}
+
 /// The mean entropy of pages of 4 KiB: where it falls short of that of the whole, pages differ from each other.
 fn entropy_of_pages(bytes: &[u8]) -> f64 {
     bytes.chunks(4096).map(entropy).sum::<f64>() / bytes.chunks(4096).count() as f64
@@ -93,6 +131,19 @@ fn duplicates_follow_their_distribution_over_all_threads() {
     let unknown = SourceSpec::parse("duplicates,distribution=other").unwrap();
     let error = open(&unknown, &around(&known)).err().unwrap().to_string();
     assert_eq!(error, "distribution 'other': no such distribution");
+}
+
+/// Data that is dense and redundant at once.
+#[test]
+fn duplicates_have_an_entropy_too() {
+    let known = |_: &str| Distribution::parse("1 500\n").map_err(|error| error.to_string());
+    let spec = SourceSpec::parse("duplicates,distribution=twice,entropy=4").unwrap();
+    let mut buffer = vec![0; 4096 * 1000];
+    open(&spec, &around(&known)).unwrap().stream(1).fill(&mut buffer);
+    let distinct: std::collections::HashSet<&[u8]> = buffer.chunks(4096).collect();
+    assert_eq!(distinct.len(), 500);
+    let found = entropy(&buffer);
+    assert!((found - 4.0).abs() < 0.02, "{found}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The five ways to fill a buffer with data of a chosen entropy, after the entropy sources for Filebench (Al-Rfou',
-//! Patwardhan, Bhagavatula 2010): one frequent symbol, 255 equally rare ones.
+//! Patwardhan, Bhagavatula 2010, sections 2.4 and 3.2).
+//!
+//! In one thing they differ from the report: which bytes are the symbols does not change from buffer to buffer. A file
+//! of several buffers has the entropy asked for too, and not a larger one.
 
 use gemelo_base::random::Random;
 
@@ -7,8 +10,18 @@ use gemelo_base::random::Random;
 const SYMBOLS: usize = 256;
 /// Bytes of the pages of [`Method::PermutedPages`].
 const PAGE_BYTES: usize = 4096;
-/// Entries of the table of [`Method::Lookup`]: a 16-bit number chooses one.
-const TABLE_BYTES: usize = 1 << 16;
+/// Entries of the table of [`Method::Lookup`], as many as in the report's.
+const TABLE_BYTES: usize = 1 << 14;
+/// Every symbol at its own place.
+const IN_ORDER: [u8; SYMBOLS] = {
+    let mut order = [0; SYMBOLS];
+    let mut symbol = 0;
+    while symbol < SYMBOLS {
+        order[symbol] = symbol as u8;
+        symbol += 1;
+    }
+    order
+};
 
 /// How a buffer is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,54 +62,61 @@ impl Method {
     }
 }
 
-/// The share of uniformly random bytes among frequent symbols that has this entropy; found by halving.
-fn random_share(entropy_bits: f64) -> f64 {
-    let entropy = |share: f64| {
-        let rare = share / SYMBOLS as f64;
-        let frequent = 1.0 - rare * (SYMBOLS - 1) as f64;
-        let term = |p: f64| if p > 0.0 { -p * p.log2() } else { 0.0 };
-        term(frequent) + (SYMBOLS - 1) as f64 * term(rare)
-    };
-    let (mut low, mut high) = (0.0, 1.0);
+/// The probabilities of the symbols, as the report has them: as few symbols as can have the entropy, all equally likely
+/// but for two, of which the one gains what the other loses. That loss is found by halving.
+pub(super) fn probabilities(entropy_bits: f64) -> Vec<f64> {
+    let count = (entropy_bits.exp2().ceil() as usize).clamp(1, SYMBOLS);
+    let even = 1.0 / count as f64;
+    let mut shares = vec![even; count];
+    let [first, second, others @ ..] = shares.as_mut_slice() else { return shares };
+    let term = |p: f64| if p > 0.0 { -p * p.log2() } else { 0.0 };
+    let of_others = others.len() as f64 * term(even);
+    let (mut low, mut high) = (0.0, even);
     for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if entropy(middle) < entropy_bits {
-            low = middle;
+        let loss = f64::midpoint(low, high);
+        if of_others + term(even + loss) + term(even - loss) > entropy_bits {
+            low = loss;
         } else {
-            high = middle;
+            high = loss;
         }
     }
-    // Halving comes close to 0 and never there.
-    if entropy_bits <= 0.0 { 0.0 } else { high }
+    *first += low;
+    *second -= low;
+    shares
 }
 
 /// What one method needs to fill buffers of one entropy.
 #[derive(Debug, Clone)]
 pub(super) struct Filling {
     method: Method,
-    /// Probability of each of the rare symbols.
-    rare: f64,
-    /// Of 2^32, how many numbers belong to the symbols up to this one. Only for [`Method::Search`].
-    cumulative: Vec<u64>,
+    /// Of all bytes, the share that has one of the symbols up to this one.
+    cumulative: Vec<f64>,
+    /// The same in 2^32 parts. Only for [`Method::Search`].
+    thresholds: Vec<u64>,
     /// Only for [`Method::Lookup`].
     table: Vec<u8>,
 }
 
 impl Filling {
     pub(super) fn new(method: Method, entropy_bits: f64) -> Self {
-        let rare = random_share(entropy_bits) / SYMBOLS as f64;
-        let mut filling = Self { method, rare, cumulative: Vec::new(), table: Vec::new() };
+        let shares = probabilities(entropy_bits);
+        let mut sum = 0.0;
+        let cumulative: Vec<f64> = shares
+            .iter()
+            .map(|share| {
+                sum += share;
+                sum
+            })
+            .collect();
+        let mut filling = Self { method, cumulative, thresholds: Vec::new(), table: Vec::new() };
         match method {
             Method::Search => {
-                let frequent = 1.0 - rare * (SYMBOLS - 1) as f64;
-                let upto = |symbol: usize| frequent + rare * symbol as f64;
-                filling.cumulative =
-                    (0..SYMBOLS).map(|symbol| (upto(symbol) * 2f64.powi(32)) as u64).collect();
+                let parts = |share: &f64| (share * 2f64.powi(32)) as u64;
+                filling.thresholds = filling.cumulative.iter().map(parts).collect();
             }
             Method::Lookup => {
-                filling.table = vec![0; TABLE_BYTES];
-                let mut table = std::mem::take(&mut filling.table);
-                filling.contiguous(0, &mut table);
+                let mut table = vec![0; TABLE_BYTES];
+                filling.contiguous(&IN_ORDER, &mut table);
                 filling.table = table;
             }
             Method::Contiguous | Method::Permuted | Method::PermutedPages => {}
@@ -107,14 +127,20 @@ impl Filling {
     pub(super) fn fill(&self, random: &mut Random, buffer: &mut [u8]) {
         match self.method {
             Method::Search => self.search(random, buffer),
-            Method::Contiguous => self.contiguous(random.below(255) as usize, buffer),
+            Method::Contiguous => {
+                // Another order in each buffer, so that few are equal.
+                let mut order = IN_ORDER;
+                let used = self.cumulative.len();
+                shuffle(random, order.get_mut(..used).unwrap_or_default());
+                self.contiguous(&order, buffer);
+            }
             Method::Permuted => {
-                self.contiguous(random.below(255) as usize, buffer);
+                self.contiguous(&IN_ORDER, buffer);
                 shuffle(random, buffer);
             }
             Method::PermutedPages => {
                 for page in buffer.chunks_mut(PAGE_BYTES) {
-                    self.contiguous(random.below(255) as usize, page);
+                    self.contiguous(&IN_ORDER, page);
                     shuffle(random, page);
                 }
             }
@@ -123,29 +149,31 @@ impl Filling {
     }
 
     fn search(&self, random: &mut Random, buffer: &mut [u8]) {
+        let last = self.thresholds.len().saturating_sub(1);
         for byte in buffer {
             let number = random.next_u64() >> 32;
-            let symbol = self.cumulative.partition_point(|upto| *upto <= number);
-            *byte = symbol.min(SYMBOLS - 1) as u8;
+            *byte = self.thresholds.partition_point(|upto| *upto <= number).min(last) as u8;
         }
     }
 
-    /// The k-th rare symbol ends where k rare symbols should; so counts are right to one byte at every length. The
-    /// frequent one takes what is left. `first` says which rare symbol is the first.
-    fn contiguous(&self, first: usize, buffer: &mut [u8]) {
-        let length = buffer.len() as f64;
+    /// The runs of all symbols in this order. Each symbol gets as many bytes as lie between where the symbols below it
+    /// end, rounded, and where it ends; so counts are right to one byte at every length.
+    fn contiguous(&self, order: &[u8; SYMBOLS], buffer: &mut [u8]) {
+        let bytes = buffer.len() as f64;
+        let end = |rank: usize| {
+            let below = rank.checked_sub(1).and_then(|below| self.cumulative.get(below));
+            (below.copied().unwrap_or(0.0) * bytes).round() as usize
+        };
+        let used = self.cumulative.len();
         let mut start = 0;
-        for rank in 0..SYMBOLS - 1 {
-            let end = ((rank + 1) as f64 * self.rare * length).round() as usize;
-            let end = end.min(buffer.len());
-            let symbol = (first + rank) % (SYMBOLS - 1) + 1;
-            if let Some(run) = buffer.get_mut(start..end) {
-                run.fill(symbol as u8);
+        for symbol in order.iter().take(used) {
+            let rank = usize::from(*symbol);
+            let count = end(rank + 1).saturating_sub(end(rank));
+            let upto = (start + count).min(buffer.len());
+            if let Some(run) = buffer.get_mut(start..upto) {
+                run.fill(*symbol);
             }
-            start = start.max(end);
-        }
-        if let Some(rest) = buffer.get_mut(start..) {
-            rest.fill(0);
+            start = upto;
         }
     }
 
@@ -153,7 +181,7 @@ impl Filling {
         for four in buffer.chunks_mut(4) {
             let mut word = random.next_u64();
             for byte in four {
-                *byte = self.table.get((word & 0xffff) as usize).copied().unwrap_or(0);
+                *byte = self.table.get(word as usize % TABLE_BYTES).copied().unwrap_or(0);
                 word >>= 16;
             }
         }

@@ -56,6 +56,12 @@ enum Command {
     /// Make, copy, fill, read and remove the volumes of a pool
     Volume(volume::Arguments),
     /// Export the volumes of a pool over NBD
+    ///
+    /// Serves until SIGTERM or Ctrl-C; then takes no more clients, does what they have sent,
+    /// flushes and closes the pool. A second signal ends it at once, as a crash would.
+    ///
+    /// Every `pool` and `volume` command works on the pool meanwhile. With socket activation it listens at the sockets it was
+    /// started with.
     Serve(Box<serve::Arguments>),
 }
 

@@ -114,7 +114,7 @@ static PRETENDER: LazyLock<Option<(UnixListener, PathBuf)>> = LazyLock::new(|| {
 /// What a server sends: the client takes it, or ends the connection with an error.
 pub(super) fn client(bytes: &[u8]) {
     let Some((listener, path)) = &*PRETENDER else { return };
-    let uri = NbdUri { server: ServerAddress::Unix(path.clone()), name: "one".to_owned() };
+    let uri = NbdUri { server: ServerAddress::Unix(path.clone()), name: "one".to_owned(), tls: None };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let Ok((mut stream, _)) = listener.accept() else { return };

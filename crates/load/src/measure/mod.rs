@@ -10,3 +10,4 @@ pub(crate) use recorder::{Accumulator, IntervalPart, MOST_INTERVALS, Recorder, S
 pub use timeline::Phase;
 pub(crate) use timeline::Timeline;
 pub use usage::Usage;
+pub(crate) use usage::forget_peak_memory;

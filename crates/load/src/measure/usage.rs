@@ -11,8 +11,17 @@ pub struct Usage {
     pub user_ns: u64,
     /// Processor time of the kernel on its behalf.
     pub system_ns: u64,
-    /// The most memory that the whole program has had at any time so far.
+    /// The most memory that the whole program has had at any time since the run began, populating included; since the
+    /// program began where the kernel does not let the peak be forgotten.
     pub peak_memory_bytes: u64,
+}
+
+/// Makes the kernel forget the most memory that the program has had: what is counted next begins with what it has now.
+pub(crate) fn forget_peak_memory() {
+    /// What proc(5) has for resetting the peak.
+    const RESET_PEAK: &str = "5";
+    // A kernel without it leaves the peak of the whole program, as the field says.
+    let _ = std::fs::write("/proc/self/clear_refs", RESET_PEAK);
 }
 
 impl Usage {
@@ -45,5 +54,21 @@ impl Usage {
             system_ns: self.system_ns.saturating_sub(earlier.system_ns),
             peak_memory_bytes: self.peak_memory_bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_forgotten() {
+        const LARGE: usize = 256 << 20;
+        drop(std::hint::black_box(vec![1u8; LARGE]));
+        let before = Usage::of_this_program().peak_memory_bytes;
+        assert!(before > LARGE as u64);
+        forget_peak_memory();
+        let after = Usage::of_this_program().peak_memory_bytes;
+        assert!(after > 0 && after < before - LARGE as u64 / 2, "{before}, then {after}");
     }
 }

@@ -10,7 +10,7 @@ mod fiu;
 mod vscsi;
 
 use crate::error::Malformed;
-use crate::record::{Names, Record};
+use crate::record::{Names, Operation, Record};
 use std::fmt;
 use std::str::FromStr;
 
@@ -253,9 +253,15 @@ pub(crate) fn device(names: &mut Names, name: &[u8]) -> Result<u32, Malformed> {
     names.device(name).ok_or(Malformed::new("device", "no more than a million different devices"))
 }
 
-/// Refuses stretches that reach beyond 64 bits.
+/// The most bytes of a read or write: more is a misread column. The longest requests known are of 64 MiB.
+const MOST_REQUEST_BYTES: u64 = 1 << 30;
+
+/// Refuses stretches that reach beyond 64 bits, and reads and writes that are too long. Trims can be of a whole device.
 #[inline]
 pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
+    if record.length_bytes > MOST_REQUEST_BYTES && record.operation != Operation::Trim {
+        return Err(Malformed::new("length", "a gigabyte at most"));
+    }
     if record.offset_bytes.checked_add(record.length_bytes).is_none() {
         return Err(Malformed::new("length", "a length that ends below 2^64 bytes"));
     }

@@ -14,7 +14,7 @@ pub use profile::AccessProfile;
 use crate::blocks::{BlockError, Blocks, TouchedBlock};
 use crate::record::{ContentHash, Operation, Record};
 use gemelo_content::{Distribution, DistributionError, DuplicateClass};
-use profile::Arrivals;
+use profile::{Arrivals, LONG_RUN_BYTES};
 use std::collections::HashMap;
 use table::{Contents, Place, PlaceKey, Places};
 use thiserror::Error;
@@ -71,6 +71,8 @@ pub struct Statistics {
     devices: Vec<Device>,
     totals: Totals,
     arrivals: Arrivals,
+    /// Blocks since the last look at the memory limit.
+    unchecked: u64,
 }
 
 /// Sums over all records.
@@ -94,6 +96,8 @@ struct Totals {
     contradictions: u64,
     unaligned: u64,
     sequential: u64,
+    /// Bytes of long runs that have ended.
+    long_run_bytes: u64,
     first_ns: Option<u64>,
     last_ns: u64,
 }
@@ -108,9 +112,11 @@ struct Device {
     end_byte: u64,
     /// Where the last operation ended.
     last_end: u64,
+    /// Bytes of the operations that each began where the one before ended, up to the last one.
+    run_bytes: u64,
 }
 
-/// Records between two looks at the memory limit.
+/// Blocks between two looks at the memory limit.
 const CHECK_EVERY: u64 = 1 << 14;
 
 impl Statistics {
@@ -125,6 +131,7 @@ impl Statistics {
             devices: Vec::new(),
             totals: Totals::default(),
             arrivals: Arrivals::default(),
+            unchecked: 0,
         }
     }
 
@@ -135,15 +142,41 @@ impl Statistics {
     #[inline]
     pub fn add(&mut self, record: &Record) -> Result<(), StatError> {
         self.count(record)?;
-        for touched in Blocks::new(record, self.block_bytes)? {
+        let blocks = Blocks::new(record, self.block_bytes)?;
+        if record.operation == Operation::Trim {
+            self.trim(record.device, blocks);
+            return Ok(());
+        }
+        for touched in blocks {
             let key = PlaceKey::new(record.device, touched.block)
                 .ok_or(StatError::Place { device: record.device, block: touched.block })?;
             self.touch(record.operation, key, touched);
+            self.unchecked += 1;
         }
-        if self.totals.records.is_multiple_of(CHECK_EVERY) {
+        if self.unchecked >= CHECK_EVERY {
+            self.unchecked = 0;
             self.check_memory()?;
         }
         Ok(())
+    }
+
+    /// Forgets what blocks hold. Only known ones count as touched: a trim can be of a whole device.
+    fn trim(&mut self, device: u32, blocks: Blocks<'_>) {
+        let Self { places, contents, .. } = self;
+        if blocks.size_hint().0 < places.len() {
+            for key in blocks.filter_map(|touched| PlaceKey::new(device, touched.block)) {
+                if let Some(place) = places.get_mut(&key) {
+                    contents.replace(&mut place.content, None);
+                }
+            }
+            return;
+        }
+        let range = blocks.range();
+        for (key, place) in places {
+            if key.device() == device && range.contains(&key.block()) {
+                contents.replace(&mut place.content, None);
+            }
+        }
     }
 
     fn count(&mut self, record: &Record) -> Result<(), StatError> {
@@ -168,7 +201,15 @@ impl Statistics {
         let unit = self.block_bytes;
         let is_aligned = record.offset_bytes.is_multiple_of(unit) && record.length_bytes.is_multiple_of(unit);
         totals.unaligned += u64::from(!is_aligned);
-        totals.sequential += u64::from(record.offset_bytes == device.last_end);
+        if record.offset_bytes == device.last_end {
+            totals.sequential += 1;
+            device.run_bytes = device.run_bytes.saturating_add(record.length_bytes);
+        } else {
+            if device.run_bytes >= LONG_RUN_BYTES {
+                totals.long_run_bytes += device.run_bytes;
+            }
+            device.run_bytes = record.length_bytes;
+        }
         device.last_end = record.end_bytes();
         device.first_byte = device.first_byte.min(record.offset_bytes);
         device.end_byte = device.end_byte.max(record.end_bytes());
@@ -209,8 +250,7 @@ impl Statistics {
                 self.totals.hashed_writes += u64::from(content.is_some());
                 self.contents.replace(&mut place.content, content);
             }
-            Operation::Trim => self.contents.replace(&mut place.content, None),
-            Operation::Flush => {}
+            Operation::Trim | Operation::Flush => {}
         }
     }
 
@@ -279,6 +319,7 @@ impl Device {
         first_byte: u64::MAX,
         end_byte: 0,
         last_end: u64::MAX,
+        run_bytes: 0,
     };
 }
 

@@ -21,8 +21,11 @@ pub struct AccessProfile {
     pub writes_per_s: f64,
 }
 
-/// From this share of sequential requests on, the trace counts as sequential.
+/// From this share of bytes in long runs on, the trace counts as sequential.
 const MOSTLY_SEQUENTIAL: f64 = 0.5;
+/// A run of requests, each beginning where the one before it ended, is long from here on: twice what Linux reads ahead.
+/// Shorter ones are single requests that were recorded block by block, as in the FIU traces.
+pub(super) const LONG_RUN_BYTES: u64 = 256 << 10;
 /// Below this distance from even accesses, hot spots are chance.
 const NEARLY_EVEN: f64 = 0.1;
 
@@ -38,15 +41,24 @@ impl Statistics {
         let of_requests = |part: u64| if requests == 0 { 0.0 } else { part as f64 / requests as f64 };
         let duration_s = totals.last_ns.saturating_sub(totals.first_ns.unwrap_or(0)) as f64 / 1e9;
         let per_s = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
-        let is_sequential = of_requests(totals.sequential) >= MOSTLY_SEQUENTIAL;
+        let bytes = totals.read_bytes.saturating_add(totals.written_bytes);
+        let in_runs = self.bytes_in_long_runs();
+        let is_sequential = bytes > 0 && in_runs as f64 / bytes as f64 >= MOSTLY_SEQUENTIAL;
         AccessProfile {
             write_share: of_requests(totals.writes),
-            request_bytes: of_requests(totals.read_bytes.saturating_add(totals.written_bytes)),
+            request_bytes: of_requests(bytes),
             pattern: if is_sequential { Pattern::Sequential } else { self.hot_spot() },
             touched_bytes: self.places.len() as u64 * self.block_bytes,
             reads_per_s: per_s(totals.reads),
             writes_per_s: per_s(totals.writes),
         }
+    }
+
+    /// Bytes of long runs, those included that may go on.
+    fn bytes_in_long_runs(&self) -> u64 {
+        let under_way =
+            self.devices.iter().map(|device| device.run_bytes).filter(|run| *run >= LONG_RUN_BYTES);
+        self.totals.long_run_bytes + under_way.sum::<u64>()
     }
 
     fn hot_spot(&self) -> Pattern {

@@ -58,6 +58,16 @@ fn the_table_of_the_papers() {
     assert_eq!((figures.hottest[0].block, figures.hottest[0].reads, figures.hottest[0].writes), (1, 1, 2));
 }
 
+/// A trim of a whole device costs no more than the places that are known.
+#[test]
+fn large_trims_forget_what_is_known() {
+    let written = record(0, Operation::Write, 7, &[1, 2]);
+    let elsewhere = Record { device: 1, ..written.clone() };
+    let trim = Record { length_bytes: 1 << 60, hashes: vec![], ..record(1, Operation::Trim, 8, &[0]) };
+    let figures = counted(&[written, elsewhere, trim]).figures(&Names::default());
+    assert_eq!((figures.places_at_end, figures.touched_bytes, figures.trims), (3, 4 * BLOCK, 1));
+}
+
 #[test]
 fn traces_without_hashes_have_no_contents() {
     let bare = Record { hashes: vec![], hash_bytes: 0, ..record(0, Operation::Write, 3, &[1, 1]) };
@@ -92,6 +102,12 @@ fn profiles_tell_sequential_from_even() {
     let sequential: Vec<_> = (0..100).map(|block| record(block, Operation::Read, block, &[1])).collect();
     let profile = counted(&sequential).access_profile();
     assert_eq!((profile.pattern, profile.write_share), (Pattern::Sequential, 0.0));
+    // A request of 32 blocks that was recorded block by block is no sequential load.
+    let place = |n: u64| n / 32 * 37 % 100 * 32 + n % 32;
+    let requests: Vec<_> = (0..3200).map(|n| record(n, Operation::Write, place(n), &[1])).collect();
+    let requests = counted(&requests);
+    assert!(requests.figures(&Names::default()).sequential_share > 0.9);
+    assert_eq!(requests.access_profile().pattern, Pattern::Uniform);
     let even: Vec<_> = (0..100).map(|n| record(n, Operation::Write, n * 37 % 100, &[1])).collect();
     assert_eq!(counted(&even).access_profile().pattern, Pattern::Uniform);
 }

@@ -1,17 +1,23 @@
 //! The engine's map, index, reference counts and records, behind one trait.
 //!
 //! The journal is the engine's: it hands every [`Change`] to the backend after it was appended, and again when it is
-//! replayed after a crash. A backend keeps the state and, at a checkpoint, says which pages to write where; it does no
-//! input or output while it serves.
+//! replayed after a crash. A backend keeps the state and, at a checkpoint, says which pages to write where. [`log`] does no
+//! input or output while it serves; the backends of `cached` read pages that are not in their cache.
 
+pub(crate) mod cached;
 pub mod log;
+mod slots;
+#[cfg(test)]
+mod tests;
 
 use crate::error::Result;
 use crate::format::{Change, Link, Page, PoolSeed, Root, Slot, Superblock};
 use crate::pool::PoolDisks;
 use crate::types::{BackendKind, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use cached::{BTreeLayout, Overlay, TableLayout};
 use log::LogBackend;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A volume as the metadata have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub struct VolumeInfo {
     pub mode: DedupMode,
     /// Whether it takes no writes.
     pub read_only: bool,
+    /// Whether it is being made or removed, and nobody sees it.
+    pub is_hidden: bool,
     /// LBNs that have a PBN.
     pub mapped_blocks: u64,
 }
@@ -81,26 +89,69 @@ pub struct Damage {
 
 /// The backend of an empty pool, whose superblock need not be written yet.
 pub(crate) fn empty(
-    _disks: &PoolDisks,
+    disks: &PoolDisks,
     superblock: &Superblock,
     data_blocks: u64,
 ) -> Box<dyn MetadataBackend> {
-    let seed = PoolSeed::of(superblock);
-    let writes_image = superblock.backend == BackendKind::Ram;
-    Box::new(LogBackend::new(superblock.block_bytes, data_blocks, seed, writes_image))
+    let disk = Arc::clone(&disks.metadata);
+    let image = superblock.backend == BackendKind::Ram;
+    match superblock.backend {
+        BackendKind::Log | BackendKind::Ram => {
+            let seed = PoolSeed::of(superblock);
+            Box::new(LogBackend::new(superblock.block_bytes, data_blocks, seed, image))
+        }
+        BackendKind::Table => Box::new(Overlay::<TableLayout>::new(disk, superblock, data_blocks, 0)),
+        BackendKind::BTree => Box::new(Overlay::<BTreeLayout>::new(disk, superblock, data_blocks, 0)),
+    }
 }
 
 /// Reads the checkpoint of a root. [`MetadataBackend::settle`] has to follow, after the journal was replayed. To salvage
-/// is to read whatever can be read.
+/// is to read all that can be read, so that the next checkpoint writes it anew.
 pub(crate) fn load(
     disks: &PoolDisks,
     superblock: &Superblock,
     root: &Root,
+    options: LoadOptions,
     damage: &mut Damage,
 ) -> Result<Box<dyn MetadataBackend>> {
     let seed = PoolSeed::of(superblock);
-    Ok(Box::new(LogBackend::load(&*disks.metadata, superblock, root, seed, damage)?))
+    let disk = Arc::clone(&disks.metadata);
+    let options = (options.cache_bytes, options.salvages);
+    Ok(match superblock.backend {
+        BackendKind::Log | BackendKind::Ram => {
+            Box::new(LogBackend::load(&*disk, superblock, root, seed, damage)?)
+        }
+        BackendKind::Table => {
+            Box::new(Overlay::<TableLayout>::load(disk, superblock, root, options, damage)?)
+        }
+        BackendKind::BTree => {
+            Box::new(Overlay::<BTreeLayout>::load(disk, superblock, root, options, damage)?)
+        }
+    })
 }
+
+/// How a checkpoint is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoadOptions {
+    /// As [`crate::Tuning::cache_bytes`].
+    pub(crate) cache_bytes: u64,
+    /// Whatever can be read is wanted.
+    pub(crate) salvages: bool,
+}
+
+/// How much a backend needs a checkpoint, to stay within its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Not at all.
+    Low,
+    /// Soon.
+    High,
+    /// Before anything else is changed.
+    Full,
+}
+
+/// The part of a checkpoint that needs no lock; gives the pages it wrote.
+pub type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;
 
 /// Pages to be written, each to its slot.
 pub type PageWrites = Vec<(Slot, Box<Page>)>;
@@ -137,6 +188,13 @@ pub trait MetadataBackend: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
 
+    /// Brings into memory what changes of these places will need, so that they wait for no disk. An error if it cannot be
+    /// read, or anything else could not be since the pool was opened.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn warm(&self, _places: &[Place]) -> Result<()> {
+        Ok(())
+    }
+
     /// Calls `visit` with every PBN that has a reference.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
@@ -165,9 +223,24 @@ pub trait MetadataBackend: Send + Sync {
     /// Sums over the whole pool.
     fn totals(&self) -> Totals;
 
+    /// How much it needs a checkpoint.
+    fn pressure(&self) -> Pressure {
+        Pressure::Low
+    }
+
+    /// LBNs that are unmapped or copied in one change at most; `None` if it does not matter.
+    fn piece_blocks(&self) -> Option<u64> {
+        None
+    }
+
     /// Begins a checkpoint of the state as it is now; changes may follow at once. Volumes are not created, removed or
     /// cloned until it ends.
     fn freeze(&mut self);
+
+    /// What is to be done of the checkpoint before anything is gathered, without the state's lock.
+    fn merge(&self) -> Option<Merge> {
+        None
+    }
 
     /// Adds at most `most` frozen pages to `writes`; whether there are more.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]

@@ -5,6 +5,7 @@
 
 mod repair;
 mod scrub;
+mod store;
 mod walk;
 
 use crate::error::Result;

@@ -219,8 +219,9 @@ impl Engine {
         self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / BOUND_PER_KEEPER
     }
 
-    /// Bounds the open commit: called by writers that hold no lock but their gate.
+    /// Bounds the open commit and the backend's memory: called by writers that hold no lock but their gate.
     pub(super) fn bound_open_commit(&self) -> Result<()> {
+        self.relieve()?;
         if self.open_bytes.load(Ordering::Relaxed) < self.bound_bytes() {
             return Ok(());
         }

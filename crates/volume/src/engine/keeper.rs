@@ -2,12 +2,15 @@
 
 use super::Engine;
 use super::worker::Bell;
+use crate::backend::Pressure;
 use crate::error::Result;
 use crate::pool::Collector;
 
 /// The keeper's thread.
 pub(super) fn work(engine: &Engine, bell: &Bell) {
     let interval_ns = u64::try_from(engine.tuning.commit_interval.as_nanos()).unwrap_or(u64::MAX);
+    // What is left when this fails is cleared at the next opening.
+    let _ = engine.clear_left(&|| bell.is_rung());
     let mut due_ns = engine.clock.now_ns().saturating_add(interval_ns);
     let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
     while !bell.wait() {
@@ -32,5 +35,5 @@ fn look(engine: &Engine, is_due: bool) -> Result<()> {
         let committer = engine.committer.lock();
         committer.journal.used_bytes() > committer.journal.ring_bytes() / 2
     };
-    if is_half_full { engine.checkpoint() } else { Ok(()) }
+    if is_half_full || engine.pressure() >= Pressure::High { engine.checkpoint() } else { Ok(()) }
 }

@@ -10,6 +10,7 @@ mod data;
 mod finder;
 mod keeper;
 mod patch;
+mod pieces;
 mod plan;
 mod read;
 mod segment;
@@ -31,6 +32,7 @@ use crate::format::{PoolSeed, Superblock};
 use crate::pool::Tuning;
 use crate::readers::{Limbo, Readers};
 use crate::space::Space;
+use crate::types::VolumeId;
 pub(crate) use commit::Committer;
 use commit::OpenCommit;
 pub(crate) use crowd::Crowd;
@@ -73,6 +75,8 @@ pub(crate) struct Engine {
     pub(crate) collector: Mutex<()>,
     pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
+    /// Volumes that a crash has left half made or half removed.
+    pub(crate) hidden: Mutex<Vec<VolumeId>>,
     pub(crate) counters: PoolCounters,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(crate) open_bytes: AtomicU64,

@@ -118,6 +118,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let state = engine.state.read();
         self.version = state.open.version();
         state.backend.look_up(volume.id, &lbns, &mut self.places)?;
+        state.backend.warm(&self.places)?;
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend.records(&pbns, &mut records)?;

@@ -57,6 +57,10 @@ impl VolumeShared {
         self.gate.write()
     }
 
+    pub(super) fn set_size(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Release);
+    }
+
     pub(crate) fn mode(&self) -> DedupMode {
         DedupMode::from_byte(self.mode.load(Ordering::Relaxed)).unwrap_or(DedupMode::Off)
     }
@@ -70,7 +74,7 @@ impl Engine {
 
     /// Makes a change of a volume as a whole. Volumes do not change during a checkpoint. The caller makes it durable after
     /// it has told of it: a change that is made and cannot be made durable is made all the same, until a crash.
-    fn change(&self, change: &Change) -> Result<()> {
+    pub(super) fn change(&self, change: &Change) -> Result<()> {
         let _alone = self.checkpointer.lock();
         let mut state = self.state.write();
         self.apply(&mut state, change)
@@ -153,8 +157,11 @@ impl Engine {
             return Err(VolumeError::NoSuchVolume { name: source.to_owned() });
         }
         self.check_countable(&from)?;
-        let volume = self.next_id();
-        self.change(&Change::Clone { source: from.id, volume, name: name.to_owned(), read_only })?;
+        let (source, volume, new) = (from.id, self.next_id(), name.to_owned());
+        match self.piece(source) {
+            Some(_) => self.clone_pieces(&Change::Begin { source, volume, name: new, read_only })?,
+            None => self.change(&Change::Clone { source, volume, name: new, read_only })?,
+        }
         let copy = VolumeShared::new(volume, from.size_bytes(), from.mode(), read_only);
         volumes.insert(name.to_owned(), copy);
         self.flush()
@@ -183,10 +190,14 @@ impl Engine {
         let volume =
             volumes.get(name).cloned().ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })?;
         let mut removed = volume.gate.write();
-        self.change(&Change::Remove { volume: volume.id })?;
+        let is_large = self.piece(volume.id).is_some();
+        let id = volume.id;
+        self.change(&if is_large { Change::Hide { volume: id } } else { Change::Remove { volume: id } })?;
         *removed = true;
         volumes.remove(name);
-        self.flush()
+        drop((removed, volumes));
+        self.flush()?;
+        if is_large { self.clear(id) } else { Ok(()) }
     }
 
     pub(crate) fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
@@ -208,8 +219,14 @@ impl Engine {
         if *removed {
             return Err(VolumeError::NoSuchVolume { name: name.to_owned() });
         }
+        if self.piece(volume.id).is_some() {
+            if size_bytes < volume.size_bytes() {
+                return self.shrink_pieces(&volume, size_bytes);
+            }
+            self.unmap_beyond(&volume)?;
+        }
         self.change(&Change::Resize { volume: volume.id, size_bytes })?;
-        volume.size_bytes.store(size_bytes, Ordering::Release);
+        volume.set_size(size_bytes);
         self.flush()
     }
 

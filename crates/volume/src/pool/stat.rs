@@ -89,6 +89,7 @@ impl Pool {
             |info: &VolumeInfo| live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting());
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
+            .filter(|info| !info.is_hidden)
             .map(|info| VolumeSummary {
                 dirty_groups: waiting(&info).0,
                 is_swept: waiting(&info).1,

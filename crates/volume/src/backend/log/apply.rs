@@ -4,7 +4,7 @@ use super::map::{Map, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
-use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::types::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 
 /// A count that stays what it is.
 pub(super) const FULL_COUNT: u32 = u32::MAX;
@@ -22,6 +22,7 @@ impl LogBackend {
             }
             Change::Unmap { volume, first, count } => self.unmap(*volume, *first, *count, freed),
             Change::Create { volume, name, size_bytes, mode } => {
+                self.check_size(*size_bytes)?;
                 let map = Map::default();
                 let new = LogVolume {
                     name: name.clone(),
@@ -54,11 +55,24 @@ impl LogBackend {
                 self.identify(*pbn, *fingerprint);
                 Ok(())
             }
+            // Here volumes change as a whole, in one change.
+            Change::Hide { .. }
+            | Change::Show { .. }
+            | Change::Begin { .. }
+            | Change::Copy { .. }
+            | Change::Shrink { .. } => Err(VolumeError::damaged("a change is one of another backend")),
         }
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut LogVolume> {
         self.volumes.get_mut(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+    }
+
+    pub(super) fn check_size(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
+            return Ok(());
+        }
+        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes cannot be")))
     }
 
     fn check_pbn(&self, pbn: Pbn) -> Result<()> {
@@ -184,6 +198,7 @@ impl LogBackend {
     }
 
     fn resize(&mut self, id: VolumeId, size_bytes: u64, freed: &mut Vec<Pbn>) -> Result<()> {
+        self.check_size(size_bytes)?;
         let blocks_before = self.volume_mut(id)?.size_bytes / self.block_bytes;
         let blocks = size_bytes / self.block_bytes;
         if blocks < blocks_before {

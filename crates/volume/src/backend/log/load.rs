@@ -69,6 +69,7 @@ impl LogBackend {
     }
 
     fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<(PageKey, PageRef)>) -> Result<()> {
+        self.check_size(volume.size_bytes)?;
         let blocks = volume.size_bytes / self.block_bytes;
         let most_pages = blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
         for page in &volume.pages {

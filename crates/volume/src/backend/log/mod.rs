@@ -10,7 +10,6 @@ mod map;
 mod pager;
 mod prove;
 mod records;
-mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -113,6 +112,7 @@ impl MetadataBackend for LogBackend {
             size_bytes: volume.size_bytes,
             mode: volume.mode,
             read_only: volume.read_only,
+            is_hidden: false,
             mapped_blocks: volume.map.mapped(),
         };
         self.volumes.iter().map(info).collect()

@@ -3,8 +3,8 @@
 //! A checkpoint is a picture of one instant. Pages that changed since the last one are frozen at that instant, and a
 //! change to a frozen page that was not written yet first puts its image aside.
 
-use super::slots::Slots;
 use crate::backend::PageWrites;
+use crate::backend::slots::Slots;
 use crate::error::{Result, VolumeError};
 use crate::format::{PAGE_BYTES, Page, PageRef, PoolSeed, Slot};
 use crate::types::VolumeId;
