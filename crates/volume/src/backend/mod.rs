@@ -170,6 +170,12 @@ pub trait MetadataBackend: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()>;
 
+    /// Says that these places will be given up soon: a backend may bring what it needs then into the processor's caches.
+    /// Changes run alone, and should not wait for memory meanwhile.
+    fn warm(&self, places: &[Place]) {
+        let _ = places;
+    }
+
     /// The first LBN from `from` on, but before `end`, that is not unmapped.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;

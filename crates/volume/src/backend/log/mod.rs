@@ -22,6 +22,7 @@ use map::{Map, MapPage};
 use pager::{PageKey, Pager};
 use records::Records;
 use std::collections::{BTreeMap, HashSet};
+use std::hint::black_box;
 
 struct LogVolume {
     name: String,
@@ -125,6 +126,16 @@ impl MetadataBackend for LogBackend {
         let map = &self.volume(volume)?.map;
         places.extend(lbns.iter().map(|lbn| Place::from_word(map.word(*lbn))));
         Ok(())
+    }
+
+    fn warm(&self, places: &[Place]) {
+        let stored =
+            |place: &Place| if let Place::Stored(pbn) = place { Some(self.records.get(*pbn)) } else { None };
+        for record in places.iter().filter_map(stored) {
+            if record.references == 1 {
+                black_box(self.index.find(record.fingerprint, &self.records));
+            }
+        }
     }
 
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
