@@ -13,13 +13,13 @@ mod common;
 
 use common::simulated::Simulation;
 use common::{
-    BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write, write_now,
+    BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write, write_now,
 };
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_volume::{
-    CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
+    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
 };
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
@@ -177,12 +177,19 @@ fn history() -> History {
 
 #[test]
 fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
-    for seed in first_seed()..first_seed() + rounds(3) {
+    for seed in first_seed()..first_seed() + rounds(4) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
         // Hardly more blocks than the volume has: they are freed and used again all the time.
-        Pool::create(&path, &PoolOptions { journal_bytes: Some(64 << 10), ..options(140) }).unwrap();
-        let tuning = Tuning { verify_bytes: seed % 2 == 0, ..Tuning::default() };
+        Pool::create(
+            &path,
+            &PoolOptions {
+                journal_bytes: Some(64 << 10),
+                ..options_with(BackendKind::ALL[seed as usize % 4], 140)
+            },
+        )
+        .unwrap();
+        let tuning = Tuning { verify_bytes: seed % 2 == 0, cache_bytes: 64 << 10, ..Tuning::default() };
         let pool = Pool::open(&path, tuning, Arc::new(ManualClock::new())).unwrap();
         pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
             .unwrap();
@@ -227,9 +234,9 @@ fn write_until_down(volume: &Volume, thread: u64, seed: u64) -> Own {
 
 #[test]
 fn a_crash_under_many_threads_keeps_what_was_flushed() {
-    for seed in first_seed()..first_seed() + rounds(60) {
+    for seed in first_seed()..first_seed() + rounds(80) {
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options(120)).unwrap();
+        Pool::format(&simulation.disks(), &options_with(BackendKind::ALL[seed as usize % 4], 120)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
             .unwrap();
@@ -295,7 +302,7 @@ fn contents_that_several_threads_write_at_once_are_stored_once() {
     let folder = tempfile::tempdir().unwrap();
     let disk = |name: &str| FileDisk::create(&folder.path().join(name)).unwrap();
     let disks = PoolDisks { data: Arc::new(SlowDisk(disk("data"))), metadata: Arc::new(disk("metadata")) };
-    Pool::format(&disks, &options(THREADS * CONTENTS + 100)).unwrap();
+    Pool::format(&disks, &options_with(BackendKind::Log, THREADS * CONTENTS + 100)).unwrap();
     let pool = Pool::open_disks(disks, Tuning::default(), Arc::new(ManualClock::new())).unwrap();
     let barrier = std::sync::Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {

@@ -14,7 +14,8 @@ use common::driver::{Driver, Model, check_recovered};
 use common::simulated::{Fault, Simulation};
 use common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
-use gemelo_volume::{BackendKind, Pool};
+use gemelo_base::{Silent, StopFlag};
+use gemelo_volume::{BackendKind, CheckOptions, Pool, check};
 
 /// Blocks of the data store: so few that it is full now and then.
 const POOL_BLOCKS: u64 = 150;
@@ -31,6 +32,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let mut model = Model::default();
     let mut crashes = 0;
     for _ in 0..CRASHES {
+        check_from_outside(&simulation);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
         simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
@@ -53,6 +55,14 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let pool = open(&simulation.disks(), tuning()).unwrap();
     check_recovered(&pool, &mut model);
     crashes
+}
+
+fn check_from_outside(simulation: &Simulation) {
+    let options = CheckOptions { data: true, repair: false };
+    let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
+    // A crash between a root and its copy leaves the copy behind.
+    let is_known = |what: &str| what.starts_with("the root at byte");
+    assert!(report.problems.iter().all(|problem| is_known(&problem.what)), "{:?}", report.problems);
 }
 
 /// Now and then the machine goes down again while the pool is opened.

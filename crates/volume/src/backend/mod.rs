@@ -7,6 +7,8 @@
 pub(crate) mod cached;
 pub mod log;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 use crate::error::Result;
 use crate::format::{Change, Link, Page, PoolSeed, Root, Slot, Superblock};

@@ -90,10 +90,13 @@ fn update_node(
     after.map(|page| pages.write(page)).transpose()
 }
 
+/// Hands out what is in a leaf, whose first key it is told; `None` if the page makes no sense.
+pub(super) type ReadLeaf<'f> = dyn FnMut(&Page, u64, &mut dyn Visitor) -> Option<ControlFlow<()>> + 'f;
+
 /// How leaves are read: how many keys each has, and what is in one.
 pub(super) struct LeafShape<'f> {
     pub(super) keys: u64,
-    pub(super) read: &'f mut dyn FnMut(&Page, u64, &mut dyn Visitor) -> Option<ControlFlow<()>>,
+    pub(super) read: &'f mut ReadLeaf<'f>,
 }
 
 /// Visits pages and leaves from the leaf on that has this key.

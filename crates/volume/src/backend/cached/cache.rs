@@ -124,7 +124,8 @@ impl Cache {
 
     pub(super) fn put(&self, at: NodeRef, page: Arc<Page>) {
         if let Some(shard) = self.shard(at.slot) {
-            let frame = Frame { slot: at.slot, checksum: at.checksum, is_used: true, page };
+            // Used once is not used again: what is read or written in passing goes first.
+            let frame = Frame { slot: at.slot, checksum: at.checksum, is_used: false, page };
             shard.lock().put(self.most_frames, frame);
         }
     }

@@ -12,6 +12,10 @@ use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+/// Values by key, and keys whose values cannot be read.
+type Values = Vec<(u64, u128)>;
+type Lost = Vec<Range<u64>>;
+
 /// Marks the slots of a tree as used.
 struct Claim<'c> {
     pages: &'c Pages,
@@ -44,8 +48,8 @@ fn claim(pages: &Pages, at: NodeRef) -> Result<()> {
 /// Takes in what can be read, and gives up the pages it is in.
 struct Salvage<'s> {
     pages: &'s Pages,
-    values: Vec<(u64, u128)>,
-    lost: Vec<Range<u64>>,
+    values: Values,
+    lost: Lost,
 }
 
 impl Visitor for Salvage<'_> {
@@ -165,7 +169,7 @@ impl<L: Layout> Overlay<L> {
         Ok(())
     }
 
-    fn read_all(&self, tree: &Tree, part: Part) -> Result<(Vec<(u64, u128)>, Vec<Range<u64>>)> {
+    fn read_all(&self, tree: &Tree, part: Part) -> Result<(Values, Lost)> {
         let mut salvage = Salvage { pages: &self.pages, values: Vec::new(), lost: Vec::new() };
         L::walk(&self.pages, tree, part, 0, &mut salvage)?;
         Ok((salvage.values, salvage.lost))

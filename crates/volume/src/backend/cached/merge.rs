@@ -8,7 +8,7 @@ use crate::format::{Part, index_entry};
 use crate::types::Fingerprint;
 use std::collections::BTreeMap;
 
-pub(super) fn merge<L: Layout>(pages: &Pages, before: Version, frozen: &Frozen) -> Result<Version> {
+pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Version> {
     let delta = &frozen.delta;
     let mut after = Version { maps: BTreeMap::new(), ..before.clone() };
     for (id, map) in &before.maps {
@@ -24,7 +24,7 @@ pub(super) fn merge<L: Layout>(pages: &Pages, before: Version, frozen: &Frozen) 
         after.maps.insert(*id, L::merge(pages, &map, Part::Map, &mut words)?);
     }
     // Of the state before, whose pages are all there still.
-    let edits = index_edits::<L>(pages, &before, frozen)?;
+    let edits = index_edits::<L>(pages, before, frozen)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
     let mut counts = delta.counts.iter().map(|(pbn, count)| (u64::from(*pbn), u128::from(*count)));
     after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
@@ -42,10 +42,12 @@ fn index_edits<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> R
         let bits = L::get(pages, &before.fingerprints, Part::Fingerprints, u64::from(pbn))?;
         Ok(Fingerprint::from_bytes(bits.to_le_bytes()))
     };
-    // Whatever has a new fingerprint has a new count as well.
-    for (pbn, count) in &delta.counts {
+    // What was identified has a new fingerprint and the count it had.
+    let identified = delta.fingerprints.keys().filter(|pbn| !delta.counts.contains_key(pbn));
+    for pbn in delta.counts.keys().chain(identified) {
         let was_live = L::get(pages, &before.counts, Part::Counts, u64::from(*pbn))? > 0;
-        let (is_live, fresh) = (*count > 0, delta.fingerprints.get(pbn));
+        let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
+        let fresh = delta.fingerprints.get(pbn);
         if fresh.is_none() && was_live == is_live {
             continue;
         }

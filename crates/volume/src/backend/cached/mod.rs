@@ -15,8 +15,6 @@ mod merge;
 mod pages;
 mod prove;
 mod table;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use btree::BTreeLayout;
 pub(crate) use table::TableLayout;
@@ -380,7 +378,7 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
         let (pages, version, merged) =
             (Arc::clone(&self.pages), self.version.clone(), Arc::clone(&self.merged));
         Some(Box::new(move || {
-            let after = merge::merge::<L>(&pages, version, &frozen)?;
+            let after = merge::merge::<L>(&pages, &version, &frozen)?;
             *merged.lock() = Some(after);
             pages.flush()
         }))
