@@ -81,6 +81,11 @@ fn goes_on_without_space(client: &mut Client, chunks: u64) {
     assert!(done(client, Submission::Flush).is_none());
 }
 
+/// Runs a command on the pool while it is served.
+fn gemelo(arguments: &[&str]) {
+    run(std::process::Command::new(env!("CARGO_BIN_EXE_gemelo")).args(arguments));
+}
+
 /// Writes until one is taken: freed blocks are for use when what freed them is durable.
 fn write_in_time(client: &mut Client, offset: u64, data: &[u8]) {
     let begun = Instant::now();
@@ -115,9 +120,9 @@ fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_trim_and_by_gr
     // Also over a kill: what was refused is not there, what was flushed is.
     server.kill();
     pool.check();
-    pool.change(|open| open.grow(32 * MIB).unwrap());
     let server = pool.serve();
     let mut client = pool.client("disk", 4);
+    gemelo(&["pool", "grow", &pool.path().to_string_lossy(), "--capacity", "32m"]);
     for number in 0..6 {
         assert!(read(&mut client, number * CHUNK as u64, CHUNK) == bytes(9000 + number, CHUNK));
     }
