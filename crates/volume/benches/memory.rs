@@ -136,13 +136,15 @@ fn measure(folder: &std::path::Path, backend: BackendKind, gb: f64, cache_mib: u
     let started = Instant::now();
     let pool = open();
     let opened = started.elapsed().as_secs_f64();
-    let stored = stat.metadata_disk_bytes.saturating_sub(stat.journal_bytes) as f64 / blocks as f64;
+    let stored = stat.metadata_used_bytes as f64 / blocks as f64;
+    let longest = stat.metadata_disk_bytes.saturating_sub(stat.journal_bytes) as f64 / blocks as f64;
     println!(
-        "{:<6} {gb:>6} GB {highest:>8.0} MiB {:>6.1} B/block memory {stored:>6.1} B/block disk ({:.2} %) {hits:>5.1} % hits \
+        "{:<6} {gb:>6} GB {highest:>8.0} MiB {:>6.1} B/block memory {stored:>6.1} B/block disk ({:.2} %, at most {:.2} %) {hits:>5.1} % hits \
          {:>6.0} k/s sequential {:>6.0} k/s random, opened in {opened:.2} s",
         backend.name(),
         highest * 1_048_576.0 / blocks as f64,
         stored / 40.96,
+        longest / 40.96,
         sequential / 1e3,
         random / 1e3,
     );
