@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`: pools are made in the directory; the
 //! blocks of the source tree's files are the third kind of data; MIB are written in each run (64 unless set). A transaction is
-//! so many writes and a flush. Figures are thousands of blocks of 4 KiB a second; to be compared within a run only.
+//! so many writes and a flush. A cell is the median of
+//! rounds in which the backends take turns. Figures are thousands of blocks of 4 KiB a second; to be compared within a run only.
 
 #![allow(
     missing_docs,
@@ -25,6 +26,10 @@ const BLOCK: usize = 4096;
 const SEQUENTIAL_BYTES: usize = 640 << 10;
 /// Different contents of data that are all duplicates.
 const COMMON: u64 = 64;
+/// Rounds in which the backends take turns; a cell is their median.
+const ROUNDS: usize = 3;
+/// A tree with less than this is no sample.
+const LEAST_TREE_BYTES: usize = 8 << 20;
 /// A cell ends after this time, done or not.
 const MOST_TIME: Duration = Duration::from_secs(1);
 /// Sizes of the cache: of a pool of 64 MiB much less than its metadata, about as much, and more than enough.
@@ -111,36 +116,51 @@ fn open(folder: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool
     pool
 }
 
-/// A line of the table.
+/// What a round found of a backend: rates, and what is the same in every round.
+struct Round {
+    rates: Vec<f64>,
+    rest: String,
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn print(name: &str, rounds: &[Round]) {
+    let of_cell = |cell: usize| median(rounds.iter().map(|round| round.rates[cell]).collect());
+    let cells: Vec<String> = (0..6).map(|cell| format!("{:>8.1}", of_cell(cell) / 1e3)).collect();
+    println!("{name:<16} {} {}", cells.join(" "), rounds[0].rest);
+}
+
+/// One round of a line of the table.
 fn measure(
     folder: &Path,
-    name: &str,
     (backend, cache_kib): (BackendKind, u64),
     (data, tree): (Data, &[u8]),
     bytes: u64,
-) {
+) -> Round {
     let pool = open(folder, backend, cache_kib, bytes);
     let volume = pool.volume("v").unwrap();
     let mut content = Content { data, tree, next: 0 };
-    let mut cells = Vec::new();
+    let mut rates = Vec::new();
     for is_random in [false, true] {
         for transaction in [None, Some(1000), Some(1)] {
-            cells.push(run(&volume, &mut content, bytes, is_random, transaction));
+            rates.push(run(&volume, &mut content, bytes, is_random, transaction));
         }
     }
     pool.checkpoint().unwrap();
     let stat = pool.stat().unwrap();
     let per_block = |bytes: u64| bytes as f64 / stat.logical_blocks.max(1) as f64;
     let looked_up = (stat.cache.hits + stat.cache.misses).max(1) as f64;
-    let cells: Vec<String> = cells.iter().map(|rate| format!("{:>8.1}", rate / 1e3)).collect();
-    println!(
-        "{name:<16} {} {:>7.1} {:>7.1} {:>6.2} {:>6.1}",
-        cells.join(" "),
+    let rest = format!(
+        "{:>7.1} {:>7.1} {:>6.2} {:>6.1}",
         per_block(stat.metadata_memory_bytes),
         per_block(stat.metadata_used_bytes),
         stat.dedup_ratio(),
         stat.cache.hits as f64 * 100.0 / looked_up,
     );
+    Round { rates, rest }
 }
 
 /// The files below a directory, each filled up to whole blocks, until there is enough.
@@ -167,11 +187,15 @@ fn main() {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let folder = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
-    let usual = TREES.iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(Path::new("."));
-    let root = arguments.get(1).map_or(usual, Path::new);
     let bytes = arguments.get(2).map_or(64, |text| text.parse().unwrap()) << 20;
-    let mut tree = Vec::new();
-    read_tree(root, bytes as usize, &mut tree);
+    let (mut tree, mut root) = (Vec::new(), Path::new("."));
+    for candidate in arguments.get(1).map_or(TREES.to_vec(), |root| vec![root.as_str()]) {
+        if tree.len() < LEAST_TREE_BYTES {
+            root = Path::new(candidate);
+            tree.clear();
+            read_tree(root, bytes as usize, &mut tree);
+        }
+    }
     tree.resize(tree.len().max(BLOCK), 0x5A);
     println!("{} MiB; the source tree is {} MiB of {}", bytes >> 20, tree.len() >> 20, root.display());
     for (title, data) in
@@ -184,15 +208,27 @@ fn main() {
             "{:<16} {transactions} {transactions} {:>7} {:>7} {:>6} {:>6}",
             "backend, cache", "mem B", "disk B", "ratio", "hits %"
         );
-        for backend in BackendKind::ALL {
-            let caches: &[u64] = if backend.is_cached() { &CACHES_KIB } else { &[0] };
-            for cache_kib in caches {
-                let name = match cache_kib {
-                    0 => backend.name().to_owned(),
-                    kib => format!("{} {kib} KiB", backend.name()),
-                };
-                measure(folder.path(), &name, (backend, *cache_kib), (data, &tree), bytes);
+        let lines = lines();
+        let mut rounds: Vec<Vec<Round>> = lines.iter().map(|_| Vec::new()).collect();
+        for _ in 0..ROUNDS {
+            for ((_, backend, cache_kib), rounds) in lines.iter().zip(&mut rounds) {
+                rounds.push(measure(folder.path(), (*backend, *cache_kib), (data, &tree), bytes));
             }
         }
+        lines.iter().zip(&rounds).for_each(|((name, ..), rounds)| print(name, rounds));
     }
+}
+
+/// The backends, the cached ones with every size of the cache.
+fn lines() -> Vec<(String, BackendKind, u64)> {
+    let mut lines = Vec::new();
+    for backend in BackendKind::ALL {
+        let name = backend.name();
+        if backend.is_cached() {
+            lines.extend(CACHES_KIB.map(|kib| (format!("{name} {kib} KiB"), backend, kib)));
+        } else {
+            lines.push((name.to_owned(), backend, 0));
+        }
+    }
+    lines
 }
