@@ -110,6 +110,25 @@ fn deletefile_takes_the_next_file_or_the_one_that_was_open() {
 }
 
 #[test]
+fn openfile_opens_what_exists_into_a_free_place() {
+    let set = "define fileset name=set,path=$dir,entries=3,dirwidth=4,size=10,prealloc";
+    let flowops = "flowop openfile name=a,filesetname=set,fd=1\nflowop openfile name=b,filesetname=set,fd=2\n\
+                   flowop readwholefile name=r,fd=1\nflowop readwholefile name=q,fd=2\n\
+                   flowop closefile name=x,fd=1\nflowop closefile name=y,fd=2";
+    let ran = run(&once(set, flowops));
+    assert_eq!((ran.flowop("a"), ran.flowop("r"), ran.flowop("q")), ((1, 0), (1, 10), (1, 10)));
+    assert_eq!(ran.files("set").len(), 3, "nothing is made");
+    let ran = run(&once(set, "flowop openfile name=a,filesetname=set,fd=1,iters=2"));
+    let error = ran.outcome.error.unwrap().to_string();
+    assert!(error.contains("a cannot open a file: the one before was not closed"), "{error}");
+    let ran = run(&once(
+        "define fileset name=set,path=$dir,entries=3,dirwidth=4,size=10",
+        "flowop openfile name=a,filesetname=set,fd=1",
+    ));
+    assert_eq!(ran.files("set").len(), 0, "no file is there to open");
+}
+
+#[test]
 fn a_file_that_somebody_else_has_open_is_not_deleted() {
     let flowops = "flowop openfile name=o,filename=file,fd=1\nflowop deletefile name=d,filename=file\nflowop closefile name=c,fd=1";
     let ran = run(&once(FILE, flowops));

@@ -134,6 +134,17 @@ pub const TARGETS: &[Target] = &[
     Target { name: "globs", seeds: &["*.o", "/a/**/b", "{a,b}[0-9]?", "[!x]\\*"], run: Text(globs) },
     Target { name: "operation_log", seeds: &["gemelog1"], run: Bytes(operation_log) },
     Target { name: "saved_set", seeds: &["PAR1"], run: Bytes(saved_set) },
+    Target {
+        name: "control_request",
+        seeds: &[
+            "\"stat\"",
+            "\"attach\"",
+            "{\"create-volume\":{\"name\":\"a\",\"size_bytes\":4096,\"mode\":\"inline\"}}",
+            "{\"collect\":{\"most_bytes_per_s\":null}}",
+            "{\"check\":{\"data\":true}}",
+        ],
+        run: Bytes(control_request),
+    },
     Target { name: "nbd_wire", seeds: &[], run: Made(nbd::wire, nbd::wire_seeds) },
     Target { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
     Target { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
@@ -222,6 +233,15 @@ fn units(text: &str) {
     }
     let _ = units::parse_duration(text);
     let _ = (Figure::parse(text), Figure::parse_percent(text));
+}
+
+/// What arrives at a pool's control socket.
+fn control_request(bytes: &[u8]) {
+    if let Ok(request) = serde_json::from_slice::<gemelo_serve::Request>(bytes) {
+        let again = serde_json::to_vec(&request).ok();
+        let read = again.and_then(|text| serde_json::from_slice(&text).ok());
+        assert_eq!(read, Some(request), "a request survives its frame");
+    }
 }
 
 fn job_file(text: &str) {

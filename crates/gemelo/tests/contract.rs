@@ -48,6 +48,7 @@ const READERS: &[Reader] = &[
     reader(&["trace", "synthesize", "--distribution", "INPUT", "--records", "9", "--output", "OUTPUT"]),
     reader(&["pool", "stat", "INPUT", "--json", "OUTPUT"]),
     reader(&["pool", "gc", "INPUT"]),
+    reader(&["pool", "find", "INPUT"]),
     reader(&["pool", "check", "INPUT", "--repair"]),
     reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
     // A directory without pools is an answer.

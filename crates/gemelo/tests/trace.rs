@@ -307,6 +307,9 @@ fn presets_come_back_from_stat() {
         near(figure("written_blocks") / figure("written_places"), rewrites, 0.06);
         near(figure("read_blocks") / (figure("read_blocks") + figure("written_blocks")), reads, 0.01);
         assert_eq!(result["records"], 100_000);
+        // What a person sees has them too.
+        let text = ok(&["trace", "stat", &file]).out;
+        assert!(text.contains("days") && text.contains("rewrites a second"), "{text}");
     }
     refused(
         &["trace", "synthesize", "--preset", "vax", "--records", "1", "--output", "-"],
@@ -450,6 +453,20 @@ fn recorded_gaps_are_kept_and_scaled() {
     assert!(!Path::new(&target).exists(), "the file is removed unless it is kept");
     let ran = ok(&["replay", &trace, "--target", "null:", "--dry-run"]);
     assert!(ran.out.contains("4 requests onto 44.00 KiB of null:"), "{}", ran.out);
+    // A stretch of it, one device of two, and both as one.
+    let ran = ok(&["replay", &trace, "--target", "null:", "--dry-run", "--skip", "1", "--limit", "2"]);
+    assert!(ran.out.contains("2 requests onto 8.00 KiB of null:"), "{}", ran.out);
+    let ran = ok(&["replay", &trace, "--target", "null:", "--dry-run", "--time", "2s"]);
+    assert!(ran.out.contains("3 requests onto"), "{}", ran.out);
+    let two = place.file("two.csv", "1,W,0,4096,5\n2,W,4096,4096,9\n");
+    for (rules, part) in [
+        (&[][..], "2 requests onto 12.00 KiB"),
+        (&["--device", "2"], "1 requests onto 8.00 KiB"),
+        (&["--device", "1", "--device", "2=1"], "2 requests onto 8.00 KiB"),
+    ] {
+        let ran = ok(&[&["replay", &two, "--target", "null:", "--dry-run"], rules].concat());
+        assert!(ran.out.contains(part), "{rules:?}: {}", ran.out);
+    }
     refused(&["replay", &trace, "--target", "null:", "--verify"], "--verify");
     refused(&["replay", &trace, "--target", "null:", "--speed", "0"], "no speed");
     refused(&["replay", "-", "--target", "null:"], "standard input");

@@ -16,6 +16,7 @@ use gemelo_target::{
 use gemelo_trace::{ContentHash, Names, Operation, Record, RecordSource, TraceError};
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 const BLOCK: u64 = 4096;
 
@@ -148,8 +149,10 @@ fn operations_on_the_same_blocks_keep_their_order() {
 }
 
 /// What a target does wrong.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Lie {
+    /// Every operation takes so many nanoseconds of this clock.
+    Takes(Arc<ManualClock>, u64),
     /// It loses every write of this block after the first.
     Loses(u64),
     /// It fails to write this block.
@@ -177,7 +180,7 @@ impl Target for Lying<'_> {
     }
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
         let inner = self.0.open(process, options)?;
-        Ok(Box::new(LyingQueue { inner, lie: self.1, seen: false, faked: Vec::new() }))
+        Ok(Box::new(LyingQueue { inner, lie: self.1.clone(), seen: false, faked: Vec::new() }))
     }
     fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {
         Ok(())
@@ -194,11 +197,15 @@ impl Queue for LyingQueue {
     fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
         let Request { operation, offset, bytes } = request;
         let is_of = |block| operation == Verb::Write && offset == block * BLOCK;
-        match self.lie {
-            Lie::Loses(block) if is_of(block) && std::mem::replace(&mut self.seen, true) => {
+        match &self.lie {
+            Lie::Takes(clock, time_ns) => {
+                clock.advance_ns(*time_ns);
+                self.inner.submit(slot, request)?;
+            }
+            Lie::Loses(block) if is_of(*block) && std::mem::replace(&mut self.seen, true) => {
                 self.faked.push(Completion { slot, outcome: Ok(()) });
             }
-            Lie::Fails(block) if is_of(block) => {
+            Lie::Fails(block) if is_of(*block) => {
                 let source = std::io::Error::other("worn out");
                 let failure = IoFailure { operation, place: "disk".into(), offset, bytes, source };
                 self.faked.push(Completion { slot, outcome: Err(Box::new(failure)) });
@@ -259,6 +266,52 @@ fn gaps_are_those_of_the_trace_divided_by_the_speed() {
         assert_eq!(result.writes.operations, 50);
         assert!(result.lateness.is_some());
     }
+}
+
+/// Operation n is due after n milliseconds and starts after 3 n: all but the first are late, the last one by 98 ms.
+#[test]
+fn late_operations_are_counted_with_by_how_much() {
+    let records: Vec<Record> =
+        (0..50).map(|n| record(n, Operation::Write, n % 7, &[u128::from(n)])).collect();
+    let plan = plan(&records, MapRule::Refuse);
+    let folder = tempfile::tempdir().unwrap();
+    let target = file(&folder.path().join("disk"), &plan);
+    let clock = Arc::new(ManualClock::new());
+    let slow = Lying(target.as_ref(), Lie::Takes(Arc::clone(&clock), 3_000_000));
+    let options = ReplayOptions { speed: Speed::Times(1.0), ..options(1, 1, Engine::Psync) };
+    let result = run(&records, &plan, &slow, &options, clock.as_ref());
+    let lateness = result.lateness.unwrap();
+    let summary = lateness.summary.unwrap();
+    assert_eq!((lateness.late, lateness.late_after_ns), (49, 100_000));
+    assert!((97_900_000..=98_100_000).contains(&summary.max_ns), "{summary:?}");
+    assert!((summary.mean_ns - 50e6).abs() < 1e5, "{summary:?}");
+    // Response counts from when an operation was due, service from when it started.
+    let response = result.writes.response_summary.unwrap();
+    assert!((100_900_000..=101_100_000).contains(&response.max_ns), "{response:?}");
+}
+
+/// Reads find what the trace says, not what the target happened to hold.
+#[test]
+fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {
+    // The first read of a place populates it; a write in between makes later reads find something else.
+    let records = [
+        record(0, Operation::Read, 4, &[5, 6]),
+        record(1, Operation::Write, 4, &[6]),
+        record(2, Operation::Read, 4, &[6, 6]),
+        record(3, Operation::Read, 9, &[5]),
+    ];
+    let plan = plan(&records, MapRule::Dense);
+    assert_eq!((plan.populated_blocks(), plan.target_blocks()), (3, 3));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk");
+    let target = file(&path, &plan);
+    let result = run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
+    let found = &result.verification;
+    assert_eq!((found.checked, found.wrong, found.contradictions), (5, 0, 0), "{found:?}");
+    let bytes = std::fs::read(&path).unwrap();
+    let blocks: Vec<&[u8]> = bytes.chunks(BLOCK as usize).collect();
+    // Places in the order of first touch: 4, 5, 9. The populated 5 of place 9 is the 5 that place 4 had.
+    assert!(blocks[0] == blocks[1] && blocks[1] != blocks[2]);
 }
 
 #[test]

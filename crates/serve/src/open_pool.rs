@@ -96,6 +96,7 @@ impl OpenPool {
             Request::Collect { most_bytes_per_s } => {
                 return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
             }
+            Request::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
             Request::Check { data } => {
                 let differences = pool.prove_served(MOST_DIFFERENCES)?;
                 let contents = data.then(|| pool.scrub(monitor, stop)).transpose()?;

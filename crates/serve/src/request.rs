@@ -1,7 +1,7 @@
 //! What can be asked of an open pool, by this process or through the control socket: one list for both.
 
 use crate::report::StatReport;
-use gemelo_volume::{DedupMode, GcReport, LiveCheck};
+use gemelo_volume::{DedupMode, FinderReport, GcReport, LiveCheck};
 use serde::{Deserialize, Serialize};
 
 /// What is asked.
@@ -51,7 +51,7 @@ pub enum Request {
         /// Whether it takes no writes.
         read_only: bool,
     },
-    /// Turns deduplication of a volume's further writes on or off.
+    /// When a volume's further writes are deduplicated, if at all.
     SetMode {
         /// Of which.
         name: String,
@@ -63,6 +63,8 @@ pub enum Request {
         /// Within this rate.
         most_bytes_per_s: Option<u64>,
     },
+    /// Runs the finder over all that off-line volumes have.
+    Find,
     /// Counts references again; with `data`, compares contents with their fingerprints.
     Check {
         /// Whether contents are read.
@@ -87,6 +89,8 @@ pub enum Reply {
     Stat(Box<StatReport>),
     /// To [`Request::Collect`].
     Collected(GcReport),
+    /// To [`Request::Find`].
+    Found(FinderReport),
     /// To [`Request::Check`].
     Checked(CheckedReport),
 }

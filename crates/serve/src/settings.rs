@@ -19,6 +19,12 @@ pub struct Settings {
     pub verify_reads: Option<bool>,
     /// Compare bytes before a block is shared.
     pub verify_bytes: Option<bool>,
+    /// How long the finder leaves blocks alone after they were written, in milliseconds.
+    pub finder_delay_ms: Option<u64>,
+    /// How much the finder reads at most a second, in bytes.
+    pub finder_bytes_per_s: Option<u64>,
+    /// Memory for the metadata of the backends `table` and `btree`, in bytes.
+    pub cache_bytes: Option<u64>,
     /// How much freed space the background gives back a second, in bytes.
     pub collect_bytes_per_s: Option<u64>,
 }
@@ -59,6 +65,9 @@ impl Settings {
             commit_interval_ms: self.commit_interval_ms.or(other.commit_interval_ms),
             verify_reads: self.verify_reads.or(other.verify_reads),
             verify_bytes: self.verify_bytes.or(other.verify_bytes),
+            finder_delay_ms: self.finder_delay_ms.or(other.finder_delay_ms),
+            finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
+            cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
         }
     }
@@ -71,6 +80,9 @@ impl Settings {
             commit_interval: self.commit_interval_ms.map_or(usual.commit_interval, Duration::from_millis),
             verify_reads: self.verify_reads.unwrap_or(usual.verify_reads),
             verify_bytes: self.verify_bytes.unwrap_or(usual.verify_bytes),
+            finder_delay: self.finder_delay_ms.map_or(usual.finder_delay, Duration::from_millis),
+            finder_bytes_per_s: self.finder_bytes_per_s.or(usual.finder_bytes_per_s),
+            cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
             ..usual
         }

@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// How often it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Watches until `stop` is raised.
+/// Watches until `stop` is raised, and looks once more then.
 pub(crate) fn start(
     pool: Arc<OpenPool>,
     monitor: Arc<dyn Monitor>,
@@ -24,11 +24,12 @@ pub(crate) fn start(
             look(&pool, &*monitor, &mut told);
             for _ in 0..EVERY.as_millis() / LOOK.as_millis() {
                 if stop.is_raised() {
-                    return;
+                    break;
                 }
                 std::thread::sleep(LOOK);
             }
         }
+        look(&pool, &*monitor, &mut told);
     })
 }
 

@@ -20,6 +20,7 @@ mod load;
 mod pool;
 mod readers;
 mod space;
+mod sync;
 mod types;
 mod volume;
 

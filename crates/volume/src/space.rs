@@ -215,6 +215,11 @@ impl Space {
         self.full.iter().enumerate().skip(first).find_map(masked)
     }
 
+    /// How many free PBNs were used before.
+    pub(crate) const fn freed(&self) -> u64 {
+        self.freed_blocks
+    }
+
     /// The first PBN at or after `from` that is not free.
     pub(crate) fn next_used(&self, from: u32) -> Option<u32> {
         let start = from as usize / 64;

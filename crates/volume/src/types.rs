@@ -217,6 +217,7 @@ pub enum BackendKind {
     /// Arrays and a hash table on disk, behind a cache of a set size.
     Table,
     /// Copy-on-write B-trees on disk, behind a cache of a set size.
+    #[serde(rename = "btree")]
     BTree,
 }
 

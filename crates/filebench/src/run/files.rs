@@ -5,6 +5,8 @@ use super::worker::{Done, Flow, OpenFile, Worker};
 use crate::model::{Flowop, Slot};
 use gemelo_base::Clock;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 /// What listdir counts for an entry beside its name: the record of the C library.
@@ -311,39 +313,41 @@ impl Worker {
     }
 
     pub(super) fn make_dir(&mut self, flowop: &Flowop) -> Done {
-        let Some((number, folder)) = self.picked_leaf_dir(flowop, false) else {
-            return Ok(self.nothing_picked());
-        };
-        let begin_ns = self.clock.now_ns();
-        let fileset = &self.shared.filesets[number];
-        let entry = fileset.layout.leaf_dirs[folder];
-        let result = fileset
-            .with_entry(entry, |parent, name| rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)));
-        if let Err(error) = result {
-            fileset.leaf_dirs.release(folder);
-            let what = format!("make {}", fileset.path_of(entry).display());
-            return Err(self.failure(&flowop.name, &what, Some(error)));
-        }
-        fileset.leaf_dirs.release_created(folder, 0);
-        self.ended(flowop, begin_ns, 0);
-        Ok(Flow::Continue)
+        self.change_leaf_dir(flowop, true, |parent, name| {
+            rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))
+        })
     }
 
     pub(super) fn remove_dir(&mut self, flowop: &Flowop) -> Done {
-        let Some((number, folder)) = self.picked_leaf_dir(flowop, true) else {
+        self.change_leaf_dir(flowop, false, |parent, name| {
+            rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
+        })
+    }
+
+    /// Makes a missing leaf folder, or removes one that exists.
+    fn change_leaf_dir(
+        &mut self,
+        flowop: &Flowop,
+        makes: bool,
+        act: impl FnOnce(BorrowedFd<'_>, &CStr) -> rustix::io::Result<()>,
+    ) -> Done {
+        let Some((number, folder)) = self.picked_leaf_dir(flowop, !makes) else {
             return Ok(self.nothing_picked());
         };
         let begin_ns = self.clock.now_ns();
         let fileset = &self.shared.filesets[number];
         let entry = fileset.layout.leaf_dirs[folder];
-        let result =
-            fileset.with_entry(entry, |parent, name| rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR));
-        if let Err(error) = result {
+        if let Err(error) = fileset.with_entry(entry, act) {
             fileset.leaf_dirs.release(folder);
-            let what = format!("remove {}", fileset.path_of(entry).display());
+            let verb = if makes { "make" } else { "remove" };
+            let what = format!("{verb} {}", fileset.path_of(entry).display());
             return Err(self.failure(&flowop.name, &what, Some(error)));
         }
-        fileset.leaf_dirs.release_deleted(folder);
+        if makes {
+            fileset.leaf_dirs.release_created(folder, 0);
+        } else {
+            fileset.leaf_dirs.release_deleted(folder);
+        }
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
     }

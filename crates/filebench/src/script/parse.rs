@@ -216,6 +216,11 @@ impl Parser {
 
     fn define(&mut self) -> Parsed<Command> {
         let sources = crate::sources::attribute_names();
+        let next = self.peek();
+        if matches!(&next.kind, Kind::Word(word) if word == "thread") {
+            let message = "a thread stands in a process: define process name=p { thread name=t { ... } }";
+            return Err(Fault::new(next.at, message));
+        }
         match self.one_of("thing to define", words::DEFINABLE)?.value.as_str() {
             "file" => Ok(Command::DefineFile(self.attributes(words::FILE, "file", &sources)?)),
             "fileset" => Ok(Command::DefineFileset(self.attributes(words::FILESET, "fileset", &sources)?)),

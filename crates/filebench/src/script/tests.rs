@@ -153,6 +153,7 @@ fn commands_become_steps_in_order() {
 fn errors_have_a_place_and_the_nearest_word() {
     for (text, message) in [
         ("define filset name=x", "t.f:1:8: 'filset' is no thing to define; did you mean 'fileset'?"),
+        ("define thread name=t { }", "t.f:1:8: a thread stands in a process: define process name=p { thread"),
         ("set $a=1\n  rnu 60", "t.f:2:3: 'rnu' is no command; did you mean 'run'?"),
         ("define file name=x,pth=/tmp", "t.f:1:20: 'pth' is no attribute of a file; did you mean 'path'?"),
         ("define file name=x,path=/y,name=z", "t.f:1:28: 'name' is given twice"),

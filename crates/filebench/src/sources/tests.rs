@@ -133,6 +133,19 @@ fn duplicates_follow_their_distribution_over_all_threads() {
     assert_eq!(error, "distribution 'other': no such distribution");
 }
 
+/// Data that is dense and redundant at once.
+#[test]
+fn duplicates_have_an_entropy_too() {
+    let known = |_: &str| Distribution::parse("1 500\n").map_err(|error| error.to_string());
+    let spec = SourceSpec::parse("duplicates,distribution=twice,entropy=4").unwrap();
+    let mut buffer = vec![0; 4096 * 1000];
+    open(&spec, &around(&known)).unwrap().stream(1).fill(&mut buffer);
+    let distinct: std::collections::HashSet<&[u8]> = buffer.chunks(4096).collect();
+    assert_eq!(distinct.len(), 500);
+    let found = entropy(&buffer);
+    assert!((found - 4.0).abs() < 0.02, "{found}");
+}
+
 #[test]
 fn a_sample_is_written_again_and_again() {
     let folder = tempfile::tempdir().unwrap();

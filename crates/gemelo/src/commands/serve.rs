@@ -53,6 +53,15 @@ pub(crate) struct Arguments {
     /// Give back at most so much freed space a second to the system; 0 for none [default: 64m]
     #[arg(long, value_name = "SIZE")]
     collect_rate: Option<Size>,
+    /// Let the finder read at most so much of off-line volumes a second [default: as fast as it can]
+    #[arg(long, value_name = "SIZE")]
+    finder_rate: Option<Size>,
+    /// Let the finder leave blocks alone for so long after they were written [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    finder_delay: Option<Span>,
+    /// Memory for metadata, with the backends table and btree [default: as the pool was made, 256m]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
     /// Make writes durable at least this often, even if no client asks for it [default: as the pool was made, 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
@@ -78,11 +87,14 @@ impl Arguments {
 
     fn tuning(&self) -> anyhow::Result<Tuning> {
         let of_pool = Settings::read(&self.pool).map_err(pools::error)?;
-        let interval = self.commit_interval.map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX));
+        let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
-            commit_interval_ms: interval,
+            commit_interval_ms: self.commit_interval.map(milliseconds),
             verify_reads: self.verify_reads.then_some(true),
             verify_bytes: self.verify_bytes.then_some(true),
+            finder_delay_ms: self.finder_delay.map(milliseconds),
+            finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
+            cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
         };
         Ok(Tuning { read_only: self.read_only, ..said.or(of_pool).tuning() })

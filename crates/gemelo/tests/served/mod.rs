@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use super::common::{Ran, gemelo};
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -93,19 +93,14 @@ impl Served {
     }
 
     pub(crate) fn spawn_with(mut command: Command, input: Stdio) -> Self {
-        let mut child = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.as_mut().unwrap());
-        let mut said = Vec::new();
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut served = Self { child: command.spawn().unwrap(), said: Vec::new() };
         // All lines come at once.
-        loop {
-            let mut line = String::new();
-            out.read_line(&mut line).unwrap();
-            assert!(!line.is_empty(), "the server ended: {}", errors_of(&mut child));
-            said.push(line.trim_end().to_owned());
-            if out.buffer().is_empty() {
-                return Self { child, said };
-            }
-        }
+        let mut said = [0; 4096];
+        let count = served.child.stdout.as_mut().unwrap().read(&mut said).unwrap();
+        assert!(count > 0, "the server ended: {}", errors_of(&mut served.child));
+        served.said = String::from_utf8_lossy(&said[..count]).lines().map(str::to_owned).collect();
+        served
     }
 
     pub(crate) fn process_id(&self) -> u32 {

@@ -105,11 +105,14 @@ impl TestPool {
 /// A `gemelo serve` of its own.
 pub(crate) struct Served {
     child: Child,
+    /// What it says on standard error.
+    log: PathBuf,
 }
 
 impl Served {
     /// Starts it without waiting.
     pub(crate) fn start(pool: &Path, socket: &Path) -> Self {
+        let log = socket.with_extension("log");
         let child = Command::new(env!("CARGO_BIN_EXE_gemelo"))
             .arg("serve")
             .arg(pool)
@@ -117,10 +120,10 @@ impl Served {
             .arg(format!("unix:{}", socket.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())
             .spawn()
             .expect("the binary was built");
-        Self { child }
+        Self { child, log }
     }
 
     /// Waits until it says that it listens.
@@ -170,6 +173,9 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server said:\n{}", std::fs::read_to_string(&self.log).unwrap_or_default());
+        }
     }
 }
 

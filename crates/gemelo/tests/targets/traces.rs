@@ -10,8 +10,12 @@ fn a_pool_has_the_ratio_that_stat_predicts_of_a_trace_like_mail() {
     let made = run("trace synthesize --preset mail --records 100000 --output", &[&trace]);
     assert_eq!(made.status, 0, "{}", made.err);
     let stat = &json("trace stat", &[&trace])["result"];
-    for (pool, more) in [("one", "--queue-depth 1"), ("four", "--processes 4 --queue-depth 32")] {
-        let target = place.volume(pool, 1 << 30, DedupMode::Inline);
+    for (pool, more, mode) in [
+        ("one", "--queue-depth 1", DedupMode::Inline),
+        ("four", "--processes 4 --queue-depth 32", DedupMode::Inline),
+        ("offline", "--processes 2 --queue-depth 8", DedupMode::Offline),
+    ] {
+        let target = place.volume(pool, 1 << 30, mode);
         let words = format!("replay {trace} --speed max --map dense --verify {more} --target");
         let result = &json(&words, &[&target])["result"];
         assert_eq!(result["verification"]["wrong"], 0, "{pool}");

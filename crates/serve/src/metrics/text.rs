@@ -74,6 +74,8 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
     if let Some(bytes) = report.file_system_free_bytes {
         page.gauge("pool_file_system_free_bytes", "What the file system below has left.", bytes);
     }
+    page.counter("pool_cache_hits_total", "Pages of metadata that were in the cache.", pool.cache.hits);
+    page.counter("pool_cache_misses_total", "Pages of metadata that had to be read.", pool.cache.misses);
     for (name, value) in pool.activity.named() {
         let help = format!("{}, since the pool was opened.", name.replace('_', " "));
         page.counter(&format!("pool_{name}_total"), &help, value);

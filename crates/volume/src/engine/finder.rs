@@ -25,7 +25,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 const MOST_ROUNDS: u32 = 4;
 
 /// What the finder did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct FinderReport {
     /// Blocks that were read and fingerprinted.
     pub examined_blocks: u64,

@@ -77,6 +77,9 @@ impl Collector {
             self.allowed_bytes.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most);
         self.at_ns = now_ns;
         let block_bytes = engine.block_bytes() as u64;
+        if engine.space.lock().freed() == 0 {
+            return Ok(());
+        }
         loop {
             let blocks = u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
             if blocks < LEAST_RUN_BLOCKS {

@@ -7,7 +7,7 @@ use crate::values::{Size, Span};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
 use gemelo_serve::{Failure, Settings};
-use gemelo_volume::{FingerprintKind, Pool, PoolOptions};
+use gemelo_volume::{BackendKind, FingerprintKind, Pool, PoolOptions};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -27,6 +27,12 @@ pub(crate) struct Arguments {
     /// Size of a block: a power of two from 512 to 1m
     #[arg(long, value_name = "SIZE", default_value = "4k")]
     block_size: Size,
+    /// Where metadata are kept while the pool is open
+    #[arg(long, value_name = "KIND", default_value = "log")]
+    backend: Backend,
+    /// Memory for metadata, with the backends table and btree [default: 256m]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
     /// Which hash tells contents apart
     #[arg(long, value_name = "KIND", default_value = "blake3")]
     fingerprint: Fingerprint,
@@ -42,6 +48,30 @@ pub(crate) struct Arguments {
     /// Use a device for data or metadata although it holds something
     #[arg(long)]
     force: bool,
+}
+
+/// The backends by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    /// In memory, compactly, with a journal; checkpoints write what changed
+    Log,
+    /// In memory; checkpoints write everything
+    Ram,
+    /// Arrays and a hash table on disk, with a cache
+    Table,
+    /// Copy-on-write B-trees on disk, with a cache
+    Btree,
+}
+
+impl From<Backend> for BackendKind {
+    fn from(name: Backend) -> Self {
+        match name {
+            Backend::Log => Self::Log,
+            Backend::Ram => Self::Ram,
+            Backend::Table => Self::Table,
+            Backend::Btree => Self::BTree,
+        }
+    }
 }
 
 /// The kinds of fingerprints by name.
@@ -77,6 +107,7 @@ impl Arguments {
                 .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)),
             verify_reads: self.verify_reads.then_some(true),
             verify_bytes: self.verify_bytes.then_some(true),
+            cache_bytes: self.cache.map(|cache| cache.0),
             ..Settings::default()
         }
     }
@@ -98,6 +129,7 @@ impl Arguments {
             block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
             capacity_bytes,
             fingerprint: self.fingerprint.into(),
+            backend: self.backend.into(),
             data: self.data.clone(),
             metadata,
             ..usual

@@ -2,6 +2,7 @@
 
 mod check;
 mod create;
+mod find;
 mod gc;
 mod grow;
 mod ls;
@@ -29,6 +30,10 @@ enum Action {
     /// A served pool does so by itself in the background, within a rate, for runs of blocks freed since it was opened. This
     /// does it for all free space.
     Gc(gc::Arguments),
+    /// Look for duplicates in volumes with off-line deduplication, now and all of them
+    ///
+    /// A served pool does so by itself in the background, some time after blocks were written.
+    Find(find::Arguments),
     /// Prove that a pool is what it should be, and repair it
     ///
     /// An idle pool is checked from outside: every page of metadata, every count. A served pool counts its references again,
@@ -48,6 +53,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Create(arguments) => create::run(arguments, context),
         Action::Stat(arguments) => stat::run(arguments, context),
         Action::Gc(arguments) => gc::run(arguments, context),
+        Action::Find(arguments) => find::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),

@@ -47,8 +47,14 @@ fn space(report: &StatReport) -> String {
 fn metadata(report: &StatReport) -> Table {
     let pool = &report.pool;
     let mut table = Table::new();
+    table.row(["backend", pool.backend.name()]);
     table.row(["fingerprints in the index".to_owned(), format_count(pool.index_entries)]);
     table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
+    if pool.backend.is_cached() {
+        let looked_up = pool.cache.hits + pool.cache.misses;
+        let share = pool.cache.hits as f64 * 100.0 / looked_up.max(1) as f64;
+        table.row(["cache hits".to_owned(), format!("{share:.1} % of {}", format_count(looked_up))]);
+    }
     table.row(["disk".to_owned(), format_size(pool.metadata_disk_bytes)]);
     table.row([
         "journal in use".to_owned(),

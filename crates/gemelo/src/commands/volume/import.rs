@@ -126,6 +126,11 @@ impl Arguments {
                 "{volume} exists: name another volume, or say --force to replace it"
             )));
         }
+        if there.is_some_and(|one| one.read_only) {
+            return Err(bad_input(anyhow!(
+                "{volume} is a snapshot, which takes no writes: clone it and write there"
+            )));
+        }
         if there.is_some() && self.size.is_some() {
             return Err(bad_input(anyhow!("{volume} exists and keeps its size: leave out --size")));
         }
