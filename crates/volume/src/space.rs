@@ -22,18 +22,33 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Of a data store of this many blocks, all free but block 0.
+    /// Of a data store of this many blocks, all free but block 0. What stays free takes no memory: the bitmaps begin as
+    /// zeros, which the system gives only when they are touched.
     pub(crate) fn new(blocks: u64) -> Self {
+        let words = blocks.div_ceil(64) as usize;
         let mut space = Self {
-            words: Vec::new(),
-            full: Vec::new(),
-            freed: Vec::new(),
-            blocks: 0,
-            free: 0,
+            words: vec![0; words],
+            full: vec![0; words.div_ceil(64)],
+            freed: vec![0; words],
+            blocks,
+            free: blocks.saturating_sub(1),
             freed_blocks: 0,
             cursor: 0,
         };
-        space.grow(blocks);
+        // Neither block 0 nor what is beyond the end can be had.
+        if let Some(first) = space.words.first_mut() {
+            *first |= 1;
+        }
+        if let (Some(last), rest @ 1..) = (space.words.last_mut(), blocks % 64) {
+            *last |= u64::MAX << rest;
+        }
+        if let (Some(last), rest @ 1..) = (space.full.last_mut(), words % 64) {
+            *last |= u64::MAX << rest;
+        }
+        for word in [0, words.saturating_sub(1)] {
+            let is_full = space.words.get(word) == Some(&u64::MAX);
+            space.note_full(word, is_full);
+        }
         space
     }
 

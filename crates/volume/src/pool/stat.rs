@@ -4,6 +4,7 @@ use super::Pool;
 use crate::backend::{CacheFigures, VolumeInfo};
 use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::{DiskRole, Result, VolumeError};
+use crate::format::PAGE_BYTES;
 use crate::load::LoadStat;
 use crate::types::{BackendKind, DedupMode, FingerprintKind};
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ pub struct PoolStat {
     pub cache: CacheFigures,
     /// Length of the metadata disk in bytes.
     pub metadata_disk_bytes: u64,
+    /// Bytes of it that the newest checkpoint takes, without superblocks, roots and journal.
+    pub metadata_used_bytes: u64,
     /// Bytes of the journal from the newest checkpoint to the newest commit.
     pub journal_used_bytes: u64,
     /// Length of the journal in bytes.
@@ -130,6 +133,7 @@ impl Pool {
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
             metadata_disk_bytes: metadata,
+            metadata_used_bytes: totals.pages * PAGE_BYTES as u64,
             journal_used_bytes,
             journal_bytes,
             generation,

@@ -1,6 +1,6 @@
 //! The layout `btree`: copy-on-write B-trees, each node of which is written once for all changes of a checkpoint.
 
-use super::layout::{Index, IndexEdit, Layout, MOST_CANDIDATES, Visitor};
+use super::layout::{Index, IndexEdit, Layout, Leaf, MOST_CANDIDATES, Visitor};
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
 use crate::format::{MOST_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
@@ -176,18 +176,30 @@ fn check(pages: &Pages, page: Arc<Page>, at: NodeRef, part: Part, level: u8) -> 
 }
 
 impl Layout for BTreeLayout {
-    fn get(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<u128> {
-        let Some(mut at) = tree.root else { return Ok(0) };
+    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
+        let mut keys = 0..u64::MAX;
+        let Some(mut at) = tree.root else { return Ok(Leaf { keys, page: None }) };
         for level in (1..=tree.height).rev() {
             let page = pages.read(at)?;
             let node = Node::of(&page, part, level).ok_or_else(|| pages.damaged(at))?;
-            let above = node.keys_below(key.saturating_add(1));
-            at = node_ref(pages, at, node.value(above.saturating_sub(1)))?;
+            // The first child has what is before its key as well.
+            let place = node.keys_below(key.saturating_add(1)).saturating_sub(1);
+            if place > 0 {
+                keys.start = node.key(place);
+            }
+            if place + 1 < node.len() {
+                keys.end = node.key(place + 1);
+            }
+            at = node_ref(pages, at, node.value(place))?;
         }
-        let page = pages.read(at)?;
-        let leaf = Node::of(&page, part, 0).ok_or_else(|| pages.damaged(at))?;
+        let page = check(pages, pages.read(at)?, at, part, 0)?;
+        Ok(Leaf { keys, page: Some(page) })
+    }
+
+    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
+        let Some(leaf) = Node::of(leaf, part, 0) else { return 0 };
         let place = leaf.keys_below(key);
-        Ok(if place < leaf.len() && leaf.key(place) == key { leaf.value(place) } else { 0 })
+        if place < leaf.len() && leaf.key(place) == key { leaf.value(place) } else { 0 }
     }
 
     fn walk(pages: &Pages, tree: &Tree, part: Part, from: u64, visitor: &mut dyn Visitor) -> Result<()> {

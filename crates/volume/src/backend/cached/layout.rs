@@ -2,8 +2,10 @@
 
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
-use crate::format::{NodeRef, Part, Tree};
+use crate::format::{NodeRef, Page, Part, Tree};
+use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 /// The index on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,6 +14,37 @@ pub(crate) struct Index {
     /// Of a hash table.
     pub(super) buckets: u32,
     pub(super) entries: u64,
+}
+
+/// A leaf and the keys whose values are in it, or nowhere.
+pub(crate) struct Leaf {
+    pub(super) keys: Range<u64>,
+    pub(super) page: Option<Arc<Page>>,
+}
+
+/// Values by key, fast where the keys are near each other: it holds on to the last leaf.
+pub(super) struct Cursor<'c, L> {
+    pages: &'c Pages,
+    tree: Tree,
+    part: Part,
+    held: Option<Leaf>,
+    layout: PhantomData<L>,
+}
+
+impl<'c, L: Layout> Cursor<'c, L> {
+    pub(super) const fn new(pages: &'c Pages, tree: Tree, part: Part) -> Self {
+        Self { pages, tree, part, held: None, layout: PhantomData }
+    }
+
+    pub(super) fn get(&mut self, key: u64) -> Result<u128> {
+        let held = match self.held.take().filter(|held| held.keys.contains(&key)) {
+            Some(held) => held,
+            None => L::leaf(self.pages, &self.tree, self.part, key)?,
+        };
+        let value = held.page.as_deref().map_or(0, |page| L::value(page, self.part, key));
+        self.held = Some(held);
+        Ok(value)
+    }
 }
 
 /// An index entry that comes (true) or goes.
@@ -42,8 +75,11 @@ pub(crate) trait Visitor {
 
 /// Numbers by key, where 0 is the same as nothing; and index entries.
 pub(crate) trait Layout: Send + Sync + 'static {
-    /// The value of a key.
-    fn get(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<u128>;
+    /// The leaf of a key, if it is there, and the keys it is the leaf of.
+    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf>;
+
+    /// The value of a key in its leaf.
+    fn value(leaf: &Page, part: Part, key: u64) -> u128;
 
     /// Visits the tree from a key on.
     fn walk(pages: &Pages, tree: &Tree, part: Part, from: u64, visitor: &mut dyn Visitor) -> Result<()>;

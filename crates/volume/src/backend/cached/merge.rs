@@ -1,6 +1,6 @@
 //! Putting a frozen delta into the pages: what a checkpoint writes. It holds no lock that writers need.
 
-use super::layout::{IndexEdit, Layout, Retire};
+use super::layout::{Cursor, IndexEdit, Layout, Retire};
 use super::pages::Pages;
 use super::{Frozen, Version, tag};
 use crate::error::Result;
@@ -38,14 +38,15 @@ pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen)
 fn index_edits<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Vec<IndexEdit>> {
     let delta = &frozen.delta;
     let mut edits = Vec::new();
-    let stored = |pbn: u32| -> Result<Fingerprint> {
-        let bits = L::get(pages, &before.fingerprints, Part::Fingerprints, u64::from(pbn))?;
-        Ok(Fingerprint::from_bytes(bits.to_le_bytes()))
+    let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
+    let mut counts = Cursor::<L>::new(pages, before.counts, Part::Counts);
+    let mut stored = |pbn: u32| -> Result<Fingerprint> {
+        Ok(Fingerprint::from_bytes(fingerprints.get(u64::from(pbn))?.to_le_bytes()))
     };
     // What was identified has a new fingerprint and the count it had.
     let identified = delta.fingerprints.keys().filter(|pbn| !delta.counts.contains_key(pbn));
     for pbn in delta.counts.keys().chain(identified) {
-        let was_live = L::get(pages, &before.counts, Part::Counts, u64::from(*pbn))? > 0;
+        let was_live = counts.get(u64::from(*pbn))? > 0;
         let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
         let fresh = delta.fingerprints.get(pbn);
         if fresh.is_none() && was_live == is_live {

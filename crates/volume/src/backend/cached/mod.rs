@@ -25,7 +25,7 @@ use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use delta::Delta;
-use layout::{Index, Layout, MOST_CANDIDATES, Values};
+use layout::{Cursor, Index, Layout, MOST_CANDIDATES, Values};
 use pages::Pages;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -132,32 +132,56 @@ impl<L: Layout> Overlay<L> {
         self.frozen.as_ref().map(|frozen| &frozen.delta)
     }
 
+    fn cursor(&self, part: Part, tree: Tree) -> Cursor<'_, L> {
+        Cursor::new(&self.pages, tree, part)
+    }
+
+    fn map(&self, id: VolumeId) -> Cursor<'_, L> {
+        self.cursor(Part::Map, self.version.maps.get(&id).copied().unwrap_or_default())
+    }
+
+    fn counts(&self) -> Cursor<'_, L> {
+        self.cursor(Part::Counts, self.version.counts)
+    }
+
+    fn fingerprints(&self) -> Cursor<'_, L> {
+        self.cursor(Part::Fingerprints, self.version.fingerprints)
+    }
+
     fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u32> {
-        let recent =
-            self.active.word(id, lbn).or_else(|| self.frozen().and_then(|delta| delta.word(id, lbn)));
-        match (recent, self.version.maps.get(&id)) {
-            (Some(word), _) => Ok(word),
-            (None, None) => Ok(0),
-            (None, Some(map)) => Ok(L::get(&self.pages, map, Part::Map, lbn.0)? as u32),
+        self.word_by(&mut self.map(id), id, lbn)
+    }
+
+    fn word_by(&self, stored: &mut Cursor<'_, L>, id: VolumeId, lbn: Lbn) -> Result<u32> {
+        let recent = self.active.word(id, lbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.word(id, lbn))) {
+            Some(word) => Ok(word),
+            None => Ok(stored.get(lbn.0)? as u32),
         }
     }
 
     fn count(&self, pbn: u32) -> Result<u32> {
+        self.count_by(&mut self.counts(), pbn)
+    }
+
+    fn count_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<u32> {
         let recent = self.active.counts.get(&pbn);
         match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(&pbn))) {
             Some(count) => Ok(*count),
-            None => Ok(L::get(&self.pages, &self.version.counts, Part::Counts, u64::from(pbn))? as u32),
+            None => Ok(stored.get(u64::from(pbn))? as u32),
         }
     }
 
     fn fingerprint(&self, pbn: u32) -> Result<Fingerprint> {
+        self.fingerprint_by(&mut self.fingerprints(), pbn)
+    }
+
+    fn fingerprint_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<Fingerprint> {
         let recent = self.active.fingerprints.get(&pbn);
-        if let Some(found) = recent.or_else(|| self.frozen().and_then(|delta| delta.fingerprints.get(&pbn))) {
-            return Ok(*found);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.fingerprints.get(&pbn))) {
+            Some(found) => Ok(*found),
+            None => Ok(Fingerprint::from_bytes(stored.get(u64::from(pbn))?.to_le_bytes())),
         }
-        let tree = &self.version.fingerprints;
-        let bits = L::get(&self.pages, tree, Part::Fingerprints, u64::from(pbn))?;
-        Ok(Fingerprint::from_bytes(bits.to_le_bytes()))
     }
 
     /// A referenced PBN with this fingerprint; of several, the one with the fewest references.
@@ -258,8 +282,9 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
 
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
         self.volume(volume)?;
+        let mut stored = self.map(volume);
         for lbn in lbns {
-            places.push(match self.word(volume, *lbn) {
+            places.push(match self.word_by(&mut stored, volume, *lbn) {
                 Ok(word) => Place::from_word(word),
                 Err(VolumeError::Damaged { .. }) => Place::Damaged,
                 Err(error) => return Err(error),
@@ -282,17 +307,20 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
+        let (mut counts, mut fingerprints) = (self.counts(), self.fingerprints());
         for pbn in pbns {
-            let references = self.count(pbn.number())?;
-            records.push(Record { fingerprint: self.fingerprint(pbn.number())?, references });
+            let references = self.count_by(&mut counts, pbn.number())?;
+            let fingerprint = self.fingerprint_by(&mut fingerprints, pbn.number())?;
+            records.push(Record { fingerprint, references });
         }
         Ok(())
     }
 
     fn warm(&self, places: &[Place]) -> Result<()> {
+        let mut counts = self.counts();
         for place in places {
             if let Place::Stored(pbn) = place {
-                self.count(pbn.number())?;
+                self.count_by(&mut counts, pbn.number())?;
             }
         }
         if self.pages.is_damaged() {

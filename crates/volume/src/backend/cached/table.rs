@@ -4,7 +4,7 @@
 //! both is not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
-use super::layout::{Index, IndexEdit, Layout, MOST_CANDIDATES, Visitor};
+use super::layout::{Index, IndexEdit, Layout, Leaf, MOST_CANDIDATES, Visitor};
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
 use crate::format::{
@@ -132,10 +132,14 @@ fn read_leaf(part: Part, page: &Page, first: u64, visitor: &mut dyn Visitor) -> 
 }
 
 impl Layout for TableLayout {
-    fn get(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<u128> {
+    fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf> {
         let entries = part.array_entries() as u64;
-        let page = array::leaf(pages, tree, key / entries)?;
-        Ok(page.map_or(0, |page| array_value(&page, (key % entries) as usize, part.value_bytes())))
+        let first = key / entries * entries;
+        Ok(Leaf { keys: first..first + entries, page: array::leaf(pages, tree, key / entries)? })
+    }
+
+    fn value(leaf: &Page, part: Part, key: u64) -> u128 {
+        array_value(leaf, (key % part.array_entries() as u64) as usize, part.value_bytes())
     }
 
     fn walk(pages: &Pages, tree: &Tree, part: Part, from: u64, visitor: &mut dyn Visitor) -> Result<()> {

@@ -1,0 +1,234 @@
+//! The metadata backends beside each other: writes a second by data, pattern, transaction size and cache size; memory and
+//! metadata per block. What Dmdedup's figures 4 to 6 show of its backends.
+//!
+//! `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`: pools are made in the directory; the
+//! blocks of the source tree's files are the third kind of data; MIB are written in each run (64 unless set). A transaction is
+//! so many writes and a flush. A cell is the median of
+//! rounds in which the backends take turns. Figures are thousands of blocks of 4 KiB a second; to be compared within a run only.
+
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures, or ends"
+)]
+
+use gemelo_base::SystemClock;
+use gemelo_base::random::{Random, mix64};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_volume::{BackendKind, DedupMode, Pool, PoolOptions, Tuning, Volume};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const BLOCK: usize = 4096;
+/// As in the paper.
+const SEQUENTIAL_BYTES: usize = 640 << 10;
+/// Different contents of data that are all duplicates.
+const COMMON: u64 = 64;
+/// Rounds in which the backends take turns; a cell is their median.
+const ROUNDS: usize = 3;
+/// A tree with less than this is no sample.
+const LEAST_TREE_BYTES: usize = 8 << 20;
+/// A cell ends after this time, done or not.
+const MOST_TIME: Duration = Duration::from_secs(1);
+/// Sizes of the cache: of a pool of 64 MiB much less than its metadata, about as much, and more than enough.
+const CACHES_KIB: [u64; 3] = [128, 1024, 16 << 10];
+/// Trees that most machines have one of.
+const TREES: [&str; 3] = ["/usr/src", "/usr/include", "/usr/share"];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Unique,
+    Duplicates,
+    Tree,
+}
+
+/// What is written.
+struct Content<'t> {
+    data: Data,
+    tree: &'t [u8],
+    next: u64,
+}
+
+impl Content<'_> {
+    fn fill(&mut self, block: &mut [u8]) {
+        self.next += 1;
+        match self.data {
+            Data::Unique => block[..8].copy_from_slice(&mix64(self.next).to_le_bytes()),
+            Data::Duplicates => block[..8].copy_from_slice(&mix64(self.next % COMMON).to_le_bytes()),
+            Data::Tree => {
+                let at = self.next as usize * BLOCK % self.tree.len();
+                block.copy_from_slice(&self.tree[at..at + BLOCK]);
+            }
+        }
+    }
+}
+
+fn execute(volume: &Volume, operation: Operation<'_>) {
+    let mut batch = [Request { operation, outcome: Ok(()) }];
+    volume.execute(&mut batch);
+    assert!(batch.iter().all(|request| request.outcome.is_ok()), "{:?}", batch[0].outcome);
+}
+
+/// Writes, with a flush after each `transaction` of them; blocks a second.
+fn run(
+    volume: &Volume,
+    content: &mut Content<'_>,
+    bytes: u64,
+    is_random: bool,
+    transaction: Option<u64>,
+) -> f64 {
+    let request = if is_random { BLOCK } else { SEQUENTIAL_BYTES };
+    let mut buffer = vec![0x5Au8; request];
+    let mut random = Random::new(content.next);
+    let (started, mut done) = (Instant::now(), 0);
+    for number in 1..=bytes / request as u64 {
+        buffer.chunks_mut(BLOCK).for_each(|block| content.fill(block));
+        let place = if is_random {
+            random.below(bytes / BLOCK as u64)
+        } else {
+            (number - 1) * (request / BLOCK) as u64
+        };
+        let offset = place * BLOCK as u64;
+        execute(volume, Operation::Write { offset, data: &buffer, durability: Durability::Flushed });
+        if transaction.is_some_and(|writes| number.is_multiple_of(writes)) {
+            execute(volume, Operation::Flush);
+        }
+        done += request / BLOCK;
+        if started.elapsed() > MOST_TIME {
+            break;
+        }
+    }
+    done as f64 / started.elapsed().as_secs_f64()
+}
+
+fn open(folder: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool {
+    let path = folder.join("pool");
+    if path.exists() {
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+    let options = PoolOptions { capacity_bytes: bytes * 4, backend, ..PoolOptions::default() };
+    Pool::create(&path, &options).unwrap();
+    let tuning = Tuning { cache_bytes: cache_kib << 10, ..Tuning::default() };
+    let pool = Pool::open(&path, tuning, Arc::new(SystemClock::new())).unwrap();
+    pool.create_volume("v", bytes, DedupMode::Inline).unwrap();
+    pool
+}
+
+/// What a round found of a backend: rates, and what is the same in every round.
+struct Round {
+    rates: Vec<f64>,
+    rest: String,
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn print(name: &str, rounds: &[Round]) {
+    let of_cell = |cell: usize| median(rounds.iter().map(|round| round.rates[cell]).collect());
+    let cells: Vec<String> = (0..6).map(|cell| format!("{:>8.1}", of_cell(cell) / 1e3)).collect();
+    println!("{name:<16} {} {}", cells.join(" "), rounds[0].rest);
+}
+
+/// One round of a line of the table.
+fn measure(
+    folder: &Path,
+    (backend, cache_kib): (BackendKind, u64),
+    (data, tree): (Data, &[u8]),
+    bytes: u64,
+) -> Round {
+    let pool = open(folder, backend, cache_kib, bytes);
+    let volume = pool.volume("v").unwrap();
+    let mut content = Content { data, tree, next: 0 };
+    let mut rates = Vec::new();
+    for is_random in [false, true] {
+        for transaction in [None, Some(1000), Some(1)] {
+            rates.push(run(&volume, &mut content, bytes, is_random, transaction));
+        }
+    }
+    pool.checkpoint().unwrap();
+    let stat = pool.stat().unwrap();
+    let per_block = |bytes: u64| bytes as f64 / stat.logical_blocks.max(1) as f64;
+    let looked_up = (stat.cache.hits + stat.cache.misses).max(1) as f64;
+    let rest = format!(
+        "{:>7.1} {:>7.1} {:>6.2} {:>6.1}",
+        per_block(stat.metadata_memory_bytes),
+        per_block(stat.metadata_used_bytes),
+        stat.dedup_ratio(),
+        stat.cache.hits as f64 * 100.0 / looked_up,
+    );
+    Round { rates, rest }
+}
+
+/// The files below a directory, each filled up to whole blocks, until there is enough.
+fn read_tree(folder: &Path, most: usize, bytes: &mut Vec<u8>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths {
+        if bytes.len() >= most {
+            return;
+        }
+        match path.symlink_metadata() {
+            Ok(status) if status.is_dir() => read_tree(&path, most, bytes),
+            Ok(status) if status.is_file() => {
+                bytes.extend(std::fs::read(&path).unwrap_or_default());
+                bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let folder = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let bytes = arguments.get(2).map_or(64, |text| text.parse().unwrap()) << 20;
+    let (mut tree, mut root) = (Vec::new(), Path::new("."));
+    for candidate in arguments.get(1).map_or(TREES.to_vec(), |root| vec![root.as_str()]) {
+        if tree.len() < LEAST_TREE_BYTES {
+            root = Path::new(candidate);
+            tree.clear();
+            read_tree(root, bytes as usize, &mut tree);
+        }
+    }
+    tree.resize(tree.len().max(BLOCK), 0x5A);
+    println!("{} MiB; the source tree is {} MiB of {}", bytes >> 20, tree.len() >> 20, root.display());
+    for (title, data) in
+        [("unique data", Data::Unique), ("all duplicates", Data::Duplicates), ("source tree", Data::Tree)]
+    {
+        println!("\n{title}: thousand blocks a second");
+        println!("{:<16} {:^26} {:^26}", "", "sequential 640 KiB", "random 4 KiB");
+        let transactions = format!("{:>8} {:>8} {:>8}", "no limit", "1000", "1");
+        println!(
+            "{:<16} {transactions} {transactions} {:>7} {:>7} {:>6} {:>6}",
+            "backend, cache", "mem B", "disk B", "ratio", "hits %"
+        );
+        let lines = lines();
+        let mut rounds: Vec<Vec<Round>> = lines.iter().map(|_| Vec::new()).collect();
+        for _ in 0..ROUNDS {
+            for ((_, backend, cache_kib), rounds) in lines.iter().zip(&mut rounds) {
+                rounds.push(measure(folder.path(), (*backend, *cache_kib), (data, &tree), bytes));
+            }
+        }
+        lines.iter().zip(&rounds).for_each(|((name, ..), rounds)| print(name, rounds));
+    }
+}
+
+/// The backends, the cached ones with every size of the cache.
+fn lines() -> Vec<(String, BackendKind, u64)> {
+    let mut lines = Vec::new();
+    for backend in BackendKind::ALL {
+        let name = backend.name();
+        if backend.is_cached() {
+            lines.extend(CACHES_KIB.map(|kib| (format!("{name} {kib} KiB"), backend, kib)));
+        } else {
+            lines.push((name.to_owned(), backend, 0));
+        }
+    }
+    lines
+}
