@@ -1,6 +1,7 @@
 //! `gemelo filebench` from outside: what it prints and writes, what it refuses, what it leaves on disk.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test says what it could not test")]
 
 mod common;
 
