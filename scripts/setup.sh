@@ -1,29 +1,99 @@
 #!/usr/bin/env bash
 # Sees to the tools that the tests need: installs missing ones as root on Debian, else names them.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+export DEBIAN_FRONTEND=noninteractive
 
 # tool:package
 tools=(cc:gcc fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
-    nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdkit:nbdkit qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils
-    mkfs.btrfs:btrfs-progs)
+    nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdfuse:libnbd-bin nbdkit:nbdkit
+    qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86
+    busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux
+    mkfs.btrfs:btrfs-progs systemd-analyze:systemd)
+# Not in Debian: the file system exerciser, from the registry of Rust programs.
+fsx=fsx@0.3.2
+# The kernel that a test boots as a guest: small, with ext4 built in. It is unpacked, not installed.
+kernel=linux-image-cloud-amd64
+guest="${CARGO_TARGET_DIR:-target}/guest"
+
+PATH="$PATH:/usr/sbin:/sbin"
+
+# Package lists may be absent or old; they are fetched only if the first attempt fails.
+install() {
+    local command=(apt-get install --yes --no-install-recommends --no-remove -o Dpkg::Use-Pty=0 "$@")
+    "${command[@]}" >/dev/null 2>&1 || { apt-get update && "${command[@]}"; }
+}
+
+# The parts of QEMU have to be of one version, and qemu-utils may have come from backports.
+install_from_backports() {
+    local folder release site
+    folder=$(mktemp -d)
+    release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    site=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' |
+        awk -v release="$release" '$2 == release { print $1; exit }')
+    mkdir -p "$folder/lists/partial"
+    printf 'deb %s %s main\n' "$site" "$release" "$site" "$release-backports" >"$folder/sources.list"
+    local from=(-o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=-
+        -o "Dir::State::lists=$folder/lists")
+    apt-get "${from[@]}" update >/dev/null
+    apt-get "${from[@]}" install --yes --no-install-recommends --no-remove -o Dpkg::Use-Pty=0 \
+        --target-release "$release-backports" "$@"
+    rm -r "$folder"
+}
+
+fetch_guest_kernel() {
+    local folder package
+    folder=$(mktemp -d)
+    package=$(apt-cache depends "$kernel" | awk '$1 == "Depends:" { print $2; exit }')
+    (cd "$folder" && apt-get download "$package" >/dev/null 2>&1)
+    dpkg -x "$folder"/*.deb "$folder/all"
+    mkdir -p "$folder/guest/boot"
+    mv "$folder"/all/boot/vmlinuz-* "$folder/guest/boot"
+    # The drivers of virtual disks are modules.
+    (cd "$folder/all" && find lib/modules -path '*/kernel/drivers/virtio/*' -o -path '*/kernel/drivers/block/*') |
+        copy_named "$folder/all" "$folder/guest"
+    mkdir -p "$(dirname "$guest")"
+    rm -rf "$guest"
+    mv "$folder/guest" "$guest"
+    rm -r "$folder"
+}
+
+# Copies the files named on standard input from one folder to another.
+copy_named() {
+    tar -C "$1" --no-recursion --files-from=- -c | tar -C "$2" -x
+}
 
 missing=()
 for pair in "${tools[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 /usr/bin/python3 -c 'import nbd' 2>/dev/null || missing+=(python3-libnbd)
-if [ "${#missing[@]}" -eq 0 ]; then
-    exit 0
-fi
-mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u)
+mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u | sed '/^$/d')
 
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "setup: the tests need packages that are missing: ${packages[*]}" >&2
-    echo "setup: as root on Debian: apt-get update && apt-get install ${packages[*]}" >&2
-    exit 1
+if [ "${#packages[@]}" -gt 0 ]; then
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        echo "setup: the tests need packages that are missing: ${packages[*]}" >&2
+        echo "setup: as root on Debian: apt-get update && apt-get install ${packages[*]}" >&2
+        exit 1
+    fi
+    echo "setup: installing ${packages[*]}"
+    mapfile -t others < <(printf '%s\n' "${packages[@]}" | sed '/^qemu-system-x86$/d')
+    [ "${#others[@]}" -eq 0 ] || install "${others[@]}"
+    if ! command -v qemu-system-x86_64 >/dev/null; then
+        install qemu-system-x86 2>/dev/null || install_from_backports qemu-system-x86
+    fi
 fi
-echo "setup: installing ${packages[*]}"
-install=(apt-get install --yes --no-install-recommends -o Dpkg::Use-Pty=0 "${packages[@]}")
-export DEBIAN_FRONTEND=noninteractive
-# Package lists may be absent or old; they are fetched only if the first attempt fails.
-"${install[@]}" >/dev/null 2>&1 || { apt-get update && "${install[@]}"; }
+
+if ! command -v fsx >/dev/null; then
+    echo "setup: installing $fsx"
+    cargo install --locked --quiet --debug "$fsx"
+fi
+
+if ! compgen -G "$guest/boot/vmlinuz-*" >/dev/null; then
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: a test boots a guest with the kernel of Debian's $kernel, unpacked in $guest" >&2
+        exit 1
+    fi
+    echo "setup: fetching the kernel of a guest"
+    fetch_guest_kernel || { apt-get update && fetch_guest_kernel; }
+fi

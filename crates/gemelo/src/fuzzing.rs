@@ -4,6 +4,10 @@
 //!
 //! A new parser gets a line in [`TARGETS`] and a file of its name in `fuzz/fuzz_targets`.
 
+mod disk;
+mod nbd;
+mod pool;
+
 use crate::commands::bench::job_file;
 use crate::commands::dedisbench::{ini, parse};
 use crate::distributions::formats::Format;
@@ -19,8 +23,8 @@ use std::io::Write;
 pub struct Target {
     /// The name of the fuzz target.
     pub name: &'static str,
-    /// Sound inputs, to start from.
-    pub seeds: &'static [&'static str],
+    /// Sound texts, to start from.
+    seeds: &'static [&'static str],
     /// Runs the parser; panics if it misbehaves.
     run: Parser,
 }
@@ -31,9 +35,11 @@ enum Parser {
     /// Text: what is not UTF-8 never reaches it.
     Text(fn(&str)),
     Bytes(fn(&[u8])),
+    /// Bytes, and what makes sound ones.
+    Made(fn(&[u8]), fn() -> Vec<Vec<u8>>),
 }
 
-use Parser::{Bytes, Text};
+use Parser::{Bytes, Made, Text};
 
 /// All parsers.
 pub const TARGETS: &[Target] = &[
@@ -128,16 +134,51 @@ pub const TARGETS: &[Target] = &[
     Target { name: "globs", seeds: &["*.o", "/a/**/b", "{a,b}[0-9]?", "[!x]\\*"], run: Text(globs) },
     Target { name: "operation_log", seeds: &["gemelog1"], run: Bytes(operation_log) },
     Target { name: "saved_set", seeds: &["PAR1"], run: Bytes(saved_set) },
+    Target {
+        name: "control_request",
+        seeds: &[
+            "\"stat\"",
+            "\"attach\"",
+            "{\"create-volume\":{\"name\":\"a\",\"size_bytes\":4096,\"mode\":\"inline\"}}",
+            "{\"collect\":{\"most_bytes_per_s\":null}}",
+            "{\"check\":{\"data\":true}}",
+        ],
+        run: Bytes(control_request),
+    },
+    Target { name: "nbd_wire", seeds: &[], run: Made(nbd::wire, nbd::wire_seeds) },
+    Target { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
+    Target { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
+    Target { name: "pool_superblock", seeds: &[], run: Made(pool::superblock, pool::patch_seeds) },
+    Target { name: "pool_root", seeds: &[], run: Made(pool::root, pool::patch_seeds) },
+    Target { name: "pool_table", seeds: &[], run: Made(pool::table, pool::table_seeds) },
+    Target { name: "pool_pages", seeds: &[], run: Made(pool::pages, pool::patch_seeds) },
+    Target { name: "pool_changes", seeds: &[], run: Made(pool::changes, pool::change_seeds) },
+    Target { name: "pool_damage", seeds: &[], run: Made(pool::damage, pool::patch_seeds) },
 ];
 
 impl Target {
+    /// Sound inputs, to start from.
+    #[must_use]
+    pub fn seeds(&self) -> Vec<Vec<u8>> {
+        match self.run {
+            Made(_, seeds) => seeds(),
+            Bytes(_) | Text(_) => self.seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect(),
+        }
+    }
+
+    /// Whether the parser reads text.
+    #[must_use]
+    pub const fn is_text(&self) -> bool {
+        matches!(self.run, Text(_))
+    }
+
     /// Runs the parser on bytes as a fuzzer makes them.
     ///
     /// # Panics
     /// If the parser misbehaves.
     pub fn run(&self, bytes: &[u8]) {
         match self.run {
-            Bytes(run) => run(bytes),
+            Bytes(run) | Made(run, _) => run(bytes),
             Text(run) => {
                 if let Ok(text) = std::str::from_utf8(bytes) {
                     run(text);
@@ -192,6 +233,15 @@ fn units(text: &str) {
     }
     let _ = units::parse_duration(text);
     let _ = (Figure::parse(text), Figure::parse_percent(text));
+}
+
+/// What arrives at a pool's control socket.
+fn control_request(bytes: &[u8]) {
+    if let Ok(request) = serde_json::from_slice::<gemelo_serve::Request>(bytes) {
+        let again = serde_json::to_vec(&request).ok();
+        let read = again.and_then(|text| serde_json::from_slice(&text).ok());
+        assert_eq!(read, Some(request), "a request survives its frame");
+    }
 }
 
 fn job_file(text: &str) {

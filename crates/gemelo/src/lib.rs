@@ -13,7 +13,9 @@ mod exit;
 mod files;
 pub mod fuzzing;
 mod nearest;
+mod pools;
 mod progress;
+mod stored;
 mod table;
 mod values;
 

@@ -46,10 +46,30 @@ const READERS: &[Reader] = &[
     reader(&["trace", "stat", "INPUT", "--json", "OUTPUT"]),
     reader(&["trace", "convert", "INPUT", "--to", "fiu", "--output", "OUTPUT"]),
     reader(&["trace", "synthesize", "--distribution", "INPUT", "--records", "9", "--output", "OUTPUT"]),
+    reader(&["pool", "stat", "INPUT", "--json", "OUTPUT"]),
+    reader(&["pool", "gc", "INPUT"]),
+    reader(&["pool", "find", "INPUT"]),
+    reader(&["pool", "check", "INPUT", "--repair"]),
+    reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
+    // A directory without pools is an answer.
+    Reader { refuses_garbage: false, ..reader(&["pool", "ls", "INPUT"]) },
+    reader(&["volume", "create", "INPUT/a", "--size", "1m"]),
+    reader(&["volume", "ls", "INPUT"]),
+    reader(&["volume", "stat", "INPUT/a", "--json", "OUTPUT"]),
+    reader(&["volume", "resize", "INPUT/a", "--size", "1m"]),
+    reader(&["volume", "rename", "INPUT/a", "b"]),
+    reader(&["volume", "rm", "INPUT/a", "--force"]),
+    reader(&["volume", "snapshot", "INPUT/a", "b"]),
+    reader(&["volume", "clone", "INPUT/a", "b"]),
+    reader(&["volume", "set", "INPUT/a", "--dedup", "off"]),
+    reader(&["volume", "export", "INPUT/a", "OUTPUT"]),
+    // Any data can be imported.
+    Reader { refuses_garbage: false, ..reader(&["volume", "import", "INPUT", "OUTPUT/a"]) },
+    reader(&["serve", "INPUT", "--listen", "unix:OUTPUT"]),
 ];
 
 /// Commands that read no file.
-const OTHERS: &[&[&str]] = &[&["distribution", "fit"]];
+const OTHERS: &[&[&str]] = &[&["distribution", "fit"], &["pool", "create"]];
 
 /// The commands that do something, as the words that call them.
 fn leaves() -> Vec<Vec<String>> {

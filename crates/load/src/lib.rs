@@ -20,6 +20,7 @@ mod populate;
 mod process;
 mod result;
 mod run;
+mod stored;
 mod summary;
 mod verify;
 mod written;
@@ -33,7 +34,7 @@ pub use measure::{Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
 pub use pattern::{Pattern, PatternError, Positions};
 pub use result::{
     Ended, Failure, Found, Interval, IntervalFigures, Measured, Mismatch, OperationFigures, Place, Populated,
-    ProcessResult, RunResult, Timing, Verification, WrittenDistribution,
+    PredictedBlocks, ProcessResult, RunResult, Stored, Timing, Verification, WrittenDistribution,
 };
 pub use run::{Environment, RunError, run};
 pub use verify::verify;

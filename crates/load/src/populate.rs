@@ -64,7 +64,8 @@ pub(crate) fn populate(
 
 impl Work<'_> {
     fn run(&self) -> Result<(), Unfinished> {
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers =
+            std::thread::available_parallelism().map_or(1, usize::from).min(self.target.most_queues());
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.work())).collect();
             let outcomes: Vec<_> = workers.into_iter().map(joined).collect();
@@ -185,6 +186,10 @@ impl Failure {
             offset_bytes: 0,
             reason: error.to_string(),
         }
+    }
+
+    pub(crate) fn of_settling(place: &str, error: &TargetError) -> Self {
+        Self { operation: "settle".to_owned(), ..Self::of_open(0, place, error) }
     }
 
     pub(crate) fn of_open(process: u32, place: &str, error: &TargetError) -> Self {

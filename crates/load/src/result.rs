@@ -3,7 +3,7 @@
 
 use crate::history::History;
 use crate::measure::{LatencyHistogram, LatencySummary, Phase, Usage};
-use gemelo_target::IoFailure;
+use gemelo_target::{IoFailure, PoolFigures};
 use serde::{Deserialize, Serialize};
 
 /// What one run of a job measured.
@@ -27,6 +27,9 @@ pub struct RunResult {
     pub populated: Option<Populated>,
     /// The duplicates of what was written by populating and by the run.
     pub written: Option<WrittenDistribution>,
+    /// What a pool made of what was written.
+    #[serde(default)]
+    pub stored: Option<Stored>,
     /// What checking found.
     pub verification: Option<Verification>,
     /// Processor time of the run without populating and verifying, and memory of the program since the run began.
@@ -44,6 +47,35 @@ impl RunResult {
     pub fn is_success(&self) -> bool {
         let verified = self.verification.as_ref().is_none_or(Verification::is_success);
         self.failure.is_none() && self.ended.is_complete() && verified
+    }
+}
+
+/// A pool before and after a run, and what it should hold by what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Before populating.
+    pub before: PoolFigures,
+    /// After the run.
+    pub after: PoolFigures,
+    /// Blocks that the target's places hold by the job's own count; `None` where nobody knows what they held before, or
+    /// where a block of the job is no whole number of the pool's.
+    pub predicted: Option<PredictedBlocks>,
+}
+
+/// Blocks of a pool, as the contents written to it have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PredictedBlocks {
+    /// Blocks that hold something.
+    pub logical_blocks: u64,
+    /// Distinct contents among them.
+    pub distinct_blocks: u64,
+}
+
+impl PredictedBlocks {
+    /// Logical blocks / distinct ones; 1 if there are none.
+    #[must_use]
+    pub fn dedup_ratio(&self) -> f64 {
+        if self.distinct_blocks == 0 { 1.0 } else { self.logical_blocks as f64 / self.distinct_blocks as f64 }
     }
 }
 

@@ -67,6 +67,7 @@ pub fn run(
         return Err(RunError::NothingToVerify);
     }
     forget_peak_memory();
+    let pool_before = target.pool_figures();
     let populated = match populate(job, contents, target, &before, environment) {
         Ok(populated) => populated,
         Err(unfinished) => {
@@ -87,9 +88,15 @@ pub fn run(
     let mut ran = run.all_processes(log);
     ran.used = Usage::of_this_program().since(used_before);
     ran.populated = populated;
+    ran.pool_before = pool_before;
     if let Some(last) = history.segments.last_mut() {
         last.writes = ran.processes.iter().map(|process| process.writes).collect();
         last.uncertain = std::mem::take(&mut ran.uncertain);
+    }
+    if pool_before.is_some() && !environment.stop.is_raised() {
+        let settled = target.settle(environment.monitor, environment.stop);
+        ran.failure =
+            ran.failure.or(settled.err().map(|error| Failure::of_settling(&target.place(0), &error)));
     }
     if job.spec().verify.is_final() {
         let can_read_back = ran.failure.is_none() && !environment.stop.is_raised();

@@ -12,8 +12,8 @@ use crate::result::{
 };
 use crate::run::ProcessOutcome;
 use crate::verify::Findings;
-use crate::written;
-use gemelo_target::Target;
+use crate::{stored, written};
+use gemelo_target::{PoolFigures, Target};
 use std::collections::BTreeMap;
 
 /// What a run came back with.
@@ -24,6 +24,7 @@ pub(crate) struct Ran {
     pub(crate) findings: Findings,
     pub(crate) failure: Option<Failure>,
     pub(crate) populated: Option<Populated>,
+    pub(crate) pool_before: Option<PoolFigures>,
     pub(crate) used: Usage,
     pub(crate) log_error: Option<String>,
 }
@@ -46,6 +47,7 @@ pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished
         intervals: Vec::new(),
         populated: None,
         written: None,
+        stored: None,
         verification: None,
         usage: Usage::default(),
         history: None,
@@ -81,6 +83,7 @@ pub(crate) fn result(
         intervals: figures.intervals(&ran.processes),
         populated: ran.populated,
         written: written::count(&history, &contents.assignment),
+        stored: stored::compare(&history, contents, ran.pool_before, target.pool_figures()),
         verification: is_verified.then(|| ran.findings.finish(&history, contents, target)),
         usage: ran.used,
         history: target.holds_data().then_some(history),

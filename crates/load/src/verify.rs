@@ -142,7 +142,7 @@ pub(crate) fn check_all(
     let place_bytes = history.place_blocks * history.block_bytes as u64;
     environment.monitor.begin("verifying", Unit::Bytes, Some(place_bytes * u64::from(history.processes)));
     let next = AtomicU32::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(target.most_queues());
     let work = || {
         let mut all = Vec::new();
         loop {

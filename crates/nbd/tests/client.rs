@@ -34,7 +34,7 @@ impl Drop for Peer {
 }
 
 fn uri(socket: &Path) -> NbdUri {
-    NbdUri { server: ServerAddress::Unix(socket.to_owned()), name: String::new() }
+    NbdUri { server: ServerAddress::Unix(socket.to_owned()), name: String::new(), tls: None }
 }
 
 fn connected(socket: &Path) -> Client {

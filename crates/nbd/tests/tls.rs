@@ -9,7 +9,7 @@
 
 mod support;
 
-use gemelo_nbd::client::{Client, ClientError};
+use gemelo_nbd::client::{Client, ClientError, NbdUri, Submission, Wait};
 use gemelo_nbd::server::{Export, ServerConfig, TlsError, TlsPolicy, tls_from_files};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::path::Path;
@@ -164,4 +164,105 @@ fn nbdinfo_sees_an_encrypted_session() {
     let (_server, uri) = serve(policy(folder.path(), true));
     let told = run(nbdinfo.arg(format!("{uri}?tls-certificates={}", folder.path().display())));
     assert!(told.contains("newstyle-fixed with TLS"), "{told}");
+}
+
+/// Long and short requests in flight at once, more than sockets hold.
+fn use_encrypted(client: &mut Client) {
+    let data = bytes(9, 1 << 20);
+    for round in 0..3 {
+        for handle in 0..8 {
+            let write = Submission::Write { offset: handle << 20, data: &data, durable: false };
+            client.submit(handle, write).unwrap();
+        }
+        let mut completed = 0;
+        while completed < 8 {
+            completed += client.reap(Wait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
+        }
+        for handle in 0..8 {
+            client.submit(handle, Submission::Read { offset: handle << 20, length: 1 << 20 }).unwrap();
+            client
+                .submit(handle + 8, Submission::Read { offset: (handle << 20) + round, length: 512 })
+                .unwrap();
+        }
+        while completed < 24 {
+            let taken = client.reap(Wait::AtMost(PATIENCE), |done| {
+                let expected = if done.handle < 8 { &data } else { &data[round as usize..][..512] };
+                assert!(done.data == expected, "handle {}", done.handle);
+            });
+            completed += taken.unwrap();
+        }
+    }
+}
+
+fn with_certificates(uri: &str, folder: &Path) -> NbdUri {
+    let mark = if uri.contains('?') { '&' } else { '?' };
+    format!("{uri}{mark}tls-certificates={}", folder.display()).parse().unwrap()
+}
+
+#[test]
+fn this_client_shows_its_certificate_and_checks_the_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let (server, uri) = serve(policy(folder.path(), true));
+    let mut client = Client::connect(&with_certificates(&uri, folder.path()), 16, PATIENCE).unwrap();
+    use_encrypted(&mut client);
+    client.disconnect().unwrap();
+    let over_unix = server.uri().replace("nbd+unix", "nbds+unix");
+    use_encrypted(&mut Client::connect(&with_certificates(&over_unix, folder.path()), 16, PATIENCE).unwrap());
+
+    let stranger = tempfile::tempdir().unwrap();
+    std::fs::copy(folder.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
+    let refused = Client::connect(&with_certificates(&uri, stranger.path()), 1, PATIENCE);
+    assert!(matches!(refused, Err(ClientError::Io(_))), "{refused:?}");
+
+    let others = tempfile::tempdir().unwrap();
+    make_certificates(others.path());
+    let impostor = Client::connect(&with_certificates(&uri, others.path()), 1, PATIENCE);
+    assert!(
+        matches!(&impostor, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData)
+    );
+    let renamed = format!("{uri}?tls-hostname=elsewhere");
+    let renamed = Client::connect(&with_certificates(&renamed, folder.path()), 1, PATIENCE);
+    assert!(
+        matches!(&renamed, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData)
+    );
+    let nowhere = Client::connect(&with_certificates(&uri, &folder.path().join("none")), 1, PATIENCE);
+    assert!(matches!(nowhere, Err(ClientError::Certificates(TlsError::File { .. }))), "{nowhere:?}");
+}
+
+#[test]
+fn a_server_that_does_not_encrypt_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let server = TestServer::of(Arc::new(MemoryDevice::new(1 << 20)));
+    let uri = with_certificates(&server.uri().replace("nbd+unix", "nbds+unix"), folder.path());
+    let outcome = Client::connect(&uri, 1, PATIENCE);
+    assert!(matches!(outcome, Err(ClientError::NoTls)), "{outcome:?}");
+}
+
+#[test]
+fn this_client_uses_an_encrypted_nbdkit() {
+    let Some(mut nbdkit) = tool("nbdkit") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let socket = folder.path().join("socket");
+    let certificates = format!("--tls-certificates={}", folder.path().display());
+    let mut server = nbdkit
+        .args(["-f", "--tls=require", "--tls-verify-peer", &certificates, "-U"])
+        .arg(&socket)
+        .args(["memory", "8M"])
+        .spawn()
+        .unwrap();
+    let uri = with_certificates(&format!("nbds+unix:///?socket={}", socket.display()), folder.path());
+    support::eventually("nbdkit listens", || socket.exists());
+    let outcome = Client::connect(&uri, 16, PATIENCE);
+    if let Ok(mut client) = outcome {
+        use_encrypted(&mut client);
+        server.kill().unwrap();
+        server.wait().unwrap();
+    } else {
+        let _ = server.kill();
+        let _ = server.wait();
+        panic!("{outcome:?}");
+    }
 }

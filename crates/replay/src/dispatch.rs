@@ -8,6 +8,8 @@ use crate::populate::Holds;
 use crate::run::{Handed, Lane, ReplayError, Speed};
 use crate::worker::{Batch, Planned, Shared, Verb};
 use gemelo_content::ContentId;
+use gemelo_load::PredictedBlocks;
+use gemelo_target::Request;
 use gemelo_trace::{Blocks, Operation, Record, RecordSource};
 
 /// How far the reader runs ahead: longer than anything that could hold it up for a moment.
@@ -67,9 +69,6 @@ impl<'a> Dispatcher<'a> {
                 Ok(false) => break Ok(true),
                 Err(error) => break Err(error.into()),
             }
-            if record.operation == Operation::Trim {
-                continue;
-            }
             let due_ns = self.due_ns(&record);
             if !self.wait_until_near(due_ns) {
                 break Ok(false);
@@ -88,7 +87,13 @@ impl<'a> Dispatcher<'a> {
         }
         self.flush_batches();
         // The channels end here, and with them the processes.
-        outcome.map(|is_complete| Handed { is_complete, ..self.handed })
+        drop(std::mem::take(&mut self.lanes));
+        let is_complete = outcome?;
+        let predicted = (is_complete && self.shared.counts_contents).then(|| {
+            let (logical_blocks, distinct_blocks) = self.holds.count();
+            PredictedBlocks { logical_blocks, distinct_blocks }
+        });
+        Ok(Handed { is_complete, predicted, ..self.handed })
     }
 
     /// When a record is due on the clock; 0 at unlimited speed.
@@ -132,6 +137,9 @@ impl<'a> Dispatcher<'a> {
             }
             return Ok(());
         }
+        if record.operation == Operation::Trim {
+            return self.hand_out_trim(record, due_ns);
+        }
         let is_write = record.operation == Operation::Write;
         let verb = if is_write { Verb::Write } else { Verb::Read };
         let mut run: Option<Run> = None;
@@ -156,6 +164,35 @@ impl<'a> Dispatcher<'a> {
         }
         self.push_run(run, verb, due_ns);
         Ok(())
+    }
+
+    /// Trims have no contents, and are not cut where requests are.
+    fn hand_out_trim(&mut self, record: &Record, due_ns: u64) -> Result<(), ReplayError> {
+        let most_blocks = (Request::MOST_TRIM_BYTES as u64 / self.shared.plan.block_bytes()).max(1);
+        let mut run: Option<Run> = None;
+        for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
+            let Some(block) = self.shared.plan.target_block(record.device, touched.block) else { continue };
+            let lane = (block / self.stripe_blocks) as usize % self.lanes.len();
+            match &mut run {
+                Some(run)
+                    if run.lane == lane && run.first + run.blocks == block && run.blocks < most_blocks =>
+                {
+                    run.blocks += 1;
+                }
+                _ => {
+                    self.push_trim(run.take(), due_ns);
+                    run = Some(Run { lane, first: block, blocks: 1 });
+                }
+            }
+        }
+        self.push_trim(run, due_ns);
+        Ok(())
+    }
+
+    fn push_trim(&mut self, run: Option<Run>, due_ns: u64) {
+        let Some(Run { lane, first, blocks }) = run else { return };
+        self.holds.clear(first, blocks);
+        self.push(lane, Planned { verb: Verb::Trim, first, blocks, ids: 0, due_ns });
     }
 
     /// The content that a block gets, or should be found to hold.

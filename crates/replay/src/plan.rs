@@ -120,11 +120,11 @@ pub struct Plan {
     numbers: HashMap<Source, u32>,
     /// What is written before the start, in order of place.
     pub(crate) populate: Vec<(u64, Initial)>,
-    /// Records, but for trims.
+    /// Records.
     pub records: u64,
     /// Reads and writes among them.
     pub requests: u64,
-    /// Trims, which no target carries out yet.
+    /// Trims among them.
     pub trims: u64,
     /// Blocks written whose contents come from the distribution.
     pub drawn_writes: u64,
@@ -204,6 +204,7 @@ impl Plan {
     fn look_at(&mut self, record: &Record, seen: &mut Seen) -> Result<(), PlanError> {
         match record.operation {
             Operation::Trim => {
+                self.records += 1;
                 self.trims += 1;
                 return Ok(());
             }

@@ -32,6 +32,24 @@ impl Holds {
             *held = !id.to_bits();
         }
     }
+
+    /// Forgets what these blocks held.
+    pub(crate) fn clear(&mut self, first: u64, blocks: u64) {
+        let end = first.saturating_add(blocks).min(self.0.len() as u64);
+        if let Some(held) = self.0.get_mut(first as usize..end as usize) {
+            held.fill(0);
+        }
+    }
+
+    /// How many blocks hold something, and how many different contents.
+    pub(crate) fn count(self) -> (u64, u64) {
+        let mut held: Vec<u64> = self.0;
+        held.retain(|bits| *bits != 0);
+        let blocks = held.len() as u64;
+        held.sort_unstable();
+        held.dedup();
+        (blocks, held.len() as u64)
+    }
 }
 
 /// Writes what has to be there, and tells what every block then holds.

@@ -1,6 +1,6 @@
 //! What a replay measured.
 
-use gemelo_load::{LatencyHistogram, LatencySummary};
+use gemelo_load::{LatencyHistogram, LatencySummary, Stored};
 use serde::{Deserialize, Serialize};
 
 /// What a replay measured.
@@ -17,8 +17,8 @@ pub struct ReplayResult {
     pub writes: OperationFigures,
     /// Flushes.
     pub flushes: u64,
-    /// Trims of the trace, which were left out.
-    pub trims_left_out: u64,
+    /// Trims; one that crosses from one process's part to another's is several.
+    pub trims: u64,
     /// Blocks written before the start.
     pub populated_blocks: u64,
     /// How long that took.
@@ -27,6 +27,8 @@ pub struct ReplayResult {
     pub generating_ns: u64,
     /// How late operations started; `None` at unlimited speed.
     pub lateness: Option<Lateness>,
+    /// What a pool made of what was written, and what it should hold by the contents of the trace.
+    pub stored: Option<Stored>,
     /// What checking reads found.
     pub verification: Verification,
     /// Whether every record was replayed.

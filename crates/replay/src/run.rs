@@ -8,8 +8,8 @@ use crate::result::{Lateness, OperationFigures, ReplayResult, Verification};
 use crate::worker::{Batch, LATE_NS, Shared, Worker, WorkerOutcome};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use gemelo_base::{StopFlag, Unit};
-use gemelo_load::Environment;
-use gemelo_target::{Engine, IoFailure, QueueOptions, Target, TargetError};
+use gemelo_load::{Environment, PredictedBlocks, Stored};
+use gemelo_target::{Engine, IoFailure, PoolFigures, QueueOptions, Target, TargetError};
 use gemelo_trace::{BlockError, RecordSource, TraceError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -102,6 +102,9 @@ pub enum ReplayError {
     /// Populating failed.
     #[error("cannot populate the target")]
     Populate(#[source] Box<IoFailure>),
+    /// More processes than the target takes queues.
+    #[error("the server is for one connection at a time (no multi-conn): use --processes 1")]
+    OneQueue,
     /// Checking what a target does not hold.
     #[error("this target holds nothing that could be checked: leave out --verify")]
     NothingToVerify,
@@ -130,17 +133,29 @@ pub fn replay(
     if options.verify && !target.holds_data() {
         return Err(ReplayError::NothingToVerify);
     }
+    if options.processes as usize > target.most_queues() {
+        return Err(ReplayError::OneQueue);
+    }
     let operation_blocks = plan.longest_blocks.min(MOST_OPERATION_BYTES / plan.block_bytes()).max(1);
     let queue = QueueOptions {
         engine: options.engine,
         depth: options.queue_depth,
         buffer_bytes: (operation_blocks * plan.block_bytes()) as usize,
     };
+    let pool_before = target.pool_figures();
     let began_ns = environment.clock.now_ns();
     let populated = populate(plan, contents, target, &queue, environment)?;
     let populate_ns = environment.clock.now_ns() - began_ns;
     let halt = StopFlag::new();
-    let shared = Shared { plan, contents, environment, halt: &halt, options, queue };
+    let shared = Shared {
+        plan,
+        contents,
+        environment,
+        halt: &halt,
+        options,
+        queue,
+        counts_contents: pool_before.is_some(),
+    };
     let start = Barrier::new(options.processes as usize + 1);
     let mut ran = std::thread::scope(|scope| {
         let (outcomes, finished) = unbounded();
@@ -170,10 +185,29 @@ pub fn replay(
         let handed = Dispatcher::new(&shared, lanes, populated, operation_blocks).run(source);
         let workers: Vec<WorkerOutcome> = finished.iter().collect();
         environment.monitor.finish();
-        handed.map(|handed| gather(&shared, workers, handed))
+        handed.map(|handed| (gather(&shared, workers, handed), handed.predicted))
     })?;
-    ran.populate_ns = populate_ns;
-    Ok(ran)
+    ran.0.populate_ns = populate_ns;
+    if pool_before.is_some()
+        && !environment.stop.is_raised()
+        && let Err(error) = target.settle(environment.monitor, environment.stop)
+    {
+        ran.0.failure.get_or_insert(error.to_string());
+    }
+    ran.0.stored = pool_before.zip(target.pool_figures()).map(|(before, after)| {
+        let predicted = ran.1.and_then(|blocks| in_pool_blocks(blocks, plan.block_bytes(), &after));
+        Stored { before, after, predicted }
+    });
+    Ok(ran.0)
+}
+
+/// Blocks of the trace as blocks of the pool; `None` where the one is no whole number of the other.
+fn in_pool_blocks(blocks: PredictedBlocks, block_bytes: u64, pool: &PoolFigures) -> Option<PredictedBlocks> {
+    let per_block = block_bytes.checked_div(pool.block_bytes)?;
+    (per_block > 0 && block_bytes.is_multiple_of(pool.block_bytes)).then(|| PredictedBlocks {
+        logical_blocks: blocks.logical_blocks * per_block,
+        distinct_blocks: blocks.distinct_blocks * per_block,
+    })
 }
 
 /// How batches reach a process, and come back empty.
@@ -189,6 +223,8 @@ pub(crate) struct Handed {
     pub(crate) contradictions: u64,
     pub(crate) origin_ns: u64,
     pub(crate) is_complete: bool,
+    /// What the target holds, if it was counted.
+    pub(crate) predicted: Option<PredictedBlocks>,
 }
 
 fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> ReplayResult {
@@ -214,7 +250,7 @@ fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> R
         reads: figures(all.reads),
         writes: figures(all.writes),
         flushes: all.flushes,
-        trims_left_out: shared.plan.trims,
+        trims: all.trims,
         populated_blocks: shared.plan.populated_blocks(),
         populate_ns: 0,
         generating_ns: all.generating_ns,
@@ -224,6 +260,7 @@ fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> R
             summary: by_ns.summary(),
             by_ns,
         }),
+        stored: None,
         verification: Verification {
             checked: all.checked,
             wrong: all.wrong,

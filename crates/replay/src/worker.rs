@@ -27,6 +27,7 @@ const MOST_MISMATCHES: usize = 100;
 pub(crate) enum Verb {
     Read,
     Write,
+    Trim,
     Sync,
 }
 
@@ -65,6 +66,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) halt: &'a StopFlag,
     pub(crate) options: &'a ReplayOptions,
     pub(crate) queue: QueueOptions,
+    /// Whether the contents that the target holds at the end are counted.
+    pub(crate) counts_contents: bool,
 }
 
 /// Reads or writes of a process.
@@ -87,6 +90,7 @@ pub(crate) struct WorkerOutcome {
     pub(crate) reads: Side,
     pub(crate) writes: Side,
     pub(crate) flushes: u64,
+    pub(crate) trims: u64,
     pub(crate) late: Latencies,
     pub(crate) generating_ns: u64,
     pub(crate) checked: u64,
@@ -102,6 +106,7 @@ impl Default for WorkerOutcome {
             reads: Side::default(),
             writes: Side::default(),
             flushes: 0,
+            trims: 0,
             late: Latencies::new(),
             generating_ns: 0,
             checked: 0,
@@ -126,6 +131,7 @@ impl WorkerOutcome {
         }
         // Each process flushes its part.
         self.flushes = self.flushes.max(other.flushes);
+        self.trims += other.trims;
         self.late.add(&other.late);
         self.generating_ns += other.generating_ns;
         self.checked += other.checked;
@@ -282,12 +288,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether an operation in flight touches the same blocks, and one of the two writes.
+    /// Whether an operation in flight touches the same blocks, and one of the two changes them.
     fn overlaps(&self, operation: &Planned) -> bool {
         self.flights.iter().filter_map(|flight| flight.operation.as_ref()).any(|other| {
             other.first < operation.first + operation.blocks
                 && operation.first < other.first + other.blocks
-                && (other.verb == Verb::Write || operation.verb == Verb::Write)
+                && (other.verb != Verb::Read || operation.verb != Verb::Read)
         })
     }
 
@@ -309,6 +315,7 @@ impl<'a> Worker<'a> {
         let verb = match operation.verb {
             Verb::Read => Operation::Read,
             Verb::Write => Operation::Write,
+            Verb::Trim => Operation::Trim,
             Verb::Sync => Operation::Sync,
         };
         let request = Request {
@@ -347,6 +354,10 @@ impl<'a> Worker<'a> {
                 let side = match operation.verb {
                     Verb::Sync => {
                         self.outcome.flushes += 1;
+                        None
+                    }
+                    Verb::Trim => {
+                        self.outcome.trims += 1;
                         None
                     }
                     Verb::Read => Some(&mut self.outcome.reads),

@@ -7,6 +7,16 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+/// The size of a block device; `None` of anything else.
+pub(crate) fn size_bytes(path: &Path) -> Result<Option<u64>, TargetError> {
+    let is_device = |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
+    if !rustix::fs::stat(path).is_ok_and(|status| is_device(&status)) {
+        return Ok(None);
+    }
+    let device = fs::File::open(path).at("open", path)?;
+    rustix::fs::seek(&device, rustix::fs::SeekFrom::End(0)).at("measure", path).map(Some)
+}
+
 /// Refuses a block device that is mounted, holds swap, carries another device, backs a loop device or is otherwise
 /// claimed.
 pub(crate) fn check_unused(path: &Path, status: &Stat) -> Result<(), TargetError> {

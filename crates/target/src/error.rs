@@ -1,5 +1,8 @@
 //! Why storage cannot carry a load.
 
+use crate::uri::PoolVolume;
+use gemelo_nbd::client::{ClientError, NbdUri, UriError};
+use gemelo_volume::VolumeError;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -7,12 +10,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum TargetError {
     /// An empty name.
-    #[error("the target has no name: give a directory, a file, a block device or null:")]
+    #[error("the target has no name: give a directory, a file, a block device, pool:, nbd:// or null:")]
     NoTarget,
     /// A scheme this program does not know.
     #[error(
-        "'{uri}' is no known kind of target: give a directory, a file, a block device or null: \
-         (a path with a colon begins with ./)"
+        "'{uri}' is no known kind of target: give a directory, a file, a block device, pool:DIRECTORY/VOLUME, \
+         nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or null: (a path with a colon begins with ./)"
     )]
     Scheme {
         /// What was given.
@@ -25,6 +28,88 @@ pub enum TargetError {
         path: PathBuf,
         /// What it is.
         found: &'static str,
+    },
+    /// A pool without a volume, or a volume without a pool.
+    #[error("'pool:{place}' names no volume: give pool:DIRECTORY/VOLUME")]
+    PoolShape {
+        /// What was given after the colon.
+        place: String,
+    },
+    /// A text that is no address of an export.
+    #[error(transparent)]
+    Uri(#[from] UriError),
+    /// The pool cannot be opened.
+    #[error("cannot open the pool {}", directory.display())]
+    Pool {
+        /// The pool's directory.
+        directory: PathBuf,
+        /// Why not.
+        source: VolumeError,
+    },
+    /// Another process has the pool.
+    #[error(
+        "the pool {} is in use by {holder}: if that serves it, name the export instead, as in \
+         nbd+unix:///{}?socket=PATH", place.directory.display(), place.volume
+    )]
+    PoolInUse {
+        /// What was asked for.
+        place: PoolVolume,
+        /// Who has it.
+        holder: String,
+    },
+    /// The pool has other volumes.
+    #[error("the pool {} has no volume '{}': it has {known}", place.directory.display(), place.volume)]
+    NoVolume {
+        /// What was asked for.
+        place: PoolVolume,
+        /// The names of its volumes, or "none".
+        known: String,
+    },
+    /// The finder failed.
+    #[error("cannot look for duplicates in the pool {}", directory.display())]
+    Settle {
+        /// The pool's directory.
+        directory: PathBuf,
+        /// Why not.
+        source: VolumeError,
+    },
+    /// What was written to a pool may not be durable.
+    #[error("cannot close the pool {}", directory.display())]
+    ClosePool {
+        /// The pool's directory.
+        directory: PathBuf,
+        /// Why not.
+        source: VolumeError,
+    },
+    /// The server does not answer, or does not have the export.
+    #[error("cannot use {uri}")]
+    Nbd {
+        /// The export.
+        uri: NbdUri,
+        /// Why not.
+        source: ClientError,
+    },
+    /// The server does not promise that several connections see each other's writes.
+    #[error(
+        "the server of {uri} is for one connection at a time (no multi-conn), the job has {wanted} processes"
+    )]
+    Connections {
+        /// The export.
+        uri: NbdUri,
+        /// Processes of the job.
+        wanted: u32,
+    },
+    /// Sizes that the storage does not take.
+    #[error("{what} is {bytes} bytes, which is not a multiple of the {unit_bytes} bytes that {} needs", path.display())]
+    Unit {
+        /// Which size.
+        what: &'static str,
+        /// The size.
+        bytes: u64,
+        /// The smallest unit of a request.
+        unit_bytes: u64,
+        /// The storage.
+        path: PathBuf,
     },
     /// The folder that should hold the target does not exist.
     #[error("{} does not exist: make that folder first", path.display())]
@@ -92,7 +177,7 @@ pub enum TargetError {
     /// The file system has no direct I/O.
     #[error("{} has no direct I/O: use --sync none or fsync", path.display())]
     NoDirect {
-        /// The file or folder.
+        /// The file, folder, volume or export.
         path: PathBuf,
     },
     /// A size that overflows 64 bits, or is nothing.
@@ -123,7 +208,7 @@ impl TargetError {
     /// do not: they come up at any time.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
-        !matches!(self, Self::Io { .. })
+        !matches!(self, Self::Io { .. } | Self::Settle { .. } | Self::ClosePool { .. })
     }
 }
 

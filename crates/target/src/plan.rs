@@ -1,10 +1,14 @@
 //! From a name and a layout to a target: first everything is checked, then places are made.
 
 use crate::error::AtPath;
+use crate::figures::PoolFigures;
+use crate::nbd::{self, FoundExport};
 use crate::null::NullTarget;
+use crate::pool::{self, FoundVolume};
 use crate::queue::{Queue, QueueOptions};
 use crate::storage::{Found, Storage};
 use crate::{Access, AtStart, Layout, TargetError, TargetUri, device, direct};
+use gemelo_base::{Monitor, StopFlag};
 use rustix::fs::{FileType, Stat};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,19 +30,60 @@ pub trait Target: Send + Sync {
     /// If the place cannot be opened, or the engine is not available.
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError>;
 
-    /// Removes the files that were made for this target, unless they are to be kept. A target that is dropped without
-    /// this removes them too.
+    /// How many queues may be open at once, on all places together.
+    fn most_queues(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Has the storage do now what it does some time after it has acknowledged writes: an off-line volume looks for its
+    /// duplicates. Figures taken afterwards are about all that was written.
     ///
     /// # Errors
-    /// If a file cannot be removed.
+    /// If that fails; what was written stays as it is.
+    fn settle(&self, _monitor: &dyn Monitor, _stop: &StopFlag) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    /// What storage that deduplicates tells of itself; `None` for all other.
+    fn pool_figures(&self) -> Option<PoolFigures> {
+        None
+    }
+
+    /// Removes the files that were made for this target, unless they are to be kept. A target that is dropped without
+    /// this removes them too. A pool is closed: all that was written is durable then.
+    ///
+    /// # Errors
+    /// If a file cannot be removed, or a pool cannot be closed.
     fn finish(&mut self, keep: bool) -> Result<(), TargetError>;
 }
 
 /// A target that was checked and not yet touched.
 #[derive(Debug)]
 pub struct Plan {
-    found: Option<Found>,
+    found: Checked,
     layout: Layout,
+}
+
+/// What a name turned out to be.
+#[derive(Debug)]
+enum Checked {
+    Null,
+    Storage(Found),
+    Volume(FoundVolume),
+    Export(FoundExport),
+}
+
+/// The size in bytes of storage that has one before anything is written to it: a block device, a volume, an export.
+///
+/// # Errors
+/// If it cannot be measured.
+pub fn capacity(uri: &TargetUri) -> Result<Option<u64>, TargetError> {
+    match uri {
+        TargetUri::Null => Ok(None),
+        TargetUri::Path(path) => device::size_bytes(path),
+        TargetUri::Pool(place) => pool::size_bytes(place).map(Some),
+        TargetUri::Nbd(uri) => nbd::size_bytes(uri).map(Some),
+    }
 }
 
 /// Checks that the storage can carry the layout. Nothing is touched.
@@ -48,8 +93,10 @@ pub struct Plan {
 pub fn plan(uri: &TargetUri, layout: &Layout) -> Result<Plan, TargetError> {
     let total_bytes = layout.total_bytes()?;
     let found = match uri {
-        TargetUri::Null => None,
-        TargetUri::Path(path) => Some(find(path, layout, total_bytes)?),
+        TargetUri::Null => Checked::Null,
+        TargetUri::Path(path) => Checked::Storage(find(path, layout, total_bytes)?),
+        TargetUri::Pool(place) => Checked::Volume(FoundVolume::check(place, layout, total_bytes)?),
+        TargetUri::Nbd(uri) => Checked::Export(FoundExport::check(uri, layout, total_bytes)?),
     };
     Ok(Plan { found, layout: *layout })
 }
@@ -61,8 +108,10 @@ impl Plan {
     /// If a file cannot be made, opened or given its size.
     pub fn prepare(self) -> Result<Box<dyn Target>, TargetError> {
         Ok(match self.found {
-            None => Box::new(NullTarget),
-            Some(found) => Box::new(Storage::prepare(found, self.layout)?),
+            Checked::Null => Box::new(NullTarget),
+            Checked::Storage(found) => Box::new(Storage::prepare(found, self.layout)?),
+            Checked::Volume(found) => Box::new(found.into_target(self.layout)),
+            Checked::Export(found) => Box::new(found.into_target(self.layout)),
         })
     }
 }
@@ -178,8 +227,23 @@ fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) ->
     direct::check(path, layout)
 }
 
+/// Whether a block device can be overwritten: nothing else uses it, and its beginning is blank or `force` is set. What is no
+/// block device is left to the caller.
+///
+/// # Errors
+/// If it cannot, or cannot be looked at.
+pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
+    let Ok(status) = rustix::fs::stat(path) else { return Ok(()) };
+    if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
+        return Ok(());
+    }
+    device::check_unused(path, &status)?;
+    let mut file = std::fs::File::open(path).at("open", path)?;
+    if force { Ok(()) } else { check_blank(path, &mut file) }
+}
+
 /// File systems, volume managers and partition tables all write to the first MiB.
-const LABEL_BYTES: u64 = 1 << 20;
+pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 
 fn check_blank(path: &Path, file: &mut std::fs::File) -> Result<(), TargetError> {
     let mut head = Vec::new();

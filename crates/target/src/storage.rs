@@ -120,7 +120,7 @@ impl Target for Storage {
         let file = opened.at("open", path)?;
         let place = OpenPlace { file, name: path.display().to_string(), first_byte };
         Ok(match options.engine {
-            Engine::Psync => Box::new(PsyncQueue::new(place, options)),
+            Engine::Psync | Engine::Native => Box::new(PsyncQueue::new(place, options)),
             Engine::IoUring => Box::new(UringQueue::new(place, options)?),
         })
     }

@@ -1,6 +1,7 @@
 //! How storage is named on a command line.
 
 use crate::TargetError;
+use gemelo_nbd::client::NbdUri;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,6 +13,27 @@ pub enum TargetUri {
     Null,
     /// A directory, a file or a block device: a plain path or `file:PATH`.
     Path(PathBuf),
+    /// A volume of a pool whose engine runs in this process: `pool:DIRECTORY/VOLUME`.
+    Pool(PoolVolume),
+    /// An export of an NBD server: `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, and both with `nbds`.
+    Nbd(NbdUri),
+}
+
+/// A volume and the directory of its pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolVolume {
+    /// The pool's directory.
+    pub directory: PathBuf,
+    /// The volume's name.
+    pub volume: String,
+}
+
+impl TargetUri {
+    /// Whether [`crate::Engine`] says how it is driven; volumes and exports have a way of their own.
+    #[must_use]
+    pub const fn has_engines(&self) -> bool {
+        matches!(self, Self::Null | Self::Path(_))
+    }
 }
 
 impl FromStr for TargetUri {
@@ -25,8 +47,28 @@ impl FromStr for TargetUri {
             None => Ok(Self::Path(PathBuf::from(text))),
             Some(("null", "")) => Ok(Self::Null),
             Some(("file", path)) if !path.is_empty() => Ok(Self::Path(PathBuf::from(path))),
+            Some(("pool", place)) => PoolVolume::parse(place).map(Self::Pool),
+            Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => Ok(Self::Nbd(text.parse()?)),
             Some(_) => Err(TargetError::Scheme { uri: text.to_owned() }),
         }
+    }
+}
+
+impl PoolVolume {
+    /// Names of volumes have no slash, so the last one ends the directory.
+    fn parse(place: &str) -> Result<Self, TargetError> {
+        match place.rsplit_once('/') {
+            Some((directory, volume)) if !directory.is_empty() && !volume.is_empty() => {
+                Ok(Self { directory: PathBuf::from(directory), volume: volume.to_owned() })
+            }
+            _ => Err(TargetError::PoolShape { place: place.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for PoolVolume {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "pool:{}/{}", self.directory.display(), self.volume)
     }
 }
 
@@ -43,6 +85,8 @@ impl fmt::Display for TargetUri {
         match self {
             Self::Null => formatter.write_str("null:"),
             Self::Path(path) => path.display().fmt(formatter),
+            Self::Pool(place) => place.fmt(formatter),
+            Self::Nbd(uri) => uri.fmt(formatter),
         }
     }
 }
@@ -62,8 +106,19 @@ mod tests {
     }
 
     #[test]
+    fn volumes_and_exports_are_named_as_they_are_printed() {
+        for text in ["pool:/a b/c/disk", "pool:dir/disk", "nbd://host:10809/x", "nbd+unix:///x?socket=/y"] {
+            let uri: TargetUri = text.parse().unwrap();
+            assert_eq!(uri.to_string(), text);
+            assert!(!uri.has_engines());
+        }
+        let place = PoolVolume { directory: PathBuf::from("a/b"), volume: "c".to_owned() };
+        assert_eq!("pool:a/b/c".parse::<TargetUri>().unwrap(), TargetUri::Pool(place));
+    }
+
+    #[test]
     fn unknown_schemes_are_refused_by_name() {
-        for text in ["nbd://host/x", "nbd+unix:///x?socket=y", "pool:a/b", "null:x", "file:", "a:b"] {
+        for text in ["nbd://", "nbd+unix:///x", "pool:a", "pool:/b", "pool:a/", "null:x", "file:", "a:b"] {
             let error = text.parse::<TargetUri>().unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }

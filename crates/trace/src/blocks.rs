@@ -1,6 +1,6 @@
 //! Records as blocks: which blocks of a device an operation touches, and the content each then has.
 
-use crate::record::{ContentHash, Record};
+use crate::record::{ContentHash, Operation, Record};
 use gemelo_base::random::mix_pair;
 use thiserror::Error;
 
@@ -31,7 +31,7 @@ pub struct TouchedBlock {
 ///
 /// Where a hash stands for a whole block, blocks are counted from the operation's start, so that traces whose
 /// partitions do not begin at a multiple of the block size keep one hash a block. Otherwise every block that is touched
-/// counts.
+/// counts; of a trim, every block that it covers, as the rest of the others keeps its content.
 #[derive(Debug, Clone)]
 pub struct Blocks<'a> {
     record: &'a Record,
@@ -50,6 +50,11 @@ impl<'a> Blocks<'a> {
         let block_bytes = block_bytes.max(1);
         if !record.hashes.is_empty() && !block_bytes.is_multiple_of(u64::from(record.hash_bytes.max(1))) {
             return Err(BlockError { hash_bytes: record.hash_bytes, block_bytes });
+        }
+        if record.operation == Operation::Trim {
+            let next = record.offset_bytes.div_ceil(block_bytes);
+            let end = (record.end_bytes() / block_bytes).max(next);
+            return Ok(Self { record, block_bytes, next, end });
         }
         let next = record.offset_bytes / block_bytes;
         let end = if record.length_bytes == 0 {

@@ -1,7 +1,8 @@
 //! How fast the engine is, in one process, beside `pwrite` and `pread` to a plain file in the same run.
 //!
-//! `cargo bench -p gemelo-volume [-- DIRECTORY]`: the data are in the directory, or where temporary files go. Every line is
-//! the median of rounds in which the candidates take turns.
+//! `cargo bench -p gemelo-volume --bench engine [-- DIRECTORY [WORD]]`: the data are in the directory, or where temporary
+//! files go; with a word, only the lines that have it are measured. Every line is the median of rounds in which the
+//! candidates take turns, on files that have been written before; the second line has the processor time of all threads per operation.
 
 #![allow(
     missing_docs,
@@ -27,7 +28,7 @@ const CAPACITY_BYTES: u64 = 1 << 30;
 /// Requests of a batch: what a server finds on a connection with a deep queue.
 const BATCH: usize = 32;
 const THREADS: u64 = 2;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Blocks written or read by each thread in a round.
 const BLOCKS_A_ROUND: u64 = 40_000;
 /// Bytes of a sequential write, as in the paper.
@@ -97,9 +98,8 @@ fn stamp(id: u64, block: &mut [u8]) {
     block[..8].copy_from_slice(&mix64(id).to_le_bytes());
 }
 
-/// Random writes of 4 KiB by all threads, `unique_of_ten` of ten with contents nobody has; blocks a second.
-fn random_writes(candidate: &dyn Candidate, round: usize, unique_of_ten: u64) -> f64 {
-    let started = Instant::now();
+/// Random writes of 4 KiB by all threads, `unique_of_ten` of ten with contents nobody has; how many.
+fn random_writes(candidate: &dyn Candidate, round: usize, unique_of_ten: u64) -> u64 {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
@@ -121,11 +121,10 @@ fn random_writes(candidate: &dyn Candidate, round: usize, unique_of_ten: u64) ->
             });
         }
     });
-    (BLOCKS_A_ROUND * THREADS) as f64 / started.elapsed().as_secs_f64()
+    BLOCKS_A_ROUND * THREADS
 }
 
-fn random_reads(candidate: &dyn Candidate, round: usize) -> f64 {
-    let started = Instant::now();
+fn random_reads(candidate: &dyn Candidate, round: usize) -> u64 {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
@@ -138,13 +137,12 @@ fn random_reads(candidate: &dyn Candidate, round: usize) -> f64 {
             });
         }
     });
-    (BLOCKS_A_ROUND * THREADS) as f64 / started.elapsed().as_secs_f64()
+    BLOCKS_A_ROUND * THREADS
 }
 
-/// One thread writes the volume from end to end; bytes a second.
-fn sequential_writes(candidate: &dyn Candidate, round: usize) -> f64 {
+/// One thread writes half of the volume from end to end; how many blocks.
+fn sequential_writes(candidate: &dyn Candidate, round: usize) -> u64 {
     let mut buffer = vec![0x5Au8; SEQUENTIAL_BYTES];
-    let started = Instant::now();
     let writes = VOLUME_BYTES / 2 / SEQUENTIAL_BYTES as u64;
     for number in 0..writes {
         for (at, block) in (0..).zip(buffer.chunks_mut(BLOCK)) {
@@ -152,21 +150,26 @@ fn sequential_writes(candidate: &dyn Candidate, round: usize) -> f64 {
         }
         candidate.write(&[(number * SEQUENTIAL_BYTES as u64, &buffer)]);
     }
-    (writes * SEQUENTIAL_BYTES as u64) as f64 / started.elapsed().as_secs_f64()
+    writes * (SEQUENTIAL_BYTES / BLOCK) as u64
 }
 
-/// A write of 4 KiB and a flush, one after another; pairs a second.
-fn flushed_writes(candidate: &dyn Candidate, round: usize) -> f64 {
+/// So many threads, each a write of 4 KiB and a flush, one after another; how many pairs.
+fn flushed_writes(candidate: &dyn Candidate, round: usize, threads: u64) -> u64 {
     const PAIRS: u64 = 100;
-    let mut random = Random::new(round as u64);
-    let mut block = vec![0x5Au8; BLOCK];
-    let started = Instant::now();
-    for _ in 0..PAIRS {
-        stamp(random.next_u64(), &mut block);
-        candidate.write(&[(random.below(BLOCKS) * BLOCK as u64, &block)]);
-        candidate.flush();
-    }
-    PAIRS as f64 / started.elapsed().as_secs_f64()
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let mut random = Random::new(round as u64 * 100 + thread);
+                let mut block = vec![0x5Au8; BLOCK];
+                for _ in 0..PAIRS {
+                    stamp(random.next_u64(), &mut block);
+                    candidate.write(&[(random.below(BLOCKS) * BLOCK as u64, &block)]);
+                    candidate.flush();
+                }
+            });
+        }
+    });
+    PAIRS * threads
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -184,32 +187,56 @@ fn open_pool(folder: &Path, fingerprint: FingerprintKind) -> (Pool, Volume) {
     let pool = Pool::open(&path, Tuning::default(), Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("v", VOLUME_BYTES, DedupMode::Inline).unwrap();
     let volume = pool.volume("v").unwrap();
+    // Like the plain file, the data store has been written before: what is measured is not how fast a file gets pages.
+    for round in 0..CAPACITY_BYTES / (VOLUME_BYTES / 2) + 1 {
+        sequential_writes(&volume, 1_000_000 + round as usize);
+    }
+    volume.flush();
     (pool, volume)
 }
 
-fn measure(
-    title: &str,
-    scale: f64,
-    candidates: &[(&str, &dyn Candidate)],
-    run: impl Fn(&dyn Candidate, usize) -> f64,
-) {
-    let mut figures = vec![Vec::new(); candidates.len()];
-    for round in 0..ROUNDS {
-        for ((_, candidate), figures) in candidates.iter().zip(&mut figures) {
-            figures.push(run(*candidate, round * 1000 + title.len()));
-            candidate.flush();
+struct Bench<'c> {
+    candidates: &'c [(&'c str, &'c dyn Candidate)],
+    only: Option<String>,
+}
+
+impl Bench<'_> {
+    /// Runs what says how many operations it did, and prints them as a rate in `unit` operations a second.
+    fn measure(&self, title: &str, unit: f64, run: impl Fn(&dyn Candidate, usize) -> u64) {
+        if self.only.as_ref().is_some_and(|word| !title.contains(word)) {
+            return;
         }
+        let mut figures = vec![(Vec::new(), Vec::new()); self.candidates.len()];
+        for round in 0..ROUNDS {
+            for ((_, candidate), (rates, cpu_us)) in self.candidates.iter().zip(&mut figures) {
+                let (started, cpu_before_ns) = (Instant::now(), cpu_ns());
+                let operations = run(*candidate, round * 1000 + title.len()) as f64;
+                rates.push(operations / started.elapsed().as_secs_f64());
+                cpu_us.push((cpu_ns() - cpu_before_ns) as f64 / 1e3 / operations);
+                candidate.flush();
+            }
+        }
+        let medians: Vec<(f64, f64)> =
+            figures.into_iter().map(|(rates, cpu_us)| (median(rates), median(cpu_us))).collect();
+        let plain = medians[0].0;
+        let rates: Vec<String> =
+            medians.iter().map(|(rate, _)| format!("{:>9.1} ({:>4.2})", rate / unit, rate / plain)).collect();
+        println!("{title:<42} {}", rates.join(" "));
+        let cpu: Vec<String> = medians.iter().map(|(_, cpu_us)| format!("{cpu_us:>16.2}")).collect();
+        println!("{:<42} {}", "  processor time of one, µs", cpu.join(" "));
     }
-    let medians: Vec<f64> = figures.into_iter().map(median).collect();
-    let plain = medians[0];
-    let cells: Vec<String> =
-        medians.iter().map(|figure| format!("{:>9.1} ({:>4.2})", figure / scale, figure / plain)).collect();
-    println!("{title:<40} {}", cells.join(" "));
+}
+
+/// Processor time that this process has used.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn main() {
-    let base = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let folder = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
+    let folder = arguments.next().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let only = arguments.next();
     let file =
         OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("plain")).unwrap();
     let filler = vec![1u8; 1 << 20];
@@ -222,15 +249,16 @@ fn main() {
     let candidates: [(&str, &dyn Candidate); 3] =
         [("plain file", &plain), ("blake3", &blake3), ("xxh3+compare", &xxh3)];
     let names: Vec<String> = candidates.iter().map(|(name, _)| format!("{name:>16}")).collect();
-    println!("{:<40} {}", "(ratio to the plain file)", names.join(" "));
-    measure("sequential 640 KiB writes, MB/s", 1e6, &candidates, sequential_writes);
-    measure("random 4 KiB writes, unique, k/s", 1e3, &candidates, |c, round| random_writes(c, round, 10));
-    measure("random 4 KiB writes, half duplicates, k/s", 1e3, &candidates, |c, round| {
-        random_writes(c, round, 5)
-    });
-    measure("random 4 KiB writes, all duplicates, k/s", 1e3, &candidates, |c, round| {
-        random_writes(c, round, 0)
-    });
-    measure("random 4 KiB reads, k/s", 1e3, &candidates, random_reads);
-    measure("4 KiB write + flush, /s", 1.0, &candidates, flushed_writes);
+    println!("{:<42} {}", "(ratio to the plain file)", names.join(" "));
+    let bench = Bench { candidates: &candidates, only };
+    let sequential_mb = 1e6 / BLOCK as f64;
+    bench.measure("sequential 640 KiB writes, MB/s", sequential_mb, sequential_writes);
+    bench.measure("random 4 KiB writes, unique, k/s", 1e3, |c, round| random_writes(c, round, 10));
+    bench.measure("random 4 KiB writes, half duplicates, k/s", 1e3, |c, round| random_writes(c, round, 5));
+    bench.measure("random 4 KiB writes, all duplicates, k/s", 1e3, |c, round| random_writes(c, round, 0));
+    bench.measure("random 4 KiB reads, k/s", 1e3, random_reads);
+    for threads in [1, 8] {
+        let title = format!("4 KiB write + flush, {threads} writers, /s");
+        bench.measure(&title, 1.0, |c, round| flushed_writes(c, round, threads));
+    }
 }

@@ -111,6 +111,10 @@ fn main() {
     let on_disk = per_block(stat.metadata_disk_bytes);
     println!("metadata disk: {on_disk:.1} bytes a block, {:.2} % of blocks of 4 KiB", on_disk / 40.96);
     println!("journal to replay: {:.1} MB", stat.journal_used_bytes as f64 / 1e6);
+    let started = Instant::now();
+    pool.snapshot_volume("v", "snapshot").unwrap();
+    println!("a snapshot took {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
+    pool.remove_volume("snapshot").unwrap();
     drop(pool);
     let started = Instant::now();
     let pool = open();

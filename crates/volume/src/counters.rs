@@ -1,5 +1,6 @@
 //! What a volume and a pool have done, the only source of statistics.
 
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -11,7 +12,7 @@ macro_rules! counters {
         }
 
         $(#[$stat_meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
         pub struct $stat {
             $($(#[$doc])* pub $name: u64),*
         }
@@ -60,7 +61,7 @@ counters! {
         trimmed_blocks,
         /// Blocks written in part, hence read before.
         patched_blocks,
-        /// Times that a block had changed before its patch was in place.
+        /// Blocks that another write had overtaken before their change was made, and that were done again.
         patch_retries,
         /// Flush requests, and writes with immediate durability.
         flushes,
@@ -85,6 +86,14 @@ counters! {
         failed_checkpoints,
         /// Blocks given back by the collector to the system.
         discarded_blocks,
+        /// Blocks of off-line volumes that the finder has read and fingerprinted.
+        examined_blocks,
+        /// Those whose content was known, so that their own copy was freed.
+        found_blocks,
+        /// Those whose content is known from then on.
+        identified_blocks,
+        /// Those that a write replaced meanwhile, or that could not be read.
+        aborted_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,
     }

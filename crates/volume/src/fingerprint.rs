@@ -1,5 +1,6 @@
 //! Fingerprints of contents.
 
+use crate::hash_many::ManyHasher;
 use crate::types::{Fingerprint, FingerprintKind};
 use sha2::Digest;
 
@@ -7,7 +8,7 @@ use sha2::Digest;
 #[derive(Debug, Clone)]
 pub struct Fingerprinter {
     kind: FingerprintKind,
-    key: [u8; 32],
+    blake3: ManyHasher,
     seed: u64,
 }
 
@@ -16,7 +17,7 @@ impl Fingerprinter {
     #[must_use]
     pub fn new(kind: FingerprintKind, key: [u8; 32]) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = key;
-        Self { kind, key, seed: u64::from_le_bytes([a, b, c, d, e, f, g, h]) }
+        Self { kind, blake3: ManyHasher::new(key), seed: u64::from_le_bytes([a, b, c, d, e, f, g, h]) }
     }
 
     /// The fingerprint of a content.
@@ -24,11 +25,20 @@ impl Fingerprinter {
     #[must_use]
     pub fn of(&self, content: &[u8]) -> Fingerprint {
         Fingerprint::of_hash(match self.kind {
-            FingerprintKind::Blake3 => first_16(blake3::keyed_hash(&self.key, content).as_bytes()),
+            FingerprintKind::Blake3 => first_16(&self.blake3.hash(content)),
             FingerprintKind::Xxh3Compare => xxhash_rust::xxh3::xxh3_128_with_seed(content, self.seed),
             FingerprintKind::Sha256 => first_16(&sha2::Sha256::digest(content)),
             FingerprintKind::Sha1 => first_16(&sha1::Sha1::digest(content)),
         })
+    }
+
+    /// Calls `found` with the fingerprint of every content, in order; faster than one by one if they have one length.
+    pub fn of_all(&self, contents: &[&[u8]], mut found: impl FnMut(Fingerprint)) {
+        if self.kind == FingerprintKind::Blake3 {
+            self.blake3.hash_all(contents, |hash| found(Fingerprint::of_hash(first_16(hash))));
+        } else {
+            contents.iter().for_each(|content| found(self.of(content)));
+        }
     }
 
     /// Whether equal fingerprints do not suffice to take contents for equal.

@@ -14,20 +14,29 @@ mod engine;
 mod error;
 mod fingerprint;
 pub mod format;
+mod hash_many;
 mod journal;
+mod load;
 mod pool;
 mod readers;
 mod space;
+mod sync;
 mod types;
 mod volume;
 
+pub use backend::CacheFigures;
 pub use check::{CheckOptions, CheckReport, Problem, check};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, FileDisk};
+pub use engine::FinderReport;
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
-pub use pool::{GcReport, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary};
+pub use load::{LoadStat, OperationKind, OperationStat};
+pub use pool::{
+    GcReport, LiveCheck, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary,
+};
 pub use types::{
-    DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place,
+    VolumeId,
 };
 pub use volume::Volume;

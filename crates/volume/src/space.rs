@@ -2,6 +2,9 @@
 
 use crate::types::Pbn;
 
+/// Words that a search for freed blocks looks at while writers wait: some 50 µs.
+const LOOKED_AT: u32 = 16_384;
+
 /// A bitmap of the data store, with one of its full words above it. Free PBNs are given in ascending order from where the
 /// last ones were, so that blocks written together lie together.
 #[derive(Debug)]
@@ -10,15 +13,26 @@ pub(crate) struct Space {
     words: Vec<u64>,
     /// A set bit is a word without a free PBN.
     full: Vec<u64>,
+    /// A set bit is a free PBN that was used before: the system may have its space back.
+    freed: Vec<u64>,
     blocks: u64,
     free: u64,
+    freed_blocks: u64,
     cursor: usize,
 }
 
 impl Space {
     /// Of a data store of this many blocks, all free but block 0.
     pub(crate) fn new(blocks: u64) -> Self {
-        let mut space = Self { words: Vec::new(), full: Vec::new(), blocks: 0, free: 0, cursor: 0 };
+        let mut space = Self {
+            words: Vec::new(),
+            full: Vec::new(),
+            freed: Vec::new(),
+            blocks: 0,
+            free: 0,
+            freed_blocks: 0,
+            cursor: 0,
+        };
         space.grow(blocks);
         space
     }
@@ -28,11 +42,27 @@ impl Space {
         let words = blocks.div_ceil(64) as usize;
         self.words.resize(words, u64::MAX);
         self.full.resize(words.div_ceil(64), u64::MAX);
-        let first = self.blocks.max(1);
-        for number in first..blocks {
-            self.set_free(number as usize);
+        self.freed.resize(words, 0);
+        let mut number = self.blocks.max(1) as usize;
+        while number < blocks as usize {
+            if number.is_multiple_of(64) && number + 64 <= blocks as usize {
+                self.set_word_free(number / 64);
+                number += 64;
+            } else {
+                self.set_free(number);
+                number += 1;
+            }
         }
         self.blocks = self.blocks.max(blocks);
+    }
+
+    /// All blocks of a word that had none are free.
+    fn set_word_free(&mut self, word: usize) {
+        if let (Some(bits), Some(full)) = (self.words.get_mut(word), self.full.get_mut(word / 64)) {
+            *bits = 0;
+            *full &= !(1 << (word % 64));
+            self.free += 64;
+        }
     }
 
     fn set_free(&mut self, number: usize) -> bool {
@@ -60,7 +90,17 @@ impl Space {
         let is_full = *bits == u64::MAX;
         self.free -= u64::from(was_free);
         self.note_full(word, is_full);
+        self.note_used(word);
         was_free
+    }
+
+    /// What is used is not freed.
+    fn note_used(&mut self, word: usize) {
+        if let (Some(freed), Some(bits)) = (self.freed.get_mut(word), self.words.get(word)) {
+            let used = *freed & bits;
+            *freed &= !used;
+            self.freed_blocks -= u64::from(used.count_ones());
+        }
     }
 
     fn note_full(&mut self, word: usize, is_full: bool) {
@@ -73,6 +113,17 @@ impl Space {
     pub(crate) fn release(&mut self, pbn: Pbn) {
         let was_used = self.set_free(pbn.index());
         debug_assert!(was_used, "a block is freed twice");
+        if let (true, Some(freed)) = (was_used, self.freed.get_mut(pbn.index() / 64)) {
+            *freed |= 1 << (pbn.index() % 64);
+            self.freed_blocks += 1;
+        }
+    }
+
+    /// The PBNs from `first` on are free again, and the system has their space.
+    pub(crate) fn release_discarded(&mut self, first: Pbn, count: u32) {
+        for number in first.index()..first.index() + count as usize {
+            self.set_free(number);
+        }
     }
 
     /// Adds `count` free PBNs to `taken`, or fewer if there are no more.
@@ -91,7 +142,47 @@ impl Space {
             }
             let is_full = *bits == u64::MAX;
             self.note_full(word, is_full);
+            self.note_used(word);
         }
+    }
+
+    /// Takes the first run of freed PBNs at or after `from` that has at least `least` of them, at most `most`: the first,
+    /// and how many. Looks at no more than `LOOKED_AT` words; gives where to go on, or [`None`] at the end.
+    pub(crate) fn take_freed_run(
+        &mut self,
+        from: u32,
+        least: u32,
+        most: u32,
+    ) -> (Option<(Pbn, u32)>, Option<u32>) {
+        if self.freed_blocks == 0 {
+            return (None, None);
+        }
+        let is_freed = |space: &Self, number: u32| {
+            space.freed.get(number as usize / 64).is_some_and(|bits| bits & (1 << (number % 64)) != 0)
+        };
+        let mut at = from;
+        let end = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        let look_end = end.min(at.saturating_add(LOOKED_AT * 64));
+        while at < look_end {
+            if at.is_multiple_of(64) && self.freed.get(at as usize / 64) == Some(&0) {
+                at = at.saturating_add(64);
+                continue;
+            }
+            let mut count = 0;
+            while count < most && is_freed(self, at + count) {
+                count += 1;
+            }
+            if count >= least.max(1)
+                && let Some(first) = Pbn::new(at)
+            {
+                for number in at..at + count {
+                    Pbn::new(number).map(|pbn| self.claim(pbn));
+                }
+                return (Some((first, count)), Some(at + count));
+            }
+            at += count.max(1);
+        }
+        (None, (at < end).then_some(at))
     }
 
     /// The first word from the cursor on, and then from the start, that has a free PBN.
@@ -107,6 +198,24 @@ impl Space {
             (full != u64::MAX).then(|| at * 64 + full.trailing_ones() as usize)
         };
         self.full.iter().enumerate().skip(first).find_map(masked)
+    }
+
+    /// How many free PBNs were used before.
+    pub(crate) const fn freed(&self) -> u64 {
+        self.freed_blocks
+    }
+
+    /// The first PBN at or after `from` that is not free.
+    pub(crate) fn next_used(&self, from: u32) -> Option<u32> {
+        let start = from as usize / 64;
+        let before = (1u64 << (from % 64)) - 1;
+        let used = |(word, bits): (usize, &u64)| {
+            let bits = if word == start { bits & !before } else { *bits };
+            (bits != 0).then(|| word as u64 * 64 + u64::from(bits.trailing_zeros()))
+        };
+        let found = self.words.iter().enumerate().skip(start).find_map(used)?;
+        // Bits after the last block are set too.
+        (found < self.blocks).then(|| u32::try_from(found).ok()).flatten()
     }
 
     /// Takes the first run of free PBNs at or after `from`, at most `most` of them: the first, and how many.
@@ -152,12 +261,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..4, 0u32..500), 1..200), blocks in 1u64..500) {
+        fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..5, 0u32..500), 1..200), blocks in 1u64..500) {
             let mut space = Space::new(blocks);
             let mut free: BTreeSet<u32> = (1..blocks as u32).collect();
             let mut used: Vec<Pbn> = Vec::new();
+            let mut freed: BTreeSet<u32> = BTreeSet::new();
             for (kind, number) in steps {
                 match kind {
+                    4 => {
+                        let (run, _) = space.take_freed_run(number, 2, 9);
+                        if let Some((first, count)) = run {
+                            prop_assert!((2..=9).contains(&count));
+                            for pbn in first.number()..first.number() + count {
+                                prop_assert!(free.contains(&pbn) && freed.remove(&pbn), "{}", pbn);
+                            }
+                            space.release_discarded(first, count);
+                        }
+                    }
                     0 => {
                         let mut taken = Vec::new();
                         space.take(number as usize % 70, &mut taken);
@@ -171,6 +291,7 @@ mod tests {
                         let pbn = used.swap_remove(number as usize % used.len());
                         space.release(pbn);
                         free.insert(pbn.number());
+                        freed.insert(pbn.number());
                     }
                     2 => {
                         if let Some((first, count)) = space.take_run(number, 9) {
@@ -194,6 +315,10 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(space.free(), free.len() as u64);
+                freed.retain(|pbn| free.contains(pbn));
+                prop_assert_eq!(space.freed_blocks, freed.len() as u64);
+                let first_used = (number..blocks as u32).find(|pbn| !free.contains(pbn));
+                prop_assert_eq!(space.next_used(number), first_used);
             }
         }
     }

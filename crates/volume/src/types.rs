@@ -1,5 +1,6 @@
 //! The numbers the engine deals in, each a type of its own, and how a volume and a pool may be set.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A logical block number: a block of a volume.
@@ -129,13 +130,16 @@ impl fmt::Display for VolumeId {
     }
 }
 
-/// Whether a volume looks for duplicates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether, and when, a volume looks for duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DedupMode {
     /// Every write gets a block of its own.
     Off,
     /// Before a write is acknowledged.
     Inline,
+    /// In the background, after it was.
+    Offline,
 }
 
 impl DedupMode {
@@ -145,6 +149,7 @@ impl DedupMode {
         match byte {
             0 => Some(Self::Off),
             1 => Some(Self::Inline),
+            2 => Some(Self::Offline),
             _ => None,
         }
     }
@@ -155,12 +160,14 @@ impl DedupMode {
         match self {
             Self::Off => 0,
             Self::Inline => 1,
+            Self::Offline => 2,
         }
     }
 }
 
 /// Which hash of a content is its fingerprint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FingerprintKind {
     /// BLAKE3 with the pool's key: nobody who does not know it can prepare collisions.
     #[default]
@@ -195,6 +202,67 @@ impl FingerprintKind {
             Self::Sha256 => 2,
             Self::Sha1 => 3,
         }
+    }
+}
+
+/// Where a pool keeps its metadata; chosen when it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendKind {
+    /// All in memory, compactly; a checkpoint writes the pages that changed.
+    #[default]
+    Log,
+    /// As [`Self::Log`], but a checkpoint writes everything: an image.
+    Ram,
+    /// Arrays and a hash table on disk, behind a cache of a set size.
+    Table,
+    /// Copy-on-write B-trees on disk, behind a cache of a set size.
+    #[serde(rename = "btree")]
+    BTree,
+}
+
+impl BackendKind {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Log, Self::Ram, Self::Table, Self::BTree];
+
+    /// From the byte on disk.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.byte() == byte)
+    }
+
+    /// The byte on disk.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Log => 0,
+            Self::Ram => 1,
+            Self::Table => 2,
+            Self::BTree => 3,
+        }
+    }
+
+    /// Its name, as people write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Ram => "ram",
+            Self::Table => "table",
+            Self::BTree => "btree",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether its memory is bounded by [`crate::Tuning::cache_bytes`].
+    #[must_use]
+    pub const fn is_cached(self) -> bool {
+        matches!(self, Self::Table | Self::BTree)
     }
 }
 

@@ -39,7 +39,9 @@ impl BlockDevice for Volume {
     }
 
     fn execute(&self, batch: &mut [Request<'_>]) {
+        let began = self.shared.load.begin(batch, self.engine.clock.now_ns());
         self.engine.execute(&self.shared, batch);
+        self.shared.load.end(&began, self.engine.clock.now_ns());
     }
 
     fn extents(&self, offset: u64, length: u64, most_extents: usize) -> Result<Vec<Extent>, DeviceError> {

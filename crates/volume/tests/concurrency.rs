@@ -13,15 +13,19 @@ mod common;
 
 use common::simulated::Simulation;
 use common::{
-    BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write, write_now,
+    BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write, write_now,
 };
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_volume::{CheckOptions, DedupMode, Pool, PoolOptions, Tuning, Volume, check};
+use gemelo_volume::{
+    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
+};
 use std::collections::HashSet;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const THREADS: u64 = 4;
 /// Blocks that everybody writes.
@@ -173,12 +177,19 @@ fn history() -> History {
 
 #[test]
 fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
-    for seed in first_seed()..first_seed() + rounds(3) {
+    for seed in first_seed()..first_seed() + rounds(4) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
         // Hardly more blocks than the volume has: they are freed and used again all the time.
-        Pool::create(&path, &PoolOptions { journal_bytes: Some(64 << 10), ..options(140) }).unwrap();
-        let tuning = Tuning { verify_bytes: seed % 2 == 0, ..Tuning::default() };
+        Pool::create(
+            &path,
+            &PoolOptions {
+                journal_bytes: Some(64 << 10),
+                ..options_with(BackendKind::ALL[seed as usize % 4], 140)
+            },
+        )
+        .unwrap();
+        let tuning = Tuning { verify_bytes: seed % 2 == 0, cache_bytes: 64 << 10, ..Tuning::default() };
         let pool = Pool::open(&path, tuning, Arc::new(ManualClock::new())).unwrap();
         pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
             .unwrap();
@@ -223,9 +234,9 @@ fn write_until_down(volume: &Volume, thread: u64, seed: u64) -> Own {
 
 #[test]
 fn a_crash_under_many_threads_keeps_what_was_flushed() {
-    for seed in first_seed()..first_seed() + rounds(60) {
+    for seed in first_seed()..first_seed() + rounds(80) {
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options(120)).unwrap();
+        Pool::format(&simulation.disks(), &options_with(BackendKind::ALL[seed as usize % 4], 120)).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
             .unwrap();
@@ -238,7 +249,7 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
                 })
                 .collect();
             scope.spawn(|| while pool.checkpoint().is_ok() {});
-            std::thread::sleep(std::time::Duration::from_millis(5 + seed % 40));
+            std::thread::sleep(Duration::from_millis(5 + seed % 40));
             simulation.pull_plug();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
@@ -256,4 +267,60 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
         let options = CheckOptions { data: true, repair: false };
         assert!(check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap().is_clean());
     }
+}
+
+/// A data store so slow that everybody has looked before anybody has written.
+struct SlowDisk(FileDisk);
+
+impl Disk for SlowDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(5));
+        self.0.write_at(offset, slices)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.0.discard(offset, length)
+    }
+}
+
+/// Who writes what another one writes at the same moment shares it all the same: the pool stores each content once.
+#[test]
+fn contents_that_several_threads_write_at_once_are_stored_once() {
+    const CONTENTS: u64 = 256;
+    const BATCH: u64 = 16;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = |name: &str| FileDisk::create(&folder.path().join(name)).unwrap();
+    let disks = PoolDisks { data: Arc::new(SlowDisk(disk("data"))), metadata: Arc::new(disk("metadata")) };
+    Pool::format(&disks, &options_with(BackendKind::Log, THREADS * CONTENTS + 100)).unwrap();
+    let pool = Pool::open_disks(disks, Tuning::default(), Arc::new(ManualClock::new())).unwrap();
+    let barrier = std::sync::Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let name = format!("volume {thread}");
+            pool.create_volume(&name, CONTENTS * BLOCK as u64, DedupMode::Inline).unwrap();
+            let (volume, barrier) = (pool.volume(&name).unwrap(), &barrier);
+            scope.spawn(move || {
+                for first in (0..CONTENTS).step_by(BATCH as usize) {
+                    let bytes: Vec<u8> = (first..first + BATCH).flat_map(|id| tagged(id + 1)).collect();
+                    barrier.wait();
+                    write(&volume, first * BLOCK as u64, &bytes).unwrap();
+                }
+            });
+        }
+    });
+    let stat = pool.stat().unwrap();
+    assert_eq!((stat.logical_blocks, stat.physical_blocks), (THREADS * CONTENTS, CONTENTS));
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+    pool.close().unwrap();
 }

@@ -12,9 +12,10 @@ mod common;
 
 use common::driver::{Driver, Model, check_recovered};
 use common::simulated::{Fault, Simulation};
-use common::{first_seed, open, options, rounds, tuning};
+use common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
-use gemelo_volume::Pool;
+use gemelo_base::{Silent, StopFlag};
+use gemelo_volume::{BackendKind, CheckOptions, Pool, check};
 
 /// Blocks of the data store: so few that it is full now and then.
 const POOL_BLOCKS: u64 = 150;
@@ -24,13 +25,14 @@ const CRASHES: u64 = 5;
 const MOST_STEPS: u64 = 400;
 
 /// A pool's life until it has crashed a few times. Gives the number of crashes.
-fn live(seed: u64) -> u64 {
+fn live(backend: BackendKind, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64());
-    Pool::format(&simulation.disks(), &options(POOL_BLOCKS)).unwrap();
+    Pool::format(&simulation.disks(), &options_with(backend, POOL_BLOCKS)).unwrap();
     let mut model = Model::default();
     let mut crashes = 0;
     for _ in 0..CRASHES {
+        check_from_outside(&simulation);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
         simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
@@ -55,6 +57,14 @@ fn live(seed: u64) -> u64 {
     crashes
 }
 
+fn check_from_outside(simulation: &Simulation) {
+    let options = CheckOptions { data: true, repair: false };
+    let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
+    // A crash between a root and its copy leaves the copy behind.
+    let is_known = |what: &str| what.starts_with("the root at byte");
+    assert!(report.problems.iter().all(|problem| is_known(&problem.what)), "{:?}", report.problems);
+}
+
 /// Now and then the machine goes down again while the pool is opened.
 fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulation {
     if random.below(4) > 0 {
@@ -67,19 +77,38 @@ fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulatio
     simulation.after_crash(random.next_u64())
 }
 
-#[test]
-fn what_was_flushed_survives_every_crash() {
+fn crash_again_and_again(backend: BackendKind) {
     let first = first_seed();
     let mut crashes = 0;
-    for seed in first..first + rounds(800) {
-        let result = std::panic::catch_unwind(|| live(seed));
+    for seed in first..first + rounds(2000) {
+        let result = std::panic::catch_unwind(|| live(backend, seed));
         match result {
             Ok(count) => crashes += count,
             Err(panic) => {
-                eprintln!("again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
+                eprintln!("{backend:?}: again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
                 std::panic::resume_unwind(panic);
             }
         }
     }
-    eprintln!("{crashes} crashes");
+    eprintln!("{backend:?}: {crashes} crashes");
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_log() {
+    crash_again_and_again(BackendKind::Log);
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_ram() {
+    crash_again_and_again(BackendKind::Ram);
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_table() {
+    crash_again_and_again(BackendKind::Table);
+}
+
+#[test]
+fn what_was_flushed_survives_every_crash_of_btree() {
+    crash_again_and_again(BackendKind::BTree);
 }

@@ -17,7 +17,8 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_volume::{
-    CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume, VolumeError, check,
+    BackendKind, CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume, VolumeError,
+    check,
 };
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
@@ -52,7 +53,8 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
         FingerprintKind::Sha1,
     ];
     for seed in first_seed()..first_seed() + rounds(40) {
-        let options = PoolOptions { fingerprint: kinds[seed as usize % 4], ..options(180) };
+        let backend = BackendKind::ALL[seed as usize / 4 % 4];
+        let options = PoolOptions { fingerprint: kinds[seed as usize % 4], backend, ..options(180) };
         let tuning = match seed % 5 {
             0 => Tuning { verify_reads: true, ..tuning() },
             1 => Tuning { verify_bytes: true, ..tuning() },
@@ -92,6 +94,71 @@ fn each_content_is_stored_once_and_zeros_never() {
     let stat = pool.stat().unwrap();
     assert_eq!((stat.logical_blocks, stat.physical_blocks, stat.index_entries), (0, 0, 0));
     assert_eq!(read(&volume, 0, 64 * BLOCK).unwrap(), vec![0; 64 * BLOCK]);
+}
+
+#[test]
+fn an_offline_volume_is_deduplicated_afterwards() {
+    let (_simulation, pool, inline) = small_pool(100);
+    pool.create_volume("b", 64 * BLOCK as u64, DedupMode::Offline).unwrap();
+    let offline = pool.volume("b").unwrap();
+    write(&inline, 0, &content(1, BLOCK)).unwrap();
+    let ids = [1, 2, 3, 2, 0, 2, 3, 4];
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| content(*id, BLOCK)).collect();
+    write(&offline, 0, &bytes).unwrap();
+    assert_eq!(pool.stat().unwrap().physical_blocks, 8, "every block but that of zeros has its own");
+    pool.snapshot_volume("b", "before").unwrap();
+    let report = pool.find(&Silent, &StopFlag::new()).unwrap();
+    let stat = pool.stat().unwrap();
+    assert_eq!((stat.logical_blocks, stat.physical_blocks, stat.index_entries), (15, 4, 4));
+    assert_eq!((report.shared_blocks, report.aborted_blocks), (8, 0), "four of each volume");
+    for name in ["b", "before"] {
+        assert_eq!(read(&pool.volume(name).unwrap(), 0, bytes.len()).unwrap(), bytes);
+    }
+    assert_eq!(pool.find(&Silent, &StopFlag::new()).unwrap().examined_blocks, 0, "nothing was written since");
+    write(&inline, BLOCK as u64, &content(4, BLOCK)).unwrap();
+    assert_eq!(pool.stat().unwrap().physical_blocks, 4, "what the finder has identified is found in-line");
+    write(&offline, 0, &content(5, BLOCK)).unwrap();
+    assert_eq!(read(&inline, 0, BLOCK).unwrap(), content(1, BLOCK), "a shared block is not written in place");
+    pool.set_mode("a", DedupMode::Off).unwrap();
+    write(&inline, 0, &content(5, BLOCK)).unwrap();
+    pool.set_mode("a", DedupMode::Offline).unwrap();
+    pool.find(&Silent, &StopFlag::new()).unwrap();
+    assert_eq!(pool.stat().unwrap().physical_blocks, 5, "a volume that becomes off-line is gone through");
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn the_finder_waits_its_delay_and_keeps_to_its_rate() {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options(5000)).unwrap();
+    let clock = std::sync::Arc::new(gemelo_base::ManualClock::new());
+    let tuning = Tuning { finder_bytes_per_s: Some(1024 * BLOCK as u64), ..Tuning::default() };
+    let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();
+    pool.create_volume("a", 2048 * BLOCK as u64, DedupMode::Offline).unwrap();
+    let bytes: Vec<u8> = (0..2048).flat_map(|block| content(1 + block % 1024, BLOCK)).collect();
+    write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
+    let examined = || pool.stat().unwrap().activity.examined_blocks;
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(300));
+    pause();
+    assert_eq!(examined(), 0, "within the delay");
+    clock.advance_ns(tuning.finder_delay.as_nanos() as u64);
+    eventually(|| examined() == 1024);
+    pause();
+    assert_eq!(examined(), 1024, "a group a second");
+    clock.advance_ns(1_000_000_000);
+    eventually(|| examined() == 2048);
+    assert_eq!(pool.stat().unwrap().physical_blocks, 1024);
+    pool.close().unwrap();
+}
+
+fn eventually(is_true: impl Fn() -> bool) {
+    for _ in 0..400 {
+        if is_true() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    panic!("it did not happen in ten seconds");
 }
 
 #[test]

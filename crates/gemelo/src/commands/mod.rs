@@ -6,11 +6,14 @@ mod distribution;
 mod filebench;
 mod generate;
 mod log;
+mod pool;
 mod replay;
 mod scan;
+mod serve;
 mod suite;
 pub(crate) mod trace;
 mod verify;
+mod volume;
 
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -48,6 +51,18 @@ enum Command {
     Replay(Box<replay::Arguments>),
     /// Count, convert and make block I/O traces
     Trace(Box<trace::Arguments>),
+    /// Make, measure, check and grow pools
+    Pool(pool::Arguments),
+    /// Make, copy, fill, read and remove the volumes of a pool
+    Volume(volume::Arguments),
+    /// Export the volumes of a pool over NBD
+    ///
+    /// Serves until SIGTERM or Ctrl-C; then takes no more clients, does what they have sent,
+    /// flushes and closes the pool. A second signal ends it at once, as a crash would.
+    ///
+    /// Every `pool` and `volume` command works on the pool meanwhile. With socket activation it listens at the sockets it was
+    /// started with.
+    Serve(Box<serve::Arguments>),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -63,5 +78,8 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Replay(arguments) => replay::run(&arguments, context),
         Command::Trace(arguments) => trace::run(&arguments, context),
+        Command::Pool(arguments) => pool::run(&arguments, context),
+        Command::Volume(arguments) => volume::run(&arguments, context),
+        Command::Serve(arguments) => serve::run(&arguments, context),
     }
 }

@@ -141,6 +141,7 @@ impl MemoryQueue {
             | (Operation::Read | Operation::Write, Some(Event::Fail)) => {
                 return failure;
             }
+            (Operation::Trim, _) => place[start..start + request.bytes].fill(0),
             (Operation::Sync, _) => {
                 self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             }

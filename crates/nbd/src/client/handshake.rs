@@ -1,8 +1,8 @@
 //! The handshake, from the client's side: structured replies and block status if the server knows them, then GO, or
 //! EXPORT_NAME with servers that do not know GO.
 
-use super::{ClientError, ExportInfo};
-use crate::socket::Socket;
+use super::channel::Channel;
+use super::{ClientError, ExportInfo, NbdUri, tls};
 use crate::wire::{
     BASE_ALLOCATION, BlockSizes, ClientFlags, ExportFlags, GREETING_BYTES, HandshakeFlags, Info, InfoKind,
     InfoRequest, MetaContextRequest, NO_ZEROES_PADDING_BYTES, OPTION_REPLY_HEADER_BYTES, OptionCode,
@@ -18,29 +18,48 @@ const MOST_REPLIES: usize = 1024;
 
 /// A handshake under way.
 pub(super) struct Handshake<'a> {
-    socket: &'a mut Socket,
+    channel: &'a mut Channel,
     no_zeroes: bool,
 }
 
 impl<'a> Handshake<'a> {
-    /// Negotiates an export of this name.
-    pub(super) fn run(socket: &'a mut Socket, name: &str) -> Result<ExportInfo, ClientError> {
+    /// Negotiates an export, encrypted if there is an address that asks for that.
+    pub(super) fn run(
+        channel: &'a mut Channel,
+        name: &str,
+        address: Option<&NbdUri>,
+    ) -> Result<ExportInfo, ClientError> {
         let mut greeting = [0; GREETING_BYTES];
-        socket.read_exact(&mut greeting)?;
+        channel.read_exact(&mut greeting)?;
         let offered = decode_greeting(&greeting)?;
         if offered.0 & HandshakeFlags::FIXED_NEWSTYLE == 0 {
             return Err(ClientError::OldServer);
         }
         let no_zeroes = offered.0 & HandshakeFlags::NO_ZEROES != 0;
         let flags = ClientFlags::FIXED_NEWSTYLE | if no_zeroes { ClientFlags::NO_ZEROES } else { 0 };
-        socket.write_all(&flags.to_be_bytes())?;
-        let mut handshake = Self { socket, no_zeroes };
+        channel.write_all(&flags.to_be_bytes())?;
+        let mut handshake = Self { channel, no_zeroes };
+        if let Some(address) = address {
+            handshake.start_tls(address)?;
+        }
         let structured_replies = handshake.ask(OptionCode::STRUCTURED_REPLY, &[], |_, _| Ok(()))?;
         let allocation_id = if structured_replies { handshake.ask_allocation(name)? } else { None };
         let mut info = handshake.go(name)?;
         info.structured_replies = structured_replies;
         info.allocation_id = allocation_id;
         Ok(info)
+    }
+
+    fn start_tls(&mut self, uri: &NbdUri) -> Result<(), ClientError> {
+        let Some(wanted) = &uri.tls else { return Ok(()) };
+        let config = tls::config(wanted)?;
+        let server = tls::server_name(&uri.server, wanted).ok_or(ClientError::NoServerName)?;
+        match self.ask(OptionCode::STARTTLS, &[], |_, _| Ok(())) {
+            Ok(true) => Ok(self.channel.start_tls(config, server)?),
+            Ok(false) => Err(ClientError::NoTls),
+            Err(ClientError::Refused { .. }) => Err(ClientError::NoTls),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends an option and hands its replies to `take`; whether the server has acknowledged it. Refusals other than of
@@ -52,10 +71,10 @@ impl<'a> Handshake<'a> {
         mut take: impl FnMut(OptionReplyKind, &[u8]) -> Result<(), WireError>,
     ) -> Result<bool, ClientError> {
         let header = OptionHeader { option, length: data.len() as u32 };
-        self.socket.write_all(&[&header.encode(), data].concat())?;
+        self.channel.write_all(&[&header.encode(), data].concat())?;
         for _ in 0..MOST_REPLIES {
             let mut reply = [0; OPTION_REPLY_HEADER_BYTES];
-            self.socket.read_exact(&mut reply)?;
+            self.channel.read_exact(&mut reply)?;
             let reply = OptionReplyHeader::decode(&reply)?;
             if reply.option != option {
                 return Err(ClientError::Unexpected("a reply to an option that was not sent"));
@@ -64,7 +83,7 @@ impl<'a> Handshake<'a> {
                 return Err(ClientError::Unexpected("a reply to an option that is too long"));
             }
             let mut data = vec![0; reply.length as usize];
-            self.socket.read_exact(&mut data)?;
+            self.channel.read_exact(&mut data)?;
             match reply.kind {
                 OptionReplyKind::ACK => return Ok(true),
                 OptionReplyKind::ERR_UNSUPPORTED => return Ok(false),
@@ -115,12 +134,12 @@ impl<'a> Handshake<'a> {
 
     fn export_name(&mut self, name: &str) -> Result<ExportInfo, ClientError> {
         let header = OptionHeader { option: OptionCode::EXPORT_NAME, length: name.len() as u32 };
-        self.socket.write_all(&[&header.encode(), name.as_bytes()].concat())?;
+        self.channel.write_all(&[&header.encode(), name.as_bytes()].concat())?;
         let (mut size, mut flags) = ([0; 8], [0; 2]);
-        self.socket.read_exact(&mut size)?;
-        self.socket.read_exact(&mut flags)?;
+        self.channel.read_exact(&mut size)?;
+        self.channel.read_exact(&mut flags)?;
         if !self.no_zeroes {
-            self.socket.read_exact(&mut [0; NO_ZEROES_PADDING_BYTES])?;
+            self.channel.read_exact(&mut [0; NO_ZEROES_PADDING_BYTES])?;
         }
         Ok(ExportInfo {
             size_bytes: u64::from_be_bytes(size),

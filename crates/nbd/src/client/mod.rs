@@ -3,17 +3,21 @@
 //! [`Client::submit`] puts a request in line; [`Client::reap`] sends what is in line with one system call, and receives
 //! all replies that have come with one more. Whoever drives it names its requests by handles of its own.
 
+mod channel;
 mod handshake;
 mod incoming;
+mod tls;
 mod uri;
 
-pub use uri::{NbdUri, ServerAddress, USUAL_PORT, UriError};
+pub use crate::certificates::TlsError;
+pub use uri::{NbdUri, ServerAddress, USUAL_PORT, UriError, UriTls};
 
 use crate::socket::Socket;
 use crate::wire::{
     BlockDescriptor, BlockSizes, COMMAND_FLAG_FAST_ZERO, COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE,
     COMMAND_FLAG_REQ_ONE, Command, ErrorCode, ExportFlags, OptionReplyKind, RequestHeader, WireError,
 };
+use channel::Channel;
 use handshake::Handshake;
 use incoming::{Incoming, Pending};
 use std::io;
@@ -44,8 +48,17 @@ pub enum ClientError {
     #[error("the server has no such export")]
     NoSuchExport,
     /// The server wants TLS.
-    #[error("the server wants TLS, which this client does not speak")]
+    #[error("the server wants TLS: use nbds:// or nbds+unix://, with tls-certificates=FOLDER")]
     TlsRequired,
+    /// The server does not speak TLS, or not with everybody.
+    #[error("the server does not encrypt: use nbd:// or nbd+unix://")]
+    NoTls,
+    /// The certificates that the address names cannot be used.
+    #[error(transparent)]
+    Certificates(#[from] TlsError),
+    /// A host that no certificate can be for.
+    #[error("no certificate can be for this host: name the one it is for with tls-hostname=NAME")]
+    NoServerName,
     /// The server refuses an option.
     #[error("the server refuses (error {number}): {message}")]
     Refused {
@@ -57,6 +70,9 @@ pub enum ClientError {
     /// As many requests are in flight as were agreed on.
     #[error("too many requests are in flight")]
     QueueFull,
+    /// The server could not do a request.
+    #[error("the server answers a request with an error: {0}")]
+    Request(ErrorCode),
     /// The server has no such request.
     #[error("the server does not know this request: {0}")]
     NotSupported(&'static str),
@@ -182,7 +198,7 @@ pub enum Wait {
 /// A connection to one export.
 #[derive(Debug)]
 pub struct Client {
-    socket: Socket,
+    channel: Channel,
     export: ExportInfo,
     /// The requests in flight, at the place that is their cookie.
     pending: Vec<Option<Pending>>,
@@ -191,6 +207,8 @@ pub struct Client {
     /// How much of `outgoing` was sent.
     sent_bytes: usize,
     incoming: Incoming,
+    /// The connection failed, or the server was told that it ends.
+    is_over: bool,
 }
 
 impl Client {
@@ -199,22 +217,47 @@ impl Client {
     /// # Errors
     /// If there is no server, no such export, or the server takes longer than `timeout`.
     pub fn connect(uri: &NbdUri, depth: usize, timeout: Duration) -> Result<Self, ClientError> {
-        let mut socket = match &uri.server {
+        let socket = match &uri.server {
             ServerAddress::Unix(path) => Socket::from(UnixStream::connect(path)?),
             ServerAddress::Tcp(host, port) => Socket::from(connect_tcp(host, *port, timeout)?),
         };
-        socket.set_deadline_after(Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
-        let export = Handshake::run(&mut socket, &uri.name)?;
-        socket.set_deadline_after(None);
+        Self::negotiate(socket, &uri.name, Some(uri), depth, timeout)
+    }
+
+    /// As [`Self::connect`], on a connection that is there: whoever made it has had the server begin the session.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn over(
+        stream: UnixStream,
+        export: &str,
+        depth: usize,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        Self::negotiate(Socket::from(stream), export, None, depth, timeout)
+    }
+
+    fn negotiate(
+        socket: Socket,
+        name: &str,
+        encrypted: Option<&NbdUri>,
+        depth: usize,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        let mut channel = Channel::Plain(socket);
+        channel.set_deadline_after(Some(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
+        let export = Handshake::run(&mut channel, name, encrypted)?;
+        channel.set_deadline_after(None);
         let depth = depth.max(1);
         Ok(Self {
-            socket,
+            channel,
             export,
             pending: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             outgoing: Vec::new(),
             sent_bytes: 0,
             incoming: Incoming::new(),
+            is_over: false,
         })
     }
 
@@ -261,14 +304,14 @@ impl Client {
     /// Sends what is in line, as far as it fits now; whether all was sent.
     fn send(&mut self) -> Result<bool, ClientError> {
         while let Some(rest) = self.outgoing.get(self.sent_bytes..).filter(|rest| !rest.is_empty()) {
-            match self.socket.send_now(rest)? {
+            match self.channel.send_now(rest)? {
                 Some(sent) => self.sent_bytes += sent,
                 None => return Ok(false),
             }
         }
         self.outgoing.clear();
         self.sent_bytes = 0;
-        Ok(true)
+        Ok(self.channel.push_now()?)
     }
 
     /// Sends what is in line and hands finished requests to `done`; tells how many.
@@ -277,10 +320,11 @@ impl Client {
     /// If the connection failed or the server broke the protocol; then the connection is of no more use.
     pub fn reap(&mut self, wait: Wait, mut done: impl FnMut(Completion<'_>)) -> Result<usize, ClientError> {
         if let Wait::AtMost(most) = wait {
-            self.socket.set_deadline_after(Some(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)));
+            self.channel.set_deadline_after(Some(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)));
         }
         let outcome = self.reap_until_deadline(wait, &mut done);
-        self.socket.set_deadline_after(None);
+        self.is_over |= outcome.is_err();
+        self.channel.set_deadline_after(None);
         outcome
     }
 
@@ -297,16 +341,16 @@ impl Client {
             // While there is something to send, receiving must not wait: the server may be waiting for room itself.
             let room = self.incoming.room();
             let received = match wait {
-                Wait::Not => self.socket.receive_now(room)?,
-                _ if all_is_sent => match self.socket.receive(room) {
+                Wait::Not => self.channel.receive_now(room)?,
+                _ if all_is_sent => match self.channel.receive(room) {
                     Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(0),
                     other => Some(other?),
                 },
                 _ => {
-                    if !self.socket.wait_for_either()? {
+                    if !self.channel.wait_for_either()? {
                         return Ok(0);
                     }
-                    self.socket.receive_now(room)?
+                    self.channel.receive_now(room)?
                 }
             };
             if received == Some(0) {
@@ -345,20 +389,33 @@ impl Client {
         taken.ok_or(ClientError::Unexpected("nothing"))
     }
 
-    /// Ends the session in the protocol's way. What is in flight is lost; dropping a client ends it as well, without
-    /// the server being told.
+    /// Ends the session in the protocol's way. What is in flight is lost.
     ///
     /// # Errors
     /// If the connection failed.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
-        let header =
-            RequestHeader { flags: 0, command: Command::DISCONNECT, cookie: 0, offset: 0, length: 0 };
-        self.outgoing.extend_from_slice(&header.encode());
+        self.is_over = true;
+        self.outgoing.extend_from_slice(&DISCONNECT.encode());
         while !self.send()? {
-            self.socket.wait_for_either()?;
-            self.socket.receive_now(self.incoming.room())?;
+            self.channel.wait_for_either()?;
+            self.channel.receive_now(self.incoming.room())?;
         }
         Ok(())
+    }
+}
+
+/// The request that ends a session.
+const DISCONNECT: RequestHeader =
+    RequestHeader { flags: 0, command: Command::DISCONNECT, cookie: 0, offset: 0, length: 0 };
+
+impl Drop for Client {
+    /// Tells the server, if that needs no waiting.
+    fn drop(&mut self) {
+        if !self.is_over && self.in_flight() == 0 && self.outgoing.is_empty() {
+            // If it cannot be told, it sees the connection end.
+            let _ = self.channel.send_now(&DISCONNECT.encode());
+        }
+        self.channel.close();
     }
 }
 

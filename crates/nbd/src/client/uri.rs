@@ -1,5 +1,6 @@
 //! Addresses of exports, as the NBD project's URI document has them: `nbd://HOST[:PORT]/[NAME]` and
-//! `nbd+unix:///[NAME]?socket=PATH`.
+//! `nbd+unix:///[NAME]?socket=PATH`; encrypted, `nbds://` and `nbds+unix://` with the parameters `tls-certificates=FOLDER` and,
+//! if the certificate is for another name than the host's, `tls-hostname=NAME`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,6 +26,18 @@ pub struct NbdUri {
     pub server: ServerAddress,
     /// The export; empty for the server's default.
     pub name: String,
+    /// How the connection is encrypted, if it is.
+    pub tls: Option<UriTls>,
+}
+
+/// How a connection is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UriTls {
+    /// The folder of `ca-cert.pem`, which says whom to believe, and, for servers that ask for them, `client-cert.pem` and
+    /// `client-key.pem`.
+    pub certificates: PathBuf,
+    /// The name that the server's certificate is for, if not the host's (`localhost` for a unix socket).
+    pub hostname: Option<String>,
 }
 
 /// A text that is no address of an export.
@@ -38,8 +51,9 @@ pub struct UriError {
 }
 
 const SHAPE: &str = "is no address of an export: nbd://HOST[:PORT]/[NAME], or nbd+unix:///[NAME]?socket=PATH";
-const ENCRYPTED: &str = "asks for TLS, which this client does not speak: use nbd:// or nbd+unix://";
-const PARAMETER: &str = "has a parameter that is unknown here: only nbd+unix has one, socket=PATH";
+const UNCERTIFIED: &str =
+    "does not say whom to believe: nbds needs tls-certificates=FOLDER with ca-cert.pem in it";
+const PARAMETER: &str = "has a parameter that is unknown here: nbd+unix has socket=PATH, nbds tls-certificates=FOLDER and tls-hostname=NAME";
 const PERCENT: &str = "has a percent sign that is not followed by the two hexadecimal digits of a character";
 
 impl FromStr for NbdUri {
@@ -55,14 +69,42 @@ fn parse(text: &str) -> Result<NbdUri, &'static str> {
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let name = percent_decoded(path)?;
-    let server = match scheme {
-        "nbd" if query.is_some_and(|query| !query.is_empty()) => return Err(PARAMETER),
-        "nbd" => parse_host(authority)?,
-        "nbd+unix" if authority.is_empty() => parse_socket(query.ok_or(SHAPE)?)?,
-        "nbds" | "nbds+unix" => return Err(ENCRYPTED),
+    let (family, is_encrypted) = match scheme.strip_prefix("nbds") {
+        Some(family) => (family, true),
+        None => (scheme.strip_prefix("nbd").ok_or(SHAPE)?, false),
+    };
+    let mut parameters = Parameters::parse(query.unwrap_or_default())?;
+    let server = match family {
+        "" => parse_host(authority)?,
+        "+unix" if authority.is_empty() => parse_socket(parameters.take("socket"))?,
         _ => return Err(SHAPE),
     };
-    Ok(NbdUri { server, name })
+    let tls = if is_encrypted {
+        let certificates = parameters.take("tls-certificates").ok_or(UNCERTIFIED)?.into();
+        Some(UriTls { certificates, hostname: parameters.take("tls-hostname") })
+    } else {
+        None
+    };
+    if parameters.0.is_empty() { Ok(NbdUri { server, name, tls }) } else { Err(PARAMETER) }
+}
+
+/// What follows the question mark, and was not taken yet.
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn parse(query: &str) -> Result<Self, &'static str> {
+        let parts = query.split('&').filter(|part| !part.is_empty());
+        let pairs = parts.map(|part| {
+            let (key, value) = part.split_once('=').ok_or(PARAMETER)?;
+            Ok((key.to_owned(), percent_decoded(value)?))
+        });
+        pairs.collect::<Result<_, _>>().map(Self)
+    }
+
+    fn take(&mut self, wanted: &str) -> Option<String> {
+        let at = self.0.iter().position(|(key, _)| key == wanted)?;
+        Some(self.0.swap_remove(at).1)
+    }
 }
 
 fn parse_host(authority: &str) -> Result<ServerAddress, &'static str> {
@@ -78,12 +120,9 @@ fn parse_host(authority: &str) -> Result<ServerAddress, &'static str> {
     if host.is_empty() { Err(SHAPE) } else { Ok(ServerAddress::Tcp(percent_decoded(host)?, port)) }
 }
 
-fn parse_socket(query: &str) -> Result<ServerAddress, &'static str> {
-    let path = query.strip_prefix("socket=").ok_or(PARAMETER)?;
-    if path.contains('&') {
-        return Err(PARAMETER);
-    }
-    if path.is_empty() { Err(SHAPE) } else { Ok(ServerAddress::Unix(percent_decoded(path)?.into())) }
+fn parse_socket(path: Option<String>) -> Result<ServerAddress, &'static str> {
+    let path = path.filter(|path| !path.is_empty()).ok_or(SHAPE)?;
+    Ok(ServerAddress::Unix(path.into()))
 }
 
 fn percent_decoded(text: &str) -> Result<String, &'static str> {
@@ -117,17 +156,27 @@ fn percent_encoded(text: &str) -> String {
 impl fmt::Display for NbdUri {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = percent_encoded(&self.name);
+        let scheme = if self.tls.is_some() { "nbds" } else { "nbd" };
+        let mut parameters = Vec::new();
         match &self.server {
-            ServerAddress::Tcp(host, port) if host.contains(':') => {
-                write!(formatter, "nbd://[{}]:{port}/{name}", percent_encoded(host))
-            }
             ServerAddress::Tcp(host, port) => {
-                write!(formatter, "nbd://{}:{port}/{name}", percent_encoded(host))
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(formatter, "{scheme}://{open}{}{close}:{port}/{name}", percent_encoded(host))?;
             }
             ServerAddress::Unix(path) => {
-                write!(formatter, "nbd+unix:///{name}?socket={}", percent_encoded(&path.to_string_lossy()))
+                write!(formatter, "{scheme}+unix:///{name}")?;
+                parameters.push(("socket", path.to_string_lossy()));
             }
         }
+        if let Some(tls) = &self.tls {
+            parameters.push(("tls-certificates", tls.certificates.to_string_lossy()));
+            parameters.extend(tls.hostname.as_deref().map(|name| ("tls-hostname", name.into())));
+        }
+        for (at, (key, value)) in parameters.iter().enumerate() {
+            let mark = if at == 0 { '?' } else { '&' };
+            write!(formatter, "{mark}{key}={}", percent_encoded(value))?;
+        }
+        Ok(())
     }
 }
 
@@ -146,12 +195,13 @@ mod tests {
             let uri: NbdUri = text.parse().unwrap();
             assert_eq!(
                 uri,
-                NbdUri { server: ServerAddress::Tcp(host.into(), port), name: name.into() },
+                NbdUri { server: ServerAddress::Tcp(host.into(), port), name: name.into(), tls: None },
                 "{text}"
             );
         }
         let uri: NbdUri = "nbd+unix:///disk?socket=/tmp/a%20b".parse().unwrap();
-        assert_eq!(uri, NbdUri { server: ServerAddress::Unix("/tmp/a b".into()), name: "disk".into() });
+        let server = ServerAddress::Unix("/tmp/a b".into());
+        assert_eq!(uri, NbdUri { server, name: "disk".into(), tls: None });
         assert_eq!(uri.to_string(), "nbd+unix:///disk?socket=/tmp/a%20b");
     }
 
@@ -169,7 +219,10 @@ mod tests {
             ("nbd+unix://host/?socket=/x", SHAPE),
             ("nbd+unix:///?socket=/x&tls=1", PARAMETER),
             ("nbd://host/?socket=/x", PARAMETER),
-            ("nbds://host/", ENCRYPTED),
+            ("nbds://host/", UNCERTIFIED),
+            ("nbds://host/?tls-certificates=/x&tls=1", PARAMETER),
+            ("nbd://host/?tls-certificates=/x", PARAMETER),
+            ("nbdx://host/", SHAPE),
             ("nbd://host/%4", PERCENT),
             ("nbd://host/%ff", PERCENT),
         ] {
@@ -180,14 +233,17 @@ mod tests {
     proptest! {
         #[test]
         fn addresses_round_trip(name in "\\PC{0,12}", path in "/\\PC{1,12}", host in "[a-z0-9.]{1,9}", port: u16) {
+            let tls = UriTls { certificates: path.clone().into(), hostname: Some(host.clone()) };
             for server in [ServerAddress::Unix(path.clone().into()), ServerAddress::Tcp(host.clone(), port)] {
-                let uri = NbdUri { server, name: name.clone() };
-                prop_assert_eq!(uri.to_string().parse::<NbdUri>(), Ok(uri));
+                for tls in [None, Some(tls.clone()), Some(UriTls { hostname: None, ..tls.clone() })] {
+                    let uri = NbdUri { server: server.clone(), name: name.clone(), tls };
+                    prop_assert_eq!(uri.to_string().parse::<NbdUri>(), Ok(uri));
+                }
             }
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(text in "(nbd|nbd\\+unix)://\\PC{0,24}") {
+        fn no_text_makes_the_parser_panic(text in "(nbd|nbd\\+unix|nbds)://\\PC{0,24}") {
             let _ = text.parse::<NbdUri>();
         }
     }

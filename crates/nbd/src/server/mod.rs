@@ -18,10 +18,11 @@ mod stream;
 mod tls;
 mod transmission;
 
+pub use crate::certificates::TlsError;
 pub use counters::ServerCounts;
 pub use exports::{Export, ExportTable, Exports};
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
-pub use tls::{TlsError, TlsPolicy, tls_from_files};
+pub use tls::{TlsPolicy, tls_from_files};
 
 use crate::socket::Socket;
 use crate::wire::WireError;
@@ -32,6 +33,7 @@ use handshake::Handshake;
 use registry::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::Stream;
@@ -164,6 +166,12 @@ impl Server {
         let connections = registry.wait_until_empty(END_WAIT);
         waited.map_err(ServeError::Wait)?;
         if connections > 0 { Err(ServeError::Unfinished { connections }) } else { Ok(()) }
+    }
+
+    /// Begins a session on a connection that is there, such as one that was used for something else before. `peer` is
+    /// its name in warnings. It ends with [`Self::serve`].
+    pub fn adopt(&self, stream: UnixStream, peer: &str) {
+        self.start(stream.into(), peer.to_owned());
     }
 
     /// How many clients are connected to an export, or, without a name, at all.

@@ -1,12 +1,10 @@
 //! Whether and how sessions are encrypted.
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use crate::certificates::{TlsError, authorities, certificates, private_key};
+use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use thiserror::Error;
 
 /// Whether sessions are encrypted.
 #[derive(Debug, Clone, Default)]
@@ -33,38 +31,6 @@ impl TlsPolicy {
     }
 }
 
-/// Why certificates cannot be used.
-#[derive(Debug, Error)]
-pub enum TlsError {
-    /// A file that cannot be read or holds no PEM of that kind.
-    #[error("cannot read the {what} of {}", path.display())]
-    File {
-        /// What should be in it.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: rustls::pki_types::pem::Error,
-    },
-    /// A file without certificates.
-    #[error("{} holds no certificate", .0.display())]
-    Empty(PathBuf),
-    /// Certificate and key that do not fit, or are not valid.
-    #[error("certificate and key cannot be used")]
-    Unusable(#[from] rustls::Error),
-    /// Authorities that cannot verify anybody.
-    #[error("the clients' certificate authority cannot be used")]
-    Authority(#[from] rustls::server::VerifierBuilderError),
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |source| TlsError::File { what: "certificates", path: path.to_owned(), source };
-    let found: Vec<_> =
-        CertificateDer::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
-    if found.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(found) }
-}
-
 /// A server's settings from PEM files: its certificate chain, its key and, if clients must show a certificate, the
 /// authorities that may have signed it.
 ///
@@ -81,18 +47,10 @@ pub fn tls_from_files(
     let builder = match client_authority {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for authority in certificates(path)? {
-                roots.add(authority)?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+            let roots = Arc::new(authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build()?;
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::File {
-        what: "private key",
-        path: key.to_owned(),
-        source,
-    })?;
-    Ok(Arc::new(builder.with_single_cert(certificates(certificate)?, private)?))
+    Ok(Arc::new(builder.with_single_cert(certificates(certificate)?, private_key(key)?)?))
 }

@@ -59,7 +59,7 @@ impl TestServer {
     }
 
     pub(crate) fn uri_of(&self, name: &str) -> NbdUri {
-        NbdUri { server: ServerAddress::Unix(self.socket()), name: name.to_owned() }
+        NbdUri { server: ServerAddress::Unix(self.socket()), name: name.to_owned(), tls: None }
     }
 
     pub(crate) fn uri(&self) -> String {

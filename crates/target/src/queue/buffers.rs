@@ -32,6 +32,13 @@ impl Buffers {
         &self.memory[start..start + self.buffer_bytes]
     }
 
+    /// All buffers, in order of slots.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let bytes = self.buffer_bytes;
+        let strides = self.memory[self.first..].chunks_mut(self.stride_bytes.max(1));
+        strides.take(self.count).map(move |stride| &mut stride[..bytes])
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: usize) -> &mut [u8] {
         let start = self.first + slot * self.stride_bytes;
@@ -54,5 +61,7 @@ mod tests {
             assert!(buffers.get(slot).iter().all(|byte| *byte == slot as u8 + 1));
             assert_eq!(buffers.get(slot).len(), 5000);
         }
+        let firsts: Vec<(u8, usize)> = buffers.all_mut().map(|buffer| (buffer[0], buffer.len())).collect();
+        assert_eq!(firsts, [(1, 5000), (2, 5000), (3, 5000)]);
     }
 }

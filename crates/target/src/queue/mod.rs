@@ -3,11 +3,15 @@
 //! A queue has as many slots as operations it can have in flight. Whoever drives it fills a slot's buffer, submits a
 //! request for that slot, and reaps completions; a slot is free again when its completion was reaped.
 
+mod batch;
 mod buffers;
+mod nbd;
 mod null;
 mod psync;
 mod uring;
 
+pub(crate) use batch::BatchQueue;
+pub(crate) use nbd::{NbdPlace, NbdQueue};
 pub(crate) use null::NullQueue;
 pub(crate) use psync::PsyncQueue;
 pub(crate) use uring::UringQueue;
@@ -26,6 +30,8 @@ pub enum Operation {
     Read,
     /// Writes the slot's buffer to storage.
     Write,
+    /// The content of the range is no longer needed; storage may free it, or do nothing.
+    Trim,
     /// Makes all completed writes of this queue durable (`fdatasync`).
     Sync,
 }
@@ -35,6 +41,7 @@ impl fmt::Display for Operation {
         formatter.write_str(match self {
             Self::Read => "read",
             Self::Write => "write",
+            Self::Trim => "trim",
             Self::Sync => "sync",
         })
     }
@@ -47,8 +54,14 @@ pub struct Request {
     pub operation: Operation,
     /// Where the place is read or written, in bytes from its start; no meaning for a sync.
     pub offset: u64,
-    /// How many bytes from the start of the buffer; no meaning for a sync.
+    /// How many bytes from the start of the buffer; of a trim, which uses no buffer, up to
+    /// [`Request::MOST_TRIM_BYTES`]; no meaning for a sync.
     pub bytes: usize,
+}
+
+impl Request {
+    /// The longest trim: what NBD's lengths of 32 bits hold.
+    pub const MOST_TRIM_BYTES: usize = 1 << 30;
 }
 
 /// How long [`Queue::reap`] waits for a completion.
@@ -77,9 +90,9 @@ pub struct Completion {
 pub struct IoFailure {
     /// What was asked.
     pub operation: Operation,
-    /// The file or device.
+    /// The file, device, volume or export.
     pub place: String,
-    /// Bytes from the start of the file or device.
+    /// Bytes from the start of that.
     pub offset: u64,
     /// How many bytes were asked.
     pub bytes: usize,
@@ -120,6 +133,8 @@ pub enum Engine {
     Psync,
     /// Any number of operations in flight, through Linux's io_uring.
     IoUring,
+    /// The storage's own way: batches for a volume, requests in flight for an export. Files and devices have none.
+    Native,
 }
 
 /// A name that is no engine.
@@ -144,6 +159,7 @@ impl fmt::Display for Engine {
         formatter.write_str(match self {
             Self::Psync => "psync",
             Self::IoUring => "io-uring",
+            Self::Native => "native",
         })
     }
 }

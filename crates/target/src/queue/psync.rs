@@ -1,7 +1,9 @@
-//! One system call after the other: `pread`, `pwrite`, `fdatasync`.
+//! One system call after the other: `pread`, `pwrite`, `fallocate`, `fdatasync`.
 
 use super::buffers::Buffers;
 use super::{Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -26,6 +28,9 @@ impl PsyncQueue {
         if request.operation == Operation::Sync {
             return self.place.file.sync_data().map_err(|error| self.place.failure(request, 0, error));
         }
+        if request.operation == Operation::Trim {
+            return self.trim(request).map_err(|error| self.place.failure(request, 0, error.into()));
+        }
         let mut done = 0;
         while done < request.bytes {
             match self.step(slot, request, done) {
@@ -36,6 +41,16 @@ impl PsyncQueue {
             }
         }
         Ok(())
+    }
+
+    /// What cannot be trimmed stays as it is, which a trim allows.
+    fn trim(&self, request: Request) -> Result<(), Errno> {
+        let offset = self.place.first_byte + request.offset;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.place.file, flags, offset, request.bytes as u64) {
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS) => Ok(()),
+            done => done,
+        }
     }
 
     #[inline]

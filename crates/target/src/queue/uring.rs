@@ -9,10 +9,13 @@ use super::buffers::Buffers;
 use super::{Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved};
 use crate::TargetError;
 use io_uring::{IoUring, opcode, squeue, types};
-use libc::{EAGAIN, EBUSY, EINTR, ETIME};
+use libc::{EAGAIN, EBUSY, EINTR, ENODEV, EOPNOTSUPP, ETIME};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
+
+/// How a range is trimmed.
+const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// Index of the only registered file.
 const FILE_INDEX: u32 = 0;
@@ -66,11 +69,17 @@ impl UringQueue {
         let Flight { request, done } = flight;
         let file = types::Fixed(FILE_INDEX);
         let offset = self.place.first_byte + request.offset + done as u64;
+        if request.operation == Operation::Trim {
+            let trim = opcode::Fallocate::new(file, request.bytes as u64).offset(offset).mode(PUNCH_HOLE);
+            return trim.build().user_data(slot as u64);
+        }
         let rest = &mut self.buffers.get_mut(slot)[done..request.bytes];
         let (start, bytes) = (rest.as_mut_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX));
         let index = u16::try_from(slot).unwrap_or(u16::MAX);
         let entry = match (request.operation, self.has_fixed_buffers) {
-            (Operation::Sync, _) => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+            (Operation::Sync | Operation::Trim, _) => {
+                opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build()
+            }
             (Operation::Read, true) => {
                 opcode::ReadFixed::new(file, start, bytes, index).offset(offset).build()
             }
@@ -136,8 +145,12 @@ impl UringQueue {
         let request = flight.request;
         let outcome = match usize::try_from(result) {
             Err(_) if matches!(-result, EINTR | EAGAIN) => return self.start(slot, flight),
+            // What cannot be trimmed stays as it is, which a trim allows.
+            Err(_) if request.operation == Operation::Trim && matches!(-result, EOPNOTSUPP | ENODEV) => {
+                Ok(())
+            }
             Err(_) => Err(io::Error::from_raw_os_error(-result)),
-            Ok(_) if request.operation == Operation::Sync => Ok(()),
+            Ok(_) if matches!(request.operation, Operation::Sync | Operation::Trim) => Ok(()),
             Ok(0) => Err(nothing_moved(request.operation)),
             Ok(moved) => {
                 flight.done += moved;

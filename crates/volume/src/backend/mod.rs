@@ -1,14 +1,23 @@
 //! The engine's map, index, reference counts and records, behind one trait.
 //!
 //! The journal is the engine's: it hands every [`Change`] to the backend after it was appended, and again when it is
-//! replayed after a crash. A backend keeps the state and, at a checkpoint, says which pages to write where; it does no
-//! input or output while it serves.
+//! replayed after a crash. A backend keeps the state and, at a checkpoint, says which pages to write where. [`log`] does no
+//! input or output while it serves; the backends of `cached` read pages that are not in their cache.
 
+pub(crate) mod cached;
 pub mod log;
+mod slots;
+#[cfg(test)]
+mod tests;
 
 use crate::error::Result;
-use crate::format::{Change, Link, Page, Slot};
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::format::{Change, Link, Page, PoolSeed, Root, Slot, Superblock};
+use crate::pool::PoolDisks;
+use crate::types::{BackendKind, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use cached::{BTreeLayout, Overlay, TableLayout};
+use log::LogBackend;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A volume as the metadata have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +32,8 @@ pub struct VolumeInfo {
     pub mode: DedupMode,
     /// Whether it takes no writes.
     pub read_only: bool,
+    /// Whether it is being made or removed, and nobody sees it.
+    pub is_hidden: bool,
     /// LBNs that have a PBN.
     pub mapped_blocks: u64,
 }
@@ -32,7 +43,8 @@ pub struct VolumeInfo {
 pub struct Record {
     /// The fingerprint of its content, if it may be shared.
     pub fingerprint: Fingerprint,
-    /// LBNs that refer to it.
+    /// References to it: more than none if an LBN refers to it, and at most as many as LBNs do. A backend whose volumes
+    /// share parts of their maps counts such a part once.
     pub references: u32,
 }
 
@@ -53,7 +65,93 @@ pub struct Totals {
     pub memory_bytes: u64,
     /// Pages on the metadata disk.
     pub pages: u64,
+    /// Look-ups of pages in the cache, of backends that have one.
+    pub cache: CacheFigures,
 }
+
+/// Look-ups of pages in a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct CacheFigures {
+    /// Pages that were there.
+    pub hits: u64,
+    /// Pages that had to be read.
+    pub misses: u64,
+}
+
+/// What a checkpoint was found to lack.
+#[derive(Debug, Default)]
+pub struct Damage {
+    /// What can be served all the same: copies that are gone, fingerprints that are not known.
+    pub harmless: Vec<String>,
+    /// What cannot: maps, whose LBNs give an error, and what the free blocks are known from.
+    pub lost: Vec<String>,
+}
+
+/// The backend of an empty pool, whose superblock need not be written yet.
+pub(crate) fn empty(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    data_blocks: u64,
+) -> Box<dyn MetadataBackend> {
+    let disk = Arc::clone(&disks.metadata);
+    let image = superblock.backend == BackendKind::Ram;
+    match superblock.backend {
+        BackendKind::Log | BackendKind::Ram => {
+            let seed = PoolSeed::of(superblock);
+            Box::new(LogBackend::new(superblock.block_bytes, data_blocks, seed, image))
+        }
+        BackendKind::Table => Box::new(Overlay::<TableLayout>::new(disk, superblock, data_blocks, 0)),
+        BackendKind::BTree => Box::new(Overlay::<BTreeLayout>::new(disk, superblock, data_blocks, 0)),
+    }
+}
+
+/// Reads the checkpoint of a root. [`MetadataBackend::settle`] has to follow, after the journal was replayed. To salvage
+/// is to read all that can be read, so that the next checkpoint writes it anew.
+pub(crate) fn load(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    root: &Root,
+    options: LoadOptions,
+    damage: &mut Damage,
+) -> Result<Box<dyn MetadataBackend>> {
+    let seed = PoolSeed::of(superblock);
+    let disk = Arc::clone(&disks.metadata);
+    let options = (options.cache_bytes, options.salvages);
+    Ok(match superblock.backend {
+        BackendKind::Log | BackendKind::Ram => {
+            Box::new(LogBackend::load(&*disk, superblock, root, seed, damage)?)
+        }
+        BackendKind::Table => {
+            Box::new(Overlay::<TableLayout>::load(disk, superblock, root, options, damage)?)
+        }
+        BackendKind::BTree => {
+            Box::new(Overlay::<BTreeLayout>::load(disk, superblock, root, options, damage)?)
+        }
+    })
+}
+
+/// How a checkpoint is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoadOptions {
+    /// As [`crate::Tuning::cache_bytes`].
+    pub(crate) cache_bytes: u64,
+    /// Whatever can be read is wanted.
+    pub(crate) salvages: bool,
+}
+
+/// How much a backend needs a checkpoint, to stay within its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Not at all.
+    Low,
+    /// Soon.
+    High,
+    /// Before anything else is changed.
+    Full,
+}
+
+/// The part of a checkpoint that needs no lock; gives the pages it wrote.
+pub type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;
 
 /// Pages to be written, each to its slot.
 pub type PageWrites = Vec<(Slot, Box<Page>)>;
@@ -84,6 +182,13 @@ pub trait MetadataBackend: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
 
+    /// Brings into memory what changes of these places will need, so that they wait for no disk. An error if it cannot be
+    /// read, or anything else could not be since the pool was opened.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn warm(&self, _places: &[Place]) -> Result<()> {
+        Ok(())
+    }
+
     /// Calls `visit` with every PBN that has a reference.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
@@ -91,6 +196,18 @@ pub trait MetadataBackend: Send + Sync {
     /// Makes the changes, in order, and adds PBNs that lost their last reference to `freed`.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()>;
+
+    /// After the last replayed change: computes what is not stored, and sees to it that the next checkpoint writes anew
+    /// what was damaged.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn settle(&mut self) -> Result<()>;
+
+    /// Whether the fingerprint of a PBN was lost with its page.
+    fn is_record_lost(&self, pbn: Pbn) -> bool;
+
+    /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
+    #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()>;
 
     /// Counts the references to every PBN again, and looks whether counts, totals and index are what they should be:
     /// the differences in words, at most `most` of them.
@@ -100,9 +217,24 @@ pub trait MetadataBackend: Send + Sync {
     /// Sums over the whole pool.
     fn totals(&self) -> Totals;
 
+    /// How much it needs a checkpoint.
+    fn pressure(&self) -> Pressure {
+        Pressure::Low
+    }
+
+    /// LBNs that are unmapped or copied in one change at most; `None` if it does not matter.
+    fn piece_blocks(&self) -> Option<u64> {
+        None
+    }
+
     /// Begins a checkpoint of the state as it is now; changes may follow at once. Volumes are not created, removed or
     /// cloned until it ends.
     fn freeze(&mut self);
+
+    /// What is to be done of the checkpoint before anything is gathered, without the state's lock.
+    fn merge(&self) -> Option<Merge> {
+        None
+    }
 
     /// Adds at most `most` frozen pages to `writes`; whether there are more.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]

@@ -5,11 +5,13 @@
 
 mod repair;
 mod scrub;
+mod store;
 mod walk;
 
 use crate::error::Result;
 use crate::pool::PoolDisks;
 use gemelo_base::{Monitor, StopFlag};
+use serde::{Deserialize, Serialize};
 use walk::Walk;
 
 /// Problems that are reported one by one; the rest is only counted.
@@ -25,7 +27,7 @@ pub struct CheckOptions {
 }
 
 /// Something that is not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// In words.
     pub what: String,
@@ -34,7 +36,7 @@ pub struct Problem {
 }
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CheckReport {
     /// The first thousand problems.
     pub problems: Vec<Problem>,

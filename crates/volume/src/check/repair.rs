@@ -1,6 +1,5 @@
 //! Writing what is left of a damaged pool, so that it is whole again and says what it lost.
 
-use crate::backend::MetadataBackend;
 use crate::error::{Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PAGE_BYTES, read_superblock};
@@ -16,7 +15,7 @@ use std::sync::Arc;
 /// Where history is lost (a commit, a root) blocks may have been used again for contents that the state that is left knows
 /// nothing of; then, as with `data`, each content has to have its fingerprint or is marked as lost.
 pub(super) fn repair(disks: &PoolDisks, data: bool, monitor: &dyn Monitor, stop: &StopFlag) -> Result<()> {
-    let mut recovered = recover(disks, true)?;
+    let mut recovered = recover(disks, true, Tuning::default().cache_bytes)?;
     let must_scrub = data || recovered.has_lost_history;
     restore_contents(disks, &mut recovered, must_scrub, monitor, stop)?;
     rewrite_superblocks(disks)?;

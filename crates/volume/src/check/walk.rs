@@ -1,15 +1,16 @@
 //! All metadata, read and replayed in the plainest way.
 
 use super::CheckReport;
+use super::store::{TreeReader, compare_counts, compare_index};
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Slot,
-    Superblock, Table, check_data_header, find_roots, read_chain, read_superblock,
+    Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, Part, PoolSeed, RECORD_PAGE_ENTRIES, Root, Slot,
+    StoreTable, Superblock, Table, check_data_header, find_roots, read_chain, read_superblock,
 };
 use crate::journal::Journal;
 use crate::pool::PoolDisks;
-use crate::types::{Fingerprint, Lbn, Place, VolumeId};
+use crate::types::{BackendKind, Fingerprint, Lbn, Place, VolumeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A volume: its size in blocks, its name, and its map without the gaps.
@@ -60,13 +61,18 @@ impl Walk {
                 format!("a copy of a page of the table (slot {}) fails its checksum", slot.number()),
             );
         }
-        let table =
-            Table::decode(&chain.stream).ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
         let mut slots = Slots { seen: HashSet::new(), report };
         chain.slots.iter().for_each(|slot| slots.add(*slot));
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
         let mut walk = Self { data_blocks: root.data_blocks, superblock, volumes, fingerprints };
-        let is_whole = walk.read_pages(disk, seed, &table, &mut slots)?;
+        let makes_no_sense = || VolumeError::damaged("the table makes no sense");
+        let is_whole = if walk.superblock.backend.is_cached() {
+            let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
+            walk.read_trees(disk, seed, &table, &mut slots)?
+        } else {
+            let table = Table::decode(&chain.stream).ok_or_else(makes_no_sense)?;
+            walk.read_pages(disk, seed, &table, &mut slots)?
+        };
         if is_whole {
             walk.compare_totals(&root, report);
         }
@@ -80,6 +86,65 @@ impl Walk {
         }
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)
+    }
+
+    /// Reads the trees of a cached backend; whether all maps were good.
+    fn read_trees(
+        &mut self,
+        disk: &dyn Disk,
+        seed: PoolSeed,
+        table: &StoreTable,
+        slots: &mut Slots<'_>,
+    ) -> Result<bool> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let mut reader = TreeReader {
+            disk,
+            journal_pages: self.superblock.journal_pages,
+            seed,
+            is_table: self.superblock.backend == BackendKind::Table,
+            buckets: table.buckets,
+            slots,
+        };
+        let mut is_whole = true;
+        for volume in &table.volumes {
+            let blocks = volume.size_bytes / block_bytes;
+            let found = reader.read(volume.map, Part::Map)?;
+            let mut map: BTreeMap<u64, Place> = BTreeMap::new();
+            map.extend(found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u32))));
+            if found.lost.is_empty() && map.len() as u64 != volume.mapped {
+                let what =
+                    format!("volume '{}' maps {} blocks, not {}", volume.name, map.len(), volume.mapped);
+                reader.slots.report.add(false, what);
+            }
+            for lost in found.lost {
+                is_whole = false;
+                let what =
+                    format!("the map of blocks {} and after of volume '{}' is lost", lost.start, volume.name);
+                reader.slots.report.add(true, what);
+                map.extend((lost.start..lost.end.min(blocks)).map(|lbn| (lbn, Place::Damaged)));
+            }
+            self.volumes.insert(volume.id, WalkVolume { name: volume.name.clone(), blocks, map });
+        }
+        let counts = reader.read(table.counts, Part::Counts)?;
+        let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
+        let index = reader.read(table.index, Part::Index)?;
+        for (found, what) in
+            [(&counts, "reference counts"), (&fingerprints, "fingerprints"), (&index, "index")]
+        {
+            for lost in &found.lost {
+                slots.report.add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
+            }
+        }
+        let bits = |(pbn, bits): &(u64, u128)| (*pbn as u32, Fingerprint::from_bytes(bits.to_le_bytes()));
+        self.fingerprints = fingerprints.values.iter().map(bits).collect();
+        let references = self.reference_counts();
+        if is_whole && counts.lost.is_empty() {
+            compare_counts(&counts.values, &references, slots);
+        }
+        if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
+            compare_index(&index.values, table, &self.fingerprints, &references, slots);
+        }
+        Ok(is_whole)
     }
 
     /// Reads the pages of maps and records; whether all maps were good.
@@ -209,8 +274,22 @@ impl Walk {
                 let copy = WalkVolume { name, blocks: from.blocks, map: from.map.clone() };
                 self.volumes.insert(volume, copy);
             }
-            Change::SetMode { .. } => {}
+            Change::Begin { source, volume, name, .. } => {
+                let blocks = self.volume(source)?.blocks;
+                self.volumes.insert(volume, WalkVolume { name, blocks, map: BTreeMap::new() });
+            }
+            Change::Copy { source, volume, first, count } => {
+                let lbns = first.0..first.0.saturating_add(count);
+                let copied: Vec<_> =
+                    self.volume(source)?.map.range(lbns).map(|(lbn, place)| (*lbn, *place)).collect();
+                self.volume(volume)?.map.extend(copied);
+            }
+            Change::Shrink { volume, size_bytes } => self.volume(volume)?.blocks = size_bytes / block_bytes,
+            Change::SetMode { .. } | Change::Hide { .. } | Change::Show { .. } => {}
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
+            Change::Identify { pbn, fingerprint } => {
+                self.fingerprints.insert(pbn.number(), fingerprint);
+            }
         }
         Ok(())
     }
@@ -267,13 +346,13 @@ fn place_in(image: &Page, at: usize) -> Place {
 }
 
 /// Each slot is used once.
-struct Slots<'r> {
+pub(super) struct Slots<'r> {
     seen: HashSet<Slot>,
-    report: &'r mut CheckReport,
+    pub(super) report: &'r mut CheckReport,
 }
 
 impl Slots<'_> {
-    fn add(&mut self, slot: Slot) {
+    pub(super) fn add(&mut self, slot: Slot) {
         if !self.seen.insert(slot) {
             self.report.add(true, format!("slot {} is used twice", slot.number()));
         }

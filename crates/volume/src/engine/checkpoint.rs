@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::commit::{Committer, Written};
-use crate::backend::{PageWrites, Totals};
+use crate::backend::{PageWrites, Pressure, Totals};
 use crate::counters::add;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{Page, Root, Slot};
@@ -25,6 +25,19 @@ impl Engine {
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let _alone = self.checkpointer.lock();
         self.checkpoint_alone()
+    }
+
+    /// Writes a checkpoint if the backend's memory is full, or waits for the one that is under way.
+    pub(super) fn relieve(&self) -> Result<()> {
+        if !self.superblock.backend.is_cached() || self.pressure() < Pressure::Full {
+            return Ok(());
+        }
+        let _alone = self.checkpointer.lock();
+        if self.pressure() < Pressure::Full { Ok(()) } else { self.checkpoint_alone() }
+    }
+
+    pub(super) fn pressure(&self) -> Pressure {
+        self.state.read().backend.pressure()
     }
 
     /// As [`Self::checkpoint`], by who holds the checkpointer's lock.
@@ -81,6 +94,10 @@ impl Engine {
     }
 
     fn write_pages_and_root(&self, mark: &Mark) -> Result<()> {
+        let merge = self.state.read().backend.merge();
+        if let Some(merge) = merge {
+            add(&self.counters.checkpoint_pages, merge()?);
+        }
         let mut writes = PageWrites::new();
         loop {
             let more = self.state.write().backend.gather(PAGES_AT_ONCE, &mut writes)?;

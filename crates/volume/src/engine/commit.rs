@@ -3,15 +3,21 @@
 use super::Engine;
 use crate::counters::add;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{COMMIT_HEADER_BYTES, Change, build_commit};
+use crate::format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, build_commit};
 use crate::journal::Journal;
 use crate::types::Pbn;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// A writer that finds so much in the open commit makes it durable before it goes on. Less would mean more syncs; more
-/// would make one flush wait longer, and take memory.
-pub(super) const OPEN_COMMIT_BYTES: u64 = 1 << 20;
+/// A writer that finds so much in the open commit makes it durable before it goes on, in a pool with a short journal or
+/// without a keeper. Less would mean more syncs; more would not fit.
+const LEAST_BOUND_BYTES: u64 = 1 << 20;
+/// The same in a pool with a long journal. More would make a flush wait longer, and take memory.
+const MOST_BOUND_BYTES: u64 = 8 << 20;
+/// A commit may take this part of the journal.
+const JOURNAL_PER_COMMIT: u64 = 4;
+/// The keeper makes an open commit durable at this part of the bound, so that writers do not wait for syncs.
+const BOUND_PER_KEEPER: u64 = 4;
 
 /// Changes that are in memory and in no commit yet.
 pub(crate) struct OpenCommit {
@@ -29,6 +35,11 @@ impl OpenCommit {
     pub(super) fn append(&mut self, change: &Change) {
         self.stores_data |= matches!(change, Change::Store { .. });
         change.encode(&mut self.buffer);
+    }
+
+    /// A state of the pool: another one after every change.
+    pub(super) const fn version(&self) -> (u64, usize) {
+        (self.number, self.buffer.len())
     }
 
     const fn is_empty(&self) -> bool {
@@ -190,9 +201,24 @@ impl Engine {
         })
     }
 
-    /// Bounds the open commit: called by writers that hold no lock but their gate.
+    /// How long the open commit may become.
+    fn bound_bytes(&self) -> u64 {
+        if !self.tuning.background {
+            return LEAST_BOUND_BYTES;
+        }
+        let journal_bytes = self.superblock.journal_pages * PAGE_BYTES as u64;
+        (journal_bytes / JOURNAL_PER_COMMIT).clamp(LEAST_BOUND_BYTES, MOST_BOUND_BYTES)
+    }
+
+    /// Whether the keeper should make the open commit durable.
+    pub(super) fn is_commit_long(&self) -> bool {
+        self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / BOUND_PER_KEEPER
+    }
+
+    /// Bounds the open commit and the backend's memory: called by writers that hold no lock but their gate.
     pub(super) fn bound_open_commit(&self) -> Result<()> {
-        if self.open_bytes.load(Ordering::Relaxed) < OPEN_COMMIT_BYTES {
+        self.relieve()?;
+        if self.open_bytes.load(Ordering::Relaxed) < self.bound_bytes() {
             return Ok(());
         }
         let last = self.state.read().open.last_number();

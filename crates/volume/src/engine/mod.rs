@@ -6,17 +6,21 @@
 mod checkpoint;
 mod commit;
 mod data;
+mod finder;
 mod keeper;
 mod patch;
+mod pieces;
 mod plan;
 mod read;
 mod segment;
 mod volumes;
+mod worker;
 mod write;
 
-pub(crate) use keeper::Keeper;
+pub use finder::FinderReport;
 pub(crate) use segment::Range;
 pub(crate) use volumes::VolumeShared;
+pub(crate) use worker::Worker;
 
 use crate::backend::MetadataBackend;
 use crate::counters::PoolCounters;
@@ -27,6 +31,7 @@ use crate::format::{PoolSeed, Superblock};
 use crate::pool::Tuning;
 use crate::readers::{Limbo, Readers};
 use crate::space::Space;
+use crate::types::VolumeId;
 pub(crate) use commit::Committer;
 use commit::OpenCommit;
 use gemelo_base::Clock;
@@ -67,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) collector: Mutex<()>,
     pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
+    /// Volumes that a crash has left half made or half removed.
+    pub(crate) hidden: Mutex<Vec<VolumeId>>,
     pub(crate) counters: PoolCounters,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(crate) open_bytes: AtomicU64,

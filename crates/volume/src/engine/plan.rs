@@ -2,7 +2,7 @@
 
 use super::patch::Patches;
 use super::write::{Failed, Item, Source};
-use super::{Engine, VolumeShared};
+use super::{Engine, State, VolumeShared};
 use crate::counters::add;
 use crate::error::Result;
 use crate::format::Change;
@@ -47,12 +47,20 @@ struct Block<'p> {
     request: usize,
 }
 
+impl Block<'_> {
+    fn has_fingerprint(&self, mode: DedupMode) -> bool {
+        mode == DedupMode::Inline && self.step != Step::Failed && !self.is_zero
+    }
+}
+
 /// See the module.
 pub(super) struct Plan<'p, 'a> {
     blocks: Vec<Block<'p>>,
     fingerprints: Vec<Fingerprint>,
     places: Vec<Place>,
     found: Vec<Option<Pbn>>,
+    /// The state of the pool when it was looked up.
+    version: (u64, usize),
     /// Blocks that found ones may not be shared any more.
     is_saturated: Vec<bool>,
     items: std::marker::PhantomData<&'p Item<'a>>,
@@ -79,19 +87,28 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             fingerprints: Vec::with_capacity(items.len()),
             places: Vec::with_capacity(items.len()),
             found: Vec::with_capacity(items.len()),
+            version: (0, 0),
             is_saturated: Vec::new(),
             items: std::marker::PhantomData,
         }
     }
 
     pub(super) fn take_fingerprints(&mut self, engine: &Engine, mode: DedupMode) {
+        let mut contents = Vec::with_capacity(self.blocks.len());
         for block in &mut self.blocks {
             block.is_zero = is_zero(block.content);
-            let has_none = block.step == Step::Failed || block.is_zero || mode == DedupMode::Off;
-            let fingerprint =
-                if has_none { Fingerprint::NONE } else { engine.fingerprinter.of(block.content) };
-            self.fingerprints.push(fingerprint);
+            if block.has_fingerprint(mode) {
+                contents.push(block.content);
+            }
         }
+        self.fingerprints.resize(self.blocks.len(), Fingerprint::NONE);
+        let blocks = self.blocks.iter().zip(&mut self.fingerprints);
+        let mut wanted = blocks.filter(|(block, _)| block.has_fingerprint(mode));
+        engine.fingerprinter.of_all(&contents, |fingerprint| {
+            if let Some((_, slot)) = wanted.next() {
+                *slot = fingerprint;
+            }
+        });
     }
 
     /// One look-up for all of them.
@@ -99,7 +116,9 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         let mut records = Vec::with_capacity(lbns.len());
         let state = engine.state.read();
+        self.version = state.open.version();
         state.backend.look_up(volume.id, &lbns, &mut self.places)?;
+        state.backend.warm(&self.places)?;
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend.records(&pbns, &mut records)?;
@@ -226,6 +245,18 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         Some((pbn, self.fingerprint(at)))
     }
 
+    /// Which contents that were not known are known by now, because another writer has stored them meanwhile; nothing
+    /// if nothing has changed since the look-up. They go through another pass, and are shared there.
+    pub(super) fn stored_meanwhile(&self, state: &State) -> Result<Vec<bool>> {
+        if state.open.version() == self.version {
+            return Ok(Vec::new());
+        }
+        let mut now = Vec::with_capacity(self.blocks.len());
+        state.backend.find(&self.fingerprints, &mut now)?;
+        let before_and_now = self.found.iter().zip(now);
+        Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
+    }
+
     /// The change of the metadata.
     pub(super) fn change(&self, volume: VolumeId, at: usize) -> Option<Change> {
         let block = self.blocks.get(at)?;
@@ -266,7 +297,7 @@ fn is_zero(content: &[u8]) -> bool {
 }
 
 /// Whether a block of the data store has this content. What cannot be read has not.
-fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
+pub(super) fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
     let mut stored = vec![0; content.len()];
     if engine.read_data(pbn, 0, &mut stored).is_err() {
         return false;

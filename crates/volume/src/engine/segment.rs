@@ -6,7 +6,7 @@ use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
 use crate::counters::add;
 use crate::error::VolumeError;
-use crate::types::Lbn;
+use crate::types::{DedupMode, Lbn};
 use gemelo_device::{DeviceError, Durability, Operation, Request};
 use std::ops;
 use std::sync::atomic::Ordering;
@@ -146,6 +146,10 @@ impl Engine {
         }
         for items in changes.items.chunks(MOST_ITEMS) {
             self.write_items(volume, items, &mut failed);
+        }
+        if volume.mode() == DedupMode::Offline && !changes.items.is_empty() {
+            let lbns = changes.items.iter().map(|item| item.lbn);
+            volume.dirty.lock().mark(lbns, self.clock.now_ns());
         }
         drop(reads);
         drop(changes);

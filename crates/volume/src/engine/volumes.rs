@@ -1,9 +1,11 @@
 //! Volumes as the engine knows them, and what changes them as a whole.
 
 use super::Engine;
+use super::finder::DirtyGroups;
 use crate::counters::VolumeCounters;
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
+use crate::load::Load;
 use crate::types::{DedupMode, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, VolumeId};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -21,11 +23,18 @@ pub(crate) struct VolumeShared {
     /// Held shared by every request, alone by whatever changes the volume as a whole. Whether the volume was removed.
     pub(super) gate: RwLock<bool>,
     pub(super) patch_locks: [Mutex<()>; PATCH_LOCKS],
+    /// What the finder has not looked at; used by volumes with off-line deduplication alone.
+    pub(crate) dirty: Mutex<DirtyGroups>,
     pub(crate) counters: VolumeCounters,
+    pub(crate) load: Load,
 }
 
 impl VolumeShared {
     pub(crate) fn new(id: VolumeId, size_bytes: u64, mode: DedupMode, read_only: bool) -> Arc<Self> {
+        let mut dirty = DirtyGroups::default();
+        if mode == DedupMode::Offline {
+            dirty.mark_all();
+        }
         Arc::new(Self {
             id,
             size_bytes: AtomicU64::new(size_bytes),
@@ -33,12 +42,23 @@ impl VolumeShared {
             read_only,
             gate: RwLock::new(false),
             patch_locks: std::array::from_fn(|_| Mutex::new(())),
+            dirty: Mutex::new(dirty),
             counters: VolumeCounters::default(),
+            load: Load::default(),
         })
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until its requests have ended, and lets none begin.
+    pub(crate) fn close_gate(&self) -> impl Drop + '_ {
+        self.gate.write()
+    }
+
+    pub(super) fn set_size(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Release);
     }
 
     pub(crate) fn mode(&self) -> DedupMode {
@@ -54,7 +74,7 @@ impl Engine {
 
     /// Makes a change of a volume as a whole. Volumes do not change during a checkpoint. The caller makes it durable after
     /// it has told of it: a change that is made and cannot be made durable is made all the same, until a crash.
-    fn change(&self, change: &Change) -> Result<()> {
+    pub(super) fn change(&self, change: &Change) -> Result<()> {
         let _alone = self.checkpointer.lock();
         let mut state = self.state.write();
         self.apply(&mut state, change)
@@ -107,7 +127,10 @@ impl Engine {
         let mut volumes = self.name_for_change(name)?;
         let volume = self.next_id();
         self.change(&Change::Create { volume, name: name.to_owned(), size_bytes, mode })?;
-        volumes.insert(name.to_owned(), VolumeShared::new(volume, size_bytes, mode, false));
+        let new = VolumeShared::new(volume, size_bytes, mode, false);
+        // It is empty.
+        new.dirty.lock().clear();
+        volumes.insert(name.to_owned(), new);
         self.flush()
     }
 
@@ -134,8 +157,11 @@ impl Engine {
             return Err(VolumeError::NoSuchVolume { name: source.to_owned() });
         }
         self.check_countable(&from)?;
-        let volume = self.next_id();
-        self.change(&Change::Clone { source: from.id, volume, name: name.to_owned(), read_only })?;
+        let (source, volume, new) = (from.id, self.next_id(), name.to_owned());
+        match self.piece(source) {
+            Some(_) => self.clone_pieces(&Change::Begin { source, volume, name: new, read_only })?,
+            None => self.change(&Change::Clone { source, volume, name: new, read_only })?,
+        }
         let copy = VolumeShared::new(volume, from.size_bytes(), from.mode(), read_only);
         volumes.insert(name.to_owned(), copy);
         self.flush()
@@ -164,10 +190,14 @@ impl Engine {
         let volume =
             volumes.get(name).cloned().ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })?;
         let mut removed = volume.gate.write();
-        self.change(&Change::Remove { volume: volume.id })?;
+        let is_large = self.piece(volume.id).is_some();
+        let id = volume.id;
+        self.change(&if is_large { Change::Hide { volume: id } } else { Change::Remove { volume: id } })?;
         *removed = true;
         volumes.remove(name);
-        self.flush()
+        drop((removed, volumes));
+        self.flush()?;
+        if is_large { self.clear(id) } else { Ok(()) }
     }
 
     pub(crate) fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
@@ -189,8 +219,14 @@ impl Engine {
         if *removed {
             return Err(VolumeError::NoSuchVolume { name: name.to_owned() });
         }
+        if self.piece(volume.id).is_some() {
+            if size_bytes < volume.size_bytes() {
+                return self.shrink_pieces(&volume, size_bytes);
+            }
+            self.unmap_beyond(&volume)?;
+        }
         self.change(&Change::Resize { volume: volume.id, size_bytes })?;
-        volume.size_bytes.store(size_bytes, Ordering::Release);
+        volume.set_size(size_bytes);
         self.flush()
     }
 
@@ -203,6 +239,10 @@ impl Engine {
         }
         self.change(&Change::SetMode { volume: volume.id, mode })?;
         volume.mode.store(mode.byte(), Ordering::Relaxed);
+        match mode {
+            DedupMode::Offline => volume.dirty.lock().mark_all(),
+            DedupMode::Off | DedupMode::Inline => volume.dirty.lock().clear(),
+        }
         self.flush()
     }
 

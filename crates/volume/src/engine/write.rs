@@ -9,7 +9,7 @@ use crate::backend::Record;
 use crate::counters::add;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::Change;
-use crate::types::{Lbn, Pbn, Place};
+use crate::types::{Lbn, Pbn, Place, VolumeId};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -151,8 +151,10 @@ impl Engine {
         let mut made = Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
         let mut scratch = Scratch::default();
         let mut state = self.state.write();
+        let is_known_now = plan.stored_meanwhile(&state)?;
         for at in 0..plan.len() {
             if !plan.has_failed(at)
+                && is_known_now.get(at) != Some(&true)
                 && self.is_still_right(&state, volume, plan, (at, &made.done), &mut scratch)?
             {
                 if let Some(change) = plan.change(volume.id, at) {
@@ -200,11 +202,24 @@ impl Engine {
         }))
     }
 
+    /// Reads what changes of these blocks will need, before anybody has to wait for it.
+    pub(super) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
+        if !self.superblock.backend.is_cached() {
+            return Ok(());
+        }
+        let state = self.state.read();
+        let lbns: Vec<Lbn> = (first..end).map(Lbn).collect();
+        let mut places = Vec::with_capacity(lbns.len());
+        state.backend.look_up(volume, &lbns, &mut places)?;
+        state.backend.warm(&places)
+    }
+
     /// Unmaps blocks.
     pub(super) fn unmap(&self, volume: &VolumeShared, blocks: Range<u64>) -> Result<()> {
         let mut next = blocks.start;
         while next < blocks.end {
             self.bound_open_commit()?;
+            self.warm(volume.id, next, blocks.end.min(next + UNMAP_BLOCKS))?;
             let mut state = self.state.write();
             let Some(first) = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))? else {
                 break;

@@ -88,6 +88,52 @@ pub enum Change {
         /// Its size in blocks, block 0 included.
         data_blocks: u64,
     },
+    /// A block that was stored without a fingerprint has one.
+    Identify {
+        /// Which block.
+        pbn: Pbn,
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+    },
+    /// A volume is going to be removed: nobody sees it any more.
+    Hide {
+        /// Which one.
+        volume: VolumeId,
+    },
+    /// A hidden volume is complete.
+    Show {
+        /// Which one.
+        volume: VolumeId,
+    },
+    /// There is a new hidden volume with size and mode of another, whose map follows.
+    Begin {
+        /// The other one.
+        source: VolumeId,
+        /// The new one.
+        volume: VolumeId,
+        /// Its name.
+        name: String,
+        /// Whether it takes no writes.
+        read_only: bool,
+    },
+    /// LBNs of a volume have what those of another have.
+    Copy {
+        /// The other one.
+        source: VolumeId,
+        /// Whose LBNs, which were unmapped.
+        volume: VolumeId,
+        /// The first LBN.
+        first: Lbn,
+        /// How many.
+        count: u64,
+    },
+    /// A volume is smaller; LBNs beyond its end are unmapped by changes that follow.
+    Shrink {
+        /// Which one.
+        volume: VolumeId,
+        /// The new size in bytes.
+        size_bytes: u64,
+    },
 }
 
 impl Change {
@@ -143,6 +189,29 @@ impl Change {
                 out.push(10);
                 put_varint(out, *data_blocks);
             }
+            Self::Identify { pbn, fingerprint } => {
+                out.push(16);
+                out.extend_from_slice(&pbn.number().to_le_bytes());
+                out.extend_from_slice(&fingerprint.to_bytes());
+            }
+            Self::Hide { volume } => head(out, 11, volume),
+            Self::Show { volume } => head(out, 12, volume),
+            Self::Begin { source, volume, name, read_only } => {
+                head(out, 13, source);
+                put_varint(out, u64::from(volume.0));
+                put_text(out, name);
+                out.push(u8::from(*read_only));
+            }
+            Self::Copy { source, volume, first, count } => {
+                head(out, 14, source);
+                put_varint(out, u64::from(volume.0));
+                put_varint(out, first.0);
+                put_varint(out, *count);
+            }
+            Self::Shrink { volume, size_bytes } => {
+                head(out, 15, volume);
+                put_varint(out, *size_bytes);
+            }
         }
     }
 
@@ -159,8 +228,13 @@ impl Change {
 
     fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let tag = reader.u8()?;
-        if tag == 10 {
-            return Some(Self::Grow { data_blocks: reader.varint()? });
+        match tag {
+            10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
+            16 => {
+                let pbn = Pbn::new(reader.u32()?)?;
+                return Some(Self::Identify { pbn, fingerprint: Fingerprint::from_bytes(reader.array()?) });
+            }
+            _ => {}
         }
         let volume = volume_from(reader)?;
         Some(match tag {
@@ -188,6 +262,21 @@ impl Change {
                 read_only: reader.u8()? == 1,
             },
             9 => Self::SetMode { volume, mode: DedupMode::from_byte(reader.u8()?)? },
+            11 => Self::Hide { volume },
+            12 => Self::Show { volume },
+            13 => Self::Begin {
+                source: volume,
+                volume: volume_from(reader)?,
+                name: reader.text()?.to_owned(),
+                read_only: reader.u8()? == 1,
+            },
+            14 => Self::Copy {
+                source: volume,
+                volume: volume_from(reader)?,
+                first: Lbn(reader.varint()?),
+                count: reader.varint()?,
+            },
+            15 => Self::Shrink { volume, size_bytes: reader.varint()? },
             _ => return None,
         })
     }
@@ -214,9 +303,15 @@ mod tests {
             Change::Remove { volume },
             Change::Rename { volume, name: name.clone() },
             Change::Resize { volume, size_bytes: 512 },
-            Change::Clone { source: VolumeId(1), volume, name, read_only: true },
+            Change::Clone { source: VolumeId(1), volume, name: name.clone(), read_only: true },
+            Change::Begin { source: VolumeId(1), volume, name, read_only: false },
+            Change::Copy { source: VolumeId(1), volume, first: Lbn(1 << 20), count: 9 },
+            Change::Hide { volume },
+            Change::Show { volume },
+            Change::Shrink { volume, size_bytes: 1024 },
             Change::SetMode { volume, mode: DedupMode::Off },
             Change::Grow { data_blocks: 9 },
+            Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
         ]
     }
 

@@ -87,6 +87,7 @@ mod tests {
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],
+            backend: crate::types::BackendKind::Log,
             fingerprint: crate::types::FingerprintKind::Blake3,
             journal_pages: 16,
         };

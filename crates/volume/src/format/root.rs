@@ -5,11 +5,14 @@ use super::superblock::page_of;
 use super::{Link, PAGE_BYTES, Page, PoolSeed, Superblock};
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
+use crate::types::Pbn;
 
 const MAGIC: &[u8; 8] = b"GEMELORT";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
 const FIRST_PAGE: u64 = 2;
 const FIRST_COPY: u64 = 4;
+/// No pool lives to count this far.
+const LAST_NUMBER: u64 = 1 << 62;
 
 /// A root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +68,7 @@ impl Root {
         if reader.array()? != *MAGIC || reader.array()? != superblock.pool_id {
             return None;
         }
-        Some(Self {
+        let root = Self {
             generation: reader.u64()?,
             next_commit: reader.u64()?,
             journal_offset: reader.u64()?,
@@ -75,7 +78,18 @@ impl Root {
             next_volume: (reader.u64()? & u64::from(u32::MAX)) as u32,
             references: reader.u64()?,
             physical: reader.u64()?,
-        })
+        };
+        root.can_be(superblock).then_some(root)
+    }
+
+    /// Whether its numbers are such as the engine writes, so that nobody has to fear an overflow.
+    fn can_be(&self, superblock: &Superblock) -> bool {
+        let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
+        self.journal_offset <= ring_bytes
+            && self.journal_offset.is_multiple_of(PAGE_BYTES as u64)
+            && (1..=u64::from(Pbn::LAST.number()) + 1).contains(&self.data_blocks)
+            && self.generation.max(self.next_commit) < LAST_NUMBER
+            && self.next_commit > 0
     }
 
     /// Where on the metadata disk it is, in bytes: itself, and its copy.

@@ -4,13 +4,15 @@ use super::codec::Reader;
 use super::{PAGE_BYTES, Page};
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::types::FingerprintKind;
+use crate::types::{BackendKind, FingerprintKind};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"GEMELOSB";
 const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
+/// The longest journal that a pool can be made with: 64 GiB.
+const MOST_JOURNAL_PAGES: u64 = (64 << 30) / PAGE_BYTES as u64;
 /// Bytes of block 0 of the data store that say something.
 const DATA_HEADER_BYTES: usize = 32;
 
@@ -25,6 +27,8 @@ pub struct Superblock {
     pub key: [u8; 32],
     /// Which fingerprints.
     pub fingerprint: FingerprintKind,
+    /// Where the metadata are.
+    pub backend: BackendKind,
     /// Length of the journal in pages.
     pub journal_pages: u64,
 }
@@ -39,7 +43,7 @@ impl Superblock {
         bytes.extend_from_slice(&self.block_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.pool_id);
         bytes.extend_from_slice(&self.key);
-        bytes.extend_from_slice(&[self.fingerprint.byte(), 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(&[self.fingerprint.byte(), self.backend.byte(), 0, 0, 0, 0, 0, 0]);
         bytes.extend_from_slice(&self.journal_pages.to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
         bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
@@ -61,8 +65,10 @@ impl Superblock {
         let [fingerprint, backend, ..] = reader.array::<8>()?;
         let journal_pages = reader.u64()?;
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
-        let fits = crate::pool::is_block_size(block_bytes) && backend == 0;
-        fits.then_some(Self { block_bytes, pool_id, key, fingerprint, journal_pages })
+        let backend = BackendKind::from_byte(backend)?;
+        let fits =
+            crate::pool::is_block_size(block_bytes) && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
+        fits.then_some(Self { block_bytes, pool_id, key, fingerprint, backend, journal_pages })
     }
 }
 

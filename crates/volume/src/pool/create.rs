@@ -1,11 +1,9 @@
 //! Making a pool on two empty disks.
 
 use super::{Pool, PoolDisks};
-use crate::backend::MetadataBackend;
-use crate::backend::log::LogBackend;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, data_header};
-use crate::types::{FingerprintKind, Pbn};
+use crate::types::{BackendKind, FingerprintKind, Pbn};
 use std::io::IoSlice;
 use std::path::PathBuf;
 
@@ -27,6 +25,8 @@ pub struct PoolOptions {
     pub capacity_bytes: u64,
     /// Which hash of a content is its fingerprint.
     pub fingerprint: FingerprintKind,
+    /// Where the metadata are kept.
+    pub backend: BackendKind,
     /// Length of the journal in bytes; chosen by the capacity if not given.
     pub journal_bytes: Option<u64>,
     /// Where the data store is, if not in the pool's directory.
@@ -41,6 +41,7 @@ impl Default for PoolOptions {
             block_bytes: 4096,
             capacity_bytes: 64 << 30,
             fingerprint: FingerprintKind::Blake3,
+            backend: BackendKind::Log,
             journal_bytes: None,
             data: None,
             metadata: None,
@@ -101,6 +102,7 @@ impl Pool {
             pool_id: random_bytes()?,
             key: random_bytes()?,
             fingerprint: options.fingerprint,
+            backend: options.backend,
             journal_pages: options.journal_pages(),
         };
         let data = VolumeError::io;
@@ -142,7 +144,7 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
 /// The checkpoint of an empty pool.
 fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
     let seed = PoolSeed::of(superblock);
-    let mut backend = LogBackend::new(superblock.block_bytes, data_blocks, seed);
+    let mut backend = crate::backend::empty(disks, superblock, data_blocks);
     let mut writes = Vec::new();
     let (table, table_bytes) = backend.seal(&mut writes)?;
     for (slot, page) in &writes {

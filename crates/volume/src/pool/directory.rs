@@ -32,6 +32,9 @@ impl PoolDirectory {
     /// # Errors
     /// If another process has it, or it is not there.
     pub fn lock(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Err(VolumeError::NotAPool { why: "there is no such directory" });
+        }
         if !path.join(METADATA).exists() {
             return Err(VolumeError::NotAPool { why: "the directory has no metadata" });
         }

@@ -1,17 +1,17 @@
-//! The collector, run by hand: makes freed blocks usable, and gives free space back to the system.
+//! The collector: makes freed blocks usable, and gives free space back to the system, by hand or in the background.
 
 use super::Pool;
 use crate::counters::add;
 use crate::engine::Engine;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::types::Pbn;
 use gemelo_base::{Monitor, StopFlag, Unit};
+use serde::{Deserialize, Serialize};
 
 /// Blocks discarded at once: the writers miss them meanwhile.
 const RUN_BLOCKS: u32 = 16_384;
 
 /// What the collector did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GcReport {
     /// Blocks that were freed and became usable.
     pub reclaimed_blocks: u64,
@@ -43,6 +43,68 @@ impl Pool {
     }
 }
 
+/// Fewer neighbouring blocks are not given back in the background: a file with a hole for each would be in pieces, and
+/// they are the first to be used again.
+const LEAST_RUN_BLOCKS: u32 = 16;
+/// What was saved up while there was nothing to do: a burst of this many seconds' worth.
+const MOST_SAVED_S: u64 = 1;
+/// How long the background collector rests after it has looked at the whole store.
+const REST_NS: u64 = 10_000_000_000;
+
+/// The collector of the background: gives the space of freed blocks back to the system, within a rate.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    bytes_per_s: u64,
+    allowed_bytes: u64,
+    at_ns: u64,
+    next: u32,
+}
+
+impl Collector {
+    pub(crate) const fn new(bytes_per_s: u64, now_ns: u64) -> Self {
+        Self { bytes_per_s, allowed_bytes: 0, at_ns: now_ns, next: 0 }
+    }
+
+    /// Goes on, as far as the rate allows.
+    pub(crate) fn work(&mut self, engine: &Engine) -> Result<()> {
+        let now_ns = engine.clock.now_ns();
+        if self.bytes_per_s == 0 || now_ns <= self.at_ns {
+            return Ok(());
+        }
+        let earned = u128::from(self.bytes_per_s) * u128::from(now_ns - self.at_ns) / 1_000_000_000;
+        let most = self.bytes_per_s.saturating_mul(MOST_SAVED_S);
+        self.allowed_bytes =
+            self.allowed_bytes.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most);
+        self.at_ns = now_ns;
+        let block_bytes = engine.block_bytes() as u64;
+        if engine.space.lock().freed() == 0 {
+            return Ok(());
+        }
+        loop {
+            let blocks = u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
+            if blocks < LEAST_RUN_BLOCKS {
+                return Ok(());
+            }
+            let _collector = engine.collector.lock();
+            let (run, next) = engine.space.lock().take_freed_run(self.next, LEAST_RUN_BLOCKS, blocks);
+            if let Some((first, count)) = run {
+                let bytes = u64::from(count) * block_bytes;
+                let result = engine.data.discard(u64::from(first.number()) * block_bytes, bytes);
+                engine.space.lock().release_discarded(first, count);
+                result.map_err(VolumeError::io(DiskRole::Data, "discard from"))?;
+                self.allowed_bytes -= bytes;
+                add(&engine.counters.discarded_blocks, u64::from(count));
+            }
+            let Some(next) = next else {
+                self.next = 0;
+                self.at_ns = now_ns.saturating_add(REST_NS);
+                return Ok(());
+            };
+            self.next = next;
+        }
+    }
+}
+
 impl Engine {
     fn discard_free(
         &self,
@@ -62,7 +124,7 @@ impl Engine {
             let Some((first, count)) = self.space.lock().take_run(next, RUN_BLOCKS) else { break };
             let bytes = u64::from(count) * block_bytes;
             let result = self.data.discard(u64::from(first.number()) * block_bytes, bytes);
-            self.give_back((first.number()..first.number() + count).filter_map(Pbn::new).collect());
+            self.space.lock().release_discarded(first, count);
             drop(collector);
             result.map_err(VolumeError::io(DiskRole::Data, "discard from"))?;
             discarded += u64::from(count);

@@ -2,19 +2,23 @@
 
 mod create;
 mod directory;
+mod find;
 mod gc;
+mod live;
 mod open;
 mod stat;
 
 pub use create::PoolOptions;
 pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;
+pub(crate) use gc::Collector;
 pub use gc::GcReport;
+pub use live::LiveCheck;
 pub(crate) use open::{Recovered, recover};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::disk::Disk;
-use crate::engine::{Engine, Keeper};
+use crate::engine::{Engine, Worker};
 use crate::error::{Result, VolumeError};
 use crate::types::DedupMode;
 use crate::volume::Volume;
@@ -46,8 +50,17 @@ pub struct Tuning {
     pub read_only: bool,
     /// References to a block from which on its content gets a fresh copy.
     pub most_references: u32,
-    /// Commit and checkpoint in the background. Without, both are done only when a request needs them.
+    /// Memory for the metadata of a pool whose backend is `table` or `btree`, in bytes: at least 64 KiB.
+    pub cache_bytes: u64,
+    /// Commit, checkpoint and find duplicates in the background. Without, each is done only when it is asked for or a
+    /// request needs it.
     pub background: bool,
+    /// How long the finder leaves blocks alone after they were written: what is written again soon is not worth a look.
+    pub finder_delay: Duration,
+    /// What the finder reads at most in the background, in bytes per second.
+    pub finder_bytes_per_s: Option<u64>,
+    /// How much freed space the background gives back to the system a second, in bytes; 0 for none.
+    pub collect_bytes_per_s: u64,
 }
 
 impl Default for Tuning {
@@ -58,7 +71,11 @@ impl Default for Tuning {
             verify_bytes: false,
             read_only: false,
             most_references: u32::MAX,
+            cache_bytes: 256 << 20,
             background: true,
+            finder_delay: Duration::from_secs(5),
+            finder_bytes_per_s: None,
+            collect_bytes_per_s: 64 << 20,
         }
     }
 }
@@ -69,7 +86,8 @@ impl Default for Tuning {
 /// and the change is made all the same, until a crash.
 pub struct Pool {
     engine: Arc<Engine>,
-    keeper: Mutex<Option<Keeper>>,
+    /// The background, until the pool is closed.
+    workers: Mutex<Vec<Worker>>,
     /// Says that this process has the pool, until it is dropped.
     directory: Option<PoolDirectory>,
     /// What was found damaged and can be served all the same.
@@ -212,7 +230,7 @@ impl Pool {
     /// # Errors
     /// If the checkpoint cannot be written.
     pub fn close(self) -> Result<()> {
-        drop(self.keeper.lock().take());
+        self.workers.lock().clear();
         match self.engine.check_writable() {
             Ok(()) => self.engine.checkpoint(),
             Err(VolumeError::ReadOnly) => Ok(()),

@@ -1,10 +1,9 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
 use super::{Pool, PoolDisks, Tuning};
-use crate::backend::MetadataBackend;
-use crate::backend::log::{Damage, LogBackend};
+use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
 use crate::counters::PoolCounters;
-use crate::engine::{Committer, Engine, Keeper, State, VolumeShared};
+use crate::engine::{Committer, Engine, State, VolumeShared, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
@@ -19,9 +18,11 @@ use std::sync::{Arc, OnceLock};
 /// A checkpoint with the journal replayed on it.
 pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
-    pub(crate) backend: LogBackend,
+    pub(crate) backend: Box<dyn MetadataBackend>,
     /// Whether changes that were durable are not in it.
     pub(crate) has_lost_history: bool,
+    /// Whether what is lost is known to be, and the pool may be written.
+    is_salvaged: bool,
     seed: PoolSeed,
     generation: u64,
     journal: Journal,
@@ -30,7 +31,7 @@ pub(crate) struct Recovered {
 }
 
 /// Reads all metadata; writes nothing. Lost history is an error, unless what is left is to be salvaged.
-pub(crate) fn recover(disks: &PoolDisks, salvage: bool) -> Result<Recovered> {
+pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Result<Recovered> {
     let mut damage = Damage::default();
     let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
     let seed = PoolSeed::of(&superblock);
@@ -41,14 +42,16 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool) -> Result<Recovered> {
     }
     let newest = found.newest.generation;
     let mut root = found.newest;
-    let mut loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+    let options = LoadOptions { cache_bytes, salvages: salvage };
+    let mut loaded = backend::load(disks, &superblock, &root, options, &mut damage);
     if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
         root = older;
-        loaded = LogBackend::load(&*disks.metadata, &superblock, &root, seed, &mut damage);
+        loaded = backend::load(disks, &superblock, &root, options, &mut damage);
     }
     let mut backend = loaded?;
     let mut journal = Journal::new(&superblock, &root, seed);
-    let replayed = journal.replay(&*disks.metadata, &root, |changes| backend.replay(&changes))?;
+    let replayed =
+        journal.replay(&*disks.metadata, &root, |changes| backend.apply(&changes, &mut Vec::new()))?;
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
     if let Some(what) = replayed.lost {
@@ -59,7 +62,17 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool) -> Result<Recovered> {
     }
     let generation = replayed.generation.max(newest);
     let next_commit = replayed.next_commit;
-    Ok(Recovered { superblock, backend, has_lost_history, seed, generation, journal, next_commit, damage })
+    Ok(Recovered {
+        superblock,
+        backend,
+        has_lost_history,
+        is_salvaged: salvage,
+        seed,
+        generation,
+        journal,
+        next_commit,
+        damage,
+    })
 }
 
 impl Pool {
@@ -68,10 +81,8 @@ impl Pool {
     /// # Errors
     /// If it is no pool, or damaged so that it cannot be served.
     pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
-        let recovered = recover(&disks, false)?;
-        let is_whole = recovered.damage.lost.is_empty();
-        let read_only = tuning.read_only || !is_whole;
-        Self::of_recovered(disks, recovered, Tuning { read_only, ..tuning }, clock)
+        let recovered = recover(&disks, false, tuning.cache_bytes)?;
+        Self::of_recovered(disks, recovered, tuning, clock)
     }
 
     /// The pool of what was recovered.
@@ -81,25 +92,34 @@ impl Pool {
         tuning: Tuning,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let is_read_only = tuning.read_only;
+        let is_salvaged = recovered.is_salvaged;
+        let Recovered { superblock, backend, seed, generation, journal, next_commit, mut damage, .. } =
+            recovered;
+        let mut space = Space::new(backend.totals().data_blocks);
+        match backend.visit_used(&mut |pbn| {
+            space.claim(pbn);
+        }) {
+            // Without knowing which blocks are free none can be written.
+            Err(VolumeError::Damaged { what }) => damage.lost.push(what),
+            other => other?,
+        }
+        let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
+        let tuning = Tuning { read_only: is_read_only, ..tuning };
         if !is_read_only {
             // Commits of a process that was killed may be in the system's cache alone.
             disks.data.sync().map_err(VolumeError::io(DiskRole::Data, "sync"))?;
             disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))?;
         }
-        let Recovered { superblock, backend, seed, generation, journal, next_commit, damage, .. } = recovered;
-        let mut space = Space::new(backend.totals().data_blocks);
-        backend.visit_used(&mut |pbn| {
-            space.claim(pbn);
-        })?;
-        let volumes = backend
-            .volumes()
-            .into_iter()
-            .map(|info| (info.name, VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only)));
+        let hidden =
+            backend.volumes().into_iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
+        let volumes =
+            backend.volumes().into_iter().filter(|info| !info.is_hidden).map(|info| {
+                (info.name, VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only))
+            });
         let engine = Engine {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             volumes: RwLock::new(volumes.collect()),
-            state: RwLock::new(State::new(Box::new(backend), next_commit)),
+            state: RwLock::new(State::new(backend, next_commit)),
             committer: Mutex::new(Committer::new(journal, next_commit - 1, generation)),
             space: Mutex::new(space),
             data: disks.data,
@@ -114,21 +134,25 @@ impl Pool {
             checkpointer: Mutex::default(),
             collector: Mutex::default(),
             stopped: OnceLock::new(),
+            hidden: Mutex::new(hidden),
             counters: PoolCounters::default(),
             open_bytes: AtomicU64::new(0),
         };
         let engine = Arc::new(engine);
-        let keeper = if engine.tuning.background && !is_read_only {
-            let keeper = Keeper::start(Arc::clone(&engine));
-            Some(keeper.map_err(|source| VolumeError::Io {
+        if !engine.is_read_only && !engine.tuning.background {
+            // What fails here is done at the next opening.
+            let _ = engine.clear_left(&|| false);
+        }
+        let workers = if engine.tuning.background && !is_read_only {
+            Worker::start_all(&engine).map_err(|source| VolumeError::Io {
                 disk: DiskRole::Metadata,
-                action: "start the thread that looks after",
+                action: "start the threads that look after",
                 source,
-            })?)
+            })?
         } else {
-            None
+            Vec::new()
         };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
-        Ok(Self { engine, keeper: Mutex::new(keeper), directory: None, damage })
+        Ok(Self { engine, workers: Mutex::new(workers), directory: None, damage })
     }
 }

@@ -1,13 +1,15 @@
 //! What a pool and its volumes have, and have done.
 
 use super::Pool;
-use crate::backend::VolumeInfo;
+use crate::backend::{CacheFigures, VolumeInfo};
 use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::types::{DedupMode, FingerprintKind};
+use crate::load::LoadStat;
+use crate::types::{BackendKind, DedupMode, FingerprintKind};
+use serde::{Deserialize, Serialize};
 
 /// A volume in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSummary {
     /// Its name.
     pub name: String,
@@ -19,17 +21,25 @@ pub struct VolumeSummary {
     pub read_only: bool,
     /// Its blocks that hold something.
     pub mapped_blocks: u64,
+    /// Stretches of 1024 blocks that the finder has not looked at since they were written.
+    pub dirty_groups: u64,
+    /// Whether the finder goes through all of it.
+    pub is_swept: bool,
     /// What it has done since the pool was opened.
     pub stat: VolumeStat,
+    /// How requests came, and how long they took.
+    pub load: LoadStat,
 }
 
 /// A pool in numbers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PoolStat {
     /// Bytes of a block.
     pub block_bytes: u32,
     /// Which fingerprints.
     pub fingerprint: FingerprintKind,
+    /// Where the metadata are.
+    pub backend: BackendKind,
     /// Blocks that volumes refer to, each counted as often as it is.
     pub logical_blocks: u64,
     /// Blocks stored.
@@ -44,6 +54,8 @@ pub struct PoolStat {
     pub index_entries: u64,
     /// Memory of map, records and index in bytes.
     pub metadata_memory_bytes: u64,
+    /// Look-ups of pages in the cache, of backends that have one.
+    pub cache: CacheFigures,
     /// Length of the metadata disk in bytes.
     pub metadata_disk_bytes: u64,
     /// Bytes of the journal from the newest checkpoint to the newest commit.
@@ -72,12 +84,17 @@ impl Pool {
     pub fn volumes(&self) -> Vec<VolumeSummary> {
         let infos = self.engine.state.read().backend.volumes();
         let live = self.engine.volumes.read();
-        let stat =
-            |info: &VolumeInfo| live.get(&info.name).map(|volume| volume.counters.read()).unwrap_or_default();
+        let live_of = |info: &VolumeInfo| live.get(&info.name);
+        let waiting =
+            |info: &VolumeInfo| live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting());
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
+            .filter(|info| !info.is_hidden)
             .map(|info| VolumeSummary {
-                stat: stat(&info),
+                dirty_groups: waiting(&info).0,
+                is_swept: waiting(&info).1,
+                stat: live_of(&info).map(|volume| volume.counters.read()).unwrap_or_default(),
+                load: live_of(&info).map(|volume| volume.load.read()).unwrap_or_default(),
                 name: info.name,
                 size_bytes: info.size_bytes,
                 mode: info.mode,
@@ -103,6 +120,8 @@ impl Pool {
         Ok(PoolStat {
             block_bytes: engine.superblock.block_bytes,
             fingerprint: engine.superblock.fingerprint,
+            backend: engine.superblock.backend,
+            cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
             capacity_blocks,

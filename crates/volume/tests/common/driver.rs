@@ -119,7 +119,8 @@ impl<'a> Driver<'a> {
             89..91 => self.resize(),
             91..93 => self.rename(),
             93..96 => self.pool_call(Pool::checkpoint),
-            96..98 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
+            96 => self.pool_call(|pool| pool.gc(None, &Silent, &StopFlag::new()).map(|_| ())),
+            97 => self.find(),
             98 => self.grow(),
             _ => self.set_mode(),
         }
@@ -276,6 +277,19 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Changes nothing that can be read, and makes nothing durable.
+    fn find(&mut self) -> Result<(), Down> {
+        self.pool.find(&Silent, &StopFlag::new()).map_or_else(|error| self.failed(&error), |_| Ok(()))
+    }
+
+    fn any_mode(&mut self) -> DedupMode {
+        match self.random.below(6) {
+            0 => DedupMode::Off,
+            1 | 2 => DedupMode::Offline,
+            _ => DedupMode::Inline,
+        }
+    }
+
     fn change(
         &mut self,
         call: impl FnOnce(&Pool) -> Result<(), VolumeError>,
@@ -319,7 +333,7 @@ impl<'a> Driver<'a> {
         }
         let name = self.fresh_name();
         let blocks = 1 + self.random.below(40) as usize;
-        let mode = if self.random.below(4) == 0 { DedupMode::Off } else { DedupMode::Inline };
+        let mode = self.any_mode();
         let new = ModelVolume { blocks: vec![Block::zero(); blocks], read_only: false };
         self.change(
             |pool| pool.create_volume(&name, (blocks * BLOCK) as u64, mode),
@@ -374,7 +388,7 @@ impl<'a> Driver<'a> {
 
     fn set_mode(&mut self) -> Result<(), Down> {
         let Some(name) = self.any_volume() else { return Ok(()) };
-        let mode = if self.random.below(2) == 0 { DedupMode::Off } else { DedupMode::Inline };
+        let mode = self.any_mode();
         self.change(|pool| pool.set_mode(&name, mode), |_| {})
     }
 

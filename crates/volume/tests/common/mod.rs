@@ -7,7 +7,7 @@ pub mod simulated;
 
 use gemelo_base::{ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_volume::{Pool, PoolDisks, PoolOptions, Tuning, Volume, VolumeError};
+use gemelo_volume::{BackendKind, Pool, PoolDisks, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
 
 pub const BLOCK: usize = 512;
@@ -22,9 +22,14 @@ pub fn options(blocks: u64) -> PoolOptions {
     }
 }
 
+/// As [`options`], with this backend.
+pub fn options_with(backend: BackendKind, blocks: u64) -> PoolOptions {
+    PoolOptions { backend, ..options(blocks) }
+}
+
 /// Nothing happens but what the test does.
 pub fn tuning() -> Tuning {
-    Tuning { background: false, ..Tuning::default() }
+    Tuning { background: false, cache_bytes: 64 << 10, ..Tuning::default() }
 }
 
 pub fn open(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {

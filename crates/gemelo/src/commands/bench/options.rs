@@ -150,10 +150,11 @@ options!(
 options!(
     /// Where load goes, and which.
     LoadOptions {
-        /// A directory (a file for each process), a file, a block device (a region for each process), or null:
+        /// A directory (a file for each process); a file, a block device, pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or
+        /// nbd+unix:///EXPORT?socket=PATH (a region for each process); or null:
         #[arg(long, value_name = "URI", help_heading = "Target")]
         target: TargetUri,
-        /// Size of each process's file or region [default: 1g, or the device's share]
+        /// Size of each process's file or region [default: 1g, or a share of the device, volume or export]
         #[arg(long, value_name = "SIZE", help_heading = "Target")]
         file_size: Size,
         /// Independent streams, each in a thread [default: 1]
@@ -166,7 +167,7 @@ options!(
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
             help_heading = "Target")]
         keep: bool,
-        /// Overwrite existing files and results, and devices that hold data
+        /// Overwrite existing files and results, and devices, volumes and exports that hold data
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
             help_heading = "Target")]
         force: bool,
@@ -198,10 +199,10 @@ options!(
         /// End after this much, over all processes [default, without --time: each file once]
         #[arg(long, value_name = "SIZE", help_heading = "Load")]
         bytes: Size,
-        /// Operations under way in each process [default: 1, or 32 with io-uring]
+        /// Operations under way in each process; for pool: the length of its batches [default: 1, or 32 with io-uring]
         #[arg(long, value_name = "N", help_heading = "Load")]
         queue_depth: u32,
-        /// How operations reach the target [default: psync, or io-uring with --queue-depth above 1]
+        /// How operations reach files and devices [default: psync, or io-uring with --queue-depth above 1]
         #[arg(long, value_enum, value_name = "HOW", help_heading = "Load")]
         engine: EngineChoice,
         /// How far a write has to get [default: none]

@@ -9,8 +9,6 @@ use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, Job, JobOperation, JobSpec, Pace, Pattern, Populate};
 use gemelo_target::{Engine, TargetUri};
 use serde::{Deserialize, Serialize};
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,7 +60,9 @@ pub(crate) fn resolve(
 ) -> anyhow::Result<ResolvedJob> {
     let content = contents::resolve(&options.content, monitor)?;
     let uri =
-        options.load.target.clone().context("say where load goes: --target DIRECTORY, FILE, DEVICE or null:");
+        options.load.target.clone().context(
+        "say where load goes: --target DIRECTORY, FILE, DEVICE, pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or null:",
+    );
     let uri = uri.or_bad_input()?;
     let spec = job_spec(&options.load, &content, &uri)?;
     let operation = match spec.operation {
@@ -127,7 +127,7 @@ fn job_spec(options: &LoadOptions, content: &ContentSpec, uri: &TargetUri) -> an
     };
     let operation: JobOperation = options.operation.map_or(JobOperation::Write, Into::into);
     let usual_populate = if operation == JobOperation::Write { Populate::None } else { Populate::Content };
-    let (engine, queue_depth) = engine(options);
+    let (engine, queue_depth) = engine(options, uri)?;
     let whole_blocks = |bytes: u64| bytes.div_ceil(block_bytes).saturating_mul(block_bytes);
     let bytes_each = options.bytes.map(|size| whole_blocks(size.0.div_ceil(u64::from(processes.max(1)))));
     let time_ns = options.time.map(|span| nanoseconds(span.0)).transpose()?;
@@ -160,12 +160,20 @@ fn nanoseconds(duration: Duration) -> anyhow::Result<u64> {
     u64::try_from(duration.as_nanos()).context("a duration is above 584 years").or_bad_input()
 }
 
-fn engine(options: &LoadOptions) -> (Engine, usize) {
+fn engine(options: &LoadOptions, uri: &TargetUri) -> anyhow::Result<(Engine, usize)> {
     let depth = options.queue_depth;
+    if !uri.has_engines() {
+        if options.engine.is_some() {
+            return Err(bad_input(anyhow!(
+                "--engine is for files and devices: leave it out for {uri}, and say --queue-depth"
+            )));
+        }
+        return Ok((Engine::Native, depth.unwrap_or(1) as usize));
+    }
     let usual = if depth.is_some_and(|depth| depth > 1) { Engine::IoUring } else { Engine::Psync };
     let engine = options.engine.map_or(usual, Into::into);
     let usual_depth = if engine == Engine::IoUring { USUAL_URING_DEPTH } else { 1 };
-    (engine, depth.unwrap_or(usual_depth) as usize)
+    Ok((engine, depth.unwrap_or(usual_depth) as usize))
 }
 
 fn pace(options: &LoadOptions) -> anyhow::Result<Pace> {
@@ -184,21 +192,21 @@ fn pace(options: &LoadOptions) -> anyhow::Result<Pace> {
     }
 }
 
-/// A device or an existing file is used as a whole; other files have a size of their own.
+/// A device, volume, export or existing file is used as a whole; other files have a size of their own.
 fn usual_file_bytes(uri: &TargetUri, processes: u32, block_bytes: u64) -> anyhow::Result<u64> {
-    let TargetUri::Path(path) = uri else { return Ok(USUAL_FILE_BYTES) };
-    let Ok(metadata) = path.metadata() else { return Ok(USUAL_FILE_BYTES) };
-    let bytes = if metadata.file_type().is_block_device() {
-        let measure = || std::fs::File::open(path).and_then(|mut device| device.seek(SeekFrom::End(0)));
-        measure().with_context(|| format!("cannot measure {}", path.display())).or_bad_input()?
-    } else if metadata.is_file() && metadata.len() > 0 {
-        metadata.len()
-    } else {
+    let existing_file = |path: &PathBuf| path.metadata().ok().filter(|data| data.is_file() && data.len() > 0);
+    let file = match uri {
+        TargetUri::Path(path) => existing_file(path).map(|data| data.len()),
+        _ => None,
+    };
+    let Some(bytes) =
+        file.map_or_else(|| gemelo_target::capacity(uri), |bytes| Ok(Some(bytes))).or_bad_input()?
+    else {
         return Ok(USUAL_FILE_BYTES);
     };
     let share = bytes / u64::from(processes.max(1)) / block_bytes * block_bytes;
     if share == 0 {
-        return Err(bad_input(anyhow!("{} is too small for a block for each process", path.display())));
+        return Err(bad_input(anyhow!("{uri} is too small for a block for each process")));
     }
     Ok(share)
 }

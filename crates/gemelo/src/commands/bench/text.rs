@@ -1,6 +1,7 @@
 //! A run as text for people.
 
 use super::resolve::JobInput;
+use crate::stored::stored_text;
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_content::{Distribution, ScaledDistribution};
@@ -36,6 +37,9 @@ pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     text += &latencies(&result.total, input.job.pace);
     if let Some(written) = &result.written {
         text += &written_text(input, written);
+    }
+    if let Some(stored) = &result.stored {
+        text += &stored_text(stored);
     }
     if let Some(verification) = &result.verification {
         text += &verified(verification);

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::values::Size;
 use crate::{contents, files};
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::SystemClock;
 use gemelo_load::Environment;
@@ -19,8 +19,6 @@ use gemelo_replay::{
 use gemelo_report::{Provenance, ResultFile};
 use gemelo_target::{Access, Engine, Layout, TargetError, TargetUri};
 use serde::Serialize;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// The layout of the result in JSON.
@@ -34,10 +32,10 @@ const MOST_QUEUE_DEPTH: u32 = 1024;
 pub(crate) struct Arguments {
     #[command(flatten)]
     trace: TraceInput,
-    /// A file, a block device or null:
+    /// A file, a block device, pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or null:
     #[arg(long, value_name = "URI", help_heading = "Target")]
     target: TargetUri,
-    /// Size of the target [default: that of the device, or what the trace needs]
+    /// Size of the target [default: that of the device, volume or export, or what the trace needs]
     #[arg(long, value_name = "SIZE", help_heading = "Target")]
     size: Option<Size>,
     /// Places beyond the target's end: refuse; fold them back to its beginning; or lay all places out dense, one after the
@@ -50,7 +48,7 @@ pub(crate) struct Arguments {
     /// Keep the file after the replay
     #[arg(long, help_heading = "Target")]
     keep: bool,
-    /// Overwrite existing files, and devices that hold data
+    /// Overwrite existing files, and devices, volumes and exports that hold data
     #[arg(long, help_heading = "Target")]
     force: bool,
     /// With the recorded gaps, so many times as fast, such as 1, 40 or 640; or max
@@ -59,10 +57,10 @@ pub(crate) struct Arguments {
     /// Threads, each with a part of the target
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     processes: u32,
-    /// Operations under way in each process [default: 32 with io-uring, else 1]
+    /// Operations under way in each process; for pool: the length of its batches [default: 32 with io-uring, else 1]
     #[arg(long, value_name = "N", help_heading = "Load")]
     queue_depth: Option<u32>,
-    /// psync or io-uring [default: io-uring with --queue-depth above 1, else psync]
+    /// For files and devices: psync or io-uring [default: io-uring with --queue-depth above 1, else psync]
     #[arg(long, value_name = "HOW", help_heading = "Load")]
     engine: Option<Engine>,
     /// Check every block that is read
@@ -123,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let result = gemelo_replay::replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment)
         .map_err(not_replayed)?;
     target.finish(arguments.keep)?;
-    let warnings = text::advice(&plan, &result);
+    let warnings = text::advice(&result);
     let replayed =
         Replayed { plan: &plan, options: &options, result: &result, warnings: &warnings, seed: spec.seed };
     arguments.write_json(context, &replayed)?;
@@ -142,7 +140,7 @@ fn not_ready(error: TargetError) -> anyhow::Error {
 fn not_replayed(error: ReplayError) -> anyhow::Error {
     match error {
         ReplayError::Trace(error) => failed(error),
-        ReplayError::NothingToVerify => bad_input(error.into()),
+        ReplayError::NothingToVerify | ReplayError::OneQueue => bad_input(error.into()),
         ReplayError::Target(error) => not_ready(error),
         _ => error.into(),
     }
@@ -159,13 +157,23 @@ impl Arguments {
         }
         const USUAL_DEPTH: u32 = 32;
         let asked = self.engine;
+        if asked.is_some() && !self.target.has_engines() {
+            let target = &self.target;
+            return Err(bad_input(anyhow!(
+                "--engine is for files and devices: leave it out for {target}, and say --queue-depth"
+            )));
+        }
         let depth = self.queue_depth.unwrap_or(if asked == Some(Engine::IoUring) { USUAL_DEPTH } else { 1 });
         if depth == 0 || depth > MOST_QUEUE_DEPTH {
             return Err(bad_input(anyhow!(
                 "--queue-depth is {depth}, it has to be from 1 to {MOST_QUEUE_DEPTH}"
             )));
         }
-        let usual = if depth > 1 { Engine::IoUring } else { Engine::Psync };
+        let usual = match depth {
+            _ if !self.target.has_engines() => Engine::Native,
+            1 => Engine::Psync,
+            _ => Engine::IoUring,
+        };
         Ok(ReplayOptions {
             speed: self.speed,
             processes: self.processes,
@@ -207,13 +215,8 @@ impl Arguments {
         if let Some(size) = self.size {
             return Ok(Capacity::Bytes(size.0));
         }
-        let TargetUri::Path(path) = &self.target else { return Ok(Capacity::AsNeeded) };
-        if !path.metadata().is_ok_and(|data| data.file_type().is_block_device()) {
-            return Ok(Capacity::AsNeeded);
-        }
-        let context = || format!("cannot measure {}", path.display());
-        let mut device = std::fs::File::open(path).with_context(context)?;
-        Ok(Capacity::Bytes(device.seek(SeekFrom::End(0)).with_context(context)?))
+        let bytes = gemelo_target::capacity(&self.target).map_err(not_ready)?;
+        Ok(bytes.map_or(Capacity::AsNeeded, Capacity::Bytes))
     }
 
     fn layout(&self, plan: &Plan) -> anyhow::Result<Layout> {

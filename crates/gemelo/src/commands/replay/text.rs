@@ -1,5 +1,6 @@
 //! A plan and its replay for people.
 
+use crate::stored::stored_text;
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_replay::{MapRule, OperationFigures, Plan, ReplayOptions, ReplayResult, Speed};
@@ -68,6 +69,12 @@ pub(super) fn result(result: &ReplayResult) -> String {
         }
         text.push('\n');
     }
+    if result.trims > 0 {
+        text += &format!("  {} trims\n", format_count(result.trims));
+    }
+    if let Some(stored) = &result.stored {
+        text += &stored_text(stored);
+    }
     text += &verification(result);
     if let Some(failure) = &result.failure {
         text += &format!("failed: {failure}\n");
@@ -112,11 +119,8 @@ fn verification(result: &ReplayResult) -> String {
 const MANY_LATE: f64 = 0.01;
 
 /// What the figures should make one wary of.
-pub(super) fn advice(plan: &Plan, result: &ReplayResult) -> Vec<String> {
+pub(super) fn advice(result: &ReplayResult) -> Vec<String> {
     let mut advice = Vec::new();
-    if plan.trims > 0 {
-        advice.push(format!("{} trims were left out: targets have none", plan.trims));
-    }
     let operations = result.reads.operations + result.writes.operations;
     if let Some(lateness) = &result.lateness
         && lateness.late as f64 > operations as f64 * MANY_LATE

@@ -1,11 +1,13 @@
 //! What a change does to map, records and index.
 
-use super::map::{Map, MapPage};
-use super::pager::PageKey;
+use super::map::{Map, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
-use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::types::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+
+/// A count that stays what it is.
+pub(super) const FULL_COUNT: u32 = u32::MAX;
 
 impl LogBackend {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
@@ -20,6 +22,7 @@ impl LogBackend {
             }
             Change::Unmap { volume, first, count } => self.unmap(*volume, *first, *count, freed),
             Change::Create { volume, name, size_bytes, mode } => {
+                self.check_size(*size_bytes)?;
                 let map = Map::default();
                 let new = LogVolume {
                     name: name.clone(),
@@ -47,11 +50,29 @@ impl LogBackend {
                 self.data_blocks = self.data_blocks.max(*data_blocks);
                 Ok(())
             }
+            Change::Identify { pbn, fingerprint } => {
+                self.check_pbn(*pbn)?;
+                self.identify(*pbn, *fingerprint);
+                Ok(())
+            }
+            // Here volumes change as a whole, in one change.
+            Change::Hide { .. }
+            | Change::Show { .. }
+            | Change::Begin { .. }
+            | Change::Copy { .. }
+            | Change::Shrink { .. } => Err(VolumeError::damaged("a change is one of another backend")),
         }
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut LogVolume> {
         self.volumes.get_mut(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+    }
+
+    pub(super) fn check_size(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
+            return Ok(());
+        }
+        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes cannot be")))
     }
 
     fn check_pbn(&self, pbn: Pbn) -> Result<()> {
@@ -70,12 +91,16 @@ impl LogBackend {
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         self.check_pbn(pbn)?;
-        self.records.set_fingerprint(&mut self.pager, pbn, fingerprint);
+        self.identify(pbn, fingerprint);
         self.add_reference(pbn);
+        self.set_place(volume, lbn, Place::Stored(pbn), freed)
+    }
+
+    fn identify(&mut self, pbn: Pbn, fingerprint: Fingerprint) {
+        self.records.set_fingerprint(&mut self.pager, pbn, fingerprint);
         if self.is_counting {
             self.index.insert(fingerprint, pbn, &self.records);
         }
-        self.set_place(volume, lbn, Place::Stored(pbn), freed)
     }
 
     fn add_reference(&mut self, pbn: Pbn) {
@@ -84,15 +109,17 @@ impl LogBackend {
         }
         if let Some(count) = self.records.count_mut(pbn) {
             self.physical += u64::from(*count == 0);
-            self.references += 1;
             *count = count.saturating_add(1);
         }
     }
 
     fn drop_reference(&mut self, pbn: Pbn, freed: &mut Vec<Pbn>) {
         let Some(count) = self.records.count_mut(pbn) else { return };
+        if *count == FULL_COUNT {
+            // How many there are is not known any more, until all are counted when the pool is opened.
+            return;
+        }
         *count = count.saturating_sub(1);
-        self.references -= 1;
         if *count == 0 {
             self.physical -= 1;
             self.index.remove(self.records.fingerprint(pbn), pbn);
@@ -101,17 +128,33 @@ impl LogBackend {
     }
 
     fn set_place(&mut self, id: VolumeId, lbn: Lbn, place: Place, freed: &mut Vec<Pbn>) -> Result<()> {
+        if self.shared_pages > 0 {
+            self.own_page(id, lbn);
+        }
         let block_bytes = self.block_bytes;
         let volume = self
             .volumes
             .get_mut(&id)
             .filter(|volume| lbn.0 < volume.size_bytes / block_bytes)
             .ok_or_else(|| VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)))?;
-        let before = Place::from_word(volume.map.set(id, &mut self.pager, lbn, place.word()));
+        let before = volume.map.set(id, &mut self.pager, lbn, place);
         if let (Place::Stored(pbn), true) = (before, self.is_counting) {
             self.drop_reference(pbn, freed);
         }
         Ok(())
+    }
+
+    /// Gives the volume a page of its own, if the one that the LBN is in is shared: that is one reference more to all that
+    /// the page refers to.
+    #[cold]
+    fn own_page(&mut self, id: VolumeId, lbn: Lbn) {
+        let Some(words) = self.volumes.get_mut(&id).and_then(|volume| volume.map.own(lbn)) else { return };
+        self.shared_pages -= 1;
+        for word in words {
+            if let Place::Stored(pbn) = Place::from_word(word) {
+                self.add_reference(pbn);
+            }
+        }
     }
 
     fn unmap(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
@@ -140,8 +183,10 @@ impl LogBackend {
         for slot in volume.map.slots() {
             self.pager.retire(slot);
         }
-        if self.is_counting {
-            for (_, page) in volume.map.pages() {
+        for (_, page) in volume.map.pages() {
+            if is_shared(page) {
+                self.shared_pages -= 1;
+            } else if self.is_counting {
                 for word in page.words {
                     if let Place::Stored(pbn) = Place::from_word(word) {
                         self.drop_reference(pbn, freed);
@@ -153,6 +198,7 @@ impl LogBackend {
     }
 
     fn resize(&mut self, id: VolumeId, size_bytes: u64, freed: &mut Vec<Pbn>) -> Result<()> {
+        self.check_size(size_bytes)?;
         let blocks_before = self.volume_mut(id)?.size_bytes / self.block_bytes;
         let blocks = size_bytes / self.block_bytes;
         if blocks < blocks_before {
@@ -167,25 +213,11 @@ impl LogBackend {
             .volumes
             .remove(&source)
             .ok_or_else(|| VolumeError::damaged(format!("volume {source} is not there")))?;
-        let mut map = Map::default();
-        for (number, page) in from.map.pages() {
-            self.clone_page(id, &mut map, number, page);
-        }
+        let map = from.map.share(id, &mut self.pager);
+        self.shared_pages += map.page_count();
         let (name, size_bytes, mode) = (name.to_owned(), from.size_bytes, from.mode);
         let copy = LogVolume { name, size_bytes, mode, read_only, map };
         self.volumes.insert(source, from);
         self.insert_volume(id, copy)
-    }
-
-    fn clone_page(&mut self, id: VolumeId, map: &mut Map, number: u32, page: &MapPage) {
-        let Some(entry) = map.entry_or_new(number) else { return };
-        self.pager.touch(PageKey::Map(id, number), entry);
-        entry.page_mut().words = page.words;
-        map.count_words(&page.words);
-        for word in page.words {
-            if let Place::Stored(pbn) = Place::from_word(word) {
-                self.add_reference(pbn);
-            }
-        }
     }
 }

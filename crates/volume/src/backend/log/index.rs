@@ -3,14 +3,23 @@
 use super::records::Records;
 use crate::types::{Fingerprint, Pbn};
 use hashbrown::HashTable;
+use parking_lot::Mutex;
 
 /// Tables, chosen by the upper half of the fingerprint. Each grows on its own, so that no write waits until millions of
 /// entries have been moved.
 const SHARDS: usize = 256;
+/// Shards whose PBNs are gathered in one go through the records: that takes 3 bytes a block of the pool for each filler.
+const SHARDS_AT_ONCE: usize = 64;
+/// Below so many records one thread fills faster than several start.
+const FEW_RECORDS: u64 = 100_000;
+/// Threads that fill at most: so many the memory for what they gather is thought for.
+const MOST_FILLERS: usize = 2;
+
+type Shard = HashTable<u32>;
 
 /// The index of a pool.
 pub(super) struct Index {
-    shards: Vec<HashTable<u32>>,
+    shards: Vec<Shard>,
 }
 
 impl Index {
@@ -22,12 +31,28 @@ impl Index {
         fingerprint.high() as usize % SHARDS
     }
 
-    /// Makes room for so many entries at once.
-    pub(super) fn reserve(&mut self, entries: u64, records: &Records) {
-        let each = (entries as usize / SHARDS) * 33 / 32;
-        for shard in &mut self.shards {
-            shard.reserve(each, |number| hash_of(*number, records));
-        }
+    /// Fills it anew from the records of all PBNs with references, of which there are so many.
+    ///
+    /// PBNs are gathered by shard first, because a shard stays in the processor's caches while it is filled, and the whole
+    /// index does not.
+    pub(super) fn fill(&mut self, physical: u64, records: &Records) {
+        let each = (physical as usize / SHARDS) * 33 / 32;
+        let parts = Mutex::new((0..).step_by(SHARDS_AT_ONCE).zip(self.shards.chunks_mut(SHARDS_AT_ONCE)));
+        let fill = || {
+            loop {
+                let Some((first, part)) = parts.lock().next() else { return };
+                fill_part(first, part, each, records);
+            }
+        };
+        let fillers = if physical < FEW_RECORDS { 1 } else { MOST_FILLERS };
+        let fillers = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(fillers));
+        std::thread::scope(|scope| {
+            for _ in 1..fillers {
+                // Without more threads this one does it all.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, fill);
+            }
+            fill();
+        });
     }
 
     #[inline]
@@ -41,18 +66,18 @@ impl Index {
 
     /// The content is in this PBN from now on. The PBN's record has the fingerprint already.
     pub(super) fn insert(&mut self, fingerprint: Fingerprint, pbn: Pbn, records: &Records) {
-        let Some(shard) = self.shards.get_mut(Self::shard(fingerprint)) else { return };
-        if fingerprint.is_none() {
-            return;
+        if !fingerprint.is_none()
+            && let Some(shard) = self.shards.get_mut(Self::shard(fingerprint))
+        {
+            shard
+                .entry(
+                    fingerprint.low(),
+                    |number| has(*number, fingerprint, records),
+                    |number| hash_of(*number, records),
+                )
+                .and_modify(|number| *number = pbn.number())
+                .or_insert(pbn.number());
         }
-        shard
-            .entry(
-                fingerprint.low(),
-                |number| has(*number, fingerprint, records),
-                |number| hash_of(*number, records),
-            )
-            .and_modify(|number| *number = pbn.number())
-            .or_insert(pbn.number());
     }
 
     /// Forgets the PBN, if it is the one that the index has for its fingerprint.
@@ -61,12 +86,6 @@ impl Index {
             && let Ok(entry) = shard.find_entry(fingerprint.low(), |number| *number == pbn.number())
         {
             entry.remove();
-        }
-    }
-
-    pub(super) fn clear(&mut self) {
-        for shard in &mut self.shards {
-            shard.clear();
         }
     }
 
@@ -82,6 +101,39 @@ impl Index {
     pub(super) fn memory_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.allocation_size() as u64).sum()
     }
+}
+
+/// Fills the shards from number `first` on.
+fn fill_part(first: usize, part: &mut [Shard], each: usize, records: &Records) {
+    for shard in part.iter_mut() {
+        shard.clear();
+        shard.reserve(each, |number| hash_of(*number, records));
+    }
+    let mut gathered: Vec<Vec<Gathered>> = part.iter().map(|_| Vec::with_capacity(each)).collect();
+    records.visit(&mut |pbn, record| {
+        let at = Index::shard(record.fingerprint).checked_sub(first);
+        if let Some(pbns) = at.and_then(|at| gathered.get_mut(at))
+            && record.references > 0
+            && !record.fingerprint.is_none()
+        {
+            let low = record.fingerprint.low();
+            pbns.push(Gathered { low: [low as u32, (low >> 32) as u32], number: pbn.number() });
+        }
+    });
+    for (shard, pbns) in part.iter_mut().zip(gathered) {
+        for Gathered { low: [low, high], number } in pbns {
+            // A content that is stored twice gets two entries, of which look-ups find one: to see whether there is one
+            // already would take a look at records all over memory.
+            let hash = u64::from(high) << 32 | u64::from(low);
+            shard.insert_unique(hash, number, |number| hash_of(*number, records));
+        }
+    }
+}
+
+/// A PBN and its hash, in 12 bytes.
+struct Gathered {
+    low: [u32; 2],
+    number: u32,
 }
 
 #[inline]

@@ -1,29 +1,22 @@
 //! Reading a checkpoint, replaying the journal on it, and computing what is not stored.
 
+use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
-use super::records::Records;
+use super::records::RecordPage;
 use super::{LogBackend, LogVolume, Map};
-use crate::backend::MetadataBackend;
+use crate::backend::Damage;
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock,
-    Table, TableVolume, read_chain,
+    MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock, Table,
+    TableVolume, read_chain,
 };
-use crate::types::{Fingerprint, Pbn, Place};
+use crate::types::{BackendKind, Fingerprint, Pbn, Place};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Pages that are read at once: 1 MiB, past which larger reads are no faster.
 const READ_PAGES: usize = 256;
-
-/// What a checkpoint was found to lack.
-#[derive(Debug, Default)]
-pub struct Damage {
-    /// What can be served all the same: copies that are gone, fingerprints that are not known.
-    pub harmless: Vec<String>,
-    /// Pages of maps: their LBNs give an error.
-    pub lost: Vec<String>,
-}
 
 impl LogBackend {
     /// Reads the checkpoint of a root. [`Self::settle`] has to follow, after the journal was replayed.
@@ -37,7 +30,8 @@ impl LogBackend {
         seed: PoolSeed,
         damage: &mut Damage,
     ) -> Result<Self> {
-        let mut backend = Self::new(superblock.block_bytes, root.data_blocks, seed);
+        let writes_image = superblock.backend == BackendKind::Ram;
+        let mut backend = Self::new(superblock.block_bytes, root.data_blocks, seed, writes_image);
         backend.is_counting = false;
         backend.next_volume = root.next_volume;
         let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
@@ -75,6 +69,7 @@ impl LogBackend {
     }
 
     fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<(PageKey, PageRef)>) -> Result<()> {
+        self.check_size(volume.size_bytes)?;
         let blocks = volume.size_bytes / self.block_bytes;
         let most_pages = blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
         for page in &volume.pages {
@@ -108,7 +103,8 @@ impl LogBackend {
             let offset = first.slot.offset(journal_pages);
             let bytes =
                 (run.len() * PAGE_BYTES).min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
-            buffer.fill(0);
+            // What is beyond the end of the disk fails its checksum.
+            buffer.get_mut(bytes..run.len() * PAGE_BYTES).unwrap_or_default().fill(0);
             let part = buffer.get_mut(..bytes).unwrap_or_default();
             disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
             for ((key, page), image) in run.iter().zip(buffer.as_chunks::<PAGE_BYTES>().0) {
@@ -125,11 +121,12 @@ impl LogBackend {
             PageKey::Map(id, number) => {
                 let Some(volume) = self.volumes.get_mut(&id) else { return };
                 let Some(entry) = volume.map.entry_or_new(number) else { return };
-                let mut page = super::map::MapPage::empty();
+                let mut page = Arc::<MapPage>::empty();
                 let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
                 let blocks = (volume.size_bytes / self.block_bytes).saturating_sub(first);
-                fill(&mut *page, image, |page| {
-                    for word in page.words.iter_mut().take(usize::try_from(blocks).unwrap_or(usize::MAX)) {
+                fill(&mut page, image, |page| {
+                    for word in words_mut(page).iter_mut().take(usize::try_from(blocks).unwrap_or(usize::MAX))
+                    {
                         *word = Place::Damaged.word();
                     }
                 });
@@ -146,8 +143,8 @@ impl LogBackend {
             }
             PageKey::Record(number) => {
                 let Some(entry) = self.records.entry_or_new(number) else { return };
-                let mut page = super::records::RecordPage::empty();
-                fill(&mut *page, image, |_| {});
+                let mut page = Box::<RecordPage>::empty();
+                fill(&mut page, image, |_| {});
                 entry.load(from, page);
                 if image.is_none() {
                     damage.harmless.push(format!("fingerprints of 256 blocks (record page {number})"));
@@ -160,10 +157,7 @@ impl LogBackend {
 
     /// After the last replayed change: counts references, fills the index, and marks what was damaged as changed, so that
     /// the next checkpoint writes it anew.
-    ///
-    /// # Errors
-    /// If a block has more references than can be counted, or there is no such block.
-    pub fn settle(&mut self) -> Result<()> {
+    pub(super) fn settle_all(&mut self) -> Result<()> {
         for key in std::mem::take(&mut self.damaged_pages) {
             match key {
                 PageKey::Map(id, number) => {
@@ -182,14 +176,20 @@ impl LogBackend {
         }
         self.is_counting = true;
         self.count_references()?;
-        self.fill_index();
+        self.index.fill(self.physical, &self.records);
         Ok(())
     }
 
+    /// A page that volumes share is counted once.
     fn count_references(&mut self) -> Result<()> {
-        (self.references, self.physical) = (0, 0);
-        for volume in self.volumes.values() {
-            for word in volume.map.pages().flat_map(|(_, page)| &page.words) {
+        (self.shared_pages, self.physical) = (0, 0);
+        let mut counted = HashSet::new();
+        for page in self.volumes.values().flat_map(|volume| volume.map.pages().map(|(_, page)| page)) {
+            if is_shared(page) && !counted.insert(Arc::as_ptr(page)) {
+                self.shared_pages += 1;
+                continue;
+            }
+            for word in &page.words {
                 let Place::Stored(pbn) = Place::from_word(*word) else { continue };
                 if u64::from(pbn.number()) >= self.data_blocks {
                     return Err(VolumeError::damaged(format!(
@@ -200,31 +200,14 @@ impl LogBackend {
                 let count = self.records.count_mut(pbn);
                 let count = count.ok_or_else(|| VolumeError::damaged("a block has no record"))?;
                 self.physical += u64::from(*count == 0);
-                self.references += 1;
-                *count = count.checked_add(1).ok_or(VolumeError::TooManyReferences)?;
+                *count = count.saturating_add(1);
             }
         }
         Ok(())
     }
 
-    fn fill_index(&mut self) {
-        self.index.clear();
-        self.index.reserve(self.physical, &self.records);
-        let (index, records): (_, &Records) = (&mut self.index, &self.records);
-        records.visit(&mut |pbn: Pbn, record| {
-            if record.references > 0 {
-                index.insert(record.fingerprint, pbn, records);
-            }
-        });
-    }
-
-    /// Whether the fingerprint of a PBN was lost with its page.
-    pub(crate) fn is_record_lost(&self, pbn: Pbn) -> bool {
-        self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
-    }
-
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
-    pub(crate) fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+    pub(super) fn restore_all(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
         for (pbn, fingerprint) in computed {
             self.records.set_fingerprint(&mut self.pager, *pbn, *fingerprint);
         }
@@ -234,20 +217,12 @@ impl LogBackend {
             for (id, volume) in &mut self.volumes {
                 let lbns = volume.map.lbns_where(is_lost);
                 for lbn in lbns {
-                    volume.map.set(*id, &mut self.pager, lbn, Place::Damaged.word());
+                    volume.map.set(*id, &mut self.pager, lbn, Place::Damaged);
                 }
             }
         }
         self.records.forget_counts();
-        self.settle()
-    }
-
-    /// Makes the changes of a commit that is replayed. PBNs and LBNs out of range are errors.
-    ///
-    /// # Errors
-    /// If a change does not fit the state.
-    pub fn replay(&mut self, changes: &[Change]) -> Result<()> {
-        self.apply(changes, &mut Vec::new())
+        self.settle_all()
     }
 }
 

@@ -1,20 +1,27 @@
 //! A volume's map: pages of 1024 PBNs, in groups, both only where something is mapped.
+//!
+//! Volumes that were cloned share pages until one of them changes: then it gets a copy of its own. A shared page counts as
+//! one: it holds one reference to each of its PBNs, however many volumes have it.
 
 use super::pager::{Entry, PageData, PageKey, Pager};
 use crate::format::{MAP_PAGE_ENTRIES, Page, PageRef};
-use crate::types::{Lbn, VolumeId};
+use crate::types::{Lbn, Place, VolumeId};
+use std::sync::Arc;
 
 /// Entries of a group: what an empty part of a large volume costs is 8 bytes for each.
 const GROUP_PAGES: usize = 256;
 
 /// The PBNs of 1024 consecutive LBNs.
+#[derive(Clone)]
 pub(super) struct MapPage {
-    pub(super) words: [u32; MAP_PAGE_ENTRIES],
+    pub(super) words: Words,
 }
 
-impl PageData for MapPage {
-    fn empty() -> Box<Self> {
-        Box::new(Self { words: [0; MAP_PAGE_ENTRIES] })
+pub(super) type Words = [u32; MAP_PAGE_ENTRIES];
+
+impl PageData for Arc<MapPage> {
+    fn empty() -> Self {
+        Self::new(MapPage { words: [0; MAP_PAGE_ENTRIES] })
     }
 
     fn to_image(&self) -> Box<Page> {
@@ -26,19 +33,32 @@ impl PageData for MapPage {
     }
 
     fn fill_from(&mut self, image: &Page) {
-        for (word, bytes) in self.words.iter_mut().zip(image.as_chunks::<4>().0) {
+        for (word, bytes) in words_mut(self).iter_mut().zip(image.as_chunks::<4>().0) {
             *word = u32::from_le_bytes(*bytes);
         }
     }
 }
 
-type Group = Box<[Entry<MapPage>]>;
+/// The words of a page, to be changed; a page that is shared becomes a copy first.
+pub(super) fn words_mut(page: &mut Arc<MapPage>) -> &mut Words {
+    &mut Arc::make_mut(page).words
+}
+
+/// Whether more than one volume has the page.
+pub(super) fn is_shared(page: &Arc<MapPage>) -> bool {
+    Arc::strong_count(page) > 1
+}
+
+type MapEntry = Entry<Arc<MapPage>>;
+type Group = Box<[MapEntry]>;
 
 /// The map of a volume.
 #[derive(Default)]
 pub(super) struct Map {
     groups: Vec<Option<Group>>,
     mapped: u64,
+    /// Those of the mapped LBNs whose PBN is known.
+    stored: u64,
     pages: u64,
 }
 
@@ -54,13 +74,13 @@ impl Map {
         group.get(number % GROUP_PAGES)?.page.as_deref()
     }
 
-    pub(super) fn entry_mut(&mut self, number: u32) -> Option<&mut Entry<MapPage>> {
+    pub(super) fn entry_mut(&mut self, number: u32) -> Option<&mut MapEntry> {
         let number = number as usize;
         self.groups.get_mut(number / GROUP_PAGES)?.as_mut()?.get_mut(number % GROUP_PAGES)
     }
 
     /// The entry of a page, made if it was not there.
-    pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut Entry<MapPage>> {
+    pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut MapEntry> {
         let group = number as usize / GROUP_PAGES;
         if group >= self.groups.len() {
             self.groups.resize_with(group + 1, || None);
@@ -77,20 +97,54 @@ impl Map {
         self.page(page).and_then(|page| page.words.get(at)).copied().unwrap_or(0)
     }
 
-    /// Sets the word of an LBN, and gives the one before.
+    /// Sets the place of an LBN, and gives the one before.
     #[inline]
-    pub(super) fn set(&mut self, id: VolumeId, pager: &mut Pager, lbn: Lbn, word: u32) -> u32 {
-        let (page, at) = place(lbn);
+    pub(super) fn set(&mut self, id: VolumeId, pager: &mut Pager, lbn: Lbn, place: Place) -> Place {
+        let (page, at) = self::place(lbn);
         let number = page as u32;
-        let Some(entry) = self.entry_or_new(number) else { return 0 };
+        let Some(entry) = self.entry_or_new(number) else { return Place::Unmapped };
         let is_new = entry.page.is_none();
         pager.touch(PageKey::Map(id, number), entry);
-        let Some(held) = entry.page_mut().words.get_mut(at) else { return 0 };
-        let before = std::mem::replace(held, word);
+        let Some(held) = words_mut(entry.page_mut()).get_mut(at) else { return Place::Unmapped };
+        let before = Place::from_word(std::mem::replace(held, place.word()));
         self.pages += u64::from(is_new);
-        self.mapped += u64::from(word != 0);
-        self.mapped -= u64::from(before != 0);
+        self.count_one(place, 1);
+        self.count_one(before, -1);
         before
+    }
+
+    /// If the page that the LBN is in is shared, makes it the map's own, and gives its words.
+    pub(super) fn own(&mut self, lbn: Lbn) -> Option<Words> {
+        let page = self.entry_mut(place(lbn).0 as u32)?.page.as_mut()?;
+        is_shared(page).then(|| *words_mut(page))
+    }
+
+    const fn count_one(&mut self, place: Place, by: i64) {
+        match place {
+            Place::Unmapped => {}
+            Place::Damaged => self.mapped = self.mapped.wrapping_add_signed(by),
+            Place::Stored(_) => {
+                self.mapped = self.mapped.wrapping_add_signed(by);
+                self.stored = self.stored.wrapping_add_signed(by);
+            }
+        }
+    }
+
+    /// A map of another volume that has the same pages.
+    pub(super) fn share(&self, id: VolumeId, pager: &mut Pager) -> Self {
+        let mut share_entry = |(number, entry): (u32, &MapEntry)| match &entry.page {
+            Some(page) => {
+                pager.note_dirty(PageKey::Map(id, number));
+                Entry::new_dirty(Arc::clone(page))
+            }
+            None => Entry::ABSENT,
+        };
+        let mut share_group = |(group, entries): (usize, &Option<Group>)| {
+            let first = (group * GROUP_PAGES) as u32;
+            entries.as_ref().map(|entries| (first..).zip(entries.iter()).map(&mut share_entry).collect())
+        };
+        let groups = self.groups.iter().enumerate().map(&mut share_group).collect();
+        Self { groups, mapped: self.mapped, stored: self.stored, pages: self.pages }
     }
 
     /// The first LBN in the range that has a word.
@@ -117,7 +171,7 @@ impl Map {
     /// The LBNs whose word is such.
     pub(super) fn lbns_where(&self, is_such: impl Fn(u32) -> bool) -> Vec<Lbn> {
         let entries = MAP_PAGE_ENTRIES as u64;
-        let in_page = |(number, page): (u32, &MapPage)| {
+        let in_page = |(number, page): (u32, &Arc<MapPage>)| {
             let lbns = (u64::from(number) * entries..).zip(page.words);
             lbns.filter(|(_, word)| is_such(*word)).map(|(lbn, _)| Lbn(lbn)).collect::<Vec<_>>()
         };
@@ -128,15 +182,33 @@ impl Map {
         self.mapped
     }
 
-    /// All pages that are in memory, with their numbers.
-    pub(super) fn pages(&self) -> impl Iterator<Item = (u32, &MapPage)> {
-        self.entries().filter_map(|(number, entry)| Some((number, entry.page.as_deref()?)))
+    pub(super) const fn stored(&self) -> u64 {
+        self.stored
     }
 
-    fn entries(&self) -> impl Iterator<Item = (u32, &Entry<MapPage>)> {
+    /// How many pages it has, shared ones included.
+    pub(super) const fn page_count(&self) -> u64 {
+        self.pages
+    }
+
+    /// All pages that are in memory, with their numbers.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (u32, &Arc<MapPage>)> {
+        self.entries().filter_map(|(number, entry)| Some((number, entry.page.as_ref()?)))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u32, &MapEntry)> {
         self.groups.iter().enumerate().flat_map(|(group, entries)| {
             let first = (group * GROUP_PAGES) as u32;
             entries.iter().flat_map(move |entries| (first..).zip(entries.iter()))
+        })
+    }
+
+    /// The entries that have a page, to be changed.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry<Arc<MapPage>>)> {
+        self.groups.iter_mut().enumerate().flat_map(|(group, entries)| {
+            let first = (group * GROUP_PAGES) as u32;
+            let entries = entries.iter_mut().flat_map(move |entries| (first..).zip(entries.iter_mut()));
+            entries.filter(|(_, entry)| entry.page.is_some())
         })
     }
 
@@ -148,14 +220,14 @@ impl Map {
         self.entries().filter_map(|(_, entry)| entry.slot()).collect()
     }
 
-    /// Counts a page that was read or copied, and replaced none.
-    pub(super) fn count_words(&mut self, words: &[u32; MAP_PAGE_ENTRIES]) {
+    /// Counts a page that was read, and replaced none.
+    pub(super) fn count_words(&mut self, words: &Words) {
         self.pages += 1;
-        self.mapped += words.iter().filter(|word| **word != 0).count() as u64;
+        words.iter().for_each(|word| self.count_one(Place::from_word(*word), 1));
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        let groups = self.groups.iter().flatten().count() * GROUP_PAGES * size_of::<Entry<MapPage>>();
+        let groups = self.groups.iter().flatten().count() * GROUP_PAGES * size_of::<MapEntry>();
         self.pages * size_of::<MapPage>() as u64
             + (groups + self.groups.len() * size_of::<Option<Group>>()) as u64
     }

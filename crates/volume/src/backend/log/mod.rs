@@ -10,18 +10,15 @@ mod map;
 mod pager;
 mod prove;
 mod records;
-mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use load::Damage;
-
-use super::{MetadataBackend, PageWrites, Record, Totals, VolumeInfo};
+use super::{CacheFigures, MetadataBackend, PageWrites, Record, Totals, VolumeInfo};
 use crate::error::{Result, VolumeError};
-use crate::format::{Change, Link, PoolSeed, Table, TableVolume, build_chain};
+use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use index::Index;
-use map::Map;
+use map::{Map, MapPage};
 use pager::{PageKey, Pager};
 use records::Records;
 use std::collections::{BTreeMap, HashSet};
@@ -34,7 +31,7 @@ struct LogVolume {
     map: Map,
 }
 
-/// The backend `log`.
+/// The backend `log`, and `ram`.
 pub struct LogBackend {
     block_bytes: u64,
     data_blocks: u64,
@@ -43,7 +40,8 @@ pub struct LogBackend {
     records: Records,
     index: Index,
     pager: Pager,
-    references: u64,
+    /// Entries of maps whose page is another volume's as well, but one for each such page.
+    shared_pages: u64,
     physical: u64,
     /// Off while a journal is replayed: counts and index are computed at its end.
     is_counting: bool,
@@ -51,12 +49,14 @@ pub struct LogBackend {
     damaged_pages: Vec<PageKey>,
     /// Record pages that were lost: the fingerprints of their PBNs are not known.
     lost_records: HashSet<u32>,
+    /// The backend `ram`: a checkpoint writes all pages.
+    writes_image: bool,
 }
 
 impl LogBackend {
     /// An empty one, for a data store of this many blocks.
     #[must_use]
-    pub fn new(block_bytes: u32, data_blocks: u64, seed: PoolSeed) -> Self {
+    pub fn new(block_bytes: u32, data_blocks: u64, seed: PoolSeed, writes_image: bool) -> Self {
         Self {
             block_bytes: u64::from(block_bytes),
             data_blocks,
@@ -65,16 +65,29 @@ impl LogBackend {
             records: Records::default(),
             index: Index::new(),
             pager: Pager::new(seed),
-            references: 0,
+            shared_pages: 0,
             physical: 0,
             is_counting: true,
             damaged_pages: Vec::new(),
             lost_records: HashSet::new(),
+            writes_image,
         }
     }
 
     fn volume(&self, id: VolumeId) -> Result<&LogVolume> {
         self.volumes.get(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+    }
+
+    /// Marks every page as changed.
+    fn touch_all(&mut self) {
+        for (id, volume) in &mut self.volumes {
+            for (number, entry) in volume.map.entries_mut() {
+                self.pager.touch_again(PageKey::Map(*id, number), entry);
+            }
+        }
+        for (number, entry) in self.records.entries_mut() {
+            self.pager.touch_again(PageKey::Record(number), entry);
+        }
     }
 
     fn table(&self) -> Table {
@@ -98,6 +111,7 @@ impl MetadataBackend for LogBackend {
             size_bytes: volume.size_bytes,
             mode: volume.mode,
             read_only: volume.read_only,
+            is_hidden: false,
             mapped_blocks: volume.map.mapped(),
         };
         self.volumes.iter().map(info).collect()
@@ -140,24 +154,42 @@ impl MetadataBackend for LogBackend {
         changes.iter().try_for_each(|change| self.apply_one(change, freed))
     }
 
+    fn settle(&mut self) -> Result<()> {
+        self.settle_all()
+    }
+
+    fn is_record_lost(&self, pbn: Pbn) -> bool {
+        self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
+    }
+
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+        self.restore_all(computed, lost)
+    }
+
     fn prove(&self, most: usize) -> Result<Vec<String>> {
         Ok(self.prove_counts(most))
     }
 
     fn totals(&self) -> Totals {
-        let maps: u64 = self.volumes.values().map(|volume| volume.map.memory_bytes()).sum();
+        let maps = self.volumes.values().map(|volume| &volume.map);
+        let map_bytes: u64 = maps.clone().map(Map::memory_bytes).sum();
+        let shared_bytes = self.shared_pages * size_of::<MapPage>() as u64;
         Totals {
-            references: self.references,
+            references: maps.map(Map::stored).sum(),
             physical: self.physical,
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
             index_entries: self.index.entries(),
-            memory_bytes: maps + self.records.memory_bytes() + self.index.memory_bytes(),
+            memory_bytes: map_bytes - shared_bytes + self.records.memory_bytes() + self.index.memory_bytes(),
             pages: self.pager.slots.in_use(),
+            cache: CacheFigures::default(),
         }
     }
 
     fn freeze(&mut self) {
+        if self.writes_image {
+            self.touch_all();
+        }
         for key in self.pager.freeze() {
             match key {
                 PageKey::Map(id, number) => {

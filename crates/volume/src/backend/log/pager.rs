@@ -3,8 +3,8 @@
 //! A checkpoint is a picture of one instant. Pages that changed since the last one are frozen at that instant, and a
 //! change to a frozen page that was not written yet first puts its image aside.
 
-use super::slots::Slots;
 use crate::backend::PageWrites;
+use crate::backend::slots::Slots;
 use crate::error::{Result, VolumeError};
 use crate::format::{PAGE_BYTES, Page, PageRef, PoolSeed, Slot};
 use crate::types::VolumeId;
@@ -18,8 +18,8 @@ pub(super) enum PageKey {
 }
 
 /// What a page holds in memory, and its image on disk.
-pub(super) trait PageData {
-    fn empty() -> Box<Self>;
+pub(super) trait PageData: Sized {
+    fn empty() -> Self;
     fn to_image(&self) -> Box<Page>;
     fn fill_from(&mut self, image: &Page);
 }
@@ -36,7 +36,7 @@ enum State {
 
 /// A page in memory and where it is on disk.
 pub(super) struct Entry<P> {
-    pub(super) page: Option<Box<P>>,
+    pub(super) page: Option<P>,
     slot: Option<Slot>,
     checksum: u64,
     state: State,
@@ -58,12 +58,17 @@ impl<P: PageData> Entry<P> {
         self.slot.map(|slot| PageRef { number, slot, checksum: self.checksum })
     }
 
+    /// Of another volume, with the same page, which has no slot there yet.
+    pub(super) const fn new_dirty(page: P) -> Self {
+        Self { page: Some(page), slot: None, checksum: 0, state: State::Dirty }
+    }
+
     pub(super) const fn slot(&self) -> Option<Slot> {
         self.slot
     }
 
     /// The page as it was read from its slot.
-    pub(super) fn load(&mut self, from: PageRef, page: Box<P>) {
+    pub(super) fn load(&mut self, from: PageRef, page: P) {
         *self =
             Self { page: Some(page), slot: Some(from.slot), checksum: from.checksum, state: State::Clean };
     }
@@ -109,6 +114,11 @@ impl Pager {
             self.images.insert(key, page.to_image());
         }
         entry.state = State::Dirty;
+        self.dirty.push(key);
+    }
+
+    /// The entry of this page was made dirty.
+    pub(super) fn note_dirty(&mut self, key: PageKey) {
         self.dirty.push(key);
     }
 

@@ -11,9 +11,9 @@ pub(super) struct RecordPage {
     counts: [u32; RECORD_PAGE_ENTRIES],
 }
 
-impl PageData for RecordPage {
-    fn empty() -> Box<Self> {
-        Box::new(Self {
+impl PageData for Box<RecordPage> {
+    fn empty() -> Self {
+        Self::new(RecordPage {
             fingerprints: [Fingerprint::NONE; RECORD_PAGE_ENTRIES],
             counts: [0; RECORD_PAGE_ENTRIES],
         })
@@ -34,10 +34,12 @@ impl PageData for RecordPage {
     }
 }
 
+type RecordEntry = Entry<Box<RecordPage>>;
+
 /// All records.
 #[derive(Default)]
 pub(super) struct Records {
-    entries: Vec<Entry<RecordPage>>,
+    entries: Vec<RecordEntry>,
 }
 
 const NO_RECORD: Record = Record { fingerprint: Fingerprint::NONE, references: 0 };
@@ -96,11 +98,11 @@ impl Records {
         }
     }
 
-    pub(super) fn entry_mut(&mut self, number: u32) -> Option<&mut Entry<RecordPage>> {
+    pub(super) fn entry_mut(&mut self, number: u32) -> Option<&mut RecordEntry> {
         self.entries.get_mut(number as usize)
     }
 
-    pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut Entry<RecordPage>> {
+    pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut RecordEntry> {
         let number = number as usize;
         if number >= self.entries.len() {
             self.entries.resize_with(number + 1, || Entry::ABSENT);
@@ -108,12 +110,17 @@ impl Records {
         self.entries.get_mut(number)
     }
 
+    /// The entries that have a page, to be changed.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry<Box<RecordPage>>)> {
+        (0..).zip(&mut self.entries).filter(|(_, entry)| entry.page.is_some())
+    }
+
     pub(super) fn page_refs(&self) -> Vec<PageRef> {
         (0..).zip(&self.entries).filter_map(|(number, entry)| entry.page_ref(number)).collect()
     }
 
     /// Calls `visit` with every PBN that is in a page in memory.
-    pub(super) fn visit(&self, visit: &mut dyn FnMut(Pbn, Record)) {
+    pub(super) fn visit(&self, visit: &mut impl FnMut(Pbn, Record)) {
         for (number, entry) in (0u32..).zip(&self.entries) {
             let Some(page) = &entry.page else { continue };
             let first = number * RECORD_PAGE_ENTRIES as u32;
@@ -127,6 +134,6 @@ impl Records {
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let pages = self.entries.iter().filter(|entry| entry.page.is_some()).count();
-        (pages * size_of::<RecordPage>() + self.entries.capacity() * size_of::<Entry<RecordPage>>()) as u64
+        (pages * size_of::<RecordPage>() + self.entries.capacity() * size_of::<RecordEntry>()) as u64
     }
 }

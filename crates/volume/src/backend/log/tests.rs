@@ -4,7 +4,7 @@ use super::LogBackend;
 use crate::backend::{MetadataBackend, PageWrites, Totals};
 use crate::disk::{Disk, FileDisk};
 use crate::format::{Change, Link, PoolSeed, Root, Superblock};
-use crate::types::{DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
+use crate::types::{BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
 use std::io::IoSlice;
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -15,12 +15,13 @@ fn superblock() -> Superblock {
         pool_id: [1; 16],
         key: [2; 32],
         fingerprint: FingerprintKind::Blake3,
+        backend: BackendKind::Log,
         journal_pages: 16,
     }
 }
 
 fn backend() -> LogBackend {
-    let mut backend = LogBackend::new(512, 10_000, PoolSeed::of(&superblock()));
+    let mut backend = LogBackend::new(512, 10_000, PoolSeed::of(&superblock()), false);
     let create =
         Change::Create { volume: VOLUME, name: "a".into(), size_bytes: 512 * 5000, mode: DedupMode::Inline };
     backend.apply(&[create], &mut Vec::new()).unwrap();
@@ -66,7 +67,7 @@ fn load(disk: &FileDisk, (table, table_bytes): (Link, u64), totals: Totals) -> L
         physical: totals.physical,
     };
     let superblock = superblock();
-    let mut damage = super::Damage::default();
+    let mut damage = crate::backend::Damage::default();
     let mut backend =
         LogBackend::load(disk, &superblock, &root, PoolSeed::of(&superblock), &mut damage).unwrap();
     backend.settle().unwrap();
@@ -146,8 +147,63 @@ fn slots_do_not_pile_up() {
 }
 
 #[test]
+fn a_clone_shares_pages_until_they_change() {
+    let (_folder, disk) = disk();
+    let mut backend = backend();
+    let mut freed = Vec::new();
+    let stores: Vec<Change> = (0..5000).map(|lbn| store(lbn, lbn as u32 + 1)).collect();
+    backend.apply(&stores, &mut freed).unwrap();
+    let bytes_before = backend.totals().memory_bytes;
+    let copy = VolumeId(2);
+    let clone = Change::Clone { source: VOLUME, volume: copy, name: "b".into(), read_only: false };
+    backend.apply(&[clone], &mut freed).unwrap();
+    let totals = backend.totals();
+    assert_eq!((totals.references, totals.physical), (10_000, 5000));
+    assert!(totals.memory_bytes - bytes_before < 10_000, "a map is two hundred thousand bytes");
+
+    backend.apply(&[store(7, 6000)], &mut freed).unwrap();
+    assert_eq!(freed, [], "the clone has it");
+    let mut places = Vec::new();
+    backend.look_up(copy, &[Lbn(7), Lbn(8)], &mut places).unwrap();
+    assert_eq!(places, [stored(8), stored(9)]);
+    assert_eq!(backend.prove(9).unwrap(), Vec::<String>::new());
+    let totals = backend.totals();
+    assert_eq!((totals.references, totals.physical), (10_000, 5001));
+
+    backend.freeze();
+    let table = write_checkpoint(&mut backend, &disk);
+    backend.finish();
+    let loaded = load(&disk, table, backend.totals());
+    assert_eq!(loaded.totals().references, 10_000);
+    assert_eq!(loaded.prove(9).unwrap(), Vec::<String>::new());
+
+    backend.apply(&[Change::Remove { volume: VOLUME }], &mut freed).unwrap();
+    assert_eq!(freed, [Pbn::new(6000).unwrap()], "all else is the clone's as well");
+    assert_eq!(backend.prove(9).unwrap(), Vec::<String>::new());
+    backend.apply(&[Change::Remove { volume: copy }], &mut freed).unwrap();
+    assert_eq!(freed.len(), 5001);
+    assert_eq!(backend.prove(9).unwrap(), Vec::<String>::new());
+    assert_eq!((backend.totals().references, backend.totals().physical), (0, 0));
+}
+
+#[test]
+fn a_full_count_stays_full() {
+    let mut backend = backend();
+    let mut freed = Vec::new();
+    backend.apply(&[store(0, 1), store(1, 2)], &mut freed).unwrap();
+    let pbn = Pbn::new(1).unwrap();
+    *backend.records.count_mut(pbn).unwrap() = u32::MAX - 1;
+    let share = |lbn| Change::Share { volume: VOLUME, lbn: Lbn(lbn), pbn };
+    backend.apply(&[share(1), share(2), share(3)], &mut freed).unwrap();
+    backend.apply(&[Change::Unmap { volume: VOLUME, first: Lbn(0), count: 9 }], &mut freed).unwrap();
+    assert_eq!(freed, [Pbn::new(2).unwrap()], "how many references the full one has is not known");
+    backend.settle().unwrap();
+    assert_eq!(backend.totals().physical, 0, "counted again");
+}
+
+#[test]
 fn a_mapped_block_takes_less_than_forty_bytes() {
-    let mut backend = LogBackend::new(512, 1 << 20, PoolSeed::of(&superblock()));
+    let mut backend = LogBackend::new(512, 1 << 20, PoolSeed::of(&superblock()), false);
     let blocks = 600_000;
     let create = Change::Create {
         volume: VOLUME,

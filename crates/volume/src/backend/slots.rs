@@ -4,7 +4,7 @@ use crate::format::Slot;
 
 /// A bitmap of slots. Slots are given one after another, so that a checkpoint writes sequentially.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(in crate::backend) struct Slots {
     /// A set bit is a slot in use; bit n of word w is slot 64·w + n + 1.
     words: Vec<u64>,
     in_use: u64,
@@ -13,7 +13,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// A slot that was free. `None` when there are no more numbers.
-    pub(super) fn take(&mut self) -> Option<Slot> {
+    pub(in crate::backend) fn take(&mut self) -> Option<Slot> {
         let start = self.cursor;
         let free = |words: &[u64]| words.iter().position(|word| *word != u64::MAX);
         let found = self.words.get(start..).and_then(free).map(|ahead| start + ahead);
@@ -31,7 +31,7 @@ impl Slots {
     }
 
     /// Marks a slot as used; whether it was free.
-    pub(super) fn claim(&mut self, slot: Slot) -> bool {
+    pub(in crate::backend) fn claim(&mut self, slot: Slot) -> bool {
         let (word, bit) = Self::place(slot);
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -43,7 +43,7 @@ impl Slots {
         was_free
     }
 
-    pub(super) fn release(&mut self, slot: Slot) {
+    pub(in crate::backend) fn release(&mut self, slot: Slot) {
         let (word, bit) = Self::place(slot);
         if let Some(bits) = self.words.get_mut(word)
             && *bits & bit != 0
@@ -54,11 +54,11 @@ impl Slots {
     }
 
     /// The next search begins at the first slot, so that the disk does not grow while there are gaps.
-    pub(super) fn rewind(&mut self) {
+    pub(in crate::backend) fn rewind(&mut self) {
         self.cursor = 0;
     }
 
-    pub(super) const fn in_use(&self) -> u64 {
+    pub(in crate::backend) const fn in_use(&self) -> u64 {
         self.in_use
     }
 

@@ -1,0 +1,115 @@
+//! `gemelo pool check`.
+
+use crate::context::Context;
+use crate::exit::{Outcome, bad_input};
+use crate::pools;
+use anyhow::anyhow;
+use clap::Args;
+use gemelo_base::units::format_count;
+use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request};
+use gemelo_volume::{CheckOptions, CheckReport, PoolDirectory, VolumeError, check};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory
+    #[arg(value_name = "POOL")]
+    pool: PathBuf,
+    /// Read all contents and compare them with their fingerprints
+    #[arg(long)]
+    data: bool,
+    /// Write anew what can be, and mark what is lost, so that the pool can be used again
+    #[arg(long)]
+    repair: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let name = arguments.pool.display();
+    let about = |error: VolumeError| pools::error(Failure::from(error).about(&name.to_string()));
+    match PoolDirectory::lock(&arguments.pool) {
+        Ok(directory) => {
+            let disks = directory.open_disks().map_err(about)?;
+            let options = CheckOptions { data: arguments.data, repair: arguments.repair };
+            let report = check(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
+            show_idle(arguments, &report, context)
+        }
+        Err(error @ VolumeError::InUse { .. }) if arguments.repair => {
+            Err(bad_input(anyhow!("{name}: {error}: stop it first, a pool is repaired when nobody has it")))
+        }
+        Err(VolumeError::InUse { .. }) => {
+            let access = pools::open(&arguments.pool, Purpose::Look, context)?;
+            let reply = pools::ask(&access, &Request::Check { data: arguments.data }, context)?;
+            access.close().map_err(pools::error)?;
+            let Reply::Checked(report) = reply else { return Err(pools::other_version()) };
+            show_served(&report, context)
+        }
+        Err(error) => Err(about(error)),
+    }
+}
+
+fn show_idle(arguments: &Arguments, report: &CheckReport, context: &Context) -> anyhow::Result<Outcome> {
+    let mut text = String::new();
+    for problem in &report.problems {
+        text += if problem.loses_data { "lost: " } else { "wrong: " };
+        text += &problem.what;
+        text.push('\n');
+    }
+    if report.more_problems > 0 {
+        text += &format!("and {} more\n", format_count(report.more_problems));
+    }
+    text += &format!(
+        "{} volumes, {} references to {} blocks, {} free, {} commits in the journal\n",
+        format_count(report.volumes),
+        format_count(report.references),
+        format_count(report.physical_blocks),
+        format_count(report.free_blocks),
+        format_count(report.commits)
+    );
+    if arguments.data {
+        text += &contents(report.checked_contents, report.unverifiable_blocks);
+    }
+    if report.lost_blocks > 0 {
+        text +=
+            &format!("{} blocks of volumes are lost and read as errors\n", format_count(report.lost_blocks));
+    }
+    text += match (report.is_clean(), report.is_repaired) {
+        (true, _) => "the pool is what it should be\n",
+        (false, true) => "repaired: check again to see what is left\n",
+        (false, false) => "the pool is damaged: --repair writes anew what can be\n",
+    };
+    context.print(&text)?;
+    let loses = report.more_problems > 0 || report.problems.iter().any(|problem| problem.loses_data);
+    let is_good = report.is_clean() || report.is_repaired && !loses;
+    Ok(if is_good { Outcome::Done } else { Outcome::Partial })
+}
+
+fn contents(checked: u64, unverifiable: u64) -> String {
+    format!(
+        "{} contents compared with their fingerprints, {} blocks have none\n",
+        format_count(checked),
+        format_count(unverifiable)
+    )
+}
+
+fn show_served(report: &CheckedReport, context: &Context) -> anyhow::Result<Outcome> {
+    let mut text = String::new();
+    for difference in &report.differences {
+        text += &format!("wrong: {difference}\n");
+    }
+    if let Some(found) = &report.contents {
+        for problem in &found.problems {
+            text += &format!("lost: {problem}\n");
+        }
+        if found.more_problems > 0 {
+            text += &format!("and {} more\n", format_count(found.more_problems));
+        }
+        text += &contents(found.checked_contents, found.unverifiable_blocks);
+    }
+    text += if report.is_clean() {
+        "the counts of the served pool are right; pages on disk are checked when nobody serves it\n"
+    } else {
+        "the pool is damaged: stop the server and run this again with --repair\n"
+    };
+    context.print(&text)?;
+    Ok(if report.is_clean() { Outcome::Done } else { Outcome::Partial })
+}

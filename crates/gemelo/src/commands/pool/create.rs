@@ -1,0 +1,168 @@
+//! `gemelo pool create`.
+
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome};
+use crate::pools;
+use crate::values::{Size, Span};
+use clap::{Args, ValueEnum};
+use gemelo_base::units::format_size;
+use gemelo_serve::{Failure, Settings};
+use gemelo_volume::{BackendKind, FingerprintKind, Pool, PoolOptions};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory; made if it is not there
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Where contents are to be, if not in the directory: a block device, or a new or empty file
+    #[arg(long, value_name = "FILE|DEVICE")]
+    data: Option<PathBuf>,
+    /// Where metadata are to be, if not in the directory: a block device, a new or empty file, or a directory
+    #[arg(long, value_name = "FILE|DEVICE|DIR")]
+    metadata: Option<PathBuf>,
+    /// Size of the data store; a file takes space only for what is stored [default: 64g, or all of the device]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// Size of a block: a power of two from 512 to 1m
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    block_size: Size,
+    /// Where metadata are kept while the pool is open
+    #[arg(long, value_name = "KIND", default_value = "log")]
+    backend: Backend,
+    /// Memory for metadata, with the backends table and btree [default: 256m]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
+    /// Which hash tells contents apart
+    #[arg(long, value_name = "KIND", default_value = "blake3")]
+    fingerprint: Fingerprint,
+    /// Make writes durable at least this often, even if no client asks for it [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    commit_interval: Option<Span>,
+    /// Compare bytes before a block is shared, whatever the fingerprint
+    #[arg(long)]
+    verify_bytes: bool,
+    /// Compare contents with their fingerprints at every read
+    #[arg(long)]
+    verify_reads: bool,
+    /// Use a device for data or metadata although it holds something
+    #[arg(long)]
+    force: bool,
+}
+
+/// The backends by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    /// In memory, compactly, with a journal; checkpoints write what changed
+    Log,
+    /// In memory; checkpoints write everything
+    Ram,
+    /// Arrays and a hash table on disk, with a cache
+    Table,
+    /// Copy-on-write B-trees on disk, with a cache
+    Btree,
+}
+
+impl From<Backend> for BackendKind {
+    fn from(name: Backend) -> Self {
+        match name {
+            Backend::Log => Self::Log,
+            Backend::Ram => Self::Ram,
+            Backend::Table => Self::Table,
+            Backend::Btree => Self::BTree,
+        }
+    }
+}
+
+/// The kinds of fingerprints by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Fingerprint {
+    /// BLAKE3 with a key of the pool's own, so that nobody can prepare collisions
+    Blake3,
+    /// XXH3, faster; bytes are always compared before a block is shared
+    #[value(name = "xxh3+compare")]
+    Xxh3Compare,
+    /// SHA-256
+    Sha256,
+    /// SHA-1, for comparison with other systems
+    Sha1,
+}
+
+impl From<Fingerprint> for FingerprintKind {
+    fn from(name: Fingerprint) -> Self {
+        match name {
+            Fingerprint::Blake3 => Self::Blake3,
+            Fingerprint::Xxh3Compare => Self::Xxh3Compare,
+            Fingerprint::Sha256 => Self::Sha256,
+            Fingerprint::Sha1 => Self::Sha1,
+        }
+    }
+}
+
+impl Arguments {
+    fn settings(&self) -> Settings {
+        Settings {
+            commit_interval_ms: self
+                .commit_interval
+                .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)),
+            verify_reads: self.verify_reads.then_some(true),
+            verify_bytes: self.verify_bytes.then_some(true),
+            cache_bytes: self.cache.map(|cache| cache.0),
+            ..Settings::default()
+        }
+    }
+
+    fn options(&self) -> anyhow::Result<PoolOptions> {
+        let usual = PoolOptions::default();
+        let capacity_bytes = match (self.capacity, &self.data) {
+            (Some(size), _) => size.0,
+            (None, Some(data)) => device_bytes(data)?.unwrap_or(usual.capacity_bytes),
+            (None, None) => usual.capacity_bytes,
+        };
+        // A metadata disk in a directory has the name it would have in the pool's.
+        let metadata = self.metadata.as_ref().map(|place| match place.is_dir() {
+            true => place.join("metadata"),
+            false => place.clone(),
+        });
+        Ok(PoolOptions {
+            // What does not fit is refused as a block size.
+            block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
+            capacity_bytes,
+            fingerprint: self.fingerprint.into(),
+            backend: self.backend.into(),
+            data: self.data.clone(),
+            metadata,
+            ..usual
+        })
+    }
+}
+
+/// The size of a block device; nothing for what is none.
+fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
+    use std::io::Seek;
+    use std::os::unix::fs::FileTypeExt;
+    let is_device = std::fs::metadata(path).is_ok_and(|status| status.file_type().is_block_device());
+    if !is_device {
+        return Ok(None);
+    }
+    let end = std::fs::File::open(path).and_then(|mut device| device.seek(std::io::SeekFrom::End(0)));
+    Ok(Some(end.or_bad_input()?))
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let options = arguments.options()?;
+    for place in [&arguments.data, &arguments.metadata].into_iter().flatten() {
+        gemelo_target::check_overwritable(place, arguments.force).or_bad_input()?;
+    }
+    let directory = &arguments.directory;
+    let about = |failure: Failure| pools::error(failure.about(&directory.display().to_string()));
+    Pool::create(directory, &options).map_err(|error| about(error.into()))?;
+    arguments.settings().write(directory).map_err(pools::error)?;
+    context.print(&format!(
+        "{}: a pool of {} in blocks of {}\n",
+        directory.display(),
+        format_size(options.capacity_bytes),
+        format_size(u64::from(options.block_bytes)),
+    ))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,30 @@
+//! `gemelo pool find`.
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::pools;
+use clap::Args;
+use gemelo_base::units::format_count;
+use gemelo_serve::{Reply, Request};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory
+    #[arg(value_name = "POOL")]
+    pool: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let Reply::Found(report) = pools::change(&arguments.pool, &Request::Find, context)? else {
+        return Err(pools::other_version());
+    };
+    context.print(&format!(
+        "{} blocks looked at: {} shared with others, {} with contents of their own, {} overtaken by writes or unreadable\n",
+        format_count(report.examined_blocks),
+        format_count(report.shared_blocks),
+        format_count(report.identified_blocks),
+        format_count(report.aborted_blocks)
+    ))?;
+    Ok(Outcome::Done)
+}

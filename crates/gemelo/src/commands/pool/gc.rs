@@ -1,0 +1,33 @@
+//! `gemelo pool gc`.
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::pools;
+use crate::values::Size;
+use clap::Args;
+use gemelo_base::units::format_count;
+use gemelo_serve::{Reply, Request};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory
+    #[arg(value_name = "POOL")]
+    pool: PathBuf,
+    /// Give back at most so much a second
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<Size>,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let request = Request::Collect { most_bytes_per_s: arguments.rate.map(|rate| rate.0) };
+    let Reply::Collected(report) = pools::change(&arguments.pool, &request, context)? else {
+        return Err(pools::other_version());
+    };
+    context.print(&format!(
+        "{} freed blocks made usable, {} free blocks given back to the system\n",
+        format_count(report.reclaimed_blocks),
+        format_count(report.discarded_blocks)
+    ))?;
+    Ok(Outcome::Done)
+}

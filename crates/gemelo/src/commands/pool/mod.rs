@@ -1,0 +1,61 @@
+//! `gemelo pool`: pools as a whole.
+
+mod check;
+mod create;
+mod find;
+mod gc;
+mod grow;
+mod ls;
+mod stat;
+mod stat_text;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a pool
+    Create(create::Arguments),
+    /// Show what a pool has and has done
+    Stat(stat::Arguments),
+    /// Make freed blocks usable and give free space back to the system
+    ///
+    /// A served pool does so by itself in the background, within a rate, for runs of blocks freed since it was opened. This
+    /// does it for all free space.
+    Gc(gc::Arguments),
+    /// Look for duplicates in volumes with off-line deduplication, now and all of them
+    ///
+    /// A served pool does so by itself in the background, some time after blocks were written.
+    Find(find::Arguments),
+    /// Prove that a pool is what it should be, and repair it
+    ///
+    /// An idle pool is checked from outside: every page of metadata, every count. A served pool counts its references again,
+    /// while requests wait, and with --data reads its contents, while they do not. Pages on disk are checked, and repairs
+    /// made, when nobody serves it.
+    ///
+    /// Exit status 0 if nothing is wrong, or all was repaired without loss; 1 otherwise.
+    Check(check::Arguments),
+    /// Make the data store larger
+    Grow(grow::Arguments),
+    /// List the pools in directories
+    Ls(ls::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    match &arguments.action {
+        Action::Create(arguments) => create::run(arguments, context),
+        Action::Stat(arguments) => stat::run(arguments, context),
+        Action::Gc(arguments) => gc::run(arguments, context),
+        Action::Find(arguments) => find::run(arguments, context),
+        Action::Check(arguments) => check::run(arguments, context),
+        Action::Grow(arguments) => grow::run(arguments, context),
+        Action::Ls(arguments) => ls::run(arguments, context),
+    }
+}

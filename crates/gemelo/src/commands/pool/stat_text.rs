@@ -1,0 +1,110 @@
+//! A pool's figures for people.
+
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_duration_ns, format_size};
+use gemelo_serve::StatReport;
+use gemelo_volume::{OperationKind, OperationStat, VolumeSummary};
+
+/// The figures as text.
+pub(crate) fn text(report: &StatReport) -> String {
+    let mut text = space(report);
+    text += "\nMetadata\n";
+    text += &metadata(report).render(2);
+    if let Some(server) = &report.server {
+        text += &format!(
+            "\nServed by process {}, {} clients, {} connections so far\n",
+            server.process_id, server.connections, server.accepted_connections
+        );
+        text += "\nSince the pool was opened\n";
+        text += &activity(&report.volumes).render(2);
+        text += &latencies(&report.volumes).render(2);
+    }
+    text
+}
+
+fn space(report: &StatReport) -> String {
+    let pool = &report.pool;
+    let block_bytes = u64::from(pool.block_bytes);
+    let mut table = Table::new();
+    let mut row = |name: &str, blocks: u64| {
+        table.row([name.to_owned(), format_count(blocks), format_size(blocks * block_bytes)]);
+    };
+    row("logical", pool.logical_blocks);
+    row("physical", pool.physical_blocks);
+    row("free", pool.free_blocks);
+    row("freed, not yet usable", pool.pending_blocks);
+    row("capacity", pool.capacity_blocks);
+    format!(
+        "Blocks of {}\n{}\ndedup ratio {:.4}, {:.1} % in use, {} volumes\n",
+        format_size(block_bytes),
+        table.render(2),
+        report.dedup_ratio,
+        report.used_share * 100.0,
+        pool.volumes
+    )
+}
+
+fn metadata(report: &StatReport) -> Table {
+    let pool = &report.pool;
+    let mut table = Table::new();
+    table.row(["backend", pool.backend.name()]);
+    table.row(["fingerprints in the index".to_owned(), format_count(pool.index_entries)]);
+    table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
+    if pool.backend.is_cached() {
+        let looked_up = pool.cache.hits + pool.cache.misses;
+        let share = pool.cache.hits as f64 * 100.0 / looked_up.max(1) as f64;
+        table.row(["cache hits".to_owned(), format!("{share:.1} % of {}", format_count(looked_up))]);
+    }
+    table.row(["disk".to_owned(), format_size(pool.metadata_disk_bytes)]);
+    table.row([
+        "journal in use".to_owned(),
+        format!("{} of {}", format_size(pool.journal_used_bytes), format_size(pool.journal_bytes)),
+    ]);
+    table.row(["checkpoints".to_owned(), format_count(pool.generation)]);
+    table
+}
+
+/// The counters of all volumes together that are not zero.
+fn activity(volumes: &[VolumeSummary]) -> Table {
+    let mut table = Table::new();
+    let names = volumes.first().map(|volume| volume.stat.named()).unwrap_or_default();
+    for (at, (name, _)) in names.into_iter().enumerate() {
+        let of = |volume: &VolumeSummary| volume.stat.named().get(at).map_or(0, |(_, value)| *value);
+        let sum: u64 = volumes.iter().map(of).sum();
+        if sum == 0 {
+            continue;
+        }
+        let value = if name.ends_with("_bytes") { format_size(sum) } else { format_count(sum) };
+        table.row([name.trim_end_matches("_bytes").replace('_', " "), value]);
+    }
+    table
+}
+
+/// What a person asks of latencies.
+fn latencies(volumes: &[VolumeSummary]) -> Table {
+    let mut table = Table::new();
+    table.row(["latency", "requests", "mean", "median below", "99 % below"]);
+    for kind in OperationKind::ALL {
+        let Some(sum) = sum_of(volumes, kind).filter(|sum| sum.requests > 0) else { continue };
+        let below = |share| sum.quantile_ns(share).map_or_else(String::new, format_duration_ns);
+        table.row([
+            kind.name().to_owned(),
+            format_count(sum.requests),
+            format_duration_ns(sum.total_ns / sum.requests),
+            below(0.5),
+            below(0.99),
+        ]);
+    }
+    table
+}
+
+fn sum_of(volumes: &[VolumeSummary], kind: OperationKind) -> Option<OperationStat> {
+    let of_kind = volumes.iter().flat_map(|volume| &volume.load.operations).filter(|one| one.kind == kind);
+    of_kind.cloned().reduce(|mut sum, one| {
+        sum.requests += one.requests;
+        sum.total_ns += one.total_ns;
+        let classes = sum.requests_by_latency.iter_mut().zip(&one.requests_by_latency);
+        classes.for_each(|(sum, count)| *sum += count);
+        sum
+    })
+}

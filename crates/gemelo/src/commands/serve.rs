@@ -1,0 +1,133 @@
+//! `gemelo serve`: the volumes of a pool over NBD.
+
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome};
+use crate::pools;
+use crate::values::{Percent, Size, Span};
+use clap::Args;
+use gemelo_nbd::server::{ListenAddress, ServerConfig, TlsPolicy, tls_from_files};
+use gemelo_serve::{Addresses, ServeOptions, Settings, Thresholds};
+use gemelo_volume::Tuning;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory
+    #[arg(value_name = "POOL")]
+    pool: PathBuf,
+    /// Where to listen: unix:PATH or tcp:ADDRESS:PORT; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<ListenAddress>,
+    /// Refuse all changes, by clients and by commands
+    #[arg(long)]
+    read_only: bool,
+    /// Export this volume only; may be given several times [default: all, also those made later]
+    #[arg(long, value_name = "NAME")]
+    volume: Vec<String>,
+    /// Tell figures in the format of Prometheus at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Encrypt with this certificate and its chain, a PEM file; clients that do not are refused
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The certificate's key, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Let only clients in whose certificate one of these authorities has signed, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_client_authority: Option<PathBuf>,
+    /// Let clients in that do not encrypt, too
+    #[arg(long, requires = "tls_certificate")]
+    tls_optional: bool,
+    /// Listen without encryption at addresses that the network reaches
+    #[arg(long)]
+    insecure: bool,
+    /// Clients at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    most_connections: u32,
+    /// Let a connection wait so long for the next request without sleeping: faster answers for a busy processor
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    busy_wait: Span,
+    /// Give back at most so much freed space a second to the system; 0 for none [default: 64m]
+    #[arg(long, value_name = "SIZE")]
+    collect_rate: Option<Size>,
+    /// Let the finder read at most so much of off-line volumes a second [default: as fast as it can]
+    #[arg(long, value_name = "SIZE")]
+    finder_rate: Option<Size>,
+    /// Let the finder leave blocks alone for so long after they were written [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    finder_delay: Option<Span>,
+    /// Memory for metadata, with the backends table and btree [default: as the pool was made, 256m]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<Size>,
+    /// Make writes durable at least this often, even if no client asks for it [default: as the pool was made, 5s]
+    #[arg(long, value_name = "DURATION")]
+    commit_interval: Option<Span>,
+    /// Compare bytes before a block is shared, whatever the fingerprint
+    #[arg(long)]
+    verify_bytes: bool,
+    /// Compare contents with their fingerprints at every read
+    #[arg(long)]
+    verify_reads: bool,
+    /// Warn when so much of the data store is in use, in per cent
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "80,90,95")]
+    warn_used: Vec<Percent>,
+}
+
+impl Arguments {
+    fn tls(&self) -> anyhow::Result<TlsPolicy> {
+        let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else {
+            return Ok(TlsPolicy::Off);
+        };
+        let config = tls_from_files(certificate, key, self.tls_client_authority.as_deref()).or_bad_input()?;
+        Ok(if self.tls_optional { TlsPolicy::Offered(config) } else { TlsPolicy::Required(config) })
+    }
+
+    fn tuning(&self) -> anyhow::Result<Tuning> {
+        let of_pool = Settings::read(&self.pool).map_err(pools::error)?;
+        let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
+        let said = Settings {
+            commit_interval_ms: self.commit_interval.map(milliseconds),
+            verify_reads: self.verify_reads.then_some(true),
+            verify_bytes: self.verify_bytes.then_some(true),
+            finder_delay_ms: self.finder_delay.map(milliseconds),
+            finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
+            cache_bytes: self.cache.map(|cache| cache.0),
+            collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
+        };
+        Ok(Tuning { read_only: self.read_only, ..said.or(of_pool).tuning() })
+    }
+
+    fn options(&self) -> anyhow::Result<ServeOptions> {
+        Ok(ServeOptions {
+            listen: self.listen.clone(),
+            volumes: self.volume.clone(),
+            tuning: self.tuning()?,
+            server: ServerConfig {
+                most_connections: self.most_connections as usize,
+                busy_wait: self.busy_wait.0,
+                tls: self.tls()?,
+                allow_insecure: self.insecure,
+                ..ServerConfig::default()
+            },
+            metrics: self.metrics,
+            thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let options = arguments.options()?;
+    let monitor = Arc::clone(&context.monitor);
+    // Nobody may be reading what is printed; the server serves all the same.
+    let ready = |addresses: &Addresses| {
+        let nbd = addresses.nbd.iter().map(|address| format!("listening at {address}\n"));
+        let metrics = addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
+        let _ = context.print(&nbd.chain(metrics).collect::<String>());
+    };
+    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready).map_err(pools::error)?;
+    let _ = context.print("stopped\n");
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,86 @@
+//! What changes a volume as a whole: `resize`, `rename`, `rm`, `set`.
+
+use super::mode::Mode;
+use super::name::VolumeName;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::pools;
+use crate::values::Size;
+use clap::Args;
+use gemelo_base::units::format_size;
+use gemelo_serve::Request;
+
+#[derive(Debug, Args)]
+pub(crate) struct Resize {
+    /// The pool's directory and the volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// The new size, a multiple of the pool's block size
+    #[arg(long, value_name = "SIZE")]
+    size: Size,
+    /// Make it smaller: what is beyond the new end is lost
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Outcome> {
+    let Resize { volume, size, force } = arguments;
+    let request = Request::ResizeVolume { name: volume.name.clone(), size_bytes: size.0, force: *force };
+    pools::change(&volume.pool, &request, context)?;
+    context.print(&format!("{volume}: a volume of {}\n", format_size(size.0)))?;
+    Ok(Outcome::Done)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rename {
+    /// The pool's directory and the volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// The new name
+    #[arg(value_name = "NEW")]
+    new_name: String,
+}
+
+pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Outcome> {
+    let Rename { volume, new_name } = arguments;
+    let request = Request::RenameVolume { name: volume.name.clone(), new_name: new_name.clone() };
+    pools::change(&volume.pool, &request, context)?;
+    context.print(&format!("{volume}: its name is {new_name}\n"))?;
+    Ok(Outcome::Done)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// The pool's directory and the volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// Remove it with all that it holds, and disconnect its clients
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn remove(arguments: &Rm, context: &Context) -> anyhow::Result<Outcome> {
+    let Rm { volume, force } = arguments;
+    let request = Request::RemoveVolume { name: volume.name.clone(), force: *force };
+    pools::change(&volume.pool, &request, context)?;
+    context.print(&format!("{volume}: removed\n"))?;
+    Ok(Outcome::Done)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Set {
+    /// The pool's directory and the volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// When duplicates are found
+    #[arg(long, value_name = "MODE")]
+    dedup: Mode,
+}
+
+pub(super) fn set(arguments: &Set, context: &Context) -> anyhow::Result<Outcome> {
+    let Set { volume, dedup } = arguments;
+    let mode = (*dedup).into();
+    pools::change(&volume.pool, &Request::SetMode { name: volume.name.clone(), mode }, context)?;
+    context.print(&format!("{volume}: dedup {}\n", super::mode::name_of(mode)))?;
+    Ok(Outcome::Done)
+}

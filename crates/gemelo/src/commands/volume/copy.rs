@@ -1,0 +1,44 @@
+//! `gemelo volume snapshot` and `clone`: a map copied by reference.
+
+use super::name::VolumeName;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::pools;
+use clap::Args;
+use gemelo_serve::Request;
+
+#[derive(Debug, Args)]
+pub(crate) struct Snapshot {
+    /// The pool's directory and the volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// The snapshot's name
+    #[arg(value_name = "NEW")]
+    new_name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Clone {
+    /// The pool's directory and the volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// The clone's name
+    #[arg(value_name = "NEW")]
+    new_name: String,
+}
+
+pub(super) fn snapshot(arguments: &Snapshot, context: &Context) -> anyhow::Result<Outcome> {
+    copy(&arguments.volume, &arguments.new_name, true, context)
+}
+
+pub(super) fn clone(arguments: &Clone, context: &Context) -> anyhow::Result<Outcome> {
+    copy(&arguments.volume, &arguments.new_name, false, context)
+}
+
+fn copy(volume: &VolumeName, new_name: &str, read_only: bool, context: &Context) -> anyhow::Result<Outcome> {
+    let request = Request::CopyVolume { name: volume.name.clone(), new_name: new_name.to_owned(), read_only };
+    pools::change(&volume.pool, &request, context)?;
+    let kind = if read_only { "snapshot" } else { "clone" };
+    context.print(&format!("{}/{new_name}: a {kind} of {}\n", volume.pool.display(), volume.name))?;
+    Ok(Outcome::Done)
+}

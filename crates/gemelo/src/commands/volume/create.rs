@@ -1,0 +1,36 @@
+//! `gemelo volume create`.
+
+use super::mode::Mode;
+use super::name::VolumeName;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::pools;
+use crate::values::Size;
+use clap::Args;
+use gemelo_base::units::format_size;
+use gemelo_serve::Request;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The pool's directory and the volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// Its size, a multiple of the pool's block size
+    #[arg(long, value_name = "SIZE")]
+    size: Size,
+    /// When duplicates are found
+    #[arg(long, value_name = "MODE", default_value = "inline")]
+    dedup: Mode,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let volume = &arguments.volume;
+    let request = Request::CreateVolume {
+        name: volume.name.clone(),
+        size_bytes: arguments.size.0,
+        mode: arguments.dedup.into(),
+    };
+    pools::change(&volume.pool, &request, context)?;
+    context.print(&format!("{volume}: a volume of {}\n", format_size(arguments.size.0)))?;
+    Ok(Outcome::Done)
+}

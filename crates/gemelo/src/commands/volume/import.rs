@@ -1,0 +1,169 @@
+//! `gemelo volume import`.
+
+use super::mode::Mode;
+use super::name::VolumeName;
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::pools;
+use crate::values::Size;
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use gemelo_base::units::format_size;
+use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
+use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, import};
+use std::fs::File;
+use std::io::Seek;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Threads that copy, each with a piece of 4 MiB in flight.
+const THREADS: usize = 2;
+/// The size of a volume that standard input is read into, until it is known: it takes no space.
+const STREAM_BYTES: u64 = 16 << 40;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// What to read; - for standard input
+    #[arg(value_name = "FILE|DEVICE|-")]
+    input: PathBuf,
+    /// The pool's directory and the new volume's name
+    #[arg(value_name = "POOL/NAME")]
+    volume: VolumeName,
+    /// The volume's size [default: what there is to read, in whole blocks]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// When duplicates are found
+    #[arg(long, value_name = "MODE", default_value = "inline")]
+    dedup: Mode,
+    /// Replace what a volume of this name holds; it keeps its size and mode
+    #[arg(long)]
+    force: bool,
+}
+
+/// Opens the input: what to copy, and its length if that is known.
+fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
+    if path.as_os_str() == "-" {
+        return Ok((Source::Stream(Box::new(std::io::stdin())), None));
+    }
+    let opened = || -> std::io::Result<(File, Option<u64>)> {
+        let mut file = File::open(path)?;
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            return Err(std::io::ErrorKind::IsADirectory.into());
+        }
+        if kind.is_fifo() || kind.is_char_device() {
+            return Ok((file, None));
+        }
+        // Of a device the metadata tell no length.
+        let length = file.seek(std::io::SeekFrom::End(0))?;
+        Ok((file, Some(length)))
+    };
+    match opened().with_context(|| format!("cannot read {}", path.display())).or_bad_input()? {
+        (stream, None) => Ok((Source::Stream(Box::new(stream)), None)),
+        (_, Some(0)) => Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display()))),
+        (file, Some(length)) => Ok((Source::File(file, length), Some(length))),
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let (source, length) = source(&arguments.input)?;
+    let access = pools::open(&arguments.volume.pool, Purpose::Change, context)?;
+    let copied = arguments.copy(&access, source, length, context);
+    let closed = access.close().map_err(pools::error);
+    let transferred = copied?;
+    closed?;
+    context.print(&format!(
+        "{}: {} imported, {} of it not zero\n",
+        arguments.volume,
+        format_size(transferred.total_bytes),
+        format_size(transferred.copied_bytes)
+    ))?;
+    Ok(Outcome::Done)
+}
+
+impl Arguments {
+    fn copy(
+        &self,
+        access: &Access,
+        source: Source,
+        length: Option<u64>,
+        context: &Context,
+    ) -> anyhow::Result<Transferred> {
+        let name = &self.volume.name;
+        let report = pools::stat_of(access, context)?;
+        let block_bytes = u64::from(report.pool.block_bytes);
+        let is_new = self.is_new(&report, length)?;
+        let whole = |bytes: u64| bytes.div_ceil(block_bytes).max(1) * block_bytes;
+        if is_new {
+            let wanted = self.size.map(|size| size.0).or(length.map(whole));
+            let size_bytes = wanted.unwrap_or(STREAM_BYTES);
+            let mode = self.dedup.into();
+            pools::ask(access, &Request::CreateVolume { name: name.clone(), size_bytes, mode }, context)?;
+        }
+        let copied = self.fill(access, source, is_new, context);
+        let fitted = copied.and_then(|transferred| {
+            if is_new && self.size.is_none() && length.is_none() {
+                let size_bytes = whole(transferred.total_bytes);
+                let request = Request::ResizeVolume { name: name.clone(), size_bytes, force: true };
+                pools::ask(access, &request, context)?;
+            }
+            Ok(transferred)
+        });
+        if fitted.is_err() && is_new {
+            // What is half a volume is none. The first error is the one to tell.
+            let _ = pools::ask(access, &Request::RemoveVolume { name: name.clone(), force: true }, context);
+        }
+        fitted
+    }
+
+    /// Whether the volume is to be made; refuses what does not fit.
+    fn is_new(&self, report: &StatReport, length: Option<u64>) -> anyhow::Result<bool> {
+        let volume = &self.volume;
+        let there = report.volumes.iter().find(|one| one.name == volume.name);
+        if there.is_some() && !self.force {
+            return Err(bad_input(anyhow!(
+                "{volume} exists: name another volume, or say --force to replace it"
+            )));
+        }
+        if there.is_some_and(|one| one.read_only) {
+            return Err(bad_input(anyhow!(
+                "{volume} is a snapshot, which takes no writes: clone it and write there"
+            )));
+        }
+        if there.is_some() && self.size.is_some() {
+            return Err(bad_input(anyhow!("{volume} exists and keeps its size: leave out --size")));
+        }
+        let size = there.map(|one| one.size_bytes).or(self.size.map(|size| size.0));
+        match (size, length) {
+            (Some(size), Some(length)) if size < length => Err(bad_input(anyhow!(
+                "{} has {length} bytes, more than the {size} of the volume",
+                self.input.display()
+            ))),
+            _ => Ok(there.is_none()),
+        }
+    }
+
+    fn fill(
+        &self,
+        access: &Access,
+        source: Source,
+        is_new: bool,
+        context: &Context,
+    ) -> anyhow::Result<Transferred> {
+        let name = &self.volume.name;
+        let devices = (0..THREADS)
+            .map(|_| access.device(name).map_err(pools::error))
+            .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
+        if let (false, Some(device)) = (is_new, devices.first()) {
+            let length = device.geometry().size_bytes;
+            let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
+            let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
+            device.execute(&mut batch);
+            let [DeviceRequest { outcome, .. }] = batch;
+            outcome.with_context(|| format!("{}: cannot clear it", self.volume))?;
+        }
+        import(source, &devices, &*context.monitor, &context.stop)
+            .with_context(|| format!("{} to {}", self.input.display(), self.volume))
+    }
+}

@@ -1,0 +1,55 @@
+//! What commands on pools have in common: getting at a pool, served or not, and turning failures into errors.
+
+use crate::context::Context;
+use crate::exit::bad_input;
+use anyhow::anyhow;
+use gemelo_serve::{Access, Failure, Purpose, Reply, Request, StatReport};
+use std::path::Path;
+
+/// A failure as an error: what was refused is bad input.
+pub(crate) fn error(failure: Failure) -> anyhow::Error {
+    let is_refusal = failure.is_refusal;
+    let error = anyhow::Error::from(failure);
+    if is_refusal { bad_input(error) } else { error }
+}
+
+/// Opens a pool, or finds who serves it.
+pub(crate) fn open(directory: &Path, purpose: Purpose, context: &Context) -> anyhow::Result<Access> {
+    Access::open(directory, purpose, &*context.monitor, &context.stop).map_err(error)
+}
+
+/// Asks one thing of an open pool.
+pub(crate) fn ask(access: &Access, request: &Request, context: &Context) -> anyhow::Result<Reply> {
+    access.perform(request, &*context.monitor, &context.stop).map_err(error)
+}
+
+/// Opens a pool, changes one thing, and closes it.
+pub(crate) fn change(directory: &Path, request: &Request, context: &Context) -> anyhow::Result<Reply> {
+    let access = open(directory, Purpose::Change, context)?;
+    let reply = ask(&access, request, context);
+    let closed = access.close().map_err(error);
+    let reply = reply?;
+    closed?;
+    Ok(reply)
+}
+
+/// A pool in numbers.
+pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatReport> {
+    let access = open(directory, Purpose::Look, context)?;
+    let report = stat_of(&access, context)?;
+    access.close().map_err(error)?;
+    Ok(report)
+}
+
+/// An open pool in numbers.
+pub(crate) fn stat_of(access: &Access, context: &Context) -> anyhow::Result<StatReport> {
+    match ask(access, &Request::Stat, context)? {
+        Reply::Stat(report) => Ok(*report),
+        _ => Err(other_version()),
+    }
+}
+
+/// For replies that belong to another request.
+pub(crate) fn other_version() -> anyhow::Error {
+    anyhow!("the process that serves the pool does not understand: it is of another version")
+}

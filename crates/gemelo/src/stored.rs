@@ -1,0 +1,47 @@
+//! What a pool made of what was written, for people: beside what the contents say.
+
+use crate::table::Table;
+use gemelo_base::units::format_count;
+use gemelo_load::Stored;
+use gemelo_target::DedupMode;
+use std::fmt::Write as _;
+
+/// What the pool made of it, beside what the contents say.
+pub(crate) fn stored_text(stored: &Stored) -> String {
+    let Stored { before, after, predicted } = stored;
+    let mut table = Table::new();
+    table.row(["stored", "logical blocks", "physical blocks", "dedup ratio"]);
+    let mut row = |name: &str, logical: u64, physical: u64, ratio: f64| {
+        table.row([name.to_owned(), format_count(logical), format_count(physical), format!("{ratio:.4}")]);
+    };
+    if before.logical_blocks > 0 {
+        row("  pool before", before.logical_blocks, before.physical_blocks, before.dedup_ratio());
+    }
+    row("  pool", after.logical_blocks, after.physical_blocks, after.dedup_ratio());
+    if let Some(predicted) = predicted {
+        row(
+            "  by the contents",
+            predicted.logical_blocks,
+            predicted.distinct_blocks,
+            predicted.dedup_ratio(),
+        );
+    }
+    let mut text = table.render(2);
+    let counts = [
+        after.unique_blocks - before.unique_blocks,
+        after.duplicate_blocks - before.duplicate_blocks,
+        after.unchanged_blocks - before.unchanged_blocks,
+        after.zero_blocks - before.zero_blocks,
+    ];
+    let [unique, duplicate, unchanged, zero] = counts.map(format_count);
+    let _ = writeln!(
+        text,
+        "  ({unique} blocks written got a block of their own, {duplicate} were shared, {unchanged} unchanged, {zero} zeros)"
+    );
+    text += match after.mode {
+        DedupMode::Off => "  (the volume does not look for duplicates)\n",
+        DedupMode::Inline => "",
+        DedupMode::Offline => "  (the finder looked for duplicates after the run)\n",
+    };
+    text
+}

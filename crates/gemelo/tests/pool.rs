@@ -1,0 +1,245 @@
+//! `gemelo pool` from outside: what is made, said, refused, checked and repaired, on idle and on served pools.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it lacks"
+)]
+
+mod common;
+mod served;
+
+use common::gemelo;
+use served::{TestPool, done, noise, refused, sparse_file};
+use std::fs;
+
+#[test]
+fn a_pool_is_made_as_asked_and_never_over_another() {
+    let pool =
+        TestPool::new(&["--block-size", "8k", "--fingerprint", "xxh3+compare", "--commit-interval", "1s"]);
+    assert_eq!(pool.stat("/pool/block_bytes"), 8192);
+    assert_eq!(pool.stat("/pool/fingerprint"), "xxh3-compare");
+    assert_eq!(pool.stat("/pool/capacity_blocks"), (64 << 20) / 8192 - 1);
+    assert!(
+        fs::read_to_string(pool.file("pool/settings.toml")).unwrap().contains("commit_interval_ms = 1000")
+    );
+    let before = fs::read(pool.file("pool/metadata")).unwrap();
+    assert!(refused(&["pool", "create", &pool.path()]).contains("exists already"));
+    assert_eq!(fs::read(pool.file("pool/metadata")).unwrap(), before);
+}
+
+#[test]
+fn options_that_cannot_be_are_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool").to_str().unwrap().to_owned();
+    for (options, what) in [
+        (&["--block-size", "5000"][..], "power of two"),
+        (&["--block-size", "8g"], "power of two"),
+        (&["--capacity", "4k"], "capacity"),
+        (&["--fingerprint", "md5"], "md5"),
+        (&["--data", "/no/such/folder/data"], "/no/such/folder/data"),
+    ] {
+        let message = refused(&[&["pool", "create", &path], options].concat());
+        assert!(message.contains(what), "{message}");
+    }
+}
+
+#[test]
+fn data_and_metadata_can_be_elsewhere_and_what_is_there_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(file("meta")).unwrap();
+    fs::write(file("precious"), "precious").unwrap();
+    let (pool, other, precious) = (file("pool"), file("other"), file("precious"));
+    refused(&["pool", "create", &other, "--data", &precious]);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    let (data, metadata) = (file("data"), file("meta"));
+    done(&["pool", "create", &pool, "--capacity", "16m", "--data", &data, "--metadata", &metadata]);
+    done(&["volume", "create", &format!("{pool}/a"), "--size", "1m"]);
+    assert_eq!(fs::metadata(&data).unwrap().len(), 16 << 20);
+    assert!(fs::metadata(file("meta/metadata")).unwrap().len() > 0);
+}
+
+#[test]
+fn stat_says_the_same_of_an_idle_and_of_a_served_pool() {
+    let pool = TestPool::new(&[]);
+    let twice = noise(1, 8192);
+    sparse_file(&pool.file("raw"), 1 << 20, &[(0, &twice), (65536, &twice), (131_072, &noise(2, 4096))]);
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    for is_served in [false, true] {
+        let served = is_served.then(|| pool.serve(&[]));
+        assert_eq!(pool.stat("/pool/logical_blocks"), 5);
+        assert_eq!(pool.stat("/pool/physical_blocks"), 3);
+        assert_eq!(pool.stat("/dedup_ratio"), 5.0 / 3.0);
+        assert_eq!(pool.stat("/volumes/0/name"), "a");
+        assert_eq!(pool.stat("/volumes/0/mapped_blocks"), 5);
+        let process = served.as_ref().map(served::Served::process_id);
+        let said = pool.stat("/server");
+        assert_eq!(said["process_id"].as_u64(), process.map(u64::from), "{said}");
+        let text = done(&["pool", "stat", &pool.path()]);
+        assert!(text.contains("dedup ratio 1.6667"), "{text}");
+    }
+}
+
+#[test]
+fn an_offline_volume_is_deduplicated_by_hand_and_in_the_background() {
+    let pool = TestPool::new(&[]);
+    fs::write(pool.file("raw"), [noise(3, 1 << 20), noise(3, 1 << 20)].concat()).unwrap();
+    for is_served in [false, true] {
+        let name = pool.volume(if is_served { "b" } else { "a" });
+        let served = is_served.then(|| pool.serve(&["--finder-delay", "1h"]));
+        done(&["volume", "create", &name, "--size", "2m", "--dedup", "offline"]);
+        done(&["volume", "import", &pool.file("raw"), &name, "--force"]);
+        let copies = if is_served { 768 } else { 512 };
+        assert_eq!(pool.stat("/pool/physical_blocks"), copies);
+        let said = done(&["pool", "find", &pool.path()]);
+        assert!(said.starts_with("512 blocks looked at"), "{said}");
+        assert_eq!(pool.stat("/pool/physical_blocks"), 256);
+        drop(served);
+    }
+    done(&["volume", "rm", &pool.volume("b"), "--force"]);
+    let _served = pool.serve(&["--finder-delay", "0s"]);
+    done(&["volume", "create", &pool.volume("c"), "--size", "2m", "--dedup", "offline"]);
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("c"), "--force"]);
+    for _ in 0..400 {
+        if pool.stat("/pool/physical_blocks") == 256 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(25));
+    }
+    panic!("the background has not found the duplicates in ten seconds");
+}
+
+#[test]
+fn freed_blocks_come_back_by_hand_and_the_file_shrinks() {
+    use std::os::unix::fs::MetadataExt;
+    let pool = TestPool::new(&[]);
+    fs::write(pool.file("raw"), noise(3, 8 << 20)).unwrap();
+    let stored = || fs::metadata(pool.file("pool/data")).unwrap().blocks() * 512;
+    for is_served in [false, true] {
+        let served = is_served.then(|| pool.serve(&["--collect-rate", "0"]));
+        done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+        assert!(stored() >= 8 << 20);
+        done(&["volume", "rm", &pool.volume("a"), "--force"]);
+        let said = done(&["pool", "gc", &pool.path()]);
+        assert!(said.contains("free blocks given back"), "{said}");
+        assert!(stored() < 1 << 20, "{} bytes", stored());
+        assert_eq!(pool.stat("/pool/physical_blocks"), 0);
+        assert_eq!(pool.stat("/pool/pending_blocks"), 0);
+        drop(served);
+    }
+}
+
+#[test]
+fn a_served_pool_gives_back_what_is_freed() {
+    use std::os::unix::fs::MetadataExt;
+    let pool = TestPool::new(&["--commit-interval", "50ms"]);
+    let _served = pool.serve(&["--collect-rate", "200m"]);
+    fs::write(pool.file("raw"), noise(9, 8 << 20)).unwrap();
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    done(&["volume", "rm", &pool.volume("a"), "--force"]);
+    let began = std::time::Instant::now();
+    while fs::metadata(pool.file("pool/data")).unwrap().blocks() * 512 > 1 << 20 {
+        assert!(began.elapsed().as_secs() < 60, "nothing is given back");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(pool.stat("/pool/activity/discarded_blocks").as_u64().unwrap() >= 1800);
+}
+
+#[test]
+fn every_backend_keeps_what_it_is_given() {
+    for backend in ["log", "ram", "table", "btree"] {
+        let pool = TestPool::new(&["--backend", backend, "--cache", "1m"]);
+        fs::write(pool.file("raw"), noise(7, 2 << 20)).unwrap();
+        done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+        let served = pool.serve(&[]);
+        assert_eq!(pool.stat("/pool/backend"), backend);
+        assert_eq!(pool.stat("/pool/physical_blocks"), 512);
+        done(&["volume", "clone", &pool.volume("a"), "b"]);
+        done(&["pool", "check", &pool.path(), "--data"]);
+        drop(served);
+        done(&["volume", "export", &pool.volume("b"), &pool.file("back")]);
+        assert!(fs::read(pool.file("back")).unwrap() == noise(7, 2 << 20), "{backend}");
+        pool.assert_clean();
+    }
+}
+
+#[test]
+fn a_full_pool_says_so_and_grows_while_it_is_served() {
+    let pool = TestPool::new(&[]);
+    let served = pool.serve(&[]);
+    fs::write(pool.file("raw"), noise(4, 80 << 20)).unwrap();
+    let full = gemelo(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    assert_eq!(full.status, 1, "{}", full.err);
+    assert!(full.err.contains("no space is left"), "{}", full.err);
+    assert_eq!(pool.stat("/pool/volumes"), 0, "half a volume is none");
+    assert!(refused(&["pool", "grow", &pool.path(), "--capacity", "1m"]).contains("at least what it has"));
+    done(&["pool", "grow", &pool.path(), "--capacity", "96m"]);
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    let warned = gemelo(&["pool", "stat", &pool.path()]);
+    assert!(warned.err.contains("more than 80 % of the data store is in use"), "{}", warned.err);
+    let (status, said) = served.stop();
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains("more than 80 % of the data store is in use"), "in the log too: {said}");
+    pool.assert_clean();
+}
+
+#[test]
+fn damage_is_found_idle_and_served_and_repaired_idle_only() {
+    use std::os::unix::fs::FileExt;
+    let pool = TestPool::new(&[]);
+    fs::write(pool.file("raw"), noise(5, 1 << 20)).unwrap();
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    pool.assert_clean();
+    let data = fs::OpenOptions::new().write(true).open(pool.file("pool/data")).unwrap();
+    data.write_all_at(b"damage", 20 * 4096).unwrap();
+
+    let served = pool.serve(&[]);
+    let metadata_only = gemelo(&["pool", "check", &pool.path()]);
+    assert_eq!(metadata_only.status, 0, "{}{}", metadata_only.out, metadata_only.err);
+    let found = gemelo(&["pool", "check", &pool.path(), "--data"]);
+    assert_eq!(found.status, 1, "{}{}", found.out, found.err);
+    assert!(found.out.contains("lost: the content of block 20 is damaged: block 19 of 'a'"), "{}", found.out);
+    assert!(refused(&["pool", "check", &pool.path(), "--repair"]).contains("stop it first"));
+    assert_eq!(served.stop().0, 0);
+
+    let found = gemelo(&["pool", "check", &pool.path(), "--data"]);
+    assert_eq!(found.status, 1, "{}{}", found.out, found.err);
+    assert!(found.out.contains("block 20 is damaged: block 19 of 'a'"), "{}", found.out);
+    let repaired = gemelo(&["pool", "check", &pool.path(), "--data", "--repair"]);
+    assert_eq!(repaired.status, 1, "what is lost is told: {}{}", repaired.out, repaired.err);
+    let read = gemelo(&["volume", "export", &pool.volume("a"), &pool.file("back")]);
+    assert_eq!(read.status, 1, "{}", read.err);
+    assert!(
+        read.err.contains("read the volume at byte") && !fs::exists(pool.file("back")).unwrap(),
+        "{}",
+        read.err
+    );
+}
+
+#[test]
+fn pools_are_listed_with_who_serves_them() {
+    let pool = TestPool::new(&[]);
+    done(&["pool", "create", &pool.file("second"), "--capacity", "32m"]);
+    fs::create_dir(pool.file("no pool")).unwrap();
+    let served = pool.serve(&[]);
+    let text = done(&["pool", "ls", pool.folder.path().to_str().unwrap()]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    let of = |name: &str| lines.iter().find(|line| line.contains(name)).copied().unwrap_or_default();
+    assert!(of("/pool ").contains(&format!("served by process {}", served.process_id())), "{text}");
+    assert!(of("/second ").contains("idle") && of("/second ").contains("32.00 MiB"), "{text}");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_named() {
+    let pool = TestPool::new(&[]);
+    fs::write(pool.file("pool/settings.toml"), "commit_interval_ms = \"soon\"").unwrap();
+    for words in
+        [&["pool", "stat", &pool.path()][..], &["serve", &pool.path(), "--listen", "unix:/nowhere/s"]]
+    {
+        assert!(refused(words).contains("settings.toml"));
+    }
+}

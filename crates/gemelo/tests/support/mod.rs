@@ -1,0 +1,206 @@
+//! A pool in a folder of its own, `gemelo serve` as a process of its own, and the programs that tests run against it.
+
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+pub(crate) mod mount;
+pub(crate) mod tools;
+
+use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
+use gemelo_volume::{
+    CheckOptions, DedupMode, FingerprintKind, Pool, PoolDirectory, PoolOptions, Tuning, check,
+};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A pool of small files.
+pub(crate) fn small(capacity_bytes: u64) -> PoolOptions {
+    PoolOptions { capacity_bytes, ..PoolOptions::default() }
+}
+
+/// Every kind of fingerprint and size of blocks that is worth a test of its own, with a name for messages.
+pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, DedupMode)> {
+    let of = |block_bytes, fingerprint| PoolOptions { block_bytes, fingerprint, ..small(capacity_bytes) };
+    vec![
+        ("blake3", of(4096, FingerprintKind::Blake3), DedupMode::Inline),
+        ("xxh3 with comparison, small blocks", of(512, FingerprintKind::Xxh3Compare), DedupMode::Inline),
+        ("sha256, large blocks", of(65536, FingerprintKind::Sha256), DedupMode::Inline),
+        ("sha1", of(4096, FingerprintKind::Sha1), DedupMode::Inline),
+        ("off", of(4096, FingerprintKind::Blake3), DedupMode::Off),
+    ]
+}
+
+/// A pool that lasts as long as the test.
+pub(crate) struct TestPool {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl TestPool {
+    /// A pool with volumes: their names, sizes and modes.
+    pub(crate) fn new(options: &PoolOptions, volumes: &[(&str, u64, DedupMode)]) -> Self {
+        let folder = tempfile::Builder::new().prefix("gemelo-").tempdir().unwrap();
+        let pool = Self { folder };
+        Pool::create(&pool.path(), options).unwrap();
+        pool.change(|open| {
+            for (name, size_bytes, mode) in volumes {
+                open.create_volume(name, *size_bytes, *mode).unwrap();
+            }
+        });
+        pool
+    }
+
+    /// Does something to the pool while it is not served.
+    pub(crate) fn change(&self, change: impl FnOnce(&Pool)) {
+        let open = Pool::open(&self.path(), Tuning::default(), Arc::new(SystemClock::new())).unwrap();
+        change(&open);
+        open.close().unwrap();
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("pool")
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.file("socket")
+    }
+
+    /// The URI of a volume, as every program takes it.
+    pub(crate) fn uri(&self, volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket={}", self.socket().display())
+    }
+
+    pub(crate) fn client(&self, volume: &str, depth: usize) -> Client {
+        let server = ServerAddress::Unix(self.socket());
+        Client::connect(&NbdUri { server, name: volume.to_owned(), tls: None }, depth, PATIENCE).unwrap()
+    }
+
+    /// Proves that the pool is what it should be, contents included. Nobody may have it.
+    pub(crate) fn check(&self) {
+        let disks = PoolDirectory::lock(&self.path()).unwrap().open_disks().unwrap();
+        let options = CheckOptions { data: true, repair: false };
+        let report = check(&disks, options, &Silent, &StopFlag::new()).unwrap();
+        assert!(report.is_clean(), "{report:#?}");
+        assert_eq!(report.lost_blocks, 0);
+    }
+
+    /// Serves it, and waits until that is so.
+    pub(crate) fn serve(&self) -> Served {
+        let mut served = Served::start(&self.path(), &self.socket());
+        served.wait_until_ready();
+        served
+    }
+}
+
+/// A `gemelo serve` of its own.
+pub(crate) struct Served {
+    child: Child,
+    /// What it says on standard error.
+    log: PathBuf,
+}
+
+impl Served {
+    /// Starts it without waiting.
+    pub(crate) fn start(pool: &Path, socket: &Path) -> Self {
+        let log = socket.with_extension("log");
+        let child = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+            .arg("serve")
+            .arg(pool)
+            .arg("--listen")
+            .arg(format!("unix:{}", socket.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())
+            .spawn()
+            .expect("the binary was built");
+        Self { child, log }
+    }
+
+    /// Waits until it says that it listens.
+    pub(crate) fn wait_until_ready(&mut self) {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("listening at"), "the server says: '{line}'");
+    }
+
+    /// Waits until clients are connected: each has a thread.
+    pub(crate) fn wait_for_clients(&self, count: usize) {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_client =
+            |path: PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "nbd\n");
+        let begun = Instant::now();
+        while std::fs::read_dir(&tasks)
+            .unwrap()
+            .filter(|task| is_client(task.as_ref().unwrap().path()))
+            .count()
+            < count
+        {
+            assert!(begun.elapsed() < PATIENCE, "no client in time");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// As if the process had never had a chance.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop, as an administrator does; it has to succeed.
+    pub(crate) fn stop(mut self) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server said:\n{}", std::fs::read_to_string(&self.log).unwrap_or_default());
+        }
+    }
+}
+
+/// A number from the environment, for longer runs; otherwise this one.
+pub(crate) fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |value| value.parse().unwrap())
+}
+
+/// Bytes that differ from place to place, the same for a seed.
+pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = gemelo_base::random::Random::new(seed);
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.next_u64().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// A disk image as there are many: stretches of data, of zeros, and of data that was there before.
+pub(crate) fn image(seed: u64, length: u64) -> Vec<u8> {
+    let mut image = bytes(seed, length as usize);
+    let eighth = (length / 8) as usize;
+    image[eighth..2 * eighth].fill(0);
+    image.copy_within(2 * eighth..3 * eighth, 4 * eighth);
+    image[6 * eighth..7 * eighth].fill(0);
+    image
+}

@@ -1,0 +1,15 @@
+//! `gemelo bench`, `suite`, `verify` and `replay` on volumes of a pool and on exports of NBD servers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it misses"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod exports;
+mod place;
+mod traces;
+mod volumes;

@@ -1,0 +1,162 @@
+//! `gemelo volume` from outside, on idle and on served pools: the same commands with the same results.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it lacks"
+)]
+
+mod common;
+mod served;
+
+use common::gemelo_reading;
+use served::{TestPool, done, noise, refused, sparse_file};
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Runs a test on an idle pool and on a served one; afterwards the pool has to be whole.
+fn idle_and_served(test: impl Fn(&TestPool)) {
+    for is_served in [false, true] {
+        let pool = TestPool::new(&[]);
+        let served = is_served.then(|| pool.serve(&[]));
+        test(&pool);
+        if let Some(served) = served {
+            let (status, said) = served.stop();
+            assert_eq!((status, said.as_str()), (0, ""));
+        }
+        pool.assert_clean();
+    }
+}
+
+#[test]
+fn volumes_are_made_listed_renamed_resized_set_and_removed() {
+    idle_and_served(|pool| {
+        let volume = pool.volume("a");
+        done(&["volume", "create", &volume, "--size", "20m", "--dedup", "off"]);
+        assert!(
+            refused(&["volume", "create", &volume, "--size", "20m"])
+                .contains("there is a volume 'a' already")
+        );
+        assert!(refused(&["volume", "create", &pool.volume("b"), "--size", "1000"]).contains("block size"));
+        let list = done(&["volume", "ls", &pool.path()]);
+        assert!(list.lines().nth(1).unwrap().contains("20.00 MiB") && list.contains("off"), "{list}");
+        done(&["volume", "set", &volume, "--dedup", "inline"]);
+        assert_eq!(pool.stat("/volumes/0/mode"), "inline");
+        done(&["volume", "resize", &volume, "--size", "30m"]);
+        assert!(refused(&["volume", "resize", &volume, "--size", "10m"]).contains("--force"));
+        done(&["volume", "resize", &volume, "--size", "10m", "--force"]);
+        assert_eq!(pool.stat("/volumes/0/size_bytes"), 10 << 20);
+        done(&["volume", "rename", &volume, "b"]);
+        assert!(refused(&["volume", "rm", &volume]).contains("there is no volume 'a'"));
+        let text = done(&["volume", "stat", &pool.volume("b")]);
+        assert!(text.contains("10.00 MiB"), "{text}");
+        done(&["volume", "rm", &pool.volume("b")]);
+        assert_eq!(pool.stat("/pool/volumes"), 0);
+    });
+}
+
+#[test]
+fn what_is_imported_comes_out_the_same_and_holes_stay_holes() {
+    use std::os::unix::fs::MetadataExt;
+    idle_and_served(|pool| {
+        let (raw, back) = (pool.file("raw"), pool.file("back"));
+        let parts = [(0, noise(1, 5000)), (12 << 20, noise(2, 3 << 20)), ((19 << 20) - 7, noise(3, 7))];
+        let borrowed: Vec<(u64, &[u8])> = parts.iter().map(|(at, bytes)| (*at, bytes.as_slice())).collect();
+        sparse_file(&raw, 20 << 20, &borrowed);
+        let said = done(&["volume", "import", &raw, &pool.volume("a")]);
+        assert!(said.contains("20.00 MiB imported"), "{said}");
+        // 2 blocks, 768, and 1 at the end of the third part.
+        assert_eq!(pool.stat("/pool/logical_blocks"), 2 + 768 + 1);
+        done(&["volume", "export", &pool.volume("a"), &back]);
+        assert!(fs::read(&raw).unwrap() == fs::read(&back).unwrap(), "the volume is not the file");
+        assert!(fs::metadata(&back).unwrap().blocks() * 512 <= 4 << 20);
+        assert!(refused(&["volume", "export", &pool.volume("a"), &back]).contains("--force"));
+
+        // Replacing clears what was there; the volume keeps its size.
+        assert!(refused(&["volume", "import", &raw, &pool.volume("a")]).contains("--force"));
+        fs::write(&raw, noise(4, 4096)).unwrap();
+        done(&["volume", "import", &raw, &pool.volume("a"), "--force"]);
+        assert_eq!(pool.stat("/pool/logical_blocks"), 1);
+        done(&["volume", "export", &pool.volume("a"), &back, "--force"]);
+        let bytes = fs::read(&back).unwrap();
+        assert!(
+            bytes.len() == 20 << 20
+                && bytes[..4096] == noise(4, 4096)
+                && bytes[4096..].iter().all(|b| *b == 0)
+        );
+    });
+}
+
+#[test]
+fn streams_come_in_and_go_out() {
+    idle_and_served(|pool| {
+        let text = "twin ".repeat(2_000_000);
+        let volume = pool.volume("a");
+        let ran = gemelo_reading(&text, &["volume", "import", "-", &volume]);
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+        let size_bytes = text.len().div_ceil(4096) * 4096;
+        assert_eq!(pool.stat("/volumes/0/size_bytes"), size_bytes);
+        let out = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+            .args(["volume", "export", &volume, "-"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert!(out.stdout[..text.len()] == *text.as_bytes() && out.stdout.len() == size_bytes);
+        let ran = gemelo_reading(&text, &["volume", "import", "-", &pool.volume("b"), "--size", "1m"]);
+        assert_eq!(ran.status, 1, "{}", ran.err);
+        assert!(ran.err.contains("more to read than the volume's 1048576 bytes"), "{}", ran.err);
+        assert_eq!(pool.stat("/pool/volumes"), 1, "half a volume is none");
+    });
+}
+
+#[test]
+fn copies_share_all_blocks_and_part_when_written() {
+    idle_and_served(|pool| {
+        fs::write(pool.file("raw"), noise(6, 1 << 20)).unwrap();
+        done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+        done(&["volume", "snapshot", &pool.volume("a"), "before"]);
+        done(&["volume", "clone", &pool.volume("before"), "other"]);
+        assert_eq!(pool.stat("/pool/logical_blocks"), 768);
+        assert_eq!(pool.stat("/pool/physical_blocks"), 256);
+        fs::write(pool.file("new"), noise(7, 1 << 20)).unwrap();
+        done(&["volume", "import", &pool.file("new"), &pool.volume("other"), "--force"]);
+        assert_eq!(pool.stat("/pool/physical_blocks"), 512);
+        let words = ["volume", "import", &pool.file("new"), &pool.volume("before"), "--force"];
+        assert!(refused(&words).contains("is a snapshot, which takes no writes"));
+        done(&["volume", "export", &pool.volume("before"), &pool.file("back")]);
+        assert!(fs::read(pool.file("back")).unwrap() == noise(6, 1 << 20));
+        assert!(refused(&["volume", "snapshot", &pool.volume("a"), "before"]).contains("already"));
+        assert!(refused(&["volume", "rm", &pool.volume("before")]).contains("holds data: say --force"));
+        done(&["volume", "rm", &pool.volume("before"), "--force"]);
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_makes_no_volume() {
+    idle_and_served(|pool| {
+        fs::write(pool.file("empty"), "").unwrap();
+        fs::write(pool.file("raw"), noise(8, 10_000)).unwrap();
+        let (raw, volume) = (pool.file("raw"), pool.volume("a"));
+        for (words, what) in [
+            (&["import", &pool.file("missing"), &volume][..], "missing"),
+            (&["import", &pool.file("empty"), &volume], "is empty"),
+            (&["import", &pool.path(), &volume], "/pool: "),
+            (&["import", &raw, &volume, "--size", "4k"], "more than the 4096 of the volume"),
+            (&["import", &raw, "novolume"], "'novolume' is no volume"),
+            (&["export", &volume, &pool.file("back")], "there is no volume 'a'"),
+            (&["export", &volume, "/no/such/folder/back"], "/no/such/folder"),
+            (&["create", &pool.volume("a\u{7}"), "--size", "1m"], "control characters"),
+            (&["stat", &volume], "there is no volume 'a'"),
+            (&["set", &volume, "--dedup", "inline"], "there is no volume 'a'"),
+            (&["resize", &volume, "--size", "1m"], "there is no volume 'a'"),
+        ] {
+            let message = refused(&[&["volume"], words].concat());
+            assert!(message.contains(what), "{words:?}: {message}");
+        }
+        assert_eq!(pool.stat("/pool/volumes"), 0);
+        assert!(!fs::exists(pool.file("back")).unwrap());
+    });
+}

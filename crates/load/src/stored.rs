@@ -1,0 +1,46 @@
+//! What a pool should hold after a run: the last content of each block, worked out from the history as verification
+//! does.
+
+use crate::contents::Contents;
+use crate::history::{Expected, History};
+use crate::result::{PredictedBlocks, Stored};
+use gemelo_target::PoolFigures;
+
+/// Blocks above which no prediction is made: 512 MiB of memory.
+const MOST_PREDICTED: u64 = 1 << 26;
+
+/// The pool before and after, beside what the contents say; `None` if the target is no pool.
+pub(crate) fn compare(
+    history: &History,
+    contents: &Contents,
+    before: Option<PoolFigures>,
+    after: Option<PoolFigures>,
+) -> Option<Stored> {
+    let (before, after) = (before?, after?);
+    let per_block = (history.block_bytes as u64).checked_div(after.block_bytes)?;
+    let is_whole = per_block > 0 && (history.block_bytes as u64).is_multiple_of(after.block_bytes);
+    let predicted = if is_whole { predict(history, contents, per_block) } else { None };
+    Some(Stored { before, after, predicted })
+}
+
+/// A block of the job is `per_block` blocks of the pool, and its content as many contents.
+fn predict(history: &History, contents: &Contents, per_block: u64) -> Option<PredictedBlocks> {
+    let blocks = history.place_blocks.checked_mul(u64::from(history.processes))?;
+    if blocks > MOST_PREDICTED {
+        return None;
+    }
+    let mut held = Vec::new();
+    for process in 0..history.processes {
+        for bits in history.table(process, &contents.assignment).ok()? {
+            match Expected::from_bits(bits) {
+                Expected::Unknown => return None,
+                Expected::Zeros => {}
+                Expected::Content(_) => held.push(bits),
+            }
+        }
+    }
+    let logical_blocks = held.len() as u64 * per_block;
+    held.sort_unstable();
+    held.dedup();
+    Some(PredictedBlocks { logical_blocks, distinct_blocks: held.len() as u64 * per_block })
+}

@@ -1,0 +1,196 @@
+//! The bytes of a connection: a socket, or TLS over one, that sends and receives without waiting where that is asked.
+
+use crate::socket::Socket;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+/// A plain or encrypted connection.
+#[derive(Debug)]
+pub(super) enum Channel {
+    Plain(Socket),
+    Tls(Box<Tls>),
+}
+
+#[derive(Debug)]
+pub(super) struct Tls {
+    socket: Socket,
+    connection: ClientConnection,
+}
+
+/// A socket that is not waited for: what would wait is an error of kind `WouldBlock`.
+struct Now<'a>(&'a Socket);
+
+fn would_block<T>(moved: Option<T>) -> io::Result<T> {
+    moved.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+}
+
+impl Read for Now<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        would_block(self.0.receive_now(buffer)?)
+    }
+}
+
+impl Write for Now<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        would_block(self.0.send_now(bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// [`None`] for an operation that would have waited.
+fn unless_blocked<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn broken(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+impl Channel {
+    fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls) => &mut tls.socket,
+        }
+    }
+
+    /// As [`Socket::set_deadline_after`].
+    pub(super) fn set_deadline_after(&mut self, after_ns: Option<u64>) {
+        self.socket_mut().set_deadline_after(after_ns);
+    }
+
+    /// Goes on encrypted, if the server is who it says. Nothing that came before is taken for a part of it: the handshake
+    /// reads exactly what it needs.
+    pub(super) fn start_tls(
+        &mut self,
+        config: Arc<ClientConfig>,
+        server: ServerName<'static>,
+    ) -> io::Result<()> {
+        let mut socket = self.socket_mut().clone();
+        let mut connection = ClientConnection::new(config, server).map_err(broken)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        *self = Self::Tls(Box::new(Tls { socket, connection }));
+        Ok(())
+    }
+
+    /// Takes a part of the bytes to be sent; [`None`] if there is no room now. What was taken is on its way when
+    /// [`Channel::push_now`] says so.
+    pub(super) fn send_now(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Plain(socket) => socket.send_now(bytes),
+            Self::Tls(tls) => {
+                if !tls.push_now()? {
+                    return Ok(None);
+                }
+                let taken = tls.connection.writer().write(bytes)?;
+                tls.push_now()?;
+                Ok(Some(taken))
+            }
+        }
+    }
+
+    /// Sends what was taken, as far as it fits now; whether that is all.
+    pub(super) fn push_now(&mut self) -> io::Result<bool> {
+        match self {
+            Self::Plain(_) => Ok(true),
+            Self::Tls(tls) => tls.push_now(),
+        }
+    }
+
+    /// Receives what is there, waiting for something to be there; 0 is the end.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.receive(buffer),
+            Self::Tls(tls) => loop {
+                if let Some(received) = unless_blocked(tls.connection.reader().read(buffer))? {
+                    return Ok(received);
+                }
+                tls.connection.read_tls(&mut tls.socket)?;
+                tls.connection.process_new_packets().map_err(broken)?;
+            },
+        }
+    }
+
+    /// Receives what is there; [`None`] if nothing is.
+    pub(super) fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Plain(socket) => socket.receive_now(buffer),
+            Self::Tls(tls) => loop {
+                if let Some(received) = unless_blocked(tls.connection.reader().read(buffer))? {
+                    return Ok(Some(received));
+                }
+                if unless_blocked(tls.connection.read_tls(&mut Now(&tls.socket)))?.is_none() {
+                    return Ok(None);
+                }
+                tls.connection.process_new_packets().map_err(broken)?;
+            },
+        }
+    }
+
+    /// Waits until there is something to receive or room to send; `false` if the deadline came first.
+    pub(super) fn wait_for_either(&mut self) -> io::Result<bool> {
+        if let Self::Tls(tls) = self {
+            let state = tls.connection.process_new_packets().map_err(broken)?;
+            if state.plaintext_bytes_to_read() > 0 {
+                return Ok(true);
+            }
+        }
+        self.socket_mut().wait_for_either()
+    }
+
+    /// Tells the server that nothing follows, if that needs no waiting.
+    pub(super) fn close(&mut self) {
+        if let Self::Tls(tls) = self {
+            tls.connection.send_close_notify();
+            // The server may be gone already; then there is nobody to tell.
+            let _ = tls.push_now();
+        }
+    }
+}
+
+impl Tls {
+    fn push_now(&mut self) -> io::Result<bool> {
+        while self.connection.wants_write() {
+            if unless_blocked(self.connection.write_tls(&mut Now(&self.socket)))?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Read for Channel {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive(buffer)
+    }
+}
+
+/// Waits for room; for the handshake.
+impl Write for Channel {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(tls) => {
+                let taken = tls.connection.writer().write(bytes)?;
+                while tls.connection.wants_write() {
+                    tls.connection.write_tls(&mut tls.socket)?;
+                }
+                Ok(taken)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

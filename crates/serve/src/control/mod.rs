@@ -1,0 +1,83 @@
+//! The control socket: how other processes ask something of a pool that this one serves.
+//!
+//! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian, and so much JSON. The
+//! client sends a [`Request`](crate::Request), the server any number of notes and then the reply. After the reply to
+//! `attach` the connection is one to the NBD server.
+
+mod client;
+mod frame;
+mod server;
+
+pub(crate) use client::{ask, attach, is_answering};
+pub(crate) use server::Control;
+
+use crate::failure::Failure;
+use crate::request::Reply;
+use gemelo_base::Unit;
+use serde::{Deserialize, Serialize};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// The socket's name in the pool's directory.
+const NAME: &str = "control";
+/// Longest request in bytes: a name is at most 255, written as JSON at most six times that.
+const MOST_REQUEST_BYTES: usize = 16 << 10;
+/// Longest reply in bytes: statistics of a hundred thousand volumes.
+const MOST_REPLY_BYTES: usize = 256 << 20;
+
+/// What a server sends.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Message {
+    Begin { phase: String, unit: NotedUnit, total: Option<u64> },
+    Total { total: u64 },
+    Advance { amount: u64 },
+    Warn { message: String },
+    Finish,
+    Reply(Reply),
+    Failure(Failure),
+}
+
+/// [`Unit`] as text.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum NotedUnit {
+    Bytes,
+    Items,
+    Nanoseconds,
+}
+
+impl From<Unit> for NotedUnit {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::Bytes => Self::Bytes,
+            Unit::Items => Self::Items,
+            Unit::Nanoseconds => Self::Nanoseconds,
+        }
+    }
+}
+
+impl From<NotedUnit> for Unit {
+    fn from(unit: NotedUnit) -> Self {
+        match unit {
+            NotedUnit::Bytes => Self::Bytes,
+            NotedUnit::Items => Self::Items,
+            NotedUnit::Nanoseconds => Self::Nanoseconds,
+        }
+    }
+}
+
+/// The address of a pool's socket, by way of the open directory: the path itself may be longer than the 107 bytes that an
+/// address of a socket can have.
+struct Place {
+    _directory: std::fs::File,
+    address: PathBuf,
+}
+
+impl Place {
+    fn of(directory: &Path) -> std::io::Result<Self> {
+        let opened = std::fs::File::open(directory)?;
+        let address = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", opened.as_raw_fd()));
+        Ok(Self { _directory: opened, address })
+    }
+}

@@ -1,0 +1,62 @@
+//! Why a request was not done, in a form that crosses the control socket.
+
+use gemelo_volume::VolumeError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why a request was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("{text}")]
+pub struct Failure {
+    /// In words, with its causes.
+    pub text: String,
+    /// Whether it was refused before anything was touched.
+    pub is_refusal: bool,
+}
+
+impl Failure {
+    /// Refused before anything was touched.
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_refusal: true }
+    }
+
+    /// Failed on the way.
+    pub fn midway(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_refusal: false }
+    }
+
+    /// Failed on the way, with the causes of an error.
+    pub(crate) fn of(what: &str, error: &dyn std::error::Error) -> Self {
+        Self::midway(format!("{what}: {}", with_causes(error)))
+    }
+
+    /// The same, said of something.
+    #[must_use]
+    pub fn about(self, what: &str) -> Self {
+        Self { text: format!("{what}: {}", self.text), ..self }
+    }
+}
+
+/// An error and what it comes from, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+impl From<VolumeError> for Failure {
+    fn from(error: VolumeError) -> Self {
+        let is_refusal = match &error {
+            VolumeError::File { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
+            VolumeError::Exists { .. }
+            | VolumeError::NotAPool { .. }
+            | VolumeError::InUse { .. }
+            | VolumeError::BadOption { .. }
+            | VolumeError::ReadOnly
+            | VolumeError::NoSuchVolume { .. }
+            | VolumeError::VolumeExists { .. }
+            | VolumeError::TooManyReferences => true,
+            _ => false,
+        };
+        Self { text: with_causes(&error), is_refusal }
+    }
+}

@@ -1,0 +1,168 @@
+//! Figures in the text format of Prometheus.
+
+use crate::report::StatReport;
+use gemelo_volume::{OperationStat, VolumeSummary};
+use std::fmt::{Display, Write};
+
+/// The figures of a report.
+pub(crate) fn render(report: &StatReport) -> String {
+    let mut page = Page::default();
+    pool_figures(&mut page, report);
+    volume_figures(&mut page, report);
+    latency_figures(&mut page, &report.volumes);
+    server_figures(&mut page, report);
+    page.text
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a String does not fail.
+        let _ = writeln!(self.text, "# HELP gemelo_{name} {help}\n# TYPE gemelo_{name} {kind}");
+    }
+
+    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let pairs: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
+        let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+        let _ = writeln!(self.text, "gemelo_{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, "gauge", help);
+        self.value(name, &[], value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.head(name, "counter", help);
+        self.value(name, &[], value);
+    }
+}
+
+/// A label's value as the format wants it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn pool_figures(page: &mut Page, report: &StatReport) {
+    let pool = &report.pool;
+    for (name, help, value) in [
+        ("pool_block_bytes", "Bytes of a block.", u64::from(pool.block_bytes)),
+        ("pool_logical_blocks", "Blocks that volumes refer to, each as often as it is.", pool.logical_blocks),
+        ("pool_physical_blocks", "Blocks stored.", pool.physical_blocks),
+        ("pool_capacity_blocks", "Blocks that could be stored.", pool.capacity_blocks),
+        ("pool_free_blocks", "Blocks free for use at once.", pool.free_blocks),
+        ("pool_pending_blocks", "Blocks freed and not for use yet.", pool.pending_blocks),
+        ("pool_index_entries", "Fingerprints in the index.", pool.index_entries),
+        ("pool_metadata_memory_bytes", "Memory of map, records and index.", pool.metadata_memory_bytes),
+        ("pool_metadata_disk_bytes", "Length of the metadata disk.", pool.metadata_disk_bytes),
+        ("pool_journal_used_bytes", "Journal since the newest checkpoint.", pool.journal_used_bytes),
+        ("pool_journal_bytes", "Length of the journal.", pool.journal_bytes),
+        ("pool_volumes", "Volumes.", pool.volumes),
+        ("pool_read_only", "Whether the pool takes no changes.", u64::from(report.read_only)),
+        ("pool_damages", "Damages found when the pool was opened.", report.damage.len() as u64),
+        ("pool_warnings", "Warnings that hold now.", report.warnings.len() as u64),
+    ] {
+        page.gauge(name, help, value);
+    }
+    page.gauge("pool_dedup_ratio", "Logical blocks / physical blocks.", report.dedup_ratio);
+    page.gauge("pool_used_share", "Share of what can be stored that is in use.", report.used_share);
+    if let Some(bytes) = report.file_system_free_bytes {
+        page.gauge("pool_file_system_free_bytes", "What the file system below has left.", bytes);
+    }
+    page.counter("pool_cache_hits_total", "Pages of metadata that were in the cache.", pool.cache.hits);
+    page.counter("pool_cache_misses_total", "Pages of metadata that had to be read.", pool.cache.misses);
+    for (name, value) in pool.activity.named() {
+        let help = format!("{}, since the pool was opened.", name.replace('_', " "));
+        page.counter(&format!("pool_{name}_total"), &help, value);
+    }
+}
+
+fn volume_figures(page: &mut Page, report: &StatReport) {
+    let mut gauge = |name: &str, help: &str, of: &dyn Fn(&VolumeSummary) -> u64| {
+        page.head(name, "gauge", help);
+        for volume in &report.volumes {
+            page.value(name, &[("volume", &volume.name)], of(volume));
+        }
+    };
+    gauge("volume_size_bytes", "Size of the volume.", &|volume| volume.size_bytes);
+    gauge("volume_mapped_blocks", "Blocks of the volume that hold something.", &|volume| {
+        volume.mapped_blocks
+    });
+    gauge("volume_requests_in_flight", "Requests that are being done.", &|volume| {
+        volume.load.requests_in_flight
+    });
+    let Some(first) = report.volumes.first() else { return };
+    for (at, (name, _)) in first.stat.named().into_iter().enumerate() {
+        let metric = format!("volume_{name}_total");
+        page.head(&metric, "counter", &format!("{}, since the pool was opened.", name.replace('_', " ")));
+        for volume in &report.volumes {
+            let value = volume.stat.named().get(at).map_or(0, |(_, value)| *value);
+            page.value(&metric, &[("volume", &volume.name)], value);
+        }
+    }
+    page.head("volume_batch_requests", "histogram", "Requests that came together: the queue depth as seen.");
+    for volume in &report.volumes {
+        let name = volume.name.as_str();
+        let mut sum = 0;
+        for (class, batches) in volume.load.batches_by_length.iter().enumerate() {
+            sum += batches;
+            let is_last = class + 1 == volume.load.batches_by_length.len();
+            let end = if is_last { "+Inf".to_owned() } else { (1u64 << class).to_string() };
+            page.value("volume_batch_requests_bucket", &[("volume", name), ("le", &end)], sum);
+        }
+        let requests: u64 = volume.load.operations.iter().map(|operation| operation.requests).sum();
+        page.value("volume_batch_requests_sum", &[("volume", name)], requests);
+        page.value("volume_batch_requests_count", &[("volume", name)], sum);
+    }
+}
+
+fn latency_figures(page: &mut Page, volumes: &[VolumeSummary]) {
+    const NAME: &str = "volume_latency_seconds";
+    page.head(NAME, "histogram", "How long requests took: each as long as the batch it came in.");
+    for volume in volumes {
+        for operation in &volume.load.operations {
+            let labels = [("volume", volume.name.as_str()), ("operation", operation.kind.name())];
+            let mut sum = 0;
+            for (class, requests) in operation.requests_by_latency.iter().enumerate() {
+                sum += requests;
+                let end = match OperationStat::class_end_ns(class) {
+                    Some(end_ns) => (end_ns as f64 / 1e9).to_string(),
+                    None => "+Inf".to_owned(),
+                };
+                let [one, other] = labels;
+                page.value(&format!("{NAME}_bucket"), &[one, other, ("le", &end)], sum);
+            }
+            page.value(&format!("{NAME}_sum"), &labels, operation.total_ns as f64 / 1e9);
+            page.value(&format!("{NAME}_count"), &labels, sum);
+        }
+    }
+}
+
+fn server_figures(page: &mut Page, report: &StatReport) {
+    let Some(server) = &report.server else { return };
+    page.gauge("server_connections", "Clients that are connected.", server.connections);
+    page.counter("server_accepted_total", "Connections accepted.", server.accepted_connections);
+    page.counter("server_refused_total", "Connections closed at once: too many.", server.refused_connections);
+    page.counter("server_broken_total", "Connections that ended by an error.", server.broken_connections);
+    page.head("volume_connections", "gauge", "Clients of the volume.");
+    for (volume, clients) in report.volumes.iter().zip(&server.volume_connections) {
+        page.value("volume_connections", &[("volume", &volume.name)], clients);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut page = Page::default();
+        page.value("x", &[("volume", "a\"b\\c\nd")], 1);
+        assert_eq!(page.text, "gemelo_x{volume=\"a\\\"b\\\\c\\nd\"} 1\n");
+    }
+}

@@ -1,0 +1,182 @@
+//! A served pool, from its opening to its close.
+
+use crate::control::Control;
+use crate::failure::{Failure, with_causes};
+use crate::metrics::{MetricsServer, render};
+use crate::open_pool::{OpenPool, VolumeExports};
+use crate::report::Thresholds;
+use crate::{systemd, watch};
+use gemelo_base::{Monitor, StopFlag};
+use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig, TlsPolicy};
+use gemelo_volume::{Tuning, VolumeError};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// What is served, and how.
+#[derive(Debug, Clone, Default)]
+pub struct ServeOptions {
+    /// Where to listen, besides at the sockets that this process was started with.
+    pub listen: Vec<ListenAddress>,
+    /// Only these volumes; all, also those made later, if there are none.
+    pub volumes: Vec<String>,
+    /// How the pool behaves; read-only refuses all changes.
+    pub tuning: Tuning,
+    /// How the server behaves.
+    pub server: ServerConfig,
+    /// Where figures are had over HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// When to warn of little space.
+    pub thresholds: Thresholds,
+}
+
+/// Where a service listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// For clients.
+    pub nbd: Vec<ListenAddress>,
+    /// For scrapers of figures.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Serves a pool until `stop` is raised: then takes no more clients, does what they have sent, flushes and closes it. `ready`
+/// hears where it listens.
+///
+/// # Errors
+/// If the pool cannot be opened or closed, or an address not be listened at.
+pub fn serve(
+    directory: &Path,
+    options: &ServeOptions,
+    monitor: Arc<dyn Monitor>,
+    stop: &StopFlag,
+    ready: impl FnOnce(&Addresses),
+) -> Result<(), Failure> {
+    let service = Service::start(directory, options, monitor, stop)?;
+    let Parts { listeners, addresses } = service.0;
+    let service = service.1;
+    ready(&addresses);
+    systemd::notify("READY=1");
+    let served = service.server.serve(listeners, stop);
+    systemd::notify("STOPPING=1");
+    let closed = service.close();
+    served.map_err(|error| Failure::midway(with_causes(&error)))?;
+    closed
+}
+
+struct Parts {
+    listeners: Vec<Listener>,
+    addresses: Addresses,
+}
+
+struct Service {
+    pool: Arc<OpenPool>,
+    server: Server,
+    attached: Server,
+    control: Control,
+    helpers: Vec<JoinHandle<()>>,
+    closing: StopFlag,
+}
+
+impl Service {
+    fn start(
+        directory: &Path,
+        options: &ServeOptions,
+        monitor: Arc<dyn Monitor>,
+        stop: &StopFlag,
+    ) -> Result<(Parts, Self), Failure> {
+        let about = |failure: Failure| failure.about(&directory.display().to_string());
+        let pool = OpenPool::open(directory, options.tuning, options.thresholds.clone())
+            .map_err(|error| about(error.into()))?;
+        let pool = Arc::new(pool);
+        for damage in pool.damage() {
+            monitor.warn(damage);
+        }
+        if pool.is_read_only() && !options.tuning.read_only {
+            monitor.warn(
+                "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
+            );
+        }
+        for name in &options.volumes {
+            pool.device(name).map_err(|error| about(error.into()))?;
+        }
+        let listeners = listeners(options)?;
+        let exports = VolumeExports { pool: Arc::downgrade(&pool), only: options.volumes.clone() };
+        let server = Server::new(Arc::new(exports), options.server.clone(), Arc::clone(&monitor));
+        pool.set_server(server.clone());
+        let all = VolumeExports { pool: Arc::downgrade(&pool), only: Vec::new() };
+        let attached = Server::new(Arc::new(all), ServerConfig::default(), Arc::clone(&monitor));
+        let metrics = options.metrics.map(MetricsServer::bind).transpose();
+        let metrics = metrics.map_err(|error| Failure::refused(with_causes(&error)))?;
+        let addresses = Addresses {
+            nbd: listeners.iter().map(|listener| listener.address().clone()).collect(),
+            metrics: metrics.as_ref().map(MetricsServer::address),
+        };
+        let failed = |error: std::io::Error| Failure::of("cannot start to serve", &error);
+        let control = Control::open(directory, Arc::clone(&pool), attached.clone(), Arc::clone(&monitor))
+            .map_err(|error| about(failed(error)))?;
+        let closing = StopFlag::new();
+        let mut helpers = vec![watch::start(Arc::clone(&pool), monitor, stop.clone()).map_err(failed)?];
+        if let Some(metrics) = metrics {
+            helpers.push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);
+        }
+        let service = Self { pool, server, attached, control, helpers, closing };
+        Ok((Parts { listeners, addresses }, service))
+    }
+
+    /// Ends everything but the clients, who have been seen off.
+    fn close(self) -> Result<(), Failure> {
+        let Self { pool, server, attached, control, helpers, closing } = self;
+        control.close();
+        closing.raise();
+        // Without listeners it only sees its clients off.
+        let seen_off = attached.serve(Vec::new(), &closing);
+        for helper in helpers {
+            // A panic in it has been reported.
+            let _ = helper.join();
+        }
+        drop((server, attached));
+        pool_closed(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
+        seen_off.map_err(|error| Failure::midway(with_causes(&error)))
+    }
+}
+
+/// Closes it, or, if a client that hangs has it, leaves it so that opening it again is as quick.
+fn pool_closed(pool: Arc<OpenPool>) -> Result<(), VolumeError> {
+    match Arc::try_unwrap(pool) {
+        Ok(pool) => pool.close(),
+        Err(held) if held.is_read_only() => Ok(()),
+        Err(held) => held.checkpoint(),
+    }
+}
+
+fn start_metrics(
+    metrics: MetricsServer,
+    pool: Arc<OpenPool>,
+    closing: StopFlag,
+) -> std::io::Result<JoinHandle<()>> {
+    let text = move || pool.stat().map_or_else(|error| format!("# {error}\n"), |report| render(&report));
+    std::thread::Builder::new().name("gemelo-metrics".into()).spawn(move || metrics.run(&closing, &text))
+}
+
+/// The sockets handed over, and those that were asked for. An address that is not safe is refused before the pool is served.
+fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
+    let mut listeners = systemd::listeners().map_err(|error| {
+        Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
+    })?;
+    for address in &options.listen {
+        listeners.push(Listener::bind(address).map_err(|error| Failure::refused(with_causes(&error)))?);
+    }
+    let needs_tls = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback());
+    let is_safe = options.server.allow_insecure || matches!(options.server.tls, TlsPolicy::Required(_));
+    let exposed = listeners.iter().map(Listener::address).find(|address| needs_tls(address));
+    if let (Some(address), false) = (exposed, is_safe) {
+        return Err(Failure::refused(format!(
+            "{address} can be reached from the network: encrypt with --tls-certificate and --tls-key, or say --insecure"
+        )));
+    }
+    if listeners.is_empty() {
+        return Err(Failure::refused("nowhere to listen: say --listen unix:PATH or tcp:ADDRESS:PORT"));
+    }
+    Ok(listeners)
+}

@@ -1,0 +1,156 @@
+//! Copying between volumes and files, devices or streams, without what is zero: a few threads, each with a piece in flight.
+
+mod sink;
+mod source;
+
+pub use sink::{Sink, export};
+pub use source::{Source, import};
+
+use gemelo_device::{DeviceError, Operation, Request};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thiserror::Error;
+
+/// Bytes copied at once: as many blocks as the engine does at once, and a multiple of every block size.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// Zeros to compare with.
+static ZEROS: [u8; 4096] = [0; 4096];
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Transferred {
+    /// Bytes from beginning to end.
+    pub total_bytes: u64,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+}
+
+/// Why not all was copied.
+#[derive(Debug, Error)]
+pub enum TransferError {
+    /// What is outside of the pool failed.
+    #[error("cannot {action} at byte {offset}")]
+    Outside {
+        /// "read" or "write".
+        action: &'static str,
+        /// Where.
+        offset: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The volume failed.
+    #[error("cannot {action} the volume at byte {offset}")]
+    Volume {
+        /// "read" or "write".
+        action: &'static str,
+        /// Where.
+        offset: u64,
+        /// Why.
+        source: DeviceError,
+    },
+    /// There is more than fits.
+    #[error("there is more to read than the volume's {size_bytes} bytes")]
+    TooLong {
+        /// The volume's size.
+        size_bytes: u64,
+    },
+    /// The work was asked to stop.
+    #[error("stopped before the end")]
+    Interrupted,
+}
+
+/// What threads count together.
+#[derive(Default)]
+struct Tally {
+    total_bytes: AtomicU64,
+    copied_bytes: AtomicU64,
+}
+
+impl Tally {
+    fn copied(&self, bytes: u64) {
+        self.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn reached(&self, end: u64) {
+        self.total_bytes.fetch_max(end, Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> Transferred {
+        Transferred {
+            total_bytes: self.total_bytes.load(Ordering::Relaxed),
+            copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    block.chunks(ZEROS.len()).all(|part| ZEROS.get(..part.len()) == Some(part))
+}
+
+/// The runs of blocks that are not all zero: where in the piece, and the bytes.
+fn runs(piece: &[u8], block_bytes: usize) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = piece.get(at..)?;
+        let skipped: usize =
+            rest.chunks(block_bytes).take_while(|block| is_zero(block)).map(<[u8]>::len).sum();
+        let rest = rest.get(skipped..)?;
+        let length: usize =
+            rest.chunks(block_bytes).take_while(|block| !is_zero(block)).map(<[u8]>::len).sum();
+        let start = at + skipped;
+        at = start + length;
+        (length > 0).then(|| rest.get(..length).map(|run| (start, run))).flatten()
+    })
+}
+
+/// The first request of a batch that failed.
+fn first_error(batch: Vec<Request<'_>>) -> Option<(u64, DeviceError)> {
+    let offset = |operation: &Operation<'_>| match operation {
+        Operation::Read { offset, .. }
+        | Operation::Write { offset, .. }
+        | Operation::WriteZeroes { offset, .. }
+        | Operation::Trim { offset, .. } => *offset,
+        Operation::Flush => 0,
+    };
+    batch.into_iter().find_map(|request| {
+        let at = offset(&request.operation);
+        request.outcome.err().map(|error| (at, error))
+    })
+}
+
+/// Runs a worker for each of the things, and gives the first error.
+fn run_workers<T: Sync>(
+    things: &[T],
+    work: impl Fn(&T) -> Result<(), TransferError> + Sync,
+) -> Result<(), TransferError> {
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = things.iter().map(|thing| scope.spawn(|| work(thing))).collect();
+        let mut outcome = Ok(());
+        for worker in workers {
+            let ended = worker.join().unwrap_or(Err(TransferError::Interrupted));
+            // A worker that was told to stop did not fail first.
+            if outcome.is_ok() || matches!(outcome, Err(TransferError::Interrupted)) && ended.is_err() {
+                outcome = ended;
+            }
+        }
+        outcome
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_what_is_not_zero() {
+        let mut piece = vec![0; 10 * 512 + 7];
+        for block in [1, 2, 5, 10] {
+            piece[block * 512] = 1;
+        }
+        let found: Vec<(usize, usize)> = runs(&piece, 512).map(|(at, run)| (at, run.len())).collect();
+        assert_eq!(found, [(512, 1024), (2560, 512), (5120, 7)]);
+        assert_eq!(runs(&[0; 1000], 512).count(), 0);
+        assert_eq!(runs(&[], 512).count(), 0);
+    }
+}

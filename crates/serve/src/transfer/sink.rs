@@ -1,0 +1,204 @@
+//! Out of a volume: to a new file, which gets holes; to a device, which gets zeros; or to a stream, in its order.
+
+use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
+use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_device::{BlockDevice, Operation, Request};
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, fallocate};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Bytes whose extents are asked for at once, and how many extents.
+const ASKED_BYTES: u64 = 1 << 30;
+const ASKED_EXTENTS: usize = 4096;
+/// The smallest hole that is made.
+const HOLE_BYTES: usize = 4096;
+
+/// Where a volume is copied to.
+pub enum Sink {
+    /// A new, empty file: what is zero becomes holes.
+    NewFile(File),
+    /// A device: what is zero is zeroed.
+    Device(File),
+    /// A stream, which gets everything.
+    Stream(Box<dyn Write + Send>),
+}
+
+/// A piece of the volume, not longer than [`PIECE_BYTES`] if it holds something.
+struct Piece {
+    offset: u64,
+    length: u64,
+    is_hole: bool,
+}
+
+/// Goes through a volume's extents.
+struct Extents {
+    next: u64,
+    size_bytes: u64,
+    /// Of which the first begins at `next`.
+    known: VecDeque<(u64, bool)>,
+}
+
+impl Extents {
+    fn next(&mut self, device: &dyn BlockDevice) -> Result<Option<Piece>, TransferError> {
+        if self.next >= self.size_bytes {
+            return Ok(None);
+        }
+        if self.known.is_empty() {
+            let asked = (self.size_bytes - self.next).min(ASKED_BYTES);
+            let found = device
+                .extents(self.next, asked, ASKED_EXTENTS)
+                .map_err(|source| TransferError::Volume { action: "map", offset: self.next, source })?;
+            self.known.extend(found.iter().map(|extent| (extent.length.min(asked), extent.zero)));
+        }
+        // A device that tells nothing may hold something everywhere.
+        let (length, is_hole) = self.known.pop_front().unwrap_or((self.size_bytes - self.next, false));
+        let offset = self.next;
+        let whole = length.min(self.size_bytes - offset);
+        let taken = if is_hole { whole } else { whole.min(PIECE_BYTES as u64) };
+        if taken < whole {
+            self.known.push_front((whole - taken, is_hole));
+        }
+        self.next += taken;
+        Ok(Some(Piece { offset, length: taken, is_hole }))
+    }
+}
+
+/// Copies a volume, with a thread for each of the devices, which all are that volume; a stream has one.
+///
+/// # Errors
+/// If the sink or the volume fails. What was copied stays.
+pub fn export(
+    devices: &[Arc<dyn BlockDevice>],
+    mut sink: Sink,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Transferred, TransferError> {
+    let Some(first) = devices.first() else { return Ok(Transferred::default()) };
+    let size_bytes = first.geometry().size_bytes;
+    monitor.begin("Exporting", Unit::Bytes, Some(size_bytes));
+    let outside = |offset| move |source| TransferError::Outside { action: "write", offset, source };
+    let extents = Extents { next: 0, size_bytes, known: VecDeque::new() };
+    let shared = Shared {
+        extents: Mutex::new(extents),
+        tally: Tally::default(),
+        monitor,
+        stop,
+        failed: StopFlag::new(),
+    };
+    match &mut sink {
+        Sink::NewFile(file) => {
+            file.set_len(size_bytes).map_err(outside(size_bytes))?;
+            run_workers(devices, |device| shared.to_file(&**device, file, false))?;
+            file.sync_all().map_err(outside(size_bytes))?;
+        }
+        Sink::Device(file) => {
+            run_workers(devices, |device| shared.to_file(&**device, file, true))?;
+            file.sync_all().map_err(outside(size_bytes))?;
+        }
+        Sink::Stream(stream) => {
+            shared.to_stream(&**first, stream)?;
+            stream.flush().map_err(outside(size_bytes))?;
+        }
+    }
+    shared.tally.reached(size_bytes);
+    monitor.finish();
+    Ok(shared.tally.sum())
+}
+
+struct Shared<'a> {
+    extents: Mutex<Extents>,
+    tally: Tally,
+    monitor: &'a dyn Monitor,
+    stop: &'a StopFlag,
+    failed: StopFlag,
+}
+
+impl Shared<'_> {
+    fn next(&self, device: &dyn BlockDevice) -> Result<Option<Piece>, TransferError> {
+        if self.stop.is_raised() || self.failed.is_raised() {
+            return Err(TransferError::Interrupted);
+        }
+        self.extents.lock().next(device)
+    }
+
+    /// Reads a piece into the buffer.
+    fn read(device: &dyn BlockDevice, piece: &Piece, buffer: &mut Vec<u8>) -> Result<(), TransferError> {
+        // Pieces that hold something are short.
+        buffer.resize(piece.length as usize, 0);
+        let operation = Operation::Read { offset: piece.offset, buffer };
+        let mut batch = vec![Request { operation, outcome: Ok(()) }];
+        device.execute(&mut batch);
+        match first_error(batch) {
+            Some((offset, source)) => Err(TransferError::Volume { action: "read", offset, source }),
+            None => Ok(()),
+        }
+    }
+
+    fn to_file(&self, device: &dyn BlockDevice, file: &File, zeroes: bool) -> Result<(), TransferError> {
+        self.copy_to_file(device, file, zeroes).inspect_err(|_| self.failed.raise())
+    }
+
+    fn copy_to_file(&self, device: &dyn BlockDevice, file: &File, zeroes: bool) -> Result<(), TransferError> {
+        let mut buffer = Vec::new();
+        while let Some(piece) = self.next(device)? {
+            let outside = |source| TransferError::Outside { action: "write", offset: piece.offset, source };
+            if piece.is_hole {
+                if zeroes {
+                    zero(file, piece.offset, piece.length).map_err(outside)?;
+                }
+            } else {
+                Self::read(device, &piece, &mut buffer)?;
+                if zeroes {
+                    file.write_all_at(&buffer, piece.offset).map_err(outside)?;
+                    self.tally.copied(piece.length);
+                } else {
+                    for (at, run) in runs(&buffer, HOLE_BYTES) {
+                        file.write_all_at(run, piece.offset + at as u64).map_err(outside)?;
+                        self.tally.copied(run.len() as u64);
+                    }
+                }
+            }
+            self.monitor.advance(piece.length);
+        }
+        Ok(())
+    }
+
+    fn to_stream(
+        &self,
+        device: &dyn BlockDevice,
+        stream: &mut (dyn Write + Send),
+    ) -> Result<(), TransferError> {
+        let mut buffer = Vec::new();
+        while let Some(piece) = self.next(device)? {
+            let outside = |source| TransferError::Outside { action: "write", offset: piece.offset, source };
+            if piece.is_hole {
+                io::copy(&mut io::Read::take(io::repeat(0), piece.length), stream).map_err(outside)?;
+            } else {
+                Self::read(device, &piece, &mut buffer)?;
+                stream.write_all(&buffer).map_err(outside)?;
+                self.tally.copied(piece.length);
+            }
+            self.monitor.advance(piece.length);
+        }
+        Ok(())
+    }
+}
+
+/// Makes a range of a device read as zeros.
+fn zero(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    if fallocate(file, FallocateFlags::ZERO_RANGE, offset, length).is_ok() {
+        return Ok(());
+    }
+    let zeros = vec![0; PIECE_BYTES.min(length as usize)];
+    let mut at = 0;
+    while at < length {
+        let part = zeros.get(..(length - at).min(zeros.len() as u64) as usize).unwrap_or(&zeros);
+        file.write_all_at(part, offset + at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}

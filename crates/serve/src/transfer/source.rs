@@ -1,0 +1,182 @@
+//! Into a volume: from a file or device with any thread reading any place, or from a stream in its order.
+
+use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
+use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use parking_lot::Mutex;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// What is copied into a volume.
+pub enum Source {
+    /// A file or device and its length in bytes; its holes are skipped.
+    File(File, u64),
+    /// Whatever comes until the end.
+    Stream(Box<dyn Read + Send>),
+}
+
+/// What is left of a source.
+enum Rest {
+    File { file: Arc<File>, length: u64, next: u64, has_holes: bool },
+    Stream { stream: Box<dyn Read + Send>, next: u64 },
+}
+
+/// A piece: in the buffer already, or to be read.
+struct Piece {
+    offset: u64,
+    to_read: Option<(Arc<File>, usize)>,
+    /// Bytes since the piece before, for progress.
+    passed: u64,
+}
+
+impl Rest {
+    /// The next piece that may hold something.
+    fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<Option<Piece>> {
+        match self {
+            Self::File { file, length, next, has_holes } => {
+                let before = *next;
+                let start = if *has_holes { next_data(file, before, has_holes)? } else { Some(before) };
+                let Some(start) = start.filter(|start| start < length) else {
+                    *next = *length;
+                    return Ok(None);
+                };
+                // Pieces begin at multiples of their length, hence of the block's.
+                let offset = (start / PIECE_BYTES as u64 * PIECE_BYTES as u64).max(before);
+                let bytes = (*length - offset).min(PIECE_BYTES as u64);
+                *next = offset + bytes;
+                let to_read = Some((Arc::clone(file), bytes as usize));
+                Ok(Some(Piece { offset, to_read, passed: offset + bytes - before }))
+            }
+            Self::Stream { stream, next } => {
+                buffer.clear();
+                stream.take(PIECE_BYTES as u64).read_to_end(buffer)?;
+                let offset = *next;
+                let passed = buffer.len() as u64;
+                *next += passed;
+                Ok((passed > 0).then_some(Piece { offset, to_read: None, passed }))
+            }
+        }
+    }
+
+    /// Where it went on after the last piece.
+    const fn position(&self) -> u64 {
+        match self {
+            Self::File { next, .. } | Self::Stream { next, .. } => *next,
+        }
+    }
+}
+
+/// The next place that is no hole; [`None`] if there is none.
+fn next_data(file: &File, from: u64, has_holes: &mut bool) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Ok(start) => Ok(Some(start)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::NOTTY | Errno::OPNOTSUPP) => {
+            *has_holes = false;
+            Ok(Some(from))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Copies all of a source to the beginning of a volume that reads as zeros, with a thread for each of the devices, which all
+/// are that volume; then flushes.
+///
+/// # Errors
+/// If the source or the volume fails, or there is more than fits. What was copied stays.
+pub fn import(
+    source: Source,
+    devices: &[Arc<dyn BlockDevice>],
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Transferred, TransferError> {
+    let (rest, total) = match source {
+        Source::File(file, length) => {
+            (Rest::File { file: Arc::new(file), length, next: 0, has_holes: true }, Some(length))
+        }
+        Source::Stream(stream) => (Rest::Stream { stream, next: 0 }, None),
+    };
+    monitor.begin("Importing", Unit::Bytes, total);
+    let shared =
+        Shared { rest: Mutex::new(rest), tally: Tally::default(), monitor, stop, failed: StopFlag::new() };
+    run_workers(devices, |device| shared.work(&**device).inspect_err(|_| shared.failed.raise()))?;
+    if let Some(device) = devices.first() {
+        let mut batch = vec![Request { operation: Operation::Flush, outcome: Ok(()) }];
+        device.execute(&mut batch);
+        if let Some((offset, source)) = first_error(batch) {
+            return Err(TransferError::Volume { action: "flush", offset, source });
+        }
+    }
+    shared.tally.reached(total.unwrap_or_else(|| shared.rest.lock().position()));
+    monitor.finish();
+    Ok(shared.tally.sum())
+}
+
+struct Shared<'a> {
+    rest: Mutex<Rest>,
+    tally: Tally,
+    monitor: &'a dyn Monitor,
+    stop: &'a StopFlag,
+    /// Another thread failed.
+    failed: StopFlag,
+}
+
+impl Shared<'_> {
+    fn work(&self, device: &dyn BlockDevice) -> Result<(), TransferError> {
+        let mut buffer = Vec::with_capacity(PIECE_BYTES);
+        let block_bytes = device.geometry().preferred_block_bytes as usize;
+        loop {
+            if self.stop.is_raised() || self.failed.is_raised() {
+                return Err(TransferError::Interrupted);
+            }
+            let piece = {
+                let mut rest = self.rest.lock();
+                let offset = rest.position();
+                let outside = |source| TransferError::Outside { action: "read", offset, source };
+                rest.next(&mut buffer).map_err(outside)?
+            };
+            let Some(piece) = piece else { return Ok(()) };
+            if let Some((file, bytes)) = &piece.to_read {
+                buffer.resize(*bytes, 0);
+                file.read_exact_at(&mut buffer, piece.offset).map_err(|source| TransferError::Outside {
+                    action: "read",
+                    offset: piece.offset,
+                    source,
+                })?;
+            }
+            self.write(device, piece.offset, &buffer, block_bytes)?;
+            self.monitor.advance(piece.passed);
+        }
+    }
+
+    fn write(
+        &self,
+        device: &dyn BlockDevice,
+        offset: u64,
+        piece: &[u8],
+        block_bytes: usize,
+    ) -> Result<(), TransferError> {
+        let size_bytes = device.geometry().size_bytes;
+        if offset + piece.len() as u64 > size_bytes {
+            return Err(TransferError::TooLong { size_bytes });
+        }
+        let mut batch: Vec<Request<'_>> = runs(piece, block_bytes)
+            .map(|(at, data)| {
+                let durability = Durability::Flushed;
+                let operation = Operation::Write { offset: offset + at as u64, data, durability };
+                Request { operation, outcome: Ok(()) }
+            })
+            .collect();
+        let copied = runs(piece, block_bytes).map(|(_, data)| data.len() as u64).sum();
+        device.execute(&mut batch);
+        if let Some((offset, source)) = first_error(batch) {
+            return Err(TransferError::Volume { action: "write", offset, source });
+        }
+        self.tally.copied(copied);
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! An export of an NBD server as a target: one connection for each process.
+
+use crate::plan::{LABEL_BYTES, Target};
+use crate::queue::{NbdPlace, NbdQueue, Queue, QueueOptions};
+use crate::{Access, AtStart, Layout, TargetError};
+use gemelo_nbd::client::{Client, ClientError, ExportInfo, NbdUri, Submission};
+use gemelo_nbd::wire::{ErrorCode, ExportFlags};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a server may take to accept a connection and negotiate.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest request that servers take without having said so ("Block size constraints").
+const USUAL_MOST_BYTES: u32 = 32 << 20;
+
+/// The size of an export in bytes.
+pub(crate) fn size_bytes(uri: &NbdUri) -> Result<u64, TargetError> {
+    Ok(connect(uri, 1)?.export().size_bytes)
+}
+
+fn connect(uri: &NbdUri, depth: usize) -> Result<Client, TargetError> {
+    Client::connect(uri, depth, CONNECT_TIMEOUT).map_err(|source| failed(uri, source))
+}
+
+fn failed(uri: &NbdUri, source: ClientError) -> TargetError {
+    TargetError::Nbd { uri: uri.clone(), source }
+}
+
+/// An export that can carry a layout.
+#[derive(Debug)]
+pub(crate) struct FoundExport {
+    uri: NbdUri,
+    /// Whether several connections see each other's writes, and a flush on one covers all.
+    allows_many: bool,
+    /// The longest request that is sent.
+    most_bytes: usize,
+}
+
+impl FoundExport {
+    /// Checks that an export can carry the layout.
+    pub(crate) fn check(uri: &NbdUri, layout: &Layout, need_bytes: u64) -> Result<Self, TargetError> {
+        let path = || PathBuf::from(uri.to_string());
+        if layout.direct {
+            return Err(TargetError::NoDirect { path: path() });
+        }
+        let mut client = connect(uri, 1)?;
+        let export = client.export().clone();
+        if export.size_bytes < need_bytes {
+            return Err(TargetError::TooSmall { path: path(), have_bytes: export.size_bytes, need_bytes });
+        }
+        if layout.access.writes() && export.flags.has(ExportFlags::READ_ONLY) {
+            return Err(TargetError::ReadOnly { path: path() });
+        }
+        let unit_bytes = unit_bytes(&export);
+        for (what, bytes) in
+            [("the block size", layout.block_bytes as u64), ("the file size", layout.place_bytes)]
+        {
+            if bytes % unit_bytes != 0 {
+                return Err(TargetError::Unit { what, bytes, unit_bytes, path: path() });
+            }
+        }
+        let allows_many = export.flags.has(ExportFlags::CAN_MULTI_CONN);
+        if layout.processes > 1 && !allows_many {
+            return Err(TargetError::Connections { uri: uri.clone(), wanted: layout.processes });
+        }
+        let must_be_blank = layout.access == Access::Create && !layout.force;
+        if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {
+            return Err(TargetError::HoldsData { path: path() });
+        }
+        Ok(Self { uri: uri.clone(), allows_many, most_bytes: most_bytes(&export) })
+    }
+
+    pub(crate) fn into_target(self, layout: Layout) -> ExportTarget {
+        ExportTarget { found: self, layout }
+    }
+}
+
+fn unit_bytes(export: &ExportInfo) -> u64 {
+    export.block_sizes.map_or(1, |sizes| u64::from(sizes.minimum.max(1)))
+}
+
+/// The longest request that is sent: what the server takes, in whole units.
+fn most_bytes(export: &ExportInfo) -> usize {
+    let most = export.block_sizes.map_or(USUAL_MOST_BYTES, |sizes| sizes.maximum.min(USUAL_MOST_BYTES));
+    let unit = unit_bytes(export) as usize;
+    (most as usize / unit * unit).max(unit)
+}
+
+/// Whether the beginning holds zeros only.
+fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientError> {
+    let unit = unit_bytes(export);
+    let length = LABEL_BYTES.min(export.size_bytes).min(most_bytes(export) as u64) / unit * unit;
+    if length == 0 {
+        return Ok(true);
+    }
+    let read = Submission::Read { offset: 0, length: length as u32 };
+    let (error, is_blank) = client.run(read, |done| (done.error, done.data.iter().all(|byte| *byte == 0)))?;
+    if error == ErrorCode::NONE { Ok(is_blank) } else { Err(ClientError::Request(error)) }
+}
+
+/// An export with a region for each process.
+pub(crate) struct ExportTarget {
+    found: FoundExport,
+    layout: Layout,
+}
+
+impl Target for ExportTarget {
+    fn place(&self, _process: u32) -> String {
+        self.found.uri.to_string()
+    }
+
+    fn holds_data(&self) -> bool {
+        true
+    }
+
+    fn at_start(&self) -> AtStart {
+        AtStart::Unknown
+    }
+
+    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
+        let FoundExport { uri, allows_many, most_bytes } = &self.found;
+        // A request that is longer than the server takes is several, which are in flight together.
+        let parts = options.buffer_bytes.div_ceil(*most_bytes).max(1);
+        let client = connect(uri, options.depth.saturating_mul(parts))?;
+        let place = NbdPlace {
+            name: uri.to_string(),
+            first_byte: u64::from(process) * self.layout.place_bytes,
+            most_bytes: *most_bytes,
+            flushes_at_end: !allows_many,
+        };
+        Ok(Box::new(NbdQueue::new(client, place, options)))
+    }
+
+    fn most_queues(&self) -> usize {
+        if self.found.allows_many { usize::MAX } else { 1 }
+    }
+
+    fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {
+        Ok(())
+    }
+}

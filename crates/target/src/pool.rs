@@ -1,0 +1,158 @@
+//! A volume of a pool as a target: the engine runs in this process.
+//!
+//! The pool is opened once for all processes of a job, when the job is checked, and closed when it is finished.
+
+use crate::figures::PoolFigures;
+use crate::plan::Target;
+use crate::queue::{BatchQueue, Queue, QueueOptions};
+use crate::uri::PoolVolume;
+use crate::{Access, AtStart, Layout, TargetError};
+use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_device::BlockDevice;
+use gemelo_volume::{DedupMode, Pool, Tuning, Volume, VolumeError, VolumeSummary};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The size of a volume in bytes.
+pub(crate) fn size_bytes(place: &PoolVolume) -> Result<u64, TargetError> {
+    let pool = open(place, Tuning { read_only: true, background: false, ..Tuning::default() })?;
+    summary(&pool, place).map(|volume| volume.size_bytes)
+}
+
+/// A volume that can carry a layout, its pool open.
+pub(crate) struct FoundVolume {
+    place: PoolVolume,
+    pool: Pool,
+    volume: Volume,
+    at_start: AtStart,
+}
+
+impl fmt::Debug for FoundVolume {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("FoundVolume").field(&self.place).finish()
+    }
+}
+
+fn open(place: &PoolVolume, tuning: Tuning) -> Result<Pool, TargetError> {
+    let directory = &place.directory;
+    Pool::open(directory, tuning, Arc::new(SystemClock::new())).map_err(|error| match error {
+        VolumeError::InUse { holder } => TargetError::PoolInUse { place: place.clone(), holder },
+        source => TargetError::Pool { directory: directory.clone(), source },
+    })
+}
+
+fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, TargetError> {
+    let volumes = pool.volumes();
+    if let Some(found) = volumes.iter().find(|volume| volume.name == place.volume) {
+        return Ok(found.clone());
+    }
+    let names: Vec<String> = volumes.into_iter().map(|volume| volume.name).collect();
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(TargetError::NoVolume { place: place.clone(), known })
+}
+
+impl FoundVolume {
+    /// Checks that a volume can carry the layout. Opening a pool changes nothing in it.
+    pub(crate) fn check(place: &PoolVolume, layout: &Layout, need_bytes: u64) -> Result<Self, TargetError> {
+        let path = || PathBuf::from(place.to_string());
+        if layout.direct {
+            return Err(TargetError::NoDirect { path: path() });
+        }
+        let writes = layout.access.writes();
+        let pool = open(place, Tuning { read_only: !writes, ..Tuning::default() })?;
+        let found = summary(&pool, place)?;
+        if found.size_bytes < need_bytes {
+            return Err(TargetError::TooSmall { path: path(), have_bytes: found.size_bytes, need_bytes });
+        }
+        if writes && (found.read_only || pool.is_read_only()) {
+            return Err(TargetError::ReadOnly { path: path() });
+        }
+        if layout.access == Access::Create && !layout.force && found.mapped_blocks > 0 {
+            return Err(TargetError::HoldsData { path: path() });
+        }
+        let volume = pool
+            .volume(&place.volume)
+            .map_err(|source| TargetError::Pool { directory: place.directory.clone(), source })?;
+        let at_start = if found.mapped_blocks == 0 { AtStart::Zeros } else { AtStart::Unknown };
+        Ok(Self { place: place.clone(), pool, volume, at_start })
+    }
+
+    pub(crate) fn into_target(self, layout: Layout) -> VolumeTarget {
+        let Self { place, pool, volume, at_start } = self;
+        VolumeTarget { place, pool: Some(pool), volume, at_start, layout }
+    }
+}
+
+/// A volume with a region for each process.
+pub(crate) struct VolumeTarget {
+    place: PoolVolume,
+    /// Until the target is finished.
+    pool: Option<Pool>,
+    volume: Volume,
+    at_start: AtStart,
+    layout: Layout,
+}
+
+impl VolumeTarget {
+    fn close(&mut self) -> Result<(), TargetError> {
+        let Some(pool) = self.pool.take() else { return Ok(()) };
+        let directory = || self.place.directory.clone();
+        pool.close().map_err(|source| TargetError::ClosePool { directory: directory(), source })
+    }
+}
+
+impl Target for VolumeTarget {
+    fn place(&self, _process: u32) -> String {
+        self.place.to_string()
+    }
+
+    fn holds_data(&self) -> bool {
+        true
+    }
+
+    fn at_start(&self) -> AtStart {
+        self.at_start
+    }
+
+    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
+        let first_byte = u64::from(process) * self.layout.place_bytes;
+        Ok(Box::new(BatchQueue::new(self.volume.clone(), self.place.to_string(), first_byte, options)))
+    }
+
+    fn pool_figures(&self) -> Option<PoolFigures> {
+        let pool = self.pool.as_ref()?;
+        let stat = pool.stat().ok()?;
+        let volume = summary(pool, &self.place).ok()?;
+        Some(PoolFigures {
+            block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
+            mode: volume.mode,
+            logical_blocks: stat.logical_blocks,
+            physical_blocks: stat.physical_blocks,
+            unique_blocks: volume.stat.unique_blocks,
+            duplicate_blocks: volume.stat.duplicate_blocks,
+            unchanged_blocks: volume.stat.unchanged_blocks,
+            zero_blocks: volume.stat.zero_blocks,
+        })
+    }
+
+    fn settle(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<(), TargetError> {
+        let is_offline = self.pool_figures().is_some_and(|figures| figures.mode == DedupMode::Offline);
+        let Some(pool) = self.pool.as_ref().filter(|_| is_offline) else { return Ok(()) };
+        match pool.find(monitor, stop) {
+            Ok(_) | Err(VolumeError::Interrupted) => Ok(()),
+            Err(source) => Err(TargetError::Settle { directory: self.place.directory.clone(), source }),
+        }
+    }
+
+    fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {
+        self.close()
+    }
+}
+
+impl Drop for VolumeTarget {
+    fn drop(&mut self) {
+        // Whoever wants to know of failures calls `finish`.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,200 @@
+//! What a change does to the delta.
+
+use super::layout::Layout;
+use super::{CachedVolume, Overlay};
+use crate::error::{Result, VolumeError};
+use crate::format::Change;
+use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+
+/// Beyond every LBN.
+const END: Lbn = Lbn(u64::MAX);
+
+impl<L: Layout> Overlay<L> {
+    pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
+        match change {
+            Change::Store { volume, lbn, pbn, fingerprint } => {
+                self.store((*volume, *lbn), *pbn, *fingerprint, freed)
+            }
+            Change::Share { volume, lbn, pbn } => self.share((*volume, *lbn), *pbn, freed),
+            Change::Unmap { volume, first, count } => {
+                self.unmap(*volume, *first, Lbn(first.0.saturating_add(*count)), freed)
+            }
+            Change::Create { volume, name, size_bytes, mode } => {
+                let (name, size_bytes, mode) = (name.clone(), *size_bytes, *mode);
+                let new =
+                    CachedVolume { name, size_bytes, mode, read_only: false, is_hidden: false, mapped: 0 };
+                self.insert_volume(*volume, new)
+            }
+            Change::Remove { volume } => {
+                self.unmap(*volume, Lbn(0), END, freed)?;
+                self.volumes.remove(volume);
+                self.active.forget_words(*volume);
+                Ok(())
+            }
+            Change::Resize { volume, size_bytes } => {
+                self.unmap(*volume, Lbn(size_bytes / self.block_bytes), END, freed)?;
+                self.volume_mut(*volume)?.size_bytes = *size_bytes;
+                Ok(())
+            }
+            Change::Clone { source, volume, name, read_only } => {
+                self.begin(*source, *volume, name, *read_only)?;
+                self.copy(*source, *volume, Lbn(0), END)?;
+                self.volume_mut(*volume)?.is_hidden = false;
+                Ok(())
+            }
+            Change::Begin { source, volume, name, read_only } => {
+                self.begin(*source, *volume, name, *read_only)
+            }
+            Change::Copy { source, volume, first, count } => {
+                self.copy(*source, *volume, *first, Lbn(first.0.saturating_add(*count)))
+            }
+            Change::Grow { data_blocks } => {
+                self.data_blocks = self.data_blocks.max(*data_blocks);
+                Ok(())
+            }
+            Change::Identify { pbn, fingerprint } => {
+                self.check_pbn(*pbn)?;
+                self.active.set_fingerprint(pbn.number(), *fingerprint);
+                Ok(())
+            }
+            Change::Rename { .. }
+            | Change::SetMode { .. }
+            | Change::Hide { .. }
+            | Change::Show { .. }
+            | Change::Shrink { .. } => self.describe(change),
+        }
+    }
+
+    /// What changes the description of a volume alone.
+    fn describe(&mut self, change: &Change) -> Result<()> {
+        match change {
+            Change::Rename { volume, name } => self.volume_mut(*volume)?.name.clone_from(name),
+            Change::SetMode { volume, mode } => self.volume_mut(*volume)?.mode = *mode,
+            Change::Hide { volume } => self.volume_mut(*volume)?.is_hidden = true,
+            Change::Show { volume } => self.volume_mut(*volume)?.is_hidden = false,
+            Change::Shrink { volume, size_bytes } => self.volume_mut(*volume)?.size_bytes = *size_bytes,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
+        self.volumes.get_mut(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+    }
+
+    fn check_pbn(&self, pbn: Pbn) -> Result<()> {
+        if u64::from(pbn.number()) < self.data_blocks {
+            return Ok(());
+        }
+        Err(VolumeError::damaged(format!("block {} is outside of the data store", pbn.number())))
+    }
+
+    fn check(&self, (id, lbn): (VolumeId, Lbn), pbn: Pbn) -> Result<()> {
+        self.check_pbn(pbn)?;
+        if lbn.0 >= self.volume(id)?.size_bytes / self.block_bytes {
+            return Err(VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)));
+        }
+        Ok(())
+    }
+
+    /// A block that was free, so nothing of it need be looked up.
+    fn store(
+        &mut self,
+        at: (VolumeId, Lbn),
+        pbn: Pbn,
+        fingerprint: Fingerprint,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        self.check(at, pbn)?;
+        self.active.counts.insert(pbn.number(), 1);
+        self.active.set_fingerprint(pbn.number(), fingerprint);
+        self.physical += 1;
+        self.references += 1;
+        self.set_word(at, pbn.number(), freed)
+    }
+
+    fn share(&mut self, at: (VolumeId, Lbn), pbn: Pbn, freed: &mut Vec<Pbn>) -> Result<()> {
+        self.check(at, pbn)?;
+        self.add_reference(pbn.number())?;
+        self.set_word(at, pbn.number(), freed)
+    }
+
+    fn add_reference(&mut self, pbn: u32) -> Result<()> {
+        let count = self.count(pbn)?;
+        if count == 0 {
+            return Err(VolumeError::damaged(format!("block {pbn} is shared, but nothing refers to it")));
+        }
+        self.active.counts.insert(pbn, count.checked_add(1).ok_or(VolumeError::TooManyReferences)?);
+        self.references += 1;
+        Ok(())
+    }
+
+    fn drop_reference(&mut self, pbn: u32, freed: &mut Vec<Pbn>) -> Result<()> {
+        let count = self.count(pbn)?;
+        let left = count
+            .checked_sub(1)
+            .ok_or_else(|| VolumeError::damaged(format!("block {pbn} has no references to drop")))?;
+        self.active.counts.insert(pbn, left);
+        self.references = self.references.saturating_sub(1);
+        if left == 0 {
+            self.physical = self.physical.saturating_sub(1);
+            self.active.forget_fingerprint(pbn);
+            freed.extend(Pbn::new(pbn));
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_word(
+        &mut self,
+        (id, lbn): (VolumeId, Lbn),
+        word: u32,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
+        let before = self.word(id, lbn)?;
+        self.active.set_word(id, lbn, word);
+        let volume = self.volume_mut(id)?;
+        volume.mapped += u64::from(word != 0);
+        volume.mapped = volume.mapped.saturating_sub(u64::from(before != 0));
+        match Place::from_word(before) {
+            Place::Stored(pbn) => self.drop_reference(pbn.number(), freed),
+            Place::Unmapped | Place::Damaged => Ok(()),
+        }
+    }
+
+    fn unmap(&mut self, id: VolumeId, first: Lbn, end: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
+        self.volume(id)?;
+        let mut next = first;
+        while let Some(lbn) = self.next_word(id, next, end)? {
+            self.set_word((id, lbn), 0, freed)?;
+            next = Lbn(lbn.0 + 1);
+        }
+        Ok(())
+    }
+
+    fn insert_volume(&mut self, id: VolumeId, volume: CachedVolume) -> Result<()> {
+        if self.volumes.insert(id, volume).is_some() {
+            return Err(VolumeError::damaged(format!("volume {id} is there twice")));
+        }
+        self.next_volume = self.next_volume.max(id.0.saturating_add(1));
+        Ok(())
+    }
+
+    fn begin(&mut self, source: VolumeId, id: VolumeId, name: &str, read_only: bool) -> Result<()> {
+        let from = self.volume(source)?.clone();
+        let copy = CachedVolume { name: name.to_owned(), read_only, is_hidden: true, mapped: 0, ..from };
+        self.insert_volume(id, copy)
+    }
+
+    fn copy(&mut self, source: VolumeId, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {
+        let mut next = first;
+        while let Some(lbn) = self.next_word(source, next, end)? {
+            let word = self.word(source, lbn)?;
+            if let Place::Stored(pbn) = Place::from_word(word) {
+                self.add_reference(pbn.number())?;
+            }
+            self.set_word((id, lbn), word, &mut Vec::new())?;
+            next = Lbn(lbn.0 + 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Changes that are not in the store yet.
+
+use crate::types::{Fingerprint, Lbn, VolumeId};
+use hashbrown::HashTable;
+use std::collections::BTreeMap;
+
+/// Memory of an entry with what the tree around it takes, measured: nodes are two thirds full.
+const WORD_BYTES: usize = 24;
+const COUNT_BYTES: usize = 16;
+const FINGERPRINT_BYTES: usize = 40;
+
+/// New values by key. Where there is none, the one below holds.
+#[derive(Default)]
+pub(super) struct Delta {
+    pub(super) words: BTreeMap<VolumeId, BTreeMap<u64, u32>>,
+    pub(super) counts: BTreeMap<u32, u32>,
+    pub(super) fingerprints: BTreeMap<u32, Fingerprint>,
+    /// PBNs by fingerprint: referenced ones, whose fingerprint is in `fingerprints`.
+    index: HashTable<u32>,
+    words_len: usize,
+}
+
+fn fingerprint_of(fingerprints: &BTreeMap<u32, Fingerprint>, pbn: u32) -> Fingerprint {
+    fingerprints.get(&pbn).copied().unwrap_or(Fingerprint::NONE)
+}
+
+impl Delta {
+    pub(super) fn word(&self, volume: VolumeId, lbn: Lbn) -> Option<u32> {
+        self.words.get(&volume)?.get(&lbn.0).copied()
+    }
+
+    pub(super) fn set_word(&mut self, volume: VolumeId, lbn: Lbn, word: u32) {
+        self.words_len += usize::from(self.words.entry(volume).or_default().insert(lbn.0, word).is_none());
+    }
+
+    /// The volume is gone.
+    pub(super) fn forget_words(&mut self, volume: VolumeId) {
+        self.words_len -= self.words.remove(&volume).map_or(0, |words| words.len());
+    }
+
+    /// A PBN that has this content, if it came since the delta began.
+    pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
+        let has = |pbn: &u32| fingerprint_of(&self.fingerprints, *pbn) == wanted;
+        self.index.find(wanted.low(), has).copied()
+    }
+
+    /// The PBN has this fingerprint, and is the one to be found by it.
+    pub(super) fn set_fingerprint(&mut self, pbn: u32, fingerprint: Fingerprint) {
+        self.forget_fingerprint(pbn);
+        self.fingerprints.insert(pbn, fingerprint);
+        if fingerprint.is_none() {
+            return;
+        }
+        let fingerprints = &self.fingerprints;
+        let has = |other: &u32| fingerprint_of(fingerprints, *other) == fingerprint;
+        let hash = |other: &u32| fingerprint_of(fingerprints, *other).low();
+        self.index.entry(fingerprint.low(), has, hash).and_modify(|other| *other = pbn).or_insert(pbn);
+    }
+
+    /// The PBN has no references any more.
+    pub(super) fn forget_fingerprint(&mut self, pbn: u32) {
+        if let Some(fingerprint) = self.fingerprints.get(&pbn) {
+            if let Ok(entry) = self.index.find_entry(fingerprint.low(), |other| *other == pbn) {
+                entry.remove();
+            }
+            self.fingerprints.remove(&pbn);
+        }
+    }
+
+    pub(super) fn index_entries(&self) -> u64 {
+        self.index.len() as u64
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = self.words_len * WORD_BYTES
+            + self.counts.len() * COUNT_BYTES
+            + self.fingerprints.len() * FINGERPRINT_BYTES
+            + self.index.allocation_size();
+        bytes as u64
+    }
+
+    /// Puts what an older delta has under this one.
+    pub(super) fn put_under(&mut self, older: &Self) {
+        for (volume, words) in &older.words {
+            let mine = self.words.entry(*volume).or_default();
+            for (lbn, word) in words {
+                mine.entry(*lbn).or_insert(*word);
+            }
+        }
+        self.words_len = self.words.values().map(BTreeMap::len).sum();
+        for (pbn, fingerprint) in &older.fingerprints {
+            // A block that was freed since has a count and no fingerprint here.
+            let is_live = self.counts.get(pbn).is_none_or(|count| *count > 0);
+            if is_live && !self.fingerprints.contains_key(pbn) {
+                match self.find(*fingerprint) {
+                    Some(_) => drop(self.fingerprints.insert(*pbn, *fingerprint)),
+                    None => self.set_fingerprint(*pbn, *fingerprint),
+                }
+            }
+        }
+        for (pbn, count) in &older.counts {
+            self.counts.entry(*pbn).or_insert(*count);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Reading a checkpoint: only what says which slots are in use; or, to salvage what is left of a damaged one, all of it.
+
+use super::layout::{Layout, Visitor};
+use super::pages::Pages;
+use super::{CachedVolume, Index, Overlay, Version};
+use crate::backend::Damage;
+use crate::disk::Disk;
+use crate::error::{Result, VolumeError};
+use crate::format::{NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Superblock, Tree, read_chain};
+use crate::types::{Fingerprint, Lbn, Pbn, Place};
+use std::collections::HashSet;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+/// Values by key, and keys whose values cannot be read.
+type Values = Vec<(u64, u128)>;
+type Lost = Vec<Range<u64>>;
+
+/// Marks the slots of a tree as used.
+struct Claim<'c> {
+    pages: &'c Pages,
+    what: String,
+    damage: &'c mut Damage,
+}
+
+impl Visitor for Claim<'_> {
+    fn node(&mut self, at: NodeRef) -> Result<()> {
+        claim(self.pages, at)
+    }
+
+    fn wants_values(&self) -> bool {
+        false
+    }
+
+    fn lost(&mut self, _keys: Range<u64>, _error: VolumeError) -> Result<()> {
+        self.damage.lost.push(format!("a part of {}", self.what));
+        Ok(())
+    }
+}
+
+fn claim(pages: &Pages, at: NodeRef) -> Result<()> {
+    if pages.claim(at.slot) {
+        return Ok(());
+    }
+    Err(VolumeError::damaged(format!("slot {} is used twice", at.slot.number())))
+}
+
+/// Takes in what can be read, and gives up the pages it is in.
+struct Salvage<'s> {
+    pages: &'s Pages,
+    values: Values,
+    lost: Lost,
+}
+
+impl Visitor for Salvage<'_> {
+    fn node(&mut self, at: NodeRef) -> Result<()> {
+        self.pages.claim(at.slot);
+        self.pages.retire(at.slot);
+        Ok(())
+    }
+
+    fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
+        self.values.push((key, value));
+        ControlFlow::Continue(())
+    }
+
+    fn lost(&mut self, keys: Range<u64>, _error: VolumeError) -> Result<()> {
+        self.lost.push(keys);
+        Ok(())
+    }
+}
+
+impl<L: Layout> Overlay<L> {
+    /// Reads the checkpoint of a root.
+    pub(in crate::backend) fn load(
+        disk: Arc<dyn Disk>,
+        superblock: &Superblock,
+        root: &Root,
+        options: (u64, bool),
+        damage: &mut Damage,
+    ) -> Result<Self> {
+        let (cache_bytes, salvages) = options;
+        let seed = PoolSeed::of(superblock);
+        let chain = read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        for (slot, _) in &chain.damaged_copies {
+            damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
+        }
+        let table = StoreTable::decode(&chain.stream)
+            .ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
+        let mut backend = Self::new(disk, superblock, root.data_blocks, cache_bytes);
+        backend.next_volume = root.next_volume;
+        for slot in &chain.slots {
+            backend.pages.claim(*slot);
+        }
+        backend.table = chain.slots;
+        backend.list_volumes(&table)?;
+        if salvages {
+            backend.salvage(&table, damage)?;
+        } else {
+            (backend.references, backend.physical) = (root.references, root.physical);
+            backend.claim_all(&table, damage)?;
+        }
+        Ok(backend)
+    }
+
+    fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
+        for volume in &table.volumes {
+            let StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, .. } = volume.clone();
+            let new = CachedVolume { name, size_bytes, mode, read_only, is_hidden, mapped };
+            if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
+                return Err(VolumeError::damaged(format!("volume {id} cannot be")));
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_all(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        let pages = &self.pages;
+        let mut claim = |tree: &Tree, part: Part, what: String| {
+            let mut claim = Claim { pages, what, damage: &mut *damage };
+            L::walk(pages, tree, part, 0, &mut claim)
+        };
+        for volume in &table.volumes {
+            claim(&volume.map, Part::Map, format!("the map of volume '{}'", volume.name))?;
+        }
+        claim(&table.counts, Part::Counts, "the reference counts".into())?;
+        claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
+        claim(&table.index, Part::Index, "the index".into())?;
+        self.version = Version {
+            maps: table.volumes.iter().map(|volume| (volume.id, volume.map)).collect(),
+            counts: table.counts,
+            fingerprints: table.fingerprints,
+            index: Index { tree: table.index, buckets: table.buckets, entries: table.index_entries },
+        };
+        Ok(())
+    }
+
+    /// Takes everything into the delta, so that the next checkpoint writes all anew: maps and fingerprints as far as they can
+    /// be read, reference counts and index computed from them.
+    fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
+        for volume in &table.volumes {
+            let (values, lost) = self.read_all(&volume.map, Part::Map)?;
+            let blocks = volume.size_bytes / self.block_bytes;
+            for (lbn, word) in values {
+                self.active.set_word(volume.id, Lbn(lbn), word as u32);
+            }
+            for keys in lost {
+                for lbn in keys.start..keys.end.min(blocks) {
+                    self.active.set_word(volume.id, Lbn(lbn), Place::Damaged.word());
+                }
+                damage.lost.push(format!("a part of the map of volume '{}'", volume.name));
+            }
+        }
+        let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints)?;
+        damage.harmless.extend(lost.iter().map(|_| String::from("a part of the fingerprints")));
+        self.lost_fingerprints = lost;
+        self.count_again()?;
+        for (pbn, bits) in values {
+            if self.active.counts.contains_key(&(pbn as u32)) {
+                self.active.set_fingerprint(pbn as u32, Fingerprint::from_bytes(bits.to_le_bytes()));
+            }
+        }
+        for (tree, part, what) in
+            [(&table.counts, Part::Counts, "reference counts"), (&table.index, Part::Index, "index")]
+        {
+            let (_, lost) = self.read_all(tree, part)?;
+            damage.harmless.extend(lost.iter().map(|_| format!("a part of the {what}")));
+        }
+        Ok(())
+    }
+
+    fn read_all(&self, tree: &Tree, part: Part) -> Result<(Values, Lost)> {
+        let mut salvage = Salvage { pages: &self.pages, values: Vec::new(), lost: Vec::new() };
+        L::walk(&self.pages, tree, part, 0, &mut salvage)?;
+        Ok((salvage.values, salvage.lost))
+    }
+
+    /// Counts what the words of the delta refer to, which are all there are.
+    fn count_again(&mut self) -> Result<()> {
+        self.active.counts.clear();
+        (self.references, self.physical) = (0, 0);
+        for (id, volume) in &mut self.volumes {
+            volume.mapped = 0;
+            for word in self.active.words.get(id).into_iter().flat_map(|words| words.values()) {
+                volume.mapped += u64::from(*word != 0);
+                let Place::Stored(pbn) = Place::from_word(*word) else { continue };
+                if u64::from(pbn.number()) >= self.data_blocks {
+                    return Err(VolumeError::damaged(format!(
+                        "block {} is outside of the data store",
+                        pbn.number()
+                    )));
+                }
+                let count = self.active.counts.entry(pbn.number()).or_default();
+                self.physical += u64::from(*count == 0);
+                self.references += 1;
+                *count = count.checked_add(1).ok_or(VolumeError::TooManyReferences)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a pool that was salvaged.
+    pub(super) fn restore_all(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+        for (pbn, fingerprint) in computed {
+            self.active.set_fingerprint(pbn.number(), *fingerprint);
+        }
+        for word in self.active.words.values_mut().flat_map(|words| words.values_mut()) {
+            if matches!(Place::from_word(*word), Place::Stored(pbn) if lost.contains(&pbn)) {
+                *word = Place::Damaged.word();
+            }
+        }
+        lost.iter().for_each(|pbn| self.active.forget_fingerprint(pbn.number()));
+        self.count_again()
+    }
+}

@@ -1,0 +1,68 @@
+//! Putting a frozen delta into the pages: what a checkpoint writes. It holds no lock that writers need.
+
+use super::layout::{IndexEdit, Layout, Retire};
+use super::pages::Pages;
+use super::{Frozen, Version, tag};
+use crate::error::Result;
+use crate::format::{Part, index_entry};
+use crate::types::Fingerprint;
+use std::collections::BTreeMap;
+
+pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Version> {
+    let delta = &frozen.delta;
+    let mut after = Version { maps: BTreeMap::new(), ..before.clone() };
+    for (id, map) in &before.maps {
+        if frozen.volumes.contains_key(id) {
+            after.maps.insert(*id, *map);
+        } else {
+            L::walk(pages, map, Part::Map, 0, &mut Retire(pages))?;
+        }
+    }
+    for (id, words) in delta.words.iter().filter(|(id, _)| frozen.volumes.contains_key(id)) {
+        let map = after.maps.get(id).copied().unwrap_or_default();
+        let mut words = words.iter().map(|(lbn, word)| (*lbn, u128::from(*word)));
+        after.maps.insert(*id, L::merge(pages, &map, Part::Map, &mut words)?);
+    }
+    // Of the state before, whose pages are all there still.
+    let edits = index_edits::<L>(pages, before, frozen)?;
+    after.index = L::merge_index(pages, &before.index, edits)?;
+    let mut counts = delta.counts.iter().map(|(pbn, count)| (u64::from(*pbn), u128::from(*count)));
+    after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
+    let bits = |fingerprint: &Fingerprint| u128::from_le_bytes(fingerprint.to_bytes());
+    let mut fingerprints = delta.fingerprints.iter().map(|(pbn, found)| (u64::from(*pbn), bits(found)));
+    after.fingerprints = L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut fingerprints)?;
+    Ok(after)
+}
+
+/// The index has every referenced PBN that has a fingerprint: which ones come and go.
+fn index_edits<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Vec<IndexEdit>> {
+    let delta = &frozen.delta;
+    let mut edits = Vec::new();
+    let stored = |pbn: u32| -> Result<Fingerprint> {
+        let bits = L::get(pages, &before.fingerprints, Part::Fingerprints, u64::from(pbn))?;
+        Ok(Fingerprint::from_bytes(bits.to_le_bytes()))
+    };
+    // What was identified has a new fingerprint and the count it had.
+    let identified = delta.fingerprints.keys().filter(|pbn| !delta.counts.contains_key(pbn));
+    for pbn in delta.counts.keys().chain(identified) {
+        let was_live = L::get(pages, &before.counts, Part::Counts, u64::from(*pbn))? > 0;
+        let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
+        let fresh = delta.fingerprints.get(pbn);
+        if fresh.is_none() && was_live == is_live {
+            continue;
+        }
+        let old = if was_live { stored(*pbn)? } else { Fingerprint::NONE };
+        let new = match (is_live, fresh) {
+            (false, _) => Fingerprint::NONE,
+            (true, Some(fresh)) => *fresh,
+            (true, None) => stored(*pbn)?,
+        };
+        if old != new {
+            let edit = |found: Fingerprint, comes| {
+                (!found.is_none()).then(|| (index_entry(tag(found), *pbn), comes))
+            };
+            edits.extend([edit(old, false), edit(new, true)].into_iter().flatten());
+        }
+    }
+    Ok(edits)
+}

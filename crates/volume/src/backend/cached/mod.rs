@@ -1,0 +1,419 @@
+//! The backends `table` and `btree`: metadata on disk, behind a cache of a set size.
+//!
+//! Changes gather in a delta in memory. A checkpoint freezes it, and while the next one fills, merges it into the pages on
+//! disk in the order of their keys, so that each page is read, changed and written once. A look-up asks the delta, the
+//! frozen one, and then the pages. What is on disk is exactly the state of the last checkpoint.
+
+mod apply;
+mod array;
+mod btree;
+mod cache;
+mod delta;
+mod layout;
+mod load;
+mod merge;
+mod pages;
+mod prove;
+mod table;
+
+pub(crate) use btree::BTreeLayout;
+pub(crate) use table::TableLayout;
+
+use super::{Merge, MetadataBackend, PageWrites, Pressure, Record, Totals, VolumeInfo};
+use crate::disk::Disk;
+use crate::error::{Result, VolumeError};
+use crate::format::{Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree};
+use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use delta::Delta;
+use layout::{Index, Layout, MOST_CANDIDATES, Values};
+use pages::Pages;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Of the memory that is set, half is for pages, an eighth each for the delta and the frozen one; the rest is what a merge
+/// takes, and what maps in memory take while they grow.
+const CACHE_SHARE: u64 = 2;
+const DELTA_SHARE: u64 = 8;
+/// The least memory that can be set.
+const LEAST_CACHE_BYTES: u64 = 64 << 10;
+/// Bytes of the delta for each LBN that is unmapped or copied at once: what they take, several times over.
+const PIECE_SHARE: u64 = 512;
+
+#[derive(Debug, Clone)]
+struct CachedVolume {
+    name: String,
+    size_bytes: u64,
+    mode: DedupMode,
+    read_only: bool,
+    is_hidden: bool,
+    mapped: u64,
+}
+
+/// What is on disk, as of a checkpoint.
+#[derive(Debug, Clone, Default)]
+struct Version {
+    maps: BTreeMap<VolumeId, Tree>,
+    counts: Tree,
+    fingerprints: Tree,
+    index: Index,
+}
+
+/// What a checkpoint writes.
+struct Frozen {
+    delta: Delta,
+    volumes: BTreeMap<VolumeId, CachedVolume>,
+}
+
+/// See the module.
+pub(crate) struct Overlay<L> {
+    block_bytes: u64,
+    data_blocks: u64,
+    next_volume: u32,
+    volumes: BTreeMap<VolumeId, CachedVolume>,
+    references: u64,
+    physical: u64,
+    active: Delta,
+    frozen: Option<Arc<Frozen>>,
+    version: Version,
+    /// What the checkpoint under way has made.
+    merged: Arc<Mutex<Option<Version>>>,
+    pages: Arc<Pages>,
+    /// The slots of the table, and of the one that the checkpoint under way has made.
+    table: Vec<Slot>,
+    sealed: Option<Vec<Slot>>,
+    most_delta_bytes: u64,
+    /// Where fingerprints were lost, of a damaged pool that is salvaged.
+    lost_fingerprints: Vec<Range<u64>>,
+    layout: PhantomData<L>,
+}
+
+const fn tag(fingerprint: Fingerprint) -> u32 {
+    (fingerprint.low() >> 32) as u32
+}
+
+impl<L: Layout> Overlay<L> {
+    /// An empty one.
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        superblock: &Superblock,
+        data_blocks: u64,
+        cache_bytes: u64,
+    ) -> Self {
+        let cache_bytes = cache_bytes.max(LEAST_CACHE_BYTES);
+        let seed = PoolSeed::of(superblock);
+        Self {
+            block_bytes: u64::from(superblock.block_bytes),
+            data_blocks,
+            next_volume: 1,
+            volumes: BTreeMap::new(),
+            references: 0,
+            physical: 0,
+            active: Delta::default(),
+            frozen: None,
+            version: Version::default(),
+            merged: Arc::default(),
+            pages: Arc::new(Pages::new(disk, superblock.journal_pages, seed, cache_bytes / CACHE_SHARE)),
+            table: Vec::new(),
+            sealed: None,
+            most_delta_bytes: cache_bytes / DELTA_SHARE,
+            lost_fingerprints: Vec::new(),
+            layout: PhantomData,
+        }
+    }
+
+    fn volume(&self, id: VolumeId) -> Result<&CachedVolume> {
+        self.volumes.get(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+    }
+
+    fn frozen(&self) -> Option<&Delta> {
+        self.frozen.as_ref().map(|frozen| &frozen.delta)
+    }
+
+    fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u32> {
+        let recent =
+            self.active.word(id, lbn).or_else(|| self.frozen().and_then(|delta| delta.word(id, lbn)));
+        match (recent, self.version.maps.get(&id)) {
+            (Some(word), _) => Ok(word),
+            (None, None) => Ok(0),
+            (None, Some(map)) => Ok(L::get(&self.pages, map, Part::Map, lbn.0)? as u32),
+        }
+    }
+
+    fn count(&self, pbn: u32) -> Result<u32> {
+        let recent = self.active.counts.get(&pbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.counts.get(&pbn))) {
+            Some(count) => Ok(*count),
+            None => Ok(L::get(&self.pages, &self.version.counts, Part::Counts, u64::from(pbn))? as u32),
+        }
+    }
+
+    fn fingerprint(&self, pbn: u32) -> Result<Fingerprint> {
+        let recent = self.active.fingerprints.get(&pbn);
+        if let Some(found) = recent.or_else(|| self.frozen().and_then(|delta| delta.fingerprints.get(&pbn))) {
+            return Ok(*found);
+        }
+        let tree = &self.version.fingerprints;
+        let bits = L::get(&self.pages, tree, Part::Fingerprints, u64::from(pbn))?;
+        Ok(Fingerprint::from_bytes(bits.to_le_bytes()))
+    }
+
+    /// A referenced PBN with this fingerprint; of several, the one with the fewest references.
+    fn find_one(&self, wanted: Fingerprint, candidates: &mut Vec<u32>) -> Result<Option<Pbn>> {
+        if wanted.is_none() {
+            return Ok(None);
+        }
+        if let Some(pbn) = self.active.find(wanted) {
+            return Ok(Pbn::new(pbn));
+        }
+        candidates.clear();
+        candidates.extend(self.frozen().and_then(|delta| delta.find(wanted)));
+        L::candidates(&self.pages, &self.version.index, tag(wanted), candidates)?;
+        let mut best: Option<(u32, u32)> = None;
+        for pbn in candidates.iter().take(MOST_CANDIDATES + 1) {
+            // An index entry may be older than what is in the deltas.
+            let count = self.count(*pbn)?;
+            if count > 0 && best.is_none_or(|(least, _)| count < least) && self.fingerprint(*pbn)? == wanted {
+                best = Some((count, *pbn));
+            }
+        }
+        Ok(best.and_then(|(_, pbn)| Pbn::new(pbn)))
+    }
+
+    /// The first LBN from here on that has a word in a delta.
+    fn next_recent(&self, id: VolumeId, from: u64) -> Option<u64> {
+        let first = |delta: &Delta| Some(*delta.words.get(&id)?.range(from..).next()?.0);
+        [first(&self.active), self.frozen().and_then(first)].into_iter().flatten().min()
+    }
+
+    fn next_word(&self, id: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
+        let map = self.version.maps.get(&id).copied().unwrap_or_default();
+        let mut stored = layout::next::<L>(&self.pages, &map, Part::Map, from.0)?;
+        let mut next = from.0;
+        loop {
+            let recent = self.next_recent(id, next);
+            if stored.is_some_and(|stored| stored < next) {
+                stored = layout::next::<L>(&self.pages, &map, Part::Map, next)?;
+            }
+            let Some(lbn) = [recent, stored].into_iter().flatten().min().filter(|lbn| *lbn < end.0) else {
+                return Ok(None);
+            };
+            if self.word(id, Lbn(lbn))? != 0 {
+                return Ok(Some(Lbn(lbn)));
+            }
+            next = lbn + 1;
+        }
+    }
+
+    fn table(&self) -> StoreTable {
+        let merged = self.merged.lock();
+        let version = merged.as_ref().unwrap_or(&self.version);
+        let volumes = self.frozen.as_ref().map_or(&self.volumes, |frozen| &frozen.volumes);
+        let volume = |(id, volume): (&VolumeId, &CachedVolume)| StoreVolume {
+            id: *id,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            mode: volume.mode,
+            read_only: volume.read_only,
+            is_hidden: volume.is_hidden,
+            mapped: volume.mapped,
+            map: version.maps.get(id).copied().unwrap_or_default(),
+        };
+        StoreTable {
+            volumes: volumes.iter().map(volume).collect(),
+            counts: version.counts,
+            fingerprints: version.fingerprints,
+            index: version.index.tree,
+            buckets: version.index.buckets,
+            index_entries: version.index.entries,
+        }
+    }
+
+    /// Whether a frozen or an active change is the reason not to look at what is stored for a PBN.
+    fn has_recent_count(&self, pbn: u32) -> bool {
+        self.active.counts.contains_key(&pbn)
+            || self.frozen().is_some_and(|delta| delta.counts.contains_key(&pbn))
+    }
+}
+
+impl<L: Layout> MetadataBackend for Overlay<L> {
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        let info = |(id, volume): (&VolumeId, &CachedVolume)| VolumeInfo {
+            id: *id,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            mode: volume.mode,
+            read_only: volume.read_only,
+            is_hidden: volume.is_hidden,
+            mapped_blocks: volume.mapped,
+        };
+        self.volumes.iter().map(info).collect()
+    }
+
+    fn mapped_blocks(&self, volume: VolumeId) -> u64 {
+        self.volumes.get(&volume).map_or(0, |volume| volume.mapped)
+    }
+
+    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
+        self.volume(volume)?;
+        for lbn in lbns {
+            places.push(match self.word(volume, *lbn) {
+                Ok(word) => Place::from_word(word),
+                Err(VolumeError::Damaged { .. }) => Place::Damaged,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(())
+    }
+
+    fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
+        self.volume(volume)?;
+        self.next_word(volume, from, end)
+    }
+
+    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
+        let mut candidates = Vec::new();
+        for wanted in fingerprints {
+            found.push(self.find_one(*wanted, &mut candidates)?);
+        }
+        Ok(())
+    }
+
+    fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
+        for pbn in pbns {
+            let references = self.count(pbn.number())?;
+            records.push(Record { fingerprint: self.fingerprint(pbn.number())?, references });
+        }
+        Ok(())
+    }
+
+    fn warm(&self, places: &[Place]) -> Result<()> {
+        for place in places {
+            if let Place::Stored(pbn) = place {
+                self.count(pbn.number())?;
+            }
+        }
+        if self.pages.is_damaged() {
+            return Err(VolumeError::damaged("a page was damaged when it was read"));
+        }
+        Ok(())
+    }
+
+    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
+        let mut stored = Values(|pbn: u64, _| {
+            if let Some(pbn) = Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number())) {
+                visit(pbn);
+            }
+        });
+        L::walk(&self.pages, &self.version.counts, Part::Counts, 0, &mut stored)?;
+        for delta in self.frozen().into_iter().chain([&self.active]) {
+            for pbn in delta.counts.keys() {
+                let is_shown =
+                    std::ptr::eq(delta, &raw const self.active) || !self.active.counts.contains_key(pbn);
+                if is_shown && self.count(*pbn)? > 0 {
+                    Pbn::new(*pbn).into_iter().for_each(&mut *visit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
+        changes.iter().try_for_each(|change| self.apply_one(change, freed))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_record_lost(&self, pbn: Pbn) -> bool {
+        self.lost_fingerprints.iter().any(|lost| lost.contains(&u64::from(pbn.number())))
+    }
+
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+        self.restore_all(computed, lost)
+    }
+
+    fn prove(&self, most: usize) -> Result<Vec<String>> {
+        self.prove_counts(most)
+    }
+
+    fn totals(&self) -> Totals {
+        let deltas = self.frozen().into_iter().chain([&self.active]);
+        let recent: u64 = deltas.clone().map(Delta::index_entries).sum();
+        Totals {
+            references: self.references,
+            physical: self.physical,
+            data_blocks: self.data_blocks,
+            next_volume: self.next_volume,
+            index_entries: self.version.index.entries + recent,
+            memory_bytes: deltas.map(Delta::bytes).sum::<u64>() + self.pages.cache().memory_bytes(),
+            pages: self.pages.in_use(),
+            cache: self.pages.cache().figures(),
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        match self.active.bytes() {
+            bytes if bytes >= self.most_delta_bytes => Pressure::Full,
+            bytes if bytes >= self.most_delta_bytes / 2 => Pressure::High,
+            _ => Pressure::Low,
+        }
+    }
+
+    fn piece_blocks(&self) -> Option<u64> {
+        Some((self.most_delta_bytes / PIECE_SHARE).max(1))
+    }
+
+    fn freeze(&mut self) {
+        self.pages.begin();
+        let frozen = Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
+        self.frozen = Some(Arc::new(frozen));
+    }
+
+    fn merge(&self) -> Option<Merge> {
+        let frozen = Arc::clone(self.frozen.as_ref()?);
+        let (pages, version, merged) =
+            (Arc::clone(&self.pages), self.version.clone(), Arc::clone(&self.merged));
+        Some(Box::new(move || {
+            let after = merge::merge::<L>(&pages, &version, &frozen)?;
+            *merged.lock() = Some(after);
+            pages.flush()
+        }))
+    }
+
+    fn gather(&mut self, _most: usize, _writes: &mut PageWrites) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)> {
+        let stream = self.table().encode();
+        let (pages, link) = self.pages.chain(&stream)?;
+        self.table.iter().for_each(|slot| self.pages.retire(*slot));
+        self.sealed = Some(pages.iter().map(|(slot, _)| *slot).collect());
+        writes.extend(pages);
+        Ok((link, stream.len() as u64))
+    }
+
+    fn finish(&mut self) {
+        self.frozen = None;
+        if let Some(version) = self.merged.lock().take() {
+            self.version = version;
+        }
+        if let Some(table) = self.sealed.take() {
+            self.table = table;
+        }
+        self.pages.finish();
+    }
+
+    fn abandon(&mut self) {
+        *self.merged.lock() = None;
+        self.sealed = None;
+        if let Some(frozen) = self.frozen.take() {
+            self.active.put_under(&frozen.delta);
+        }
+        self.pages.abandon();
+    }
+}

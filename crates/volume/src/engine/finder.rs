@@ -1,0 +1,317 @@
+//! The finder: looks for duplicates in volumes with off-line deduplication, after their writes were acknowledged.
+//!
+//! A write to such a volume gets a block without a fingerprint and marks its *group*, a stretch of LBNs, as dirty. The
+//! finder reads the blocks of a group that have no fingerprint, and shares each whose content the index knows, or makes
+//! it known. Blocks are never written in place, so "nothing has changed meanwhile" is "the LBN still has this PBN",
+//! looked at under the state's lock. Both outcomes are ordinary changes in the journal.
+
+use super::plan::has_content;
+use super::worker::Bell;
+use super::{Engine, State, VolumeShared};
+use crate::counters::add;
+use crate::error::Result;
+use crate::format::Change;
+use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place};
+use std::collections::BTreeMap;
+
+/// LBNs of a group: a page of a map, so that one look-up stays in it.
+const GROUP_BLOCKS: u64 = 1024;
+/// Dirty groups that a volume remembers one by one (some 2 MiB); past it, the whole volume is gone through.
+const MOST_GROUPS: usize = 65_536;
+/// Bytes that are read and fingerprinted between two holds of the state's lock.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Rounds for one group. Every round settles the first copy of each content; what is left after that many was
+/// overtaken by writes, and they have marked the group again.
+const MOST_ROUNDS: u32 = 4;
+
+/// What the finder did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct FinderReport {
+    /// Blocks that were read and fingerprinted.
+    pub examined_blocks: u64,
+    /// Those whose content was known: their own copy was freed.
+    pub shared_blocks: u64,
+    /// Those whose content is known from now on.
+    pub identified_blocks: u64,
+    /// Those that a write replaced meanwhile, or that could not be read.
+    pub aborted_blocks: u64,
+}
+
+impl FinderReport {
+    /// Adds another's counts.
+    pub fn add(&mut self, other: Self) {
+        self.examined_blocks += other.examined_blocks;
+        self.shared_blocks += other.shared_blocks;
+        self.identified_blocks += other.identified_blocks;
+        self.aborted_blocks += other.aborted_blocks;
+    }
+}
+
+/// The groups of a volume that were written since the finder looked at them.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyGroups {
+    /// When each was marked first.
+    marked_ns: BTreeMap<u64, u64>,
+    /// Everything from this group on has to be looked at, whether marked or not.
+    sweep: Option<u64>,
+}
+
+impl DirtyGroups {
+    /// The blocks were written.
+    pub(super) fn mark(&mut self, lbns: impl Iterator<Item = Lbn>, now_ns: u64) {
+        let mut last = None;
+        for group in lbns.map(|lbn| lbn.0 / GROUP_BLOCKS) {
+            if last != Some(group) {
+                self.marked_ns.entry(group).or_insert(now_ns);
+                last = Some(group);
+            }
+        }
+        if self.marked_ns.len() > MOST_GROUPS {
+            self.mark_all();
+        }
+    }
+
+    /// Nothing is known of the volume.
+    pub(crate) fn mark_all(&mut self) {
+        self.marked_ns.clear();
+        self.sweep = Some(0);
+    }
+
+    /// There is nothing to look for.
+    pub(super) fn clear(&mut self) {
+        self.marked_ns.clear();
+        self.sweep = None;
+    }
+
+    /// Takes a group that was marked no later than this.
+    fn take_marked(&mut self, until_ns: u64) -> Option<u64> {
+        let group =
+            self.marked_ns.iter().find(|(_, marked_ns)| **marked_ns <= until_ns).map(|(group, _)| *group)?;
+        self.marked_ns.remove(&group);
+        Some(group)
+    }
+
+    /// Groups that wait, and whether everything does.
+    pub(crate) fn waiting(&self) -> (u64, bool) {
+        (self.marked_ns.len() as u64, self.sweep.is_some())
+    }
+}
+
+/// A block without a fingerprint, and what was found out about it.
+struct Candidate {
+    lbn: Lbn,
+    pbn: Pbn,
+    fingerprint: Fingerprint,
+    /// The block that the index has for the fingerprint.
+    entry: Option<Pbn>,
+    /// Whether that one has the same content.
+    is_equal: bool,
+}
+
+impl Engine {
+    /// Looks at one group that was marked no later than this, of any volume. `None` if there is none.
+    pub(crate) fn find_next(&self, until_ns: u64) -> Result<Option<FinderReport>> {
+        self.check_writable()?;
+        let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
+        for volume in volumes.iter().filter(|volume| volume.mode() == DedupMode::Offline) {
+            let removed = volume.gate.read();
+            if *removed {
+                continue;
+            }
+            let Some(group) = self.take_group(volume, until_ns)? else { continue };
+            let result = self.examine(volume, group);
+            if result.is_err() {
+                let again = std::iter::once(Lbn(group * GROUP_BLOCKS));
+                volume.dirty.lock().mark(again, self.clock.now_ns());
+            }
+            return result.map(Some);
+        }
+        Ok(None)
+    }
+
+    fn take_group(&self, volume: &VolumeShared, until_ns: u64) -> Result<Option<u64>> {
+        let from = {
+            let mut dirty = volume.dirty.lock();
+            if let Some(group) = dirty.take_marked(until_ns) {
+                return Ok(Some(group));
+            }
+            let Some(from) = dirty.sweep else { return Ok(None) };
+            from
+        };
+        let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
+        let next = self.state.read().backend.next_mapped(volume.id, Lbn(from * GROUP_BLOCKS), end)?;
+        let group = next.map(|lbn| lbn.0 / GROUP_BLOCKS);
+        let mut dirty = volume.dirty.lock();
+        // Somebody may have begun the sweep anew.
+        if dirty.sweep == Some(from) {
+            dirty.sweep = group.map(|group| group + 1);
+        }
+        Ok(group)
+    }
+
+    /// Shares what can be shared of a group.
+    fn examine(&self, volume: &VolumeShared, group: u64) -> Result<FinderReport> {
+        // Until the end no block that is looked up here is written again.
+        let _pin = self.readers.pin();
+        let mut report = FinderReport::default();
+        let chunk_blocks = (CHUNK_BYTES / self.block_bytes()).max(1);
+        let mut left = self.unidentified(volume, group)?;
+        for _ in 0..MOST_ROUNDS {
+            if left.is_empty() {
+                break;
+            }
+            let mut again = Vec::new();
+            for chunk in left.chunks(chunk_blocks) {
+                self.bound_open_commit()?;
+                again.extend(self.examine_chunk(volume, chunk, &mut report)?);
+            }
+            left = again;
+        }
+        report.aborted_blocks += left.len() as u64;
+        let counters = &self.counters;
+        add(&counters.examined_blocks, report.examined_blocks);
+        add(&counters.found_blocks, report.shared_blocks);
+        add(&counters.identified_blocks, report.identified_blocks);
+        add(&counters.aborted_blocks, report.aborted_blocks);
+        Ok(report)
+    }
+
+    /// The blocks of a group that have no fingerprint.
+    fn unidentified(&self, volume: &VolumeShared, group: u64) -> Result<Vec<(Lbn, Pbn)>> {
+        let blocks = volume.size_bytes() / self.block_bytes() as u64;
+        let first = group * GROUP_BLOCKS;
+        let lbns: Vec<Lbn> = (first..blocks.min(first + GROUP_BLOCKS)).map(Lbn).collect();
+        let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
+        let state = self.state.read();
+        state.backend.look_up(volume.id, &lbns, &mut places)?;
+        let mut stored: Vec<(Lbn, Pbn)> = lbns.into_iter().zip(places).filter_map(stored_at).collect();
+        let pbns: Vec<Pbn> = stored.iter().map(|(_, pbn)| *pbn).collect();
+        state.backend.records(&pbns, &mut records)?;
+        drop(state);
+        let mut records = records.into_iter();
+        stored.retain(|_| records.next().is_some_and(|record| record.fingerprint.is_none()));
+        Ok(stored)
+    }
+
+    /// Deals with some blocks; gives those that have to be looked at once more, because the index has changed.
+    fn examine_chunk(
+        &self,
+        volume: &VolumeShared,
+        chunk: &[(Lbn, Pbn)],
+        report: &mut FinderReport,
+    ) -> Result<Vec<(Lbn, Pbn)>> {
+        let candidates = self.identify(chunk)?;
+        report.examined_blocks += candidates.len() as u64;
+        report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
+        let mut again = Vec::new();
+        let mut state = self.state.write();
+        for candidate in candidates {
+            match self.settle(&mut state, volume, &candidate)? {
+                Settled::Shared => report.shared_blocks += 1,
+                Settled::Identified => report.identified_blocks += 1,
+                Settled::Overtaken => report.aborted_blocks += 1,
+                Settled::Again => again.push((candidate.lbn, candidate.pbn)),
+            }
+        }
+        Ok(again)
+    }
+
+    /// Reads blocks and looks for their contents. What cannot be read is left out.
+    fn identify(&self, chunk: &[(Lbn, Pbn)]) -> Result<Vec<Candidate>> {
+        let block_bytes = self.block_bytes();
+        let mut contents = vec![0; chunk.len() * block_bytes];
+        let mut good = Vec::with_capacity(chunk.len());
+        let mut rest = contents.as_mut_slice();
+        for run in chunk.chunk_by(|a, b| a.1.number() + 1 == b.1.number()) {
+            let (part, after) = rest.split_at_mut((run.len() * block_bytes).min(rest.len()));
+            rest = after;
+            let is_read = run.first().is_some_and(|(_, pbn)| self.read_data(*pbn, 0, part).is_ok());
+            good.extend(std::iter::repeat_n(is_read, run.len()));
+        }
+        let blocks = || contents.chunks_exact(block_bytes).zip(&good).filter(|(_, good)| **good);
+        let good_contents: Vec<&[u8]> = blocks().map(|(content, _)| content).collect();
+        let mut fingerprints = Vec::with_capacity(good_contents.len());
+        self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
+        let mut found = Vec::with_capacity(fingerprints.len());
+        self.state.read().backend.find(&fingerprints, &mut found)?;
+        let must_compare = self.tuning.verify_bytes || self.fingerprinter.must_compare();
+        let is_equal = |pbn: &Pbn, content: &[u8]| !must_compare || has_content(self, *pbn, content);
+        let places = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(place, _)| *place);
+        let candidate = |((((lbn, pbn), fingerprint), entry), content): (_, &[u8])| {
+            let entry: Option<Pbn> = entry;
+            let is_equal = entry.is_some_and(|pbn| is_equal(&pbn, content));
+            Candidate { lbn, pbn, fingerprint, entry, is_equal }
+        };
+        Ok(places.zip(fingerprints).zip(found).zip(good_contents).map(candidate).collect())
+    }
+
+    /// Makes the change for one block, if what was found out is still true.
+    fn settle(&self, state: &mut State, volume: &VolumeShared, candidate: &Candidate) -> Result<Settled> {
+        let Candidate { lbn, pbn, fingerprint, entry, is_equal } = *candidate;
+        let (mut places, mut records, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        state.backend.look_up(volume.id, &[lbn], &mut places)?;
+        state.backend.records(&[pbn, entry.unwrap_or(pbn)], &mut records)?;
+        let [own, other] = records.as_slice() else { return Ok(Settled::Overtaken) };
+        if places != [Place::Stored(pbn)] {
+            return Ok(Settled::Overtaken);
+        }
+        if !own.fingerprint.is_none() {
+            // Another LBN of it was looked at first.
+            return Ok(Settled::Identified);
+        }
+        state.backend.find(&[fingerprint], &mut found)?;
+        if found != [entry] {
+            return Ok(Settled::Again);
+        }
+        let can_share = (1..self.tuning.most_references).contains(&other.references);
+        match entry {
+            Some(known) if is_equal && can_share && other.fingerprint == fingerprint => {
+                self.apply(state, &Change::Share { volume: volume.id, lbn, pbn: known })?;
+                Ok(Settled::Shared)
+            }
+            _ => {
+                self.apply(state, &Change::Identify { pbn, fingerprint })?;
+                Ok(Settled::Identified)
+            }
+        }
+    }
+}
+
+/// What became of a candidate.
+enum Settled {
+    Shared,
+    Identified,
+    Overtaken,
+    /// The index has another block for the fingerprint now.
+    Again,
+}
+
+fn stored_at((lbn, place): (Lbn, Place)) -> Option<(Lbn, Pbn)> {
+    match place {
+        Place::Stored(pbn) => Some((lbn, pbn)),
+        Place::Unmapped | Place::Damaged => None,
+    }
+}
+
+/// The finder's thread: looks at groups as they come due, within its rate.
+pub(super) fn work(engine: &Engine, bell: &Bell) {
+    let tuning = &engine.tuning;
+    let delay_ns = u64::try_from(tuning.finder_delay.as_nanos()).unwrap_or(u64::MAX);
+    let block_bytes = engine.block_bytes() as u64;
+    let mut free_at_ns = 0;
+    while !bell.wait() {
+        loop {
+            let now_ns = engine.clock.now_ns();
+            let Some(until_ns) = now_ns.checked_sub(delay_ns) else { break };
+            if now_ns < free_at_ns || bell.is_rung() {
+                break;
+            }
+            // What fails is looked at again after the delay.
+            let Ok(Some(report)) = engine.find_next(until_ns) else { break };
+            if let Some(rate) = tuning.finder_bytes_per_s {
+                let bytes = report.examined_blocks * block_bytes;
+                free_at_ns = now_ns.saturating_add(bytes.saturating_mul(1_000_000_000) / rate.max(1));
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The pages of the cached backends: directories, arrays, buckets and nodes of trees, and the table that names their roots.
+
+use super::codec::{Reader, put_text};
+use super::{PAGE_BYTES, Page, Slot};
+use crate::types::{DedupMode, VolumeId};
+
+/// Bytes of a [`NodeRef`] on disk.
+pub const NODE_REF_BYTES: usize = 12;
+/// Pages that a directory page names.
+pub const DIRECTORY_ENTRIES: usize = PAGE_BYTES / NODE_REF_BYTES;
+/// Bytes before the entries of a bucket and of a node.
+const NODE_HEADER_BYTES: usize = 8;
+/// Index entries of a bucket page.
+pub const BUCKET_ENTRIES: usize = (PAGE_BYTES - NODE_HEADER_BYTES) / 8;
+/// The highest tree there is: what it could hold is more than there are blocks.
+pub const MOST_LEVELS: u8 = 12;
+
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeRef {
+    /// The slot that has it.
+    pub slot: Slot,
+    /// Its checksum.
+    pub checksum: u64,
+}
+
+impl NodeRef {
+    /// As a number: the slot in the lowest 32 bits, the checksum above.
+    #[must_use]
+    pub const fn to_bits(self) -> u128 {
+        self.slot.number() as u128 | (self.checksum as u128) << 32
+    }
+
+    /// From that number.
+    #[must_use]
+    pub const fn from_bits(bits: u128) -> Option<Self> {
+        match Slot::new(bits as u32) {
+            Some(slot) => Some(Self { slot, checksum: (bits >> 32) as u64 }),
+            None => None,
+        }
+    }
+}
+
+/// A tree of pages; a height of 0 means that the root is a leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tree {
+    /// Its root, if it holds anything.
+    pub root: Option<NodeRef>,
+    /// Levels above the leaves.
+    pub height: u8,
+}
+
+/// What a tree holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// LBN to the word of its place.
+    Map,
+    /// PBN to the number of its references.
+    Counts,
+    /// PBN to the fingerprint of its content.
+    Fingerprints,
+    /// Index entries.
+    Index,
+}
+
+impl Part {
+    /// Bytes of a key in a node of a B-tree.
+    #[must_use]
+    pub const fn key_bytes(self) -> usize {
+        match self {
+            Self::Map => 5,
+            Self::Counts | Self::Fingerprints => 4,
+            Self::Index => 8,
+        }
+    }
+
+    /// Bytes of a value.
+    #[must_use]
+    pub const fn value_bytes(self) -> usize {
+        match self {
+            Self::Map | Self::Counts => 4,
+            Self::Fingerprints => 16,
+            Self::Index => 0,
+        }
+    }
+
+    /// Values in a page of an array.
+    #[must_use]
+    pub const fn array_entries(self) -> usize {
+        match self.value_bytes() {
+            0 => BUCKET_ENTRIES,
+            bytes => PAGE_BYTES / bytes,
+        }
+    }
+}
+
+/// The number in little-endian bytes, at most 16.
+#[must_use]
+fn number_at(bytes: &[u8]) -> u128 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+/// Puts the lowest bytes of a number, little-endian.
+fn put_number(to: &mut [u8], number: u128) {
+    for (to, from) in to.iter_mut().zip(number.to_le_bytes()) {
+        *to = from;
+    }
+}
+
+/// The value of this number in a page of an array of values of this many bytes.
+#[must_use]
+pub fn array_value(page: &Page, at: usize, bytes: usize) -> u128 {
+    page.get(at * bytes..(at + 1) * bytes).map_or(0, number_at)
+}
+
+/// Sets it.
+pub fn set_array_value(page: &mut Page, at: usize, bytes: usize, value: u128) {
+    if let Some(to) = page.get_mut(at * bytes..(at + 1) * bytes) {
+        put_number(to, value);
+    }
+}
+
+/// The index entry of a fingerprint's tag and a PBN.
+#[must_use]
+pub const fn index_entry(tag: u32, pbn: u32) -> u64 {
+    (tag as u64) << 32 | pbn as u64
+}
+
+/// The bucket of a tag, of this many buckets: linear hashing.
+#[must_use]
+pub const fn bucket_of(tag: u32, buckets: u32) -> u32 {
+    let mask = if buckets <= 1 { 0 } else { u32::MAX >> (buckets - 1).leading_zeros() };
+    let bucket = tag & mask;
+    if bucket < buckets { bucket } else { bucket & (mask >> 1) }
+}
+
+/// The index entries of a bucket page, in ascending order. `None` if it is none.
+#[must_use]
+pub fn bucket_entries(page: &Page) -> Option<Vec<u64>> {
+    let mut reader = Reader::new(page);
+    let count = usize::from(reader.u16()?);
+    reader.bytes(NODE_HEADER_BYTES - 2)?;
+    (0..count).map(|_| reader.u64()).collect()
+}
+
+/// A bucket page of at most [`BUCKET_ENTRIES`] index entries.
+#[must_use]
+pub fn bucket_page(entries: &[u64]) -> Box<Page> {
+    let mut page = Box::new([0; PAGE_BYTES]);
+    put_number(page.get_mut(..2).unwrap_or_default(), entries.len() as u128);
+    let (_, body) = page.split_at_mut(NODE_HEADER_BYTES);
+    for (to, entry) in body.chunks_exact_mut(8).zip(entries) {
+        put_number(to, u128::from(*entry));
+    }
+    page
+}
+
+/// A node of a B-tree, read in place.
+#[derive(Debug, Clone, Copy)]
+pub struct Node<'p> {
+    page: &'p Page,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl<'p> Node<'p> {
+    /// The node in a page. `None` if it is not of this level, or none at all.
+    #[must_use]
+    pub fn of(page: &'p Page, part: Part, level: u8) -> Option<Self> {
+        let value_bytes = if level == 0 { part.value_bytes() } else { NODE_REF_BYTES };
+        let node = Self { page, key_bytes: part.key_bytes(), value_bytes };
+        let fits = node.len() <= Self::capacity(part, level) && page.get(2) == Some(&level);
+        fits.then_some(node)
+    }
+
+    /// Entries that fit.
+    #[must_use]
+    pub const fn capacity(part: Part, level: u8) -> usize {
+        let value_bytes = if level == 0 { part.value_bytes() } else { NODE_REF_BYTES };
+        (PAGE_BYTES - NODE_HEADER_BYTES) / (part.key_bytes() + value_bytes)
+    }
+
+    /// Entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.page.get(..2).map_or(0, number_at) as usize
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn field(&self, at: usize, skip: usize, bytes: usize) -> u128 {
+        let start = NODE_HEADER_BYTES + at * (self.key_bytes + self.value_bytes) + skip;
+        self.page.get(start..start + bytes).map_or(0, number_at)
+    }
+
+    /// A key, by its place.
+    #[must_use]
+    pub fn key(&self, at: usize) -> u64 {
+        self.field(at, 0, self.key_bytes) as u64
+    }
+
+    /// A value, by its place: of a leaf, or the bits of a [`NodeRef`].
+    #[must_use]
+    pub fn value(&self, at: usize) -> u128 {
+        self.field(at, self.key_bytes, self.value_bytes)
+    }
+
+    /// How many keys are less than this one.
+    #[must_use]
+    pub fn keys_below(&self, key: u64) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.key(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// All entries.
+    pub fn entries(self) -> impl Iterator<Item = (u64, u128)> + 'p {
+        (0..self.len()).map(move |at| (self.key(at), self.value(at)))
+    }
+
+    /// The page of a node with these entries, in ascending order and no more than fit.
+    #[must_use]
+    pub fn page(part: Part, level: u8, entries: &[(u64, u128)]) -> Box<Page> {
+        let mut page = Box::new([0; PAGE_BYTES]);
+        let value_bytes = if level == 0 { part.value_bytes() } else { NODE_REF_BYTES };
+        let (head, body) = page.split_at_mut(NODE_HEADER_BYTES);
+        put_number(head, entries.len() as u128 | u128::from(level) << 16);
+        for (to, (key, value)) in body.chunks_exact_mut(part.key_bytes() + value_bytes).zip(entries) {
+            let (to_key, to_value) = to.split_at_mut(part.key_bytes());
+            put_number(to_key, u128::from(*key));
+            put_number(to_value, *value);
+        }
+        page
+    }
+}
+
+/// A volume in the table of a cached backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreVolume {
+    /// Its id.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Whether it looks for duplicates.
+    pub mode: DedupMode,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+    /// Whether it is being made or removed, and nobody sees it.
+    pub is_hidden: bool,
+    /// LBNs that are not unmapped.
+    pub mapped: u64,
+    /// Its map.
+    pub map: Tree,
+}
+
+/// The table of a cached backend.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreTable {
+    /// All volumes, by id.
+    pub volumes: Vec<StoreVolume>,
+    /// Reference counts by PBN.
+    pub counts: Tree,
+    /// Fingerprints by PBN.
+    pub fingerprints: Tree,
+    /// The index.
+    pub index: Tree,
+    /// Its buckets, if it is a hash table.
+    pub buckets: u32,
+    /// Its entries.
+    pub index_entries: u64,
+}
+
+fn put_tree(out: &mut Vec<u8>, tree: Tree) {
+    let (slot, checksum) = tree.root.map_or((0, 0), |root| (root.slot.number(), root.checksum));
+    out.extend_from_slice(&slot.to_le_bytes());
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out.push(tree.height);
+}
+
+fn tree_from(reader: &mut Reader<'_>) -> Option<Tree> {
+    let (slot, checksum, height) = (reader.u32()?, reader.u64()?, reader.u8()?);
+    let root = Slot::new(slot).map(|slot| NodeRef { slot, checksum });
+    (height <= MOST_LEVELS).then_some(Tree { root, height })
+}
+
+impl StoreTable {
+    /// As a stream of bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
+        for volume in &self.volumes {
+            out.extend_from_slice(&volume.id.0.to_le_bytes());
+            put_text(&mut out, &volume.name);
+            out.extend_from_slice(&volume.size_bytes.to_le_bytes());
+            out.push(volume.mode.byte());
+            out.push(u8::from(volume.read_only) | u8::from(volume.is_hidden) << 1);
+            out.extend_from_slice(&volume.mapped.to_le_bytes());
+            put_tree(&mut out, volume.map);
+        }
+        for tree in [self.counts, self.fingerprints, self.index] {
+            put_tree(&mut out, tree);
+        }
+        out.extend_from_slice(&self.buckets.to_le_bytes());
+        out.extend_from_slice(&self.index_entries.to_le_bytes());
+        out
+    }
+
+    /// From a stream of bytes.
+    #[must_use]
+    pub fn decode(stream: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(stream);
+        let volumes = reader.u32()?;
+        let mut table = Self::default();
+        for _ in 0..volumes {
+            let id = VolumeId(reader.u32()?);
+            let name = reader.text()?.to_owned();
+            let size_bytes = reader.u64()?;
+            let mode = DedupMode::from_byte(reader.u8()?)?;
+            let flags = reader.u8().filter(|flags| *flags < 4)?;
+            let (read_only, is_hidden) = (flags & 1 != 0, flags & 2 != 0);
+            let (mapped, map) = (reader.u64()?, tree_from(&mut reader)?);
+            let volume = StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, map };
+            table.volumes.push(volume);
+        }
+        table.counts = tree_from(&mut reader)?;
+        table.fingerprints = tree_from(&mut reader)?;
+        table.index = tree_from(&mut reader)?;
+        table.buckets = reader.u32()?;
+        table.index_entries = reader.u64()?;
+        reader.is_empty().then_some(table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn buckets_are_split_one_after_another() {
+        for buckets in 1..200 {
+            for tag in 0..5000u32 {
+                let (before, after) = (bucket_of(tag, buckets), bucket_of(tag, buckets + 1));
+                assert!(before < buckets);
+                assert!(after == before || after == buckets, "{tag} moved from {before} to {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_comes_back() {
+        let entries = [(3u64, 7u128), (1 << 37, 9)];
+        let page = Node::page(Part::Map, 0, &entries);
+        let node = Node::of(&page, Part::Map, 0).unwrap();
+        assert_eq!(node.entries().collect::<Vec<_>>(), entries);
+        assert_eq!([3, 4, u64::MAX].map(|key| node.keys_below(key)), [0, 1, 2]);
+        assert!(Node::of(&page, Part::Map, 1).is_none());
+        assert_eq!(bucket_entries(&bucket_page(&[1, 5])), Some(vec![1, 5]));
+    }
+
+    #[test]
+    fn a_table_comes_back_and_no_cut_one_does() {
+        let root = Some(NodeRef { slot: Slot::new(9).unwrap(), checksum: 77 });
+        let tree = Tree { root, height: 2 };
+        let volume = StoreVolume {
+            id: VolumeId(3),
+            name: "größer".into(),
+            size_bytes: 1 << 40,
+            mode: DedupMode::Inline,
+            read_only: true,
+            is_hidden: true,
+            mapped: 5,
+            map: tree,
+        };
+        let table = StoreTable { volumes: vec![volume], counts: tree, buckets: 3, ..StoreTable::default() };
+        let stream = table.encode();
+        assert_eq!(StoreTable::decode(&stream), Some(table));
+        assert!((0..stream.len()).all(|end| StoreTable::decode(&stream[..end]).is_none()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_decoder_panic(bytes: Vec<u8>) {
+            let _ = StoreTable::decode(&bytes);
+            let mut page = [0; PAGE_BYTES];
+            page.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+            let _ = bucket_entries(&page);
+            for level in 0..3 {
+                let node = Node::of(&page, Part::Fingerprints, level);
+                let _ = node.map(|node| (node.keys_below(7), node.entries().count()));
+            }
+        }
+    }
+}

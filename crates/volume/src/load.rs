@@ -1,0 +1,207 @@
+//! How requests come to a volume and how long they take: counted once per batch, so that it costs two looks at the clock
+//! and a few additions however many requests a batch has.
+
+use gemelo_device::{Operation, Request};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Kinds of operations that are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OperationKind {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Trims.
+    Trim,
+    /// Write-zeroes.
+    WriteZeroes,
+    /// Flushes.
+    Flush,
+}
+
+impl OperationKind {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Self; KINDS] = [Self::Read, Self::Write, Self::Trim, Self::WriteZeroes, Self::Flush];
+
+    /// Its name in figures.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Trim => "trim",
+            Self::WriteZeroes => "write-zeroes",
+            Self::Flush => "flush",
+        }
+    }
+}
+
+const KINDS: usize = 5;
+/// Classes of latencies, each twice as wide as the one before: the last has all from 8.6 s on.
+const LATENCY_CLASSES: usize = 24;
+/// The first class is up to 2^10 ns: no request takes less than about that.
+const FIRST_LATENCY_BITS: u32 = 10;
+/// Classes of batch lengths by powers of two, up to 128 and above.
+const DEPTH_CLASSES: usize = 9;
+
+/// The counters of a volume.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    in_flight: AtomicU64,
+    depths: [AtomicU64; DEPTH_CLASSES],
+    kinds: [KindLoad; KINDS],
+}
+
+#[derive(Debug, Default)]
+struct KindLoad {
+    requests: AtomicU64,
+    total_ns: AtomicU64,
+    classes: [AtomicU64; LATENCY_CLASSES],
+}
+
+/// A batch under way.
+pub(crate) struct Began {
+    at_ns: u64,
+    requests: u64,
+    kinds: [u64; KINDS],
+}
+
+impl Load {
+    /// A batch begins.
+    pub(crate) fn begin(&self, batch: &[Request<'_>], at_ns: u64) -> Began {
+        let mut kinds = [0; KINDS];
+        for request in batch {
+            let [read, write, trim, zeroes, flush] = &mut kinds;
+            *match request.operation {
+                Operation::Read { .. } => read,
+                Operation::Write { .. } => write,
+                Operation::Trim { .. } => trim,
+                Operation::WriteZeroes { .. } => zeroes,
+                Operation::Flush => flush,
+            } += 1;
+        }
+        let requests = batch.len() as u64;
+        self.in_flight.fetch_add(requests, Ordering::Relaxed);
+        let class = (u64::BITS - requests.saturating_sub(1).leading_zeros()) as usize;
+        if let Some(depth) = self.depths.get(class.min(DEPTH_CLASSES - 1)) {
+            depth.fetch_add(1, Ordering::Relaxed);
+        }
+        Began { at_ns, requests, kinds }
+    }
+
+    /// It is done: each of its requests took as long as all of it.
+    pub(crate) fn end(&self, began: &Began, at_ns: u64) {
+        self.in_flight.fetch_sub(began.requests, Ordering::Relaxed);
+        let took_ns = at_ns.saturating_sub(began.at_ns);
+        let class = (u64::BITS - (took_ns >> FIRST_LATENCY_BITS).leading_zeros()) as usize;
+        for (kind, requests) in self.kinds.iter().zip(began.kinds) {
+            if requests == 0 {
+                continue;
+            }
+            kind.requests.fetch_add(requests, Ordering::Relaxed);
+            kind.total_ns.fetch_add(took_ns.saturating_mul(requests), Ordering::Relaxed);
+            if let Some(count) = kind.classes.get(class.min(LATENCY_CLASSES - 1)) {
+                count.fetch_add(requests, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn read(&self) -> LoadStat {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let operations = OperationKind::ALL.into_iter().zip(&self.kinds);
+        LoadStat {
+            requests_in_flight: load(&self.in_flight),
+            batches_by_length: self.depths.iter().map(load).collect(),
+            operations: operations
+                .map(|(kind, counters)| OperationStat {
+                    kind,
+                    requests: load(&counters.requests),
+                    total_ns: load(&counters.total_ns),
+                    requests_by_latency: counters.classes.iter().map(load).collect(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// How requests came to a volume, and how long they took, since the pool was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LoadStat {
+    /// Requests that are being done.
+    pub requests_in_flight: u64,
+    /// Batches of up to 1, 2, 4, ... 128 requests, and of more.
+    pub batches_by_length: Vec<u64>,
+    /// By kind of operation.
+    pub operations: Vec<OperationStat>,
+}
+
+/// How long requests of one kind took: each as long as the batch it came in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationStat {
+    /// Which kind.
+    pub kind: OperationKind,
+    /// How many.
+    pub requests: u64,
+    /// How long all together, in nanoseconds.
+    pub total_ns: u64,
+    /// How many took less than 2^10, 2^11, ... ns; see [`Self::class_end_ns`].
+    pub requests_by_latency: Vec<u64>,
+}
+
+impl OperationStat {
+    /// What latencies of a class are below, in nanoseconds; [`None`] for the last class, which has no end.
+    #[must_use]
+    pub fn class_end_ns(class: usize) -> Option<u64> {
+        (class + 1 < LATENCY_CLASSES).then(|| 1u64 << (FIRST_LATENCY_BITS as usize + class))
+    }
+
+    /// The end of the class in which this share (0 to 1) of the requests has ended, in nanoseconds; [`None`] without any.
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        let wanted = ((self.requests as f64 * share).ceil() as u64).max(1);
+        let mut sum = 0;
+        let is_enough = |count: &u64| {
+            sum += count;
+            sum >= wanted
+        };
+        let class = self.requests_by_latency.iter().position(is_enough)?;
+        Some(Self::class_end_ns(class).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_kind_and_the_time_of_their_batch() {
+        let load = Load::default();
+        let flush = || Request { operation: Operation::Flush, outcome: Ok(()) };
+        let mut buffer = [0; 8];
+        let read = Request { operation: Operation::Read { offset: 0, buffer: &mut buffer }, outcome: Ok(()) };
+        let began = load.begin(&[read, flush(), flush()], 5_000);
+        assert_eq!(load.read().requests_in_flight, 3);
+        load.end(&began, 5_000 + 3_000);
+        let stat = load.read();
+        assert_eq!((stat.requests_in_flight, &stat.batches_by_length[..4]), (0, &[0, 0, 1, 0][..]));
+        let flushes = stat.operations.iter().find(|one| one.kind == OperationKind::Flush).unwrap();
+        assert_eq!((flushes.requests, flushes.total_ns), (2, 6_000));
+        assert_eq!(flushes.quantile_ns(0.5), Some(4096), "3000 ns are below 2^12");
+        assert_eq!(stat.operations[1].quantile_ns(0.5), None, "there were no writes");
+    }
+
+    #[test]
+    fn classes_of_latencies_have_no_gaps() {
+        for took_ns in [0, 1, 1023, 1024, 1025, 1 << 20, (1 << 20) - 1, u64::MAX] {
+            let load = Load::default();
+            let began = load.begin(&[Request { operation: Operation::Flush, outcome: Ok(()) }], 0);
+            load.end(&began, took_ns);
+            let stat = load.read();
+            let class = stat.operations[4].requests_by_latency.iter().position(|count| *count == 1).unwrap();
+            assert!(OperationStat::class_end_ns(class).is_none_or(|end| took_ns < end), "{took_ns}");
+            assert!(class == 0 || OperationStat::class_end_ns(class - 1).unwrap() <= took_ns, "{took_ns}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The engine's code without locks, in every order of execution that a few threads can have: a block is not written again
+//! while somebody who looked it up may still read it.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "the file under test belongs to another crate, and a test that cannot go on fails"
+)]
+
+#[path = "../src/readers.rs"]
+mod readers;
+
+/// Atomics whose every access is a point where another thread may go on.
+mod sync {
+    pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+}
+
+mod types {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Pbn(pub(crate) usize);
+}
+
+use readers::{Limbo, Readers};
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::sync::{Arc, Mutex};
+use shuttle::thread;
+use types::Pbn;
+
+/// Random orders tried, each with a seed that is printed when it fails.
+const ORDERS: usize = 20_000;
+/// What a block holds when it was written again.
+const OTHER: u64 = u64::MAX;
+
+/// A map of one LBN, which is in the block of the same number as its content until it is overwritten.
+struct World {
+    readers: Readers,
+    limbo: Mutex<Limbo>,
+    map: AtomicU64,
+    blocks: [AtomicU64; 4],
+}
+
+impl World {
+    fn new() -> Self {
+        let blocks = [0, 1, 2, 3].map(AtomicU64::new);
+        Self {
+            readers: Readers::default(),
+            limbo: Mutex::new(Limbo::default()),
+            map: AtomicU64::new(0),
+            blocks,
+        }
+    }
+
+    fn read(&self) {
+        let _pin = self.readers.pin();
+        let pbn = self.map.load(Ordering::SeqCst);
+        for _ in 0..2 {
+            let content = self.blocks[pbn as usize].load(Ordering::SeqCst);
+            assert_eq!(content, pbn, "the block was written again");
+        }
+    }
+
+    /// The LBN gets its next block.
+    fn overwrite(&self) {
+        let freed = self.map.fetch_add(1, Ordering::SeqCst);
+        self.limbo.lock().unwrap().add(&mut vec![Pbn(freed as usize)]);
+    }
+
+    /// What is free is written again at once.
+    fn collect(&self) {
+        let free = |pbn: Pbn| self.blocks[pbn.0].store(OTHER, Ordering::SeqCst);
+        self.limbo.lock().unwrap().collect(&self.readers, free);
+    }
+}
+
+/// Two readers, two threads that overwrite and collect.
+fn run() {
+    let world = Arc::new(World::new());
+    let spawn = |work: fn(&World)| {
+        let world = Arc::clone(&world);
+        thread::spawn(move || work(&world))
+    };
+    let read = |world: &World| (0..2).for_each(|_| world.read());
+    let write = |world: &World| {
+        world.overwrite();
+        world.collect();
+        world.collect();
+    };
+    let threads = [spawn(read), spawn(read), spawn(write), spawn(write)];
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    world.collect();
+    let limbo = world.limbo.lock().unwrap();
+    assert_eq!(limbo.len(), 0, "nobody reads any more");
+    assert!(world.blocks[..2].iter().all(|block| block.load(Ordering::SeqCst) == OTHER));
+}
+
+#[test]
+fn no_order_of_execution_frees_a_block_that_is_read() {
+    shuttle::check_random(run, ORDERS);
+}
+
+#[test]
+fn neither_does_one_with_few_changes_of_thread() {
+    shuttle::check_pct(run, ORDERS, 3);
+}
+
+#[test]
+fn a_block_is_free_when_those_who_may_read_it_have_ended() {
+    let test = || {
+        let readers = Readers::default();
+        let mut limbo = Limbo::default();
+        let mut free = Vec::new();
+        let pin = readers.pin();
+        limbo.add(&mut vec![Pbn(1)]);
+        limbo.collect(&readers, |pbn| free.push(pbn));
+        let later = readers.pin();
+        limbo.collect(&readers, |pbn| free.push(pbn));
+        assert!(free.is_empty());
+        drop(pin);
+        limbo.collect(&readers, |pbn| free.push(pbn));
+        assert_eq!(free, [Pbn(1)], "who began later cannot have seen it");
+        drop(later);
+        assert_eq!(limbo.len(), 0);
+    };
+    shuttle::check_random(test, 1);
+}

@@ -1,0 +1,5 @@
+//! Fuzzes the parser `nbd_server` of `gemelo::fuzzing`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("nbd_server", bytes));
