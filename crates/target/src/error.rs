@@ -85,7 +85,7 @@ pub enum TargetError {
     #[error("cannot use {uri}")]
     Nbd {
         /// The export.
-        uri: NbdUri,
+        uri: Box<NbdUri>,
         /// Why not.
         source: Box<ClientError>,
     },
@@ -95,7 +95,7 @@ pub enum TargetError {
     )]
     Connections {
         /// The export.
-        uri: NbdUri,
+        uri: Box<NbdUri>,
         /// Processes of the job.
         wanted: u32,
     },
