@@ -170,12 +170,6 @@ pub trait MetadataBackend: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()>;
 
-    /// Says that these places will be given up soon: a backend may bring what it needs then into the processor's caches.
-    /// Changes run alone, and should not wait for memory meanwhile.
-    fn warm(&self, places: &[Place]) {
-        let _ = places;
-    }
-
     /// The first LBN from `from` on, but before `end`, that is not unmapped.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;
@@ -188,8 +182,8 @@ pub trait MetadataBackend: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
 
-    /// Brings into memory what changes of these places will need, so that they wait for no disk. An error if it cannot be
-    /// read, or anything else could not be since the pool was opened.
+    /// Brings into memory, or into the processor's caches, what changes of these places will need, so that they wait for
+    /// neither. An error if it cannot be read, or anything else could not be since the pool was opened.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn warm(&self, _places: &[Place]) -> Result<()> {
         Ok(())

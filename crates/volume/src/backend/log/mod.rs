@@ -128,7 +128,7 @@ impl MetadataBackend for LogBackend {
         Ok(())
     }
 
-    fn warm(&self, places: &[Place]) {
+    fn warm(&self, places: &[Place]) -> Result<()> {
         let stored =
             |place: &Place| if let Place::Stored(pbn) = place { Some(self.records.get(*pbn)) } else { None };
         for record in places.iter().filter_map(stored) {
@@ -136,6 +136,7 @@ impl MetadataBackend for LogBackend {
                 black_box(self.index.find(record.fingerprint, &self.records));
             }
         }
+        Ok(())
     }
 
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
