@@ -100,7 +100,7 @@ fn write_in_time(client: &mut Client, offset: u64, data: &[u8]) {
 }
 
 #[test]
-fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_trim_and_by_growth() {
+fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_collection_and_by_growth() {
     let size = 64 * MIB;
     let pool = TestPool::new(&small(16 * MIB), &[("disk", size, DedupMode::Inline)]);
     let server = pool.serve();
@@ -112,9 +112,9 @@ fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_trim_and_by_gr
     // Trims give space back.
     let trim = Submission::Trim { offset: 0, length: (8 * CHUNK) as u32, durable: false };
     assert!(done(&mut client, trim).is_none());
-    assert!(done(&mut client, Submission::Flush).is_none());
+    gemelo(&["pool", "gc", &pool.path().to_string_lossy()]);
     for number in 0..6 {
-        write_in_time(&mut client, number * CHUNK as u64, &bytes(9000 + number, CHUNK));
+        assert!(write(&mut client, number * CHUNK as u64, &bytes(9000 + number, CHUNK)).is_none());
     }
     assert!(done(&mut client, Submission::Flush).is_none());
     // Also over a kill: what was refused is not there, what was flushed is.

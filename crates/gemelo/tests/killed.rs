@@ -28,9 +28,12 @@ use writer::Writer;
 const KILLS: u64 = 24;
 /// The longest that clients write before that, in milliseconds.
 const LONGEST_RUN_MS: u64 = 400;
-const VOLUME_BYTES: u64 = 6 * MIB;
-const VOLUMES: [(&str, u64, DedupMode); 2] =
-    [("inline", VOLUME_BYTES, DedupMode::Inline), ("off", VOLUME_BYTES, DedupMode::Off)];
+const VOLUME_BYTES: u64 = 4 * MIB;
+const VOLUMES: [(&str, u64, DedupMode); 3] = [
+    ("inline", VOLUME_BYTES, DedupMode::Inline),
+    ("off", VOLUME_BYTES, DedupMode::Off),
+    ("offline", VOLUME_BYTES, DedupMode::Offline),
+];
 
 fn read_all(pool: &TestPool, volume: &str) -> Vec<u8> {
     let mut client = pool.client(volume, 1);
@@ -51,7 +54,7 @@ fn read_all(pool: &TestPool, volume: &str) -> Vec<u8> {
 fn write_until_killed(
     pool: &TestPool,
     server: Served,
-    histories: &[Mutex<History>; 2],
+    histories: &[Mutex<History>; 3],
     random: &mut Random,
     kill: u64,
 ) -> u64 {
@@ -81,7 +84,7 @@ fn survives_kills(backend: BackendKind, kills: u64) {
     let options = PoolOptions { journal_bytes: Some(MIB), backend, ..small(64 * MIB) };
     let pool = TestPool::new(&options, &VOLUMES);
     let sectors = VOLUME_BYTES as usize / SECTOR;
-    let histories = [Mutex::new(History::new(sectors)), Mutex::new(History::new(sectors))];
+    let histories = VOLUMES.map(|_| Mutex::new(History::new(sectors)));
     let (mut requests, mut doubtful, mut lost) = (0, 0, 0);
     for kill in 0..kills {
         if random.below(3) == 0 {

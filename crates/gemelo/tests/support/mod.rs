@@ -42,6 +42,7 @@ pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, Dedu
         ("sha256, large blocks, ram", of(65536, Kind::Sha256, Backend::Ram), DedupMode::Inline),
         ("sha1, btree", of(4096, Kind::Sha1, Backend::BTree), DedupMode::Inline),
         ("off", of(4096, Kind::Blake3, Backend::Log), DedupMode::Off),
+        ("offline", of(4096, Kind::Blake3, Backend::BTree), DedupMode::Offline),
     ]
 }
 
