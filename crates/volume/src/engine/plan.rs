@@ -121,6 +121,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend.records(&pbns, &mut records)?;
+        state.backend.warm(&self.places)?;
         drop(state);
         let most = engine.tuning.most_references;
         self.is_saturated = records.iter().map(|record| record.references >= most).collect();
