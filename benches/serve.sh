@@ -5,13 +5,13 @@
 #   benches/serve.sh [ROUNDS]     rounds of each pair, default 5
 #
 # BENCH_DIR is the file system that all servers store on (default /dev/shm: the page cache without a disk behind it), SYNC_DIR
-# the one for writes with a flush after each (default /var/tmp). SECONDS_EACH is the length of a measurement (1.5). WORDS in
-# ONLY choose legs by a part of their names.
+# the one for writes with a flush after each (default /var/tmp). RUN_MS is the length of a measurement (1500). Words in
+# ONLY choose legs by a part of their names. GEMELO is the program to measure, if not the one of this checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-5}
-seconds=${SECONDS_EACH:-1.5}
-gemelo="$PWD/target/release/gemelo"
+run_ms=${RUN_MS:-1500}
+gemelo="${GEMELO:-$PWD/target/release/gemelo}"
 [ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
 for tool in fio nbdkit python3; do
     command -v "$tool" >/dev/null || { echo "benches/serve.sh needs $tool" >&2; exit 1; }
@@ -53,10 +53,12 @@ serve() {
 
 # Operations a second of a fio job.
 rate() {
-    fio --name=x --bs=4k --size=512m --time_based --runtime="$seconds" --randrepeat=0 --refill_buffers \
+    fio --name=x --bs=4k --size=512m --time_based --runtime="${run_ms}ms" --randrepeat=0 --refill_buffers \
         --output-format=json "$@" 2>/dev/null | python3 -c '
 import json, sys
-job = json.load(sys.stdin)["jobs"][0]
+# fio tells of the connection first.
+text = sys.stdin.read()
+job = json.loads(text[text.index("{"):])["jobs"][0]
 print(round(job["read"]["iops"] + job["write"]["iops"]))'
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on real data: find its duplicates, write load with the same ones, find them again, compare; beside what
-# the sampled algorithm of DEDISbench gives at that size. The arguments are what to scan (default: /usr).
+# the sampled algorithm of DEDISbench gives at that size. Then the same load on a volume that stores each block once.
+# The arguments are what to scan (default: /usr).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
@@ -23,7 +24,7 @@ blocks=$(awk '{ blocks += ($1 + 1) * $2 } END { print blocks }' "$work/found")
 free_mib=$(df --output=avail -m "$work" | tail -n 1)
 mib=$((blocks / 256))
 [ "$mib" -le "$most_mib" ] || mib=$most_mib
-[ "$mib" -le $((free_mib / 4)) ] || mib=$((free_mib / 4))
+[ "$mib" -le $((free_mib / 5)) ] || mib=$((free_mib / 5))
 [ "$mib" -ge 2 ] || { echo "too little data, or too little room in $work" >&2; exit 1; }
 each=$((mib / 2))
 
@@ -42,3 +43,12 @@ say "4. Which duplicates does what was written have?   gemelo scan"
 say "5. Found, written, and drawn, side by side   gemelo distribution compare"
 cd "$work"
 "$gemelo" distribution compare found exact drawn
+cd - >/dev/null
+rm -rf "$work/sampled"
+
+say "6. The same load on a volume of a pool, which stores each block once   gemelo pool, gemelo volume, gemelo bench"
+"$gemelo" pool create "$work/pool" --capacity "$((mib + 64))m"
+"$gemelo" volume create "$work/pool/disk" --size "${mib}m"
+"$gemelo" bench --distribution "$work/found.toml" --processes 2 --file-size "${each}m" --target "pool:$work/pool/disk" \
+    --verify final --json "$work/pool.json"
+"$gemelo" pool check "$work/pool"

@@ -51,7 +51,8 @@ fn main() {
             .collect();
         seconds.sort_by(f64::total_cmp);
         let pages: Vec<f64> = buffer.chunks(4096).map(entropy).collect();
-        let least = pages.iter().copied().fold(f64::INFINITY, f64::min);
+        // A page of one symbol has none, and not less.
+        let least = pages.iter().copied().fold(f64::INFINITY, f64::min).max(0.0);
         let largest = pages.iter().copied().fold(0.0, f64::max);
         let report = REPORT.iter().find(|(name, _, _)| *name == method);
         let shown = |value: Option<f64>, digits: usize| {

@@ -172,6 +172,12 @@ impl Target {
         matches!(self.run, Text(_))
     }
 
+    /// Whether a run takes about a millisecond, and not microseconds.
+    #[must_use]
+    pub const fn is_slow(&self) -> bool {
+        matches!(self.run, Made(..))
+    }
+
     /// Runs the parser on bytes as a fuzzer makes them.
     ///
     /// # Panics

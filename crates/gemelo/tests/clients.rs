@@ -45,7 +45,13 @@ fn assert_counts(pool: &TestPool, images: &[&[u8]], options: &PoolOptions, mode:
     let expected = if mode == DedupMode::Off { logical } else { distinct };
     pool.change(|open| {
         let stat = open.stat().unwrap();
-        assert_eq!((stat.logical_blocks, stat.physical_blocks), (logical, expected));
+        assert_eq!(stat.logical_blocks, logical);
+        if mode == DedupMode::Offline {
+            // How far the finder has come is a question of time.
+            assert!((distinct..=logical).contains(&stat.physical_blocks), "{stat:?}");
+        } else {
+            assert_eq!(stat.physical_blocks, expected);
+        }
     });
 }
 

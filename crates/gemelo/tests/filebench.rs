@@ -1,6 +1,11 @@
 //! `gemelo filebench` from outside: what it prints and writes, what it refuses, what it leaves on disk.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it lacks"
+)]
 
 mod common;
 

@@ -218,13 +218,13 @@ fn fsx_finds_nothing_on_a_mounted_volume() {
     let disk = Attached::new(&pool, "disk");
     EXT4.make(disk.device());
     let mounted = Mounted::new(disk.device(), pool.file("mnt"), "rw,discard");
-    // One operation in ten with much that leaves the cache; the rest with what fsx does by itself.
+    // One operation in twenty with much that leaves the cache; the rest with what fsx does by itself.
     let often_synced = "flen = 1048576\n[opsize]\nmax = 65536\n[weights]\nfsync = 0.2\nfdatasync = 0.2\n\
         invalidate = 0.5\npunch_hole = 1\nposix_fallocate = 0.5\ncopy_file_range = 1\n";
     let seldom = "nomsyncafterwrite = true\n[weights]\npunch_hole = 0.05\nposix_fallocate = 0.1\n\
         copy_file_range = 0.1\nclose_open = 0.2\ninvalidate = 0.01\nfsync = 0.01\n";
     for (seed, (settings, operations)) in
-        [(often_synced, operations / 10), (seldom, operations - operations / 10)].into_iter().enumerate()
+        [(often_synced, operations / 20), (seldom, operations - operations / 20)].into_iter().enumerate()
     {
         let begun = std::time::Instant::now();
         fsx(&pool, &mounted.path().join("file"), settings, operations, seed as u64);

@@ -81,6 +81,11 @@ fn goes_on_without_space(client: &mut Client, chunks: u64) {
     assert!(done(client, Submission::Flush).is_none());
 }
 
+/// Runs a command on the pool while it is served.
+fn gemelo(arguments: &[&str]) {
+    run(std::process::Command::new(env!("CARGO_BIN_EXE_gemelo")).args(arguments));
+}
+
 /// Writes until one is taken: freed blocks are for use when what freed them is durable.
 fn write_in_time(client: &mut Client, offset: u64, data: &[u8]) {
     let begun = Instant::now();
@@ -95,7 +100,7 @@ fn write_in_time(client: &mut Client, offset: u64, data: &[u8]) {
 }
 
 #[test]
-fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_trim_and_by_growth() {
+fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_collection_and_by_growth() {
     let size = 64 * MIB;
     let pool = TestPool::new(&small(16 * MIB), &[("disk", size, DedupMode::Inline)]);
     let server = pool.serve();
@@ -107,17 +112,17 @@ fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_trim_and_by_gr
     // Trims give space back.
     let trim = Submission::Trim { offset: 0, length: (8 * CHUNK) as u32, durable: false };
     assert!(done(&mut client, trim).is_none());
-    assert!(done(&mut client, Submission::Flush).is_none());
+    gemelo(&["pool", "gc", &pool.path().to_string_lossy()]);
     for number in 0..6 {
-        write_in_time(&mut client, number * CHUNK as u64, &bytes(9000 + number, CHUNK));
+        assert!(write(&mut client, number * CHUNK as u64, &bytes(9000 + number, CHUNK)).is_none());
     }
     assert!(done(&mut client, Submission::Flush).is_none());
     // Also over a kill: what was refused is not there, what was flushed is.
     server.kill();
     pool.check();
-    pool.change(|open| open.grow(32 * MIB).unwrap());
     let server = pool.serve();
     let mut client = pool.client("disk", 4);
+    gemelo(&["pool", "grow", &pool.path().to_string_lossy(), "--capacity", "32m"]);
     for number in 0..6 {
         assert!(read(&mut client, number * CHUNK as u64, CHUNK) == bytes(9000 + number, CHUNK));
     }

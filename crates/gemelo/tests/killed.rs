@@ -16,7 +16,7 @@ mod writer;
 
 use gemelo_base::random::Random;
 use gemelo_nbd::client::Submission;
-use gemelo_volume::{DedupMode, PoolOptions};
+use gemelo_volume::{BackendKind, DedupMode, PoolOptions};
 use history::{History, SECTOR};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -28,9 +28,12 @@ use writer::Writer;
 const KILLS: u64 = 24;
 /// The longest that clients write before that, in milliseconds.
 const LONGEST_RUN_MS: u64 = 400;
-const VOLUME_BYTES: u64 = 6 * MIB;
-const VOLUMES: [(&str, u64, DedupMode); 2] =
-    [("inline", VOLUME_BYTES, DedupMode::Inline), ("off", VOLUME_BYTES, DedupMode::Off)];
+const VOLUME_BYTES: u64 = 4 * MIB;
+const VOLUMES: [(&str, u64, DedupMode); 3] = [
+    ("inline", VOLUME_BYTES, DedupMode::Inline),
+    ("off", VOLUME_BYTES, DedupMode::Off),
+    ("offline", VOLUME_BYTES, DedupMode::Offline),
+];
 
 fn read_all(pool: &TestPool, volume: &str) -> Vec<u8> {
     let mut client = pool.client(volume, 1);
@@ -51,7 +54,7 @@ fn read_all(pool: &TestPool, volume: &str) -> Vec<u8> {
 fn write_until_killed(
     pool: &TestPool,
     server: Served,
-    histories: &[Mutex<History>; 2],
+    histories: &[Mutex<History>; 3],
     random: &mut Random,
     kill: u64,
 ) -> u64 {
@@ -72,17 +75,16 @@ fn write_until_killed(
     })
 }
 
-#[test]
-fn what_was_flushed_survives_every_kill_and_the_rest_is_old_or_new() {
-    let kills = setting("GEMELO_KILLS", KILLS);
+/// What was flushed survives every kill, and the rest is old or new.
+fn survives_kills(backend: BackendKind, kills: u64) {
     let seed = setting("GEMELO_KILL_SEED", 1);
     eprintln!("GEMELO_KILL_SEED={seed}");
     let mut random = Random::new(seed);
     // A short journal, so that many kills fall into checkpoints.
-    let options = PoolOptions { journal_bytes: Some(MIB), ..small(64 * MIB) };
+    let options = PoolOptions { journal_bytes: Some(MIB), backend, ..small(64 * MIB) };
     let pool = TestPool::new(&options, &VOLUMES);
     let sectors = VOLUME_BYTES as usize / SECTOR;
-    let histories = [Mutex::new(History::new(sectors)), Mutex::new(History::new(sectors))];
+    let histories = VOLUMES.map(|_| Mutex::new(History::new(sectors)));
     let (mut requests, mut doubtful, mut lost) = (0, 0, 0);
     for kill in 0..kills {
         if random.below(3) == 0 {
@@ -114,6 +116,26 @@ fn what_was_flushed_survives_every_kill_and_the_rest_is_old_or_new() {
     assert!(doubtful > 0 && lost > 0, "kills came between writes and flushes: {doubtful}, {lost}");
 }
 
+#[test]
+fn what_was_flushed_survives_kills_with_the_log_backend() {
+    survives_kills(BackendKind::Log, setting("GEMELO_KILLS", KILLS));
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_ram_backend() {
+    survives_kills(BackendKind::Ram, setting("GEMELO_KILLS", KILLS) / 3);
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_table_backend() {
+    survives_kills(BackendKind::Table, setting("GEMELO_KILLS", KILLS) / 2);
+}
+
+#[test]
+fn what_was_flushed_survives_kills_with_the_btree_backend() {
+    survives_kills(BackendKind::BTree, setting("GEMELO_KILLS", KILLS) / 2);
+}
+
 /// fio writes one half of a volume to the end and flushes it, then the other until the server is killed. After a restart
 /// fio finds every block of the first half as it wrote it.
 #[test]
@@ -141,7 +163,7 @@ fn fio_finds_what_it_flushed_after_every_kill() {
             .args(more);
         fio
     };
-    for kill in 0..setting("GEMELO_KILLS", KILLS).div_ceil(4) {
+    for kill in 0..setting("GEMELO_KILLS", KILLS).div_ceil(6) {
         let (kept, broken) = (kill % 2, 1 - kill % 2);
         let server = pool.serve();
         run(&mut fio(kept, kill, &["--do_verify=1"]));

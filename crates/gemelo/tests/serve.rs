@@ -286,7 +286,7 @@ fn another_program_on_the_pool_is_waited_for_or_named() {
 
 #[test]
 fn the_units_are_what_systemd_understands() {
-    if !served::has("systemd-analyze") {
+    if !common::has_tool("systemd-analyze") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -302,4 +302,18 @@ fn the_units_are_what_systemd_understands() {
     let ran = Command::new("systemd-analyze").args(&words).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(ran.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn a_pool_deep_in_the_tree_can_be_asked() {
+    let pool = TestPool::new(&[]);
+    let deep = pool.file(&"d".repeat(150));
+    std::fs::create_dir(&deep).unwrap();
+    let path = format!("{deep}/pool");
+    std::fs::rename(pool.path(), &path).unwrap();
+    // An address of a socket has at most 107 bytes, so only the one for clients is elsewhere.
+    let served = Served::start(&["serve", &path, "--listen", &format!("unix:{}", pool.file("socket"))]);
+    done(&["volume", "create", &format!("{path}/a"), "--size", "1m"]);
+    assert_eq!(connect(&pool.uri("a")).unwrap().export().size_bytes, 1 << 20);
+    assert_eq!(served.stop(), (0, String::new()));
 }

@@ -160,3 +160,25 @@ fn what_cannot_be_is_refused_and_makes_no_volume() {
         assert!(!fs::exists(pool.file("back")).unwrap());
     });
 }
+
+#[test]
+fn pipes_and_character_devices_are_streams_and_stay_what_they_are() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::os::unix::fs::FileTypeExt;
+    let pool = TestPool::new(&[]);
+    let pipe = pool.file("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs::write(&pipe, noise(1, 3_000_000)).unwrap());
+        done(&["volume", "import", &pipe, &pool.volume("a")]);
+    });
+    let read = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| fs::read(&pipe).unwrap());
+        done(&["volume", "export", &pool.volume("a"), &pipe]);
+        reader.join().unwrap()
+    });
+    assert!(read[..3_000_000] == noise(1, 3_000_000) && read.len() == 3_002_368);
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    done(&["volume", "export", &pool.volume("a"), "/dev/null", "--force"]);
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}

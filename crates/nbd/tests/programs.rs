@@ -171,7 +171,14 @@ fn fio_verifies_what_several_jobs_wrote_at_depth_32() {
         "--bssplit=512/20:4k/60:64k/20",
         "--iodepth=32",
     ])
-    .args(["--numjobs=4", "--size=16m", "--offset_increment=16m", "--verify=crc32c", "--do_verify=1"])
+    .args([
+        "--numjobs=4",
+        "--size=16m",
+        "--offset_increment=16m",
+        "--verify=crc32c",
+        "--do_verify=1",
+        "--verify_state_save=0",
+    ])
     .args(["--group_reporting", "--end_fsync=1"])
     .arg(format!("--uri={}", server.uri()));
     let said = run(&mut fio);

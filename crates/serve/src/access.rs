@@ -47,7 +47,7 @@ impl Access {
             match OpenPool::open_as_set(directory, purpose == Purpose::Look) {
                 Ok(pool) => {
                     for damage in pool.damage() {
-                        monitor.warn(damage);
+                        monitor.warn(&damage);
                     }
                     return Ok(Self { directory: directory.to_owned(), open: Some(pool) });
                 }
@@ -56,11 +56,11 @@ impl Access {
                         return Ok(Self { directory: directory.to_owned(), open: None });
                     }
                     if stop.is_raised() || clock.now_ns() > WAIT_NS {
-                        return Err(about(error.into()));
+                        return Err(about(Failure::of_opening(&error)));
                     }
                     clock.sleep_until_ns(clock.now_ns() + LOOK_NS);
                 }
-                Err(OpenError::Pool(error)) => return Err(about(error.into())),
+                Err(OpenError::Pool(error)) => return Err(about(Failure::of_opening(&error))),
                 Err(OpenError::Settings(failure)) => return Err(failure),
             }
         }

@@ -30,6 +30,15 @@ impl Failure {
         Self::midway(format!("{what}: {}", with_causes(error)))
     }
 
+    /// A pool that cannot be opened: nothing was touched.
+    pub(crate) fn of_opening(error: &VolumeError) -> Self {
+        let advice = match error {
+            VolumeError::Damaged { .. } => ": see what is left with `gemelo pool check`",
+            _ => "",
+        };
+        Self::refused(format!("{}{advice}", with_causes(error)))
+    }
+
     /// The same, said of something.
     #[must_use]
     pub fn about(self, what: &str) -> Self {

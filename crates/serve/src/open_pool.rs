@@ -64,8 +64,9 @@ impl OpenPool {
         self.pool.is_read_only()
     }
 
-    pub(crate) fn damage(&self) -> &[String] {
-        self.pool.damage()
+    /// What was found damaged when it was opened, as warnings.
+    pub(crate) fn damage(&self) -> Vec<String> {
+        self.pool.damage().iter().map(|what| format!("the metadata are damaged: {what}")).collect()
     }
 
     pub(crate) fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, VolumeError> {
@@ -173,7 +174,7 @@ impl OpenPool {
             volumes,
             file_system_free_bytes,
             server,
-            damage: self.pool.damage().to_vec(),
+            damage: self.damage(),
             read_only: self.pool.is_read_only() && !self.is_only_looked_at,
             warnings: Vec::new(),
         };

@@ -102,3 +102,17 @@ pub(crate) fn space_warning(report: &StatReport, reached: f64) -> String {
     };
     format!("more than {:.0} % of the data store is in use, {what_to_do}", reached * 100.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_threshold_that_is_reached_counts() {
+        let thresholds = Thresholds::new(vec![0.95, 0.8]);
+        assert_eq!(thresholds.reached(0.79), None);
+        assert_eq!(thresholds.reached(0.8), Some(0.8));
+        assert_eq!(thresholds.reached(1.0), Some(0.95));
+        assert_eq!(Thresholds::new(Vec::new()).reached(1.0), None);
+    }
+}

@@ -87,10 +87,10 @@ impl Service {
     ) -> Result<(Parts, Self), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
         let pool = OpenPool::open(directory, options.tuning, options.thresholds.clone())
-            .map_err(|error| about(error.into()))?;
+            .map_err(|error| about(Failure::of_opening(&error)))?;
         let pool = Arc::new(pool);
         for damage in pool.damage() {
-            monitor.warn(damage);
+            monitor.warn(&damage);
         }
         if pool.is_read_only() && !options.tuning.read_only {
             monitor.warn(

@@ -85,9 +85,9 @@ pub enum TargetError {
     #[error("cannot use {uri}")]
     Nbd {
         /// The export.
-        uri: NbdUri,
+        uri: Box<NbdUri>,
         /// Why not.
-        source: ClientError,
+        source: Box<ClientError>,
     },
     /// The server does not promise that several connections see each other's writes.
     #[error(
@@ -95,7 +95,7 @@ pub enum TargetError {
     )]
     Connections {
         /// The export.
-        uri: NbdUri,
+        uri: Box<NbdUri>,
         /// Processes of the job.
         wanted: u32,
     },

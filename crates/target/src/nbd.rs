@@ -24,7 +24,7 @@ fn connect(uri: &NbdUri, depth: usize) -> Result<Client, TargetError> {
 }
 
 fn failed(uri: &NbdUri, source: ClientError) -> TargetError {
-    TargetError::Nbd { uri: uri.clone(), source }
+    TargetError::Nbd { uri: Box::new(uri.clone()), source: Box::new(source) }
 }
 
 /// An export that can carry a layout.
@@ -62,7 +62,7 @@ impl FoundExport {
         }
         let allows_many = export.flags.has(ExportFlags::CAN_MULTI_CONN);
         if layout.processes > 1 && !allows_many {
-            return Err(TargetError::Connections { uri: uri.clone(), wanted: layout.processes });
+            return Err(TargetError::Connections { uri: Box::new(uri.clone()), wanted: layout.processes });
         }
         let must_be_blank = layout.access == Access::Create && !layout.force;
         if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {

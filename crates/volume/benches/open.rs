@@ -86,6 +86,12 @@ fn fill(pool: &Pool) {
     pool.flush().unwrap();
 }
 
+/// Processor time that this process has used.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 fn main() {
     let base = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let folder = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
@@ -116,8 +122,12 @@ fn main() {
     println!("a snapshot took {:.1} ms", started.elapsed().as_secs_f64() * 1e3);
     pool.remove_volume("snapshot").unwrap();
     drop(pool);
-    let started = Instant::now();
+    let (started, cpu_before_ns) = (Instant::now(), cpu_ns());
     let pool = open();
-    println!("opened after a crash in {:.2} s", started.elapsed().as_secs_f64());
+    let cpu_s = (cpu_ns() - cpu_before_ns) as f64 / 1e9;
+    println!(
+        "opened after a crash in {:.2} s, with {cpu_s:.2} s of processor time",
+        started.elapsed().as_secs_f64()
+    );
     assert_eq!(pool.stat().unwrap().logical_blocks, BLOCKS);
 }

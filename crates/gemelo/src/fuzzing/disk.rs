@@ -3,7 +3,7 @@
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_volume::{
-    CheckOptions, CheckReport, DedupMode, Disk, Pool, PoolDisks, PoolOptions, Tuning, check,
+    BackendKind, CheckOptions, CheckReport, DedupMode, Disk, Pool, PoolDisks, PoolOptions, Tuning, check,
 };
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,13 +84,14 @@ pub(super) fn tuning() -> Tuning {
 }
 
 /// A small pool: volumes with shared, trimmed and repeated blocks, a checkpoint, and a journal after it.
-pub(super) fn small_pool() -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+pub(super) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
     let (data, metadata) = (MemoryDisk::of(Vec::new()), MemoryDisk::of(Vec::new()));
     let disks = PoolDisks { data: data.clone(), metadata: metadata.clone() };
     let options = PoolOptions {
         block_bytes: BLOCK_BYTES as u32,
         capacity_bytes: 300 * BLOCK_BYTES as u64,
         journal_bytes: Some(64 << 10),
+        backend,
         ..PoolOptions::default()
     };
     Pool::format(&disks, &options)?;

@@ -12,7 +12,7 @@ use gemelo_nbd::wire::{
     decode_meta_context, decode_reply_head, encode_block_status_header, encode_error_chunk, encode_greeting,
     encode_listed_export, encode_meta_context, encode_offset_data_header,
 };
-use gemelo_volume::{Pool, PoolDisks};
+use gemelo_volume::{BackendKind, Pool, PoolDisks};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -70,7 +70,7 @@ static FOLDER: LazyLock<Option<PathBuf>> =
 static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 
 fn serve() -> anyhow::Result<PathBuf> {
-    let (data, metadata) = small_pool()?;
+    let (data, metadata) = small_pool(BackendKind::Log)?;
     let disks = PoolDisks { data: MemoryDisk::of(data), metadata: MemoryDisk::of(metadata) };
     let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();

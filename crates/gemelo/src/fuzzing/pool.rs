@@ -2,11 +2,11 @@
 //! with all checksums right; then the pool is opened, used and checked. What has wrong ones is tried as well.
 
 use super::disk::{MemoryDisk, small_pool, use_pool};
-use gemelo_volume::FingerprintKind;
 use gemelo_volume::format::{
     COMMIT_HEADER_BYTES, Change, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PageRef, PoolSeed, Root, Slot,
     Superblock, Table, build_chain, build_commit, find_roots, read_chain, read_superblock,
 };
+use gemelo_volume::{BackendKind, FingerprintKind};
 use std::sync::LazyLock;
 
 /// Bytes of a patch: a page (1), where in it (2), the new byte (1).
@@ -30,7 +30,7 @@ static SAMPLE: LazyLock<Option<Sample>> = LazyLock::new(|| Sample::make().ok());
 
 impl Sample {
     fn make() -> anyhow::Result<Self> {
-        let (data, metadata) = small_pool()?;
+        let (data, metadata) = small_pool(BackendKind::Log)?;
         let disk = MemoryDisk::of(metadata.clone());
         let superblock = read_superblock(&*disk, &mut Vec::new())?;
         let seed = PoolSeed::of(&superblock);
@@ -229,16 +229,23 @@ pub(super) fn changes(bytes: &[u8]) {
     sample.run(sample.with_commit(bytes));
 }
 
-/// Bytes changed anywhere, with wrong checksums.
+/// The small pool with each backend: data and metadata.
+static POOLS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
+    let backends = [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::BTree];
+    backends.into_iter().filter_map(|backend| small_pool(backend).ok()).collect()
+});
+
+/// Bytes changed anywhere, with wrong checksums. The first byte chooses the backend.
 pub(super) fn damage(bytes: &[u8]) {
-    let Some(sample) = &*SAMPLE else { return };
-    let mut metadata = sample.metadata.clone();
+    let (first, patches) = bytes.split_first().unwrap_or((&0, &[]));
+    let Some((data, metadata)) = POOLS.get(usize::from(*first) % POOLS.len().max(1)) else { return };
+    let mut metadata = metadata.clone();
     let page_count = metadata.len() / PAGE_BYTES;
-    for patch in bytes.as_chunks::<PATCH_BYTES>().0 {
+    for patch in patches.as_chunks::<PATCH_BYTES>().0 {
         let page = usize::from(patch[0]) % page_count.max(1);
         put(&mut metadata, page * PAGE_BYTES + place_in_page(*patch), &patch[3..]);
     }
-    sample.run(metadata);
+    use_pool(data.clone(), metadata);
 }
 
 /// The sample's table.
@@ -253,5 +260,5 @@ pub(super) fn change_seeds() -> Vec<Vec<u8>> {
 
 /// Inputs that change nothing, or single bits.
 pub(super) fn patch_seeds() -> Vec<Vec<u8>> {
-    vec![vec![], vec![0; 8 * 12], vec![0, 0, 0, 1, 2, 0, 1, 255], vec![1; PATCH_BYTES * 3]]
+    vec![vec![], vec![2], vec![3], vec![0; 8 * 12], vec![0, 0, 0, 1, 2, 0, 1, 255], vec![1; PATCH_BYTES * 3]]
 }

@@ -1,6 +1,7 @@
 //! Running the built binary.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
+#![allow(clippy::print_stderr, reason = "a test says which program it lacks")]
 
 use std::ffi::OsStr;
 use std::io::Write;

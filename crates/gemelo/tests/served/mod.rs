@@ -52,7 +52,9 @@ impl TestPool {
 
     /// What `pool stat --json` says under these keys.
     pub(crate) fn stat(&self, pointer: &str) -> serde_json::Value {
-        let text = done(&["pool", "stat", &self.path(), "--json"]);
+        // A full pool warns.
+        let Ran { status, out: text, err } = gemelo(&["pool", "stat", &self.path(), "--json"]);
+        assert_eq!(status, 0, "{err}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         json.pointer(&format!("/result{pointer}")).unwrap_or_else(|| panic!("{pointer} in {text}")).clone()
     }
@@ -172,15 +174,4 @@ pub(crate) fn sparse_file(path: &str, length: u64, parts: &[(u64, &[u8])]) -> Pa
         file.write_all_at(bytes, *offset).unwrap();
     }
     Path::new(path).to_owned()
-}
-
-/// A program that a test needs; without it the test says so and is over, or fails where all have to be there.
-pub(crate) fn has(program: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
-    if !found {
-        assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "{program} is not installed");
-        eprintln!("not tested: {program} is not installed");
-    }
-    found
 }

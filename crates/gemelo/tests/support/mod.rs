@@ -5,11 +5,9 @@
 pub(crate) mod mount;
 pub(crate) mod tools;
 
-use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_base::SystemClock;
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
-use gemelo_volume::{
-    CheckOptions, DedupMode, FingerprintKind, Pool, PoolDirectory, PoolOptions, Tuning, check,
-};
+use gemelo_volume::{BackendKind, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,15 +23,26 @@ pub(crate) fn small(capacity_bytes: u64) -> PoolOptions {
     PoolOptions { capacity_bytes, ..PoolOptions::default() }
 }
 
-/// Every kind of fingerprint and size of blocks that is worth a test of its own, with a name for messages.
+/// Every kind of fingerprint, of backend and of mode, and blocks of several sizes, with a name for messages.
 pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, DedupMode)> {
-    let of = |block_bytes, fingerprint| PoolOptions { block_bytes, fingerprint, ..small(capacity_bytes) };
+    use {BackendKind as Backend, FingerprintKind as Kind};
+    let of = |block_bytes, fingerprint, backend| PoolOptions {
+        block_bytes,
+        fingerprint,
+        backend,
+        ..small(capacity_bytes)
+    };
     vec![
-        ("blake3", of(4096, FingerprintKind::Blake3), DedupMode::Inline),
-        ("xxh3 with comparison, small blocks", of(512, FingerprintKind::Xxh3Compare), DedupMode::Inline),
-        ("sha256, large blocks", of(65536, FingerprintKind::Sha256), DedupMode::Inline),
-        ("sha1", of(4096, FingerprintKind::Sha1), DedupMode::Inline),
-        ("off", of(4096, FingerprintKind::Blake3), DedupMode::Off),
+        ("blake3", of(4096, Kind::Blake3, Backend::Log), DedupMode::Inline),
+        (
+            "xxh3 with comparison, small blocks, table",
+            of(512, Kind::Xxh3Compare, Backend::Table),
+            DedupMode::Inline,
+        ),
+        ("sha256, large blocks, ram", of(65536, Kind::Sha256, Backend::Ram), DedupMode::Inline),
+        ("sha1, btree", of(4096, Kind::Sha1, Backend::BTree), DedupMode::Inline),
+        ("off", of(4096, Kind::Blake3, Backend::Log), DedupMode::Off),
+        ("offline", of(4096, Kind::Blake3, Backend::BTree), DedupMode::Offline),
     ]
 }
 
@@ -87,11 +96,9 @@ impl TestPool {
 
     /// Proves that the pool is what it should be, contents included. Nobody may have it.
     pub(crate) fn check(&self) {
-        let disks = PoolDirectory::lock(&self.path()).unwrap().open_disks().unwrap();
-        let options = CheckOptions { data: true, repair: false };
-        let report = check(&disks, options, &Silent, &StopFlag::new()).unwrap();
-        assert!(report.is_clean(), "{report:#?}");
-        assert_eq!(report.lost_blocks, 0);
+        tools::run(
+            Command::new(env!("CARGO_BIN_EXE_gemelo")).args(["pool", "check", "--data"]).arg(self.path()),
+        );
     }
 
     /// Serves it, and waits until that is so.

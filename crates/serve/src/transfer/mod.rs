@@ -141,6 +141,11 @@ fn run_workers<T: Sync>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemelo_base::{Recorder, StopFlag};
+    use gemelo_device::{BlockDevice, Extent, Geometry};
+    use proptest::prelude::*;
+    use std::io::{Read, Seek, Write};
+    use std::sync::Arc;
 
     #[test]
     fn runs_are_what_is_not_zero() {
@@ -152,5 +157,97 @@ mod tests {
         assert_eq!(found, [(512, 1024), (2560, 512), (5120, 7)]);
         assert_eq!(runs(&[0; 1000], 512).count(), 0);
         assert_eq!(runs(&[], 512).count(), 0);
+    }
+
+    /// A device in memory that tells of its extents a few at a time.
+    struct Memory {
+        bytes: parking_lot::Mutex<Vec<u8>>,
+    }
+
+    const BLOCK: usize = 4096;
+
+    impl BlockDevice for Memory {
+        fn geometry(&self) -> Geometry {
+            Geometry {
+                size_bytes: self.bytes.lock().len() as u64,
+                minimum_block_bytes: 1,
+                preferred_block_bytes: BLOCK as u32,
+                maximum_request_bytes: 32 << 20,
+                read_only: false,
+            }
+        }
+
+        fn execute(&self, batch: &mut [Request<'_>]) {
+            let mut bytes = self.bytes.lock();
+            for request in batch {
+                match &mut request.operation {
+                    Operation::Read { offset, buffer } => {
+                        buffer.copy_from_slice(&bytes[*offset as usize..][..buffer.len()]);
+                    }
+                    Operation::Write { offset, data, .. } => {
+                        assert!(data.chunks(BLOCK).all(|block| !is_zero(block)), "zeros are skipped");
+                        bytes[*offset as usize..][..data.len()].copy_from_slice(data);
+                    }
+                    _ => {}
+                }
+            }
+        }
+
+        fn extents(&self, offset: u64, length: u64, most: usize) -> Result<Vec<Extent>, DeviceError> {
+            let bytes = self.bytes.lock();
+            let range = &bytes[offset as usize..(offset + length) as usize];
+            let blocks = range.chunks(BLOCK).map(|block| (block.len() as u64, is_zero(block)));
+            let extents = blocks.map(|(length, zero)| Extent { length, allocated: !zero, zero });
+            Ok(extents.take(most.min(7)).collect())
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn any_file_comes_back_as_it_was(
+            parts in prop::collection::vec((0usize..2500, 1usize..900, any::<u8>()), 0..8),
+            length in 1usize..10_000_000,
+            is_stream: bool,
+        ) {
+            let mut bytes = vec![0; length];
+            for (block, blocks, value) in parts {
+                let start = (block * BLOCK).min(length);
+                bytes[start..(start + blocks * BLOCK).min(length)].fill(value);
+            }
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&bytes).unwrap();
+            let source = match is_stream {
+                true => Source::Stream(Box::new(io::Cursor::new(bytes.clone()))),
+                false => Source::File(file, length as u64),
+            };
+            let whole = length.next_multiple_of(BLOCK);
+            let memory = Arc::new(Memory { bytes: parking_lot::Mutex::new(vec![0; whole]) });
+            let devices: Vec<Arc<dyn BlockDevice>> = vec![memory.clone(), memory.clone()];
+            let recorder = Recorder::new();
+            let imported = import(source, &devices, &recorder, &StopFlag::new()).unwrap();
+            bytes.resize(whole, 0);
+            prop_assert!(*memory.bytes.lock() == bytes);
+            prop_assert_eq!(imported.total_bytes, length as u64);
+            let mut out = tempfile::tempfile().unwrap();
+            let sink = Sink::NewFile(out.try_clone().unwrap());
+            let exported = export(&devices, sink, &recorder, &StopFlag::new()).unwrap();
+            let mut back = Vec::new();
+            out.rewind().unwrap();
+            out.read_to_end(&mut back).unwrap();
+            prop_assert!(back == bytes);
+            prop_assert_eq!(exported.total_bytes, whole as u64);
+        }
+    }
+
+    #[test]
+    fn who_stops_it_gets_an_error() {
+        let stop = StopFlag::new();
+        stop.raise();
+        let memory: Arc<dyn BlockDevice> =
+            Arc::new(Memory { bytes: parking_lot::Mutex::new(vec![1; BLOCK]) });
+        let sink = Sink::Stream(Box::new(Vec::new()));
+        let ended = export(&[memory], sink, &Recorder::new(), &stop);
+        assert!(matches!(ended, Err(TransferError::Interrupted)));
     }
 }

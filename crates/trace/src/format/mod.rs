@@ -255,12 +255,19 @@ pub(crate) fn device(names: &mut Names, name: &[u8]) -> Result<u32, Malformed> {
 
 /// The most bytes of a read or write: more is a misread column. The longest requests known are of 64 MiB.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
+/// The most bytes of a trim, which can be of a whole device.
+const MOST_TRIM_BYTES: u64 = 16 << 40;
 
-/// Refuses stretches that reach beyond 64 bits, and reads and writes that are too long. Trims can be of a whole device.
+/// Refuses stretches that reach beyond 64 bits or are too long.
 #[inline]
 pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
-    if record.length_bytes > MOST_REQUEST_BYTES && record.operation != Operation::Trim {
-        return Err(Malformed::new("length", "a gigabyte at most"));
+    if record.length_bytes > MOST_REQUEST_BYTES {
+        if record.operation != Operation::Trim {
+            return Err(Malformed::new("length", "a gigabyte at most"));
+        }
+        if record.length_bytes > MOST_TRIM_BYTES {
+            return Err(Malformed::new("length", "16 terabytes at most"));
+        }
     }
     if record.offset_bytes.checked_add(record.length_bytes).is_none() {
         return Err(Malformed::new("length", "a length that ends below 2^64 bytes"));

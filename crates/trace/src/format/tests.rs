@@ -125,6 +125,10 @@ fn fio_waits_add_up_in_version_2_and_stamps_count_in_version_3() {
         places(&records),
         [(124_000, Operation::Read, 0, 4096), (2_159_000, Operation::Write, 45_056, 4096)]
     );
+    // No request is so long; a trim can be of a whole device.
+    assert!(problem(Format::FioV3, "1 f read 0 1073741825").starts_with("length: expected a gigabyte"));
+    assert_eq!(read(Format::FioV3, "fio version 3 iolog\n1 f trim 0 8796093022208\n").0.len(), 1);
+    assert!(problem(Format::FioV3, "1 f trim 0 87960930222080").starts_with("length: expected 16 terabytes"));
     assert!(problem(Format::FioV3, "1 f wait 5 0").starts_with("action"));
     assert!(problem(Format::FioV2, "f read 5").starts_with("length"));
 }

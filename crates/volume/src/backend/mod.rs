@@ -182,8 +182,8 @@ pub trait MetadataBackend: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
 
-    /// Brings into memory what changes of these places will need, so that they wait for no disk. An error if it cannot be
-    /// read, or anything else could not be since the pool was opened.
+    /// Brings into memory, or into the processor's caches, what changes of these places will need, so that they wait for
+    /// neither. An error if it cannot be read, or anything else could not be since the pool was opened.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn warm(&self, _places: &[Place]) -> Result<()> {
         Ok(())

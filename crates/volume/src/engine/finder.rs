@@ -235,7 +235,9 @@ impl Engine {
         let mut found = Vec::with_capacity(fingerprints.len());
         self.state.read().backend.find(&fingerprints, &mut found)?;
         let must_compare = self.tuning.verify_bytes || self.fingerprinter.must_compare();
-        let is_equal = |pbn: &Pbn, content: &[u8]| !must_compare || has_content(self, *pbn, content);
+        let mut stored = Vec::new();
+        let mut is_equal =
+            |pbn: &Pbn, content: &[u8]| !must_compare || has_content(self, *pbn, content, &mut stored);
         let places = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(place, _)| *place);
         let candidate = |((((lbn, pbn), fingerprint), entry), content): (_, &[u8])| {
             let entry: Option<Pbn> = entry;

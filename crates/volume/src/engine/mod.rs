@@ -1,10 +1,11 @@
 //! The engine: what happens to requests between volumes and disks.
 //!
-//! Locks, in the order in which they are taken: a volume's gate, the collector, the checkpointer, the committer, the state, space and
-//! limbo. Data is read and written without the state.
+//! Locks, in the order in which they are taken: a volume's gate, the collector, the lead of the crowd, the checkpointer, the
+//! committer, the state, space and limbo. Data is read and written without the state.
 
 mod checkpoint;
 mod commit;
+mod crowd;
 mod data;
 mod finder;
 mod keeper;
@@ -34,6 +35,7 @@ use crate::space::Space;
 use crate::types::VolumeId;
 pub(crate) use commit::Committer;
 use commit::OpenCommit;
+pub(crate) use crowd::Crowd;
 use gemelo_base::Clock;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -66,6 +68,7 @@ pub(crate) struct Engine {
     pub(crate) space: Mutex<Space>,
     pub(crate) readers: Readers,
     pub(crate) limbo: Mutex<Limbo>,
+    pub(crate) crowd: Crowd,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) checkpointer: Mutex<()>,
     /// Held by the collector while it has free blocks, and by a writer that finds none.

@@ -118,10 +118,10 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let state = engine.state.read();
         self.version = state.open.version();
         state.backend.look_up(volume.id, &lbns, &mut self.places)?;
-        state.backend.warm(&self.places)?;
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend.records(&pbns, &mut records)?;
+        state.backend.warm(&self.places)?;
         drop(state);
         let most = engine.tuning.most_references;
         self.is_saturated = records.iter().map(|record| record.references >= most).collect();
@@ -131,15 +131,25 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     pub(super) fn decide(&mut self, engine: &Engine) {
         let must_compare = engine.tuning.verify_bytes || engine.fingerprinter.must_compare();
         let mut leaders: HashTable<usize> = HashTable::with_capacity(self.blocks.len());
+        let mut stored = Vec::new();
         for at in 0..self.blocks.len() {
-            let step = self.step(engine, at, must_compare, &mut leaders);
+            let compare = must_compare.then_some(&mut stored);
+            let step = self.step(engine, at, compare, &mut leaders);
             if let Some(block) = self.blocks.get_mut(at) {
                 block.step = step;
             }
         }
     }
 
-    fn step(&self, engine: &Engine, at: usize, must_compare: bool, leaders: &mut HashTable<usize>) -> Step {
+    /// Compares bytes if it is given where to read them to.
+    fn step(
+        &self,
+        engine: &Engine,
+        at: usize,
+        compare: Option<&mut Vec<u8>>,
+        leaders: &mut HashTable<usize>,
+    ) -> Step {
+        let must_compare = compare.is_some();
         let (Some(block), Some(place)) = (self.blocks.get(at), self.places.get(at)) else {
             return Step::Failed;
         };
@@ -154,7 +164,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             return Step::Fresh;
         }
         if let Some(Some(pbn)) = self.found.get(at)
-            && (!must_compare || has_content(engine, *pbn, block.content))
+            && compare.is_none_or(|stored| has_content(engine, *pbn, block.content, stored))
         {
             if *place == Place::Stored(*pbn) {
                 return Step::Unchanged;
@@ -296,13 +306,13 @@ fn is_zero(content: &[u8]) -> bool {
     words.iter().all(|word| *word == [0; 64]) && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Whether a block of the data store has this content. What cannot be read has not.
-pub(super) fn has_content(engine: &Engine, pbn: Pbn, content: &[u8]) -> bool {
-    let mut stored = vec![0; content.len()];
-    if engine.read_data(pbn, 0, &mut stored).is_err() {
+/// Whether a block of the data store has this content; reads it to `stored`. What cannot be read has not.
+pub(super) fn has_content(engine: &Engine, pbn: Pbn, content: &[u8], stored: &mut Vec<u8>) -> bool {
+    stored.resize(content.len(), 0);
+    if engine.read_data(pbn, 0, stored).is_err() {
         return false;
     }
-    let is_equal = stored == content;
+    let is_equal = stored.as_slice() == content;
     add(&engine.counters.collisions, u64::from(!is_equal));
     is_equal
 }

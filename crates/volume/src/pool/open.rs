@@ -3,7 +3,7 @@
 use super::{Pool, PoolDisks, Tuning};
 use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
 use crate::counters::PoolCounters;
-use crate::engine::{Committer, Engine, State, VolumeShared, Worker};
+use crate::engine::{Committer, Crowd, Engine, State, VolumeShared, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
@@ -120,6 +120,7 @@ impl Pool {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             volumes: RwLock::new(volumes.collect()),
             state: RwLock::new(State::new(backend, next_commit)),
+            crowd: Crowd::default(),
             committer: Mutex::new(Committer::new(journal, next_commit - 1, generation)),
             space: Mutex::new(space),
             data: disks.data,

@@ -22,6 +22,7 @@ use map::{Map, MapPage};
 use pager::{PageKey, Pager};
 use records::Records;
 use std::collections::{BTreeMap, HashSet};
+use std::hint::black_box;
 
 struct LogVolume {
     name: String,
@@ -124,6 +125,17 @@ impl MetadataBackend for LogBackend {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
         let map = &self.volume(volume)?.map;
         places.extend(lbns.iter().map(|lbn| Place::from_word(map.word(*lbn))));
+        Ok(())
+    }
+
+    fn warm(&self, places: &[Place]) -> Result<()> {
+        let stored =
+            |place: &Place| if let Place::Stored(pbn) = place { Some(self.records.get(*pbn)) } else { None };
+        for record in places.iter().filter_map(stored) {
+            if record.references == 1 {
+                black_box(self.index.find(record.fingerprint, &self.records));
+            }
+        }
         Ok(())
     }
 
