@@ -16,6 +16,7 @@ use common::{BLOCK, content, flush, open, options, options_with, read, rounds, t
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
+use gemelo_volume::format::{PoolSeed, Root, Slot, build_chain, find_roots, read_chain, read_superblock};
 use gemelo_volume::{BackendKind, CheckOptions, CheckReport, DedupMode, Pool, PoolDisks, Tuning, check};
 
 const PAGE: usize = 4096;
@@ -302,5 +303,60 @@ fn a_crashed_pool_passes_the_check() {
         let stat = pool.stat().unwrap();
         assert_eq!((report.references, report.physical_blocks), (stat.logical_blocks, stat.physical_blocks));
         assert_eq!(report.free_blocks, stat.free_blocks);
+    }
+}
+
+/// Puts another table into the newest checkpoint, with all checksums right.
+fn replace_table(metadata: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
+    let simulation = Simulation::of_images(1, [Vec::new(), metadata.clone()]);
+    let disk = simulation.disks().metadata;
+    let superblock = read_superblock(&*disk, &mut Vec::new()).unwrap();
+    let seed = PoolSeed::of(&superblock);
+    let mut root = find_roots(&*disk, &superblock, seed).unwrap().newest;
+    let chain = read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed).unwrap();
+    let mut stream = chain.stream;
+    change(&mut stream);
+    let mut next = metadata.len() / PAGE - 8 - superblock.journal_pages as usize;
+    let (pages, link) = build_chain(&stream, seed, || {
+        next += 1;
+        Slot::new(next as u32)
+    })
+    .unwrap();
+    for (slot, page) in pages {
+        let offset = slot.offset(superblock.journal_pages) as usize;
+        metadata.resize(metadata.len().max(offset + PAGE), 0);
+        metadata[offset..offset + PAGE].copy_from_slice(&*page);
+    }
+    (root.table, root.table_bytes) = (link, stream.len() as u64);
+    for offset in Root::offsets(root.generation) {
+        metadata[offset as usize..offset as usize + PAGE].copy_from_slice(&*root.encode(&superblock, seed));
+    }
+}
+
+#[test]
+fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
+    let cached = BackendKind::ALL.into_iter().filter(|backend| backend.is_cached());
+    let images: Vec<_> = cached.map(|backend| worked_pool(backend, 1, true).0.images()).collect();
+    for (images, seed) in images.iter().flat_map(|images| (0..rounds(100)).map(move |seed| (images, seed))) {
+        let mut random = Random::new(seed);
+        let [data, mut metadata] = images.clone();
+        replace_table(&mut metadata, |stream| {
+            for _ in 0..=random.below(3) {
+                let at = random.below(stream.len() as u64) as usize;
+                stream[at] = random.next_u64() as u8;
+            }
+        });
+        let simulation = Simulation::of_images(1, [data, metadata]);
+        let disks = simulation.disks();
+        let _ = check(&disks, CheckOptions::default(), &Silent, &StopFlag::new());
+        if let Ok(pool) = open(&disks, tuning()) {
+            let _ = (pool.prove(1), pool.stat(), pool.checkpoint());
+            for volume in pool.volumes().iter().take(3) {
+                let held = pool.volume(&volume.name).unwrap();
+                let _ = (read(&held, 0, BLOCK), write(&held, 0, &content(seed, BLOCK)), flush(&held));
+                let _ = pool.remove_volume(&volume.name);
+            }
+        }
+        let _ = check(&disks, CheckOptions { data: true, repair: true }, &Silent, &StopFlag::new());
     }
 }

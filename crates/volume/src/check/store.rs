@@ -38,7 +38,9 @@ impl TreeReader<'_, '_> {
     }
 
     fn page(&mut self, at: NodeRef) -> Result<Option<Box<Page>>> {
-        self.slots.add(at.slot);
+        if !self.slots.add(at.slot) {
+            return Ok(None);
+        }
         let mut page = Box::new([0; PAGE_BYTES]);
         match self.disk.read_at(at.slot.offset(self.journal_pages), page.as_mut_slice()) {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),

@@ -13,6 +13,9 @@ use crate::pool::PoolDisks;
 use crate::types::{BackendKind, Fingerprint, Lbn, Place, VolumeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// LBNs of one lost page that are counted as lost.
+const MOST_LOST_BLOCKS: u64 = 1 << 26;
+
 /// A volume: its size in blocks, its name, and its map without the gaps.
 pub(super) struct WalkVolume {
     pub(super) name: String,
@@ -62,7 +65,9 @@ impl Walk {
             );
         }
         let mut slots = Slots { seen: HashSet::new(), report };
-        chain.slots.iter().for_each(|slot| slots.add(*slot));
+        for slot in &chain.slots {
+            slots.add(*slot);
+        }
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
         let mut walk = Self { data_blocks: root.data_blocks, superblock, volumes, fingerprints };
         let makes_no_sense = || VolumeError::damaged("the table makes no sense");
@@ -121,7 +126,8 @@ impl Walk {
                 let what =
                     format!("the map of blocks {} and after of volume '{}' is lost", lost.start, volume.name);
                 reader.slots.report.add(true, what);
-                map.extend((lost.start..lost.end.min(blocks)).map(|lbn| (lbn, Place::Damaged)));
+                let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
+                map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
             }
             self.volumes.insert(volume.id, WalkVolume { name: volume.name.clone(), blocks, map });
         }
@@ -352,9 +358,12 @@ pub(super) struct Slots<'r> {
 }
 
 impl Slots<'_> {
-    pub(super) fn add(&mut self, slot: Slot) {
-        if !self.seen.insert(slot) {
+    /// Whether it was not in use yet.
+    pub(super) fn add(&mut self, slot: Slot) -> bool {
+        let is_new = self.seen.insert(slot);
+        if !is_new {
             self.report.add(true, format!("slot {} is used twice", slot.number()));
         }
+        is_new
     }
 }

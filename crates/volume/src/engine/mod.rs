@@ -104,7 +104,7 @@ impl Engine {
         let mut wrong = state.backend.prove(most)?;
         let totals = state.backend.totals();
         let freed = state.open.freed.len() + waiting + self.limbo.lock().len();
-        let expected = totals.data_blocks - 1 - totals.physical - freed as u64;
+        let expected = (totals.data_blocks - 1).saturating_sub(totals.physical + freed as u64);
         let free = self.space.lock().free();
         if free != expected {
             wrong.push(format!("{free} blocks are free, which should be {expected}"));

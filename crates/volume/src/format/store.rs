@@ -12,8 +12,8 @@ pub const DIRECTORY_ENTRIES: usize = PAGE_BYTES / NODE_REF_BYTES;
 const NODE_HEADER_BYTES: usize = 8;
 /// Index entries of a bucket page.
 pub const BUCKET_ENTRIES: usize = (PAGE_BYTES - NODE_HEADER_BYTES) / 8;
-/// The highest tree there is: what it could hold is more than there are blocks.
-pub const MOST_LEVELS: u8 = 12;
+/// The highest tree there is: what it could hold is more than there are blocks, and fewer keys than a `u64` has.
+pub const MOST_LEVELS: u8 = 6;
 
 /// Where a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

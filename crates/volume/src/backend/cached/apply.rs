@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::{CachedVolume, Overlay};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
-use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::types::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 
 /// Beyond every LBN.
 const END: Lbn = Lbn(u64::MAX);
@@ -20,6 +20,7 @@ impl<L: Layout> Overlay<L> {
                 self.unmap(*volume, *first, Lbn(first.0.saturating_add(*count)), freed)
             }
             Change::Create { volume, name, size_bytes, mode } => {
+                self.check_size(*size_bytes)?;
                 let (name, size_bytes, mode) = (name.clone(), *size_bytes, *mode);
                 let new =
                     CachedVolume { name, size_bytes, mode, read_only: false, is_hidden: false, mapped: 0 };
@@ -32,6 +33,7 @@ impl<L: Layout> Overlay<L> {
                 Ok(())
             }
             Change::Resize { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
                 self.unmap(*volume, Lbn(size_bytes / self.block_bytes), END, freed)?;
                 self.volume_mut(*volume)?.size_bytes = *size_bytes;
                 Ok(())
@@ -72,10 +74,20 @@ impl<L: Layout> Overlay<L> {
             Change::SetMode { volume, mode } => self.volume_mut(*volume)?.mode = *mode,
             Change::Hide { volume } => self.volume_mut(*volume)?.is_hidden = true,
             Change::Show { volume } => self.volume_mut(*volume)?.is_hidden = false,
-            Change::Shrink { volume, size_bytes } => self.volume_mut(*volume)?.size_bytes = *size_bytes,
+            Change::Shrink { volume, size_bytes } => {
+                self.check_size(*size_bytes)?;
+                self.volume_mut(*volume)?.size_bytes = *size_bytes;
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    pub(super) fn check_size(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
+            return Ok(());
+        }
+        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes cannot be")))
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
@@ -108,8 +120,8 @@ impl<L: Layout> Overlay<L> {
         self.check(at, pbn)?;
         self.active.counts.insert(pbn.number(), 1);
         self.active.set_fingerprint(pbn.number(), fingerprint);
-        self.physical += 1;
-        self.references += 1;
+        self.physical = self.physical.saturating_add(1);
+        self.references = self.references.saturating_add(1);
         self.set_word(at, pbn.number(), freed)
     }
 
@@ -125,7 +137,7 @@ impl<L: Layout> Overlay<L> {
             return Err(VolumeError::damaged(format!("block {pbn} is shared, but nothing refers to it")));
         }
         self.active.counts.insert(pbn, count.checked_add(1).ok_or(VolumeError::TooManyReferences)?);
-        self.references += 1;
+        self.references = self.references.saturating_add(1);
         Ok(())
     }
 
@@ -153,8 +165,8 @@ impl<L: Layout> Overlay<L> {
         let before = self.word(id, lbn)?;
         self.active.set_word(id, lbn, word);
         let volume = self.volume_mut(id)?;
-        volume.mapped += u64::from(word != 0);
-        volume.mapped = volume.mapped.saturating_sub(u64::from(before != 0));
+        volume.mapped =
+            volume.mapped.saturating_add(u64::from(word != 0)).saturating_sub(u64::from(before != 0));
         match Place::from_word(before) {
             Place::Stored(pbn) => self.drop_reference(pbn.number(), freed),
             Place::Unmapped | Place::Damaged => Ok(()),

@@ -239,7 +239,7 @@ impl Layout for BTreeLayout {
     fn merge_index(pages: &Pages, index: &Index, mut edits: Vec<IndexEdit>) -> Result<Index> {
         edits.sort_unstable();
         let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
-        let entries = (index.entries + come).saturating_sub(edits.len() as u64 - come);
+        let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
         let mut values = edits.iter().map(|(entry, comes)| (*entry, u128::from(*comes)));
         let tree = Self::merge(pages, &index.tree, Part::Index, &mut values)?;
         Ok(Index { tree, buckets: 0, entries })

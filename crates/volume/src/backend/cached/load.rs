@@ -12,6 +12,9 @@ use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+/// LBNs that one lost page can cost for them to be marked one by one: 256 GiB of blocks of 4 KiB.
+const MOST_LOST_BLOCKS: u64 = 1 << 26;
+
 /// Values by key, and keys whose values cannot be read.
 type Values = Vec<(u64, u128)>;
 type Lost = Vec<Range<u64>>;
@@ -54,7 +57,7 @@ struct Salvage<'s> {
 
 impl Visitor for Salvage<'_> {
     fn node(&mut self, at: NodeRef) -> Result<()> {
-        self.pages.claim(at.slot);
+        claim(self.pages, at)?;
         self.pages.retire(at.slot);
         Ok(())
     }
@@ -93,6 +96,7 @@ impl<L: Layout> Overlay<L> {
             backend.pages.claim(*slot);
         }
         backend.table = chain.slots;
+        Self::check_table(root, &table)?;
         backend.list_volumes(&table)?;
         if salvages {
             backend.salvage(&table, damage)?;
@@ -103,8 +107,18 @@ impl<L: Layout> Overlay<L> {
         Ok(backend)
     }
 
+    /// Whether its numbers are such as the engine writes.
+    fn check_table(root: &Root, table: &StoreTable) -> Result<()> {
+        let is_possible = root.physical < root.data_blocks
+            && table.index_entries < root.data_blocks
+            && u64::from(table.buckets) <= root.data_blocks
+            && root.references >= root.physical;
+        if is_possible { Ok(()) } else { Err(VolumeError::damaged("the table makes no sense")) }
+    }
+
     fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
         for volume in &table.volumes {
+            self.check_size(volume.size_bytes)?;
             let StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, .. } = volume.clone();
             let new = CachedVolume { name, size_bytes, mode, read_only, is_hidden, mapped };
             if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
@@ -145,6 +159,10 @@ impl<L: Layout> Overlay<L> {
                 self.active.set_word(volume.id, Lbn(lbn), word as u32);
             }
             for keys in lost {
+                if keys.end.min(blocks).saturating_sub(keys.start) > MOST_LOST_BLOCKS {
+                    let what = format!("almost all of the map of volume '{}'", volume.name);
+                    return Err(VolumeError::damaged(what));
+                }
                 for lbn in keys.start..keys.end.min(blocks) {
                     self.active.set_word(volume.id, Lbn(lbn), Place::Damaged.word());
                 }

@@ -198,7 +198,7 @@ impl Layout for TableLayout {
             return Ok(*index);
         }
         let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
-        let entries = (index.entries + come).saturating_sub(edits.len() as u64 - come);
+        let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
         let wanted = u32::try_from(entries / MEAN_ENTRIES + 1).unwrap_or(u32::MAX);
         let buckets = wanted.max(index.buckets);
         let by_bucket = |(entry, comes): IndexEdit| (bucket_of((entry >> 32) as u32, buckets), entry, comes);
