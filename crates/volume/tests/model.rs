@@ -257,6 +257,19 @@ fn extents_tell_what_takes_space() {
     assert!(volume.extents(63 * block, 2 * block, 1).is_err());
 }
 
+/// Looking at every block of it would take an hour.
+#[test]
+fn extents_pass_over_what_was_never_written() {
+    let (_simulation, pool, volume) = small_pool(100);
+    let (block, blocks) = (BLOCK as u64, gemelo_volume::MAX_VOLUME_BLOCKS);
+    pool.resize_volume("a", blocks * block).unwrap();
+    let place = (blocks / 2 + 7) * block;
+    write(&volume, place, &content(1, BLOCK)).unwrap();
+    let extents = volume.extents(0, blocks * block, 9).unwrap();
+    let lengths: Vec<(u64, bool)> = extents.iter().map(|extent| (extent.length, extent.allocated)).collect();
+    assert_eq!(lengths, [(place, false), (block, true), (blocks * block - place - block, false)]);
+}
+
 #[test]
 fn the_mode_off_stores_every_write() {
     let (_simulation, pool, volume) = small_pool(100);

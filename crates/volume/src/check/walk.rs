@@ -196,16 +196,20 @@ impl Walk {
         }
         for page in &table.records {
             slots.add(page.slot);
+            let first = u64::from(page.number) * RECORD_PAGE_ENTRIES as u64;
+            if first >= self.data_blocks {
+                slots.report.add(true, format!("record page {} is out of range", page.number));
+                continue;
+            }
             let Some(image) = self.read_page(disk, seed, page)? else {
                 let what = format!("the fingerprints of 256 blocks (record page {}) are lost", page.number);
                 slots.report.add(false, what);
                 continue;
             };
-            for (number, bytes) in (page.number * RECORD_PAGE_ENTRIES as u32..).zip(image.as_chunks::<16>().0)
-            {
+            for (number, bytes) in (first..).zip(image.as_chunks::<16>().0) {
                 let fingerprint = Fingerprint::from_bytes(*bytes);
                 if !fingerprint.is_none() {
-                    self.fingerprints.insert(number, fingerprint);
+                    self.fingerprints.insert(number as u32, fingerprint);
                 }
             }
         }

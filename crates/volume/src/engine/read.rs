@@ -129,24 +129,43 @@ impl Engine {
         let mut extents: Vec<Extent> = Vec::new();
         let mut next = blocks.start;
         while next < blocks.end {
-            let lbns: Vec<Lbn> = (next..blocks.end.min(next + EXTENT_BLOCKS)).map(Lbn).collect();
-            let mut places = Vec::with_capacity(lbns.len());
-            self.state.read().backend.look_up(volume.id, &lbns, &mut places)?;
-            for (lbn, place) in lbns.iter().zip(places) {
-                let start = (lbn.0 * block_bytes).max(range.offset);
-                let length = ((lbn.0 + 1) * block_bytes).min(range.end()) - start;
-                let is_mapped = place != Place::Unmapped;
-                if let Some(last) = extents.last_mut().filter(|last| last.allocated == is_mapped) {
-                    last.length += length;
-                    continue;
-                }
-                if extents.len() == most {
+            let mut places = Vec::new();
+            let state = self.state.read();
+            state.backend.look_up(volume.id, &[Lbn(next)], &mut places)?;
+            if places.pop() == Some(Place::Unmapped) {
+                // Most of a large volume is nothing at all, and is passed over.
+                let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
+                let end = mapped.map_or(blocks.end, |lbn| lbn.0.max(next + 1));
+                if !add_extent(&mut extents, range.part(next..end, block_bytes), false, most) {
                     return Ok(extents);
                 }
-                extents.push(Extent { length, allocated: is_mapped, zero: !is_mapped });
+                next = end;
+                continue;
+            }
+            let lbns: Vec<Lbn> = (next..blocks.end.min(next + EXTENT_BLOCKS)).map(Lbn).collect();
+            state.backend.look_up(volume.id, &lbns, &mut places)?;
+            drop(state);
+            for (lbn, place) in lbns.iter().zip(places) {
+                let bytes = range.part(lbn.0..lbn.0 + 1, block_bytes);
+                if !add_extent(&mut extents, bytes, place != Place::Unmapped, most) {
+                    return Ok(extents);
+                }
             }
             next += EXTENT_BLOCKS;
         }
         Ok(extents)
     }
+}
+
+/// Adds a stretch to the extents; `false` if it would be one too many.
+fn add_extent(extents: &mut Vec<Extent>, length: u64, is_mapped: bool, most: usize) -> bool {
+    if let Some(last) = extents.last_mut().filter(|last| last.allocated == is_mapped) {
+        last.length += length;
+        return true;
+    }
+    if extents.len() == most {
+        return false;
+    }
+    extents.push(Extent { length, allocated: is_mapped, zero: !is_mapped });
+    true
 }

@@ -37,6 +37,12 @@ impl Range {
         self.offset / block_bytes..self.end().div_ceil(block_bytes)
     }
 
+    /// Bytes of it that lie in these blocks, which it touches.
+    pub(crate) fn part(self, blocks: ops::Range<u64>, block_bytes: u64) -> u64 {
+        let start = (blocks.start * block_bytes).max(self.offset);
+        (blocks.end * block_bytes).min(self.end()).saturating_sub(start)
+    }
+
     /// The blocks it covers whole.
     fn whole_blocks(self, block_bytes: u64) -> ops::Range<u64> {
         let start = self.offset.div_ceil(block_bytes);
