@@ -14,14 +14,12 @@ mod pieces;
 mod plan;
 mod read;
 mod segment;
-mod split;
 mod volumes;
 mod worker;
 mod write;
 
 pub use finder::FinderReport;
 pub(crate) use segment::Range;
-pub(crate) use split::Crew;
 pub(crate) use volumes::VolumeShared;
 pub(crate) use worker::Worker;
 
@@ -80,7 +78,6 @@ pub(crate) struct Engine {
     /// Volumes that a crash has left half made or half removed.
     pub(crate) hidden: Mutex<Vec<VolumeId>>,
     pub(crate) counters: PoolCounters,
-    pub(crate) crew: Crew,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(crate) open_bytes: AtomicU64,
 }

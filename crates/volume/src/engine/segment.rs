@@ -5,6 +5,7 @@ use super::read::Read;
 use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
 use crate::counters::add;
+use crate::error::VolumeError;
 use crate::types::{DedupMode, Lbn};
 use gemelo_device::{DeviceError, Durability, Operation, Request};
 use std::ops;
@@ -86,7 +87,6 @@ const fn is_immediate(operation: &Operation<'_>) -> bool {
 impl Engine {
     /// Does a batch.
     pub(crate) fn execute(&self, volume: &VolumeShared, batch: &mut [Request<'_>]) {
-        let _present = self.crew.join();
         let removed = volume.gate.read();
         let size_bytes = if *removed { 0 } else { volume.size_bytes() };
         let mut rest = batch;
@@ -136,24 +136,22 @@ impl Engine {
             }
             outcomes.push(outcome);
         }
-        let mut refuse = |number: usize, error: DeviceError| {
+        let mut failed = |number: usize, error: &VolumeError| {
             if let Some(outcome) = outcomes.get_mut(number) {
-                *outcome = Err(error);
+                *outcome = Err(error.for_device(block_bytes));
             }
         };
         count(volume, &reads, &changes);
         if !reads.is_empty() {
-            self.read_all(volume, &mut reads, |number, error| refuse(number, error.for_device(block_bytes)));
+            self.read_all(volume, &mut reads, |number, error| failed(number, &error));
         }
         for (number, blocks) in &changes.unmaps {
             if let Err(error) = self.unmap(volume, blocks.clone()) {
-                refuse(*number, error.for_device(block_bytes));
+                failed(*number, &error);
             }
         }
         for items in changes.items.chunks(MOST_ITEMS) {
-            for (number, error) in self.write_split(volume, items) {
-                refuse(number, error);
-            }
+            self.write_items(volume, items, &mut failed);
         }
         if volume.mode() == DedupMode::Offline && !changes.items.is_empty() {
             let lbns = changes.items.iter().map(|item| item.lbn);

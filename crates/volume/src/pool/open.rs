@@ -3,7 +3,7 @@
 use super::{Pool, PoolDisks, Tuning};
 use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
 use crate::counters::PoolCounters;
-use crate::engine::{Committer, Crew, Crowd, Engine, State, VolumeShared, Worker};
+use crate::engine::{Committer, Crowd, Engine, State, VolumeShared, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
@@ -137,7 +137,6 @@ impl Pool {
             stopped: OnceLock::new(),
             hidden: Mutex::new(hidden),
             counters: PoolCounters::default(),
-            crew: Crew::new(tuning.background),
             open_bytes: AtomicU64::new(0),
         };
         let engine = Arc::new(engine);
