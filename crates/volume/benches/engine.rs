@@ -253,6 +253,11 @@ fn main() {
     let bench = Bench { candidates: &candidates, only };
     let sequential_mb = 1e6 / BLOCK as f64;
     bench.measure("sequential 640 KiB writes, MB/s", sequential_mb, sequential_writes);
+    bench.measure("sequential, with a flush at the end, MB/s", sequential_mb, |candidate, round| {
+        let operations = sequential_writes(candidate, round);
+        candidate.flush();
+        operations
+    });
     bench.measure("random 4 KiB writes, unique, k/s", 1e3, |c, round| random_writes(c, round, 10));
     bench.measure("random 4 KiB writes, half duplicates, k/s", 1e3, |c, round| random_writes(c, round, 5));
     bench.measure("random 4 KiB writes, all duplicates, k/s", 1e3, |c, round| random_writes(c, round, 0));
