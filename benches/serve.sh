@@ -20,12 +20,13 @@ folder=$(mktemp -d "${BENCH_DIR:-/dev/shm}/gemelo-serve.XXXXXX")
 synced=$(mktemp -d "${SYNC_DIR:-/var/tmp}/gemelo-serve.XXXXXX")
 servers=()
 finish() {
+    if [ -n "${zfs_fuse:-}" ]; then
+        timeout 20 zpool destroy "${zpool:-}" 2>/dev/null || true
+        kill -9 "$zfs_fuse" 2>/dev/null || true
+        umount -l "$folder/zfs-mount" 2>/dev/null || true
+    fi
     for server in "${servers[@]}"; do kill "$server" 2>/dev/null || true; done
     wait 2>/dev/null || true
-    if [ -n "${zpool:-}" ]; then
-        zpool destroy "$zpool" || true
-        kill "$zfs_fuse" || true
-    fi
     rm -rf "$folder" "$synced"
 }
 trap finish EXIT
