@@ -127,8 +127,13 @@ pub fn format_size(bytes: u64) -> String {
     if bytes < KIB {
         return format!("{bytes} B");
     }
-    let exponent = (63 - bytes.leading_zeros()) / 10;
-    let value = bytes as f64 / (1u64 << (10 * exponent)) as f64;
+    let mut exponent = (63 - bytes.leading_zeros()) / 10;
+    let mut value = bytes as f64 / (1u64 << (10 * exponent)) as f64;
+    // What would be rounded to 1024.00 of a unit is 1.00 of the next.
+    if value >= 1023.995 {
+        exponent += 1;
+        value /= 1024.0;
+    }
     let letter = ["", "K", "M", "G", "T", "P", "E"].get(exponent as usize).copied().unwrap_or("");
     format!("{value:.2} {letter}iB")
 }
@@ -233,6 +238,8 @@ mod tests {
     fn people_read_sizes_counts_and_durations() {
         assert_eq!(format_size(1023), "1023 B");
         assert_eq!(format_size(1536), "1.50 KiB");
+        assert_eq!(format_size((1 << 30) - 4096), "1.00 GiB");
+        assert_eq!(format_size((1 << 30) - (1 << 20)), "1023.00 MiB");
         assert_eq!(format_size(u64::MAX), "16.00 EiB");
         assert_eq!(format_count(1_234_567), "1,234,567");
         assert_eq!(format_count(12), "12");
