@@ -165,6 +165,12 @@ pub fn format_count(count: u64) -> String {
     text
 }
 
+/// How many of a thing whose name takes an s: `1 volume`, `1,234 volumes`.
+#[must_use]
+pub fn format_counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", format_count(count), if count == 1 { "" } else { "s" })
+}
+
 /// A duration for people: `1.50 µs`, `12.0 s`, `1 h 02 m`.
 #[must_use]
 pub fn format_duration_ns(nanoseconds: u64) -> String {
@@ -238,6 +244,10 @@ mod tests {
     fn people_read_sizes_counts_and_durations() {
         assert_eq!(format_size(1023), "1023 B");
         assert_eq!(format_size(1536), "1.50 KiB");
+        assert_eq!(
+            [0, 1, 2000].map(|count| format_counted(count, "volume")),
+            ["0 volumes", "1 volume", "2,000 volumes"]
+        );
         assert_eq!(format_size((1 << 30) - 4096), "1.00 GiB");
         assert_eq!(format_size((1 << 30) - (1 << 20)), "1023.00 MiB");
         assert_eq!(format_size(u64::MAX), "16.00 EiB");

@@ -5,7 +5,7 @@ use crate::exit::{Outcome, bad_input};
 use crate::pools;
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::format_count;
+use gemelo_base::units::{format_count, format_counted};
 use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request};
 use gemelo_volume::{CheckOptions, CheckReport, PoolDirectory, VolumeError, check};
 use std::path::PathBuf;
@@ -58,12 +58,12 @@ fn show_idle(arguments: &Arguments, report: &CheckReport, context: &Context) -> 
         text += &format!("and {} more\n", format_count(report.more_problems));
     }
     text += &format!(
-        "{} volumes, {} references to {} blocks, {} free, {} commits in the journal\n",
-        format_count(report.volumes),
-        format_count(report.references),
-        format_count(report.physical_blocks),
+        "{}, {} to {}, {} free, {} in the journal\n",
+        format_counted(report.volumes, "volume"),
+        format_counted(report.references, "reference"),
+        format_counted(report.physical_blocks, "block"),
         format_count(report.free_blocks),
-        format_count(report.commits)
+        format_counted(report.commits, "commit")
     );
     if arguments.data {
         text += &contents(report.checked_contents, report.unverifiable_blocks);

@@ -1,7 +1,7 @@
 //! A pool's figures for people.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_duration_ns, format_size};
+use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_size};
 use gemelo_serve::StatReport;
 use gemelo_volume::{OperationKind, OperationStat, VolumeSummary};
 
@@ -12,8 +12,10 @@ pub(crate) fn text(report: &StatReport) -> String {
     text += &metadata(report).render(2);
     if let Some(server) = &report.server {
         text += &format!(
-            "\nServed by process {}, {} clients, {} connections so far\n",
-            server.process_id, server.connections, server.accepted_connections
+            "\nServed by process {}, {}, {} so far\n",
+            server.process_id,
+            format_counted(server.connections, "client"),
+            format_counted(server.accepted_connections, "connection")
         );
         text += "\nSince the pool was opened\n";
         text += &activity(&report.volumes).render(2);
@@ -35,12 +37,12 @@ fn space(report: &StatReport) -> String {
     row("freed, not yet usable", pool.pending_blocks);
     row("capacity", pool.capacity_blocks);
     format!(
-        "Blocks of {}\n{}\ndedup ratio {:.4}, {:.1} % in use, {} volumes\n",
+        "Blocks of {}\n{}\ndedup ratio {:.4}, {:.1} % in use, {}\n",
         format_size(block_bytes),
         table.render(2),
         report.dedup_ratio,
         report.used_share * 100.0,
-        pool.volumes
+        format_counted(pool.volumes, "volume")
     )
 }
 
