@@ -11,6 +11,7 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the program: target/release/gemelo
+	@scripts/setup.sh build
 	cargo build --release --locked --package gemelo
 
 demo: build ## Scan real data, run load with its distribution, scan what was written, compare

@@ -4,7 +4,6 @@
 # The arguments are what to scan (default: /usr).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh
 
 gemelo="$PWD/target/release/gemelo"
 [ "$#" -gt 0 ] || set -- /usr

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Sees to the tools that the tests need: installs missing ones as root on Debian, else names them.
+# Sees to the tools that are needed: installs missing ones as root on Debian, else names them.
+#
+#   scripts/setup.sh [build|tests]     for building and the demo, or (the default) for the tests as well
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export DEBIAN_FRONTEND=noninteractive
 
+purpose=${1:-tests}
 # tool:package
-tools=(cc:gcc fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
+build_tools=(cc:gcc)
+test_tools=(fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
     nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdfuse:libnbd-bin nbdkit:nbdkit
     qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86
     busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux
@@ -63,16 +67,18 @@ copy_named() {
     tar -C "$1" --no-recursion --files-from=- -c | tar -C "$2" -x
 }
 
+tools=("${build_tools[@]}")
+[ "$purpose" = build ] || tools+=("${test_tools[@]}")
 missing=()
 for pair in "${tools[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
-/usr/bin/python3 -c 'import nbd' 2>/dev/null || missing+=(python3-libnbd)
+[ "$purpose" = build ] || /usr/bin/python3 -c 'import nbd' 2>/dev/null || missing+=(python3-libnbd)
 mapfile -t packages < <(printf '%s\n' "${missing[@]}" | sort -u | sed '/^$/d')
 
 if [ "${#packages[@]}" -gt 0 ]; then
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        echo "setup: the tests need packages that are missing: ${packages[*]}" >&2
+        echo "setup: packages are missing for the $purpose: ${packages[*]}" >&2
         echo "setup: as root on Debian: apt-get update && apt-get install ${packages[*]}" >&2
         exit 1
     fi
@@ -83,6 +89,8 @@ if [ "${#packages[@]}" -gt 0 ]; then
         install qemu-system-x86 2>/dev/null || install_from_backports qemu-system-x86
     fi
 fi
+
+[ "$purpose" = tests ] || exit 0
 
 if ! command -v fsx >/dev/null; then
     echo "setup: installing $fsx"
