@@ -176,11 +176,7 @@ fn figures_are_told_over_http() {
     write(&mut client, 0, &block);
     write(&mut client, 4096, &[0; 4096]);
     flush(&mut client);
-    let address = served.said[1].strip_prefix("metrics at http://").unwrap();
-    let mut stream = TcpStream::connect(address.split('/').next().unwrap()).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
+    let page = metrics(&served);
     assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
     for line in [
         "gemelo_pool_logical_blocks 2",
@@ -206,6 +202,29 @@ fn figures_are_told_over_http() {
     }
     drop(client);
     assert_eq!(served.stop(), (0, String::new()));
+}
+
+/// What the server tells Prometheus.
+fn metrics(served: &Served) -> String {
+    let address = served.said[1].strip_prefix("metrics at http://").unwrap();
+    let mut stream = TcpStream::connect(address.split('/').next().unwrap()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+#[test]
+fn a_server_tells_when_space_gets_low() {
+    let pool = TestPool::new(&[]);
+    std::fs::write(pool.file("raw"), noise(5, 8 << 20)).unwrap();
+    let served = pool.serve(&["--warn-used", "10,50", "--metrics", "127.0.0.1:0"]);
+    assert!(metrics(&served).contains("\ngemelo_pool_warnings 0\n"));
+    done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    assert!(metrics(&served).contains("\ngemelo_pool_warnings 1\n"));
+    let (status, said) = served.stop();
+    assert_eq!(status, 0);
+    assert_eq!(said.matches("more than 10 % of the data store is in use").count(), 1, "{said}");
 }
 
 #[test]

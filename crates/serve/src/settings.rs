@@ -38,7 +38,10 @@ impl Settings {
         let path = directory.join(FILE);
         let bad = |error: &dyn std::fmt::Display| Failure::refused(format!("{}: {error}", path.display()));
         match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            // Whether there is a pool at all is told by who opens it.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(Self::default())
+            }
             Err(error) => Err(bad(&error)),
             Ok(text) => toml::from_str(&text).map_err(|error| bad(&error.message())),
         }

@@ -33,7 +33,8 @@ impl PoolDirectory {
     /// If another process has it, or it is not there.
     pub fn lock(path: &Path) -> Result<Self> {
         if !path.is_dir() {
-            return Err(VolumeError::NotAPool { why: "there is no such directory" });
+            let why = if path.exists() { "it is not a directory" } else { "there is no such directory" };
+            return Err(VolumeError::NotAPool { why });
         }
         if !path.join(METADATA).exists() {
             return Err(VolumeError::NotAPool { why: "the directory has no metadata" });
