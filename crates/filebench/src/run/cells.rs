@@ -139,7 +139,6 @@ impl Cells {
     /// Adds one flowop's figures up; the extremes only if they belong to this period.
     pub(super) fn add_to(&self, cell: usize, period: u32, figures: &mut Figures) {
         let Some(cell) = self.cells.get(cell) else { return };
-        figures.count += cell.count.load(Ordering::Relaxed);
         figures.bytes += cell.bytes.load(Ordering::Relaxed);
         figures.total_ns += cell.total_ns.load(Ordering::Relaxed);
         figures.generate_ns += cell.generate_ns.load(Ordering::Relaxed);
@@ -148,7 +147,10 @@ impl Cells {
             figures.max_ns = figures.max_ns.max(cell.max_ns.load(Ordering::Relaxed));
         }
         for (sum, bucket) in figures.histogram.iter_mut().zip(&cell.histogram) {
-            *sum += bucket.load(Ordering::Relaxed);
+            let operations = bucket.load(Ordering::Relaxed);
+            *sum += operations;
+            // Not from `count`, which the owner may have changed meanwhile: the histogram has every operation told.
+            figures.count += operations;
         }
     }
 }
