@@ -69,11 +69,17 @@ impl Default for Thresholds {
     }
 }
 
+/// Blocks that are free or soon will be: what is freed waits for a commit, and the collector has some at times.
+const fn available_blocks(stat: &PoolStat) -> u64 {
+    stat.free_blocks + stat.pending_blocks
+}
+
 /// Share of what can be stored that is: the store may have more room than the file system it lies on.
 pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -> f64 {
     let block_bytes = u64::from(stat.block_bytes);
-    let used = stat.physical_blocks + stat.pending_blocks;
-    let free = stat.free_blocks.min(file_system_free_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes));
+    let used = stat.physical_blocks;
+    let free =
+        available_blocks(stat).min(file_system_free_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes));
     if used + free == 0 { 1.0 } else { used as f64 / (used + free) as f64 }
 }
 
@@ -93,7 +99,7 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
 /// The warning of little space.
 pub(crate) fn space_warning(report: &StatReport, reached: f64) -> String {
     let stat = &report.pool;
-    let free = stat.free_blocks * u64::from(stat.block_bytes);
+    let free = available_blocks(stat) * u64::from(stat.block_bytes);
     let what_to_do = match report.file_system_free_bytes {
         Some(below) if below < free => {
             format!("the file system below has {} left", format_size(below))
