@@ -1,7 +1,8 @@
 //! The engine: what happens to requests between volumes and disks.
 //!
-//! Locks, in the order in which they are taken: a volume's gate, the collector, the lead of the crowd, the checkpointer, the
-//! committer, the state, space and limbo. Data is read and written without the state.
+//! Locks, in the order in which they are taken: what keeps a volume from being removed or cut, the catalogue, a volume's
+//! gate, the collector, the lead of the crowd, the checkpointer, the committer, the state, limbo and space. Data is read and
+//! written without the state.
 
 mod checkpoint;
 mod commit;
@@ -38,7 +39,7 @@ use commit::OpenCommit;
 pub(crate) use crowd::Crowd;
 use gemelo_base::Clock;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -74,12 +75,21 @@ pub(crate) struct Engine {
     /// Held by the collector while it has free blocks, and by a writer that finds none.
     pub(crate) collector: Mutex<()>,
     pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
+    /// Volumes by name. Locked for a look or an insertion alone, so that clients find their volumes at any time.
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
+    /// Held while the list of volumes, or the size of the pool, changes: such changes come one after another. Holds the
+    /// names of volumes that are being made.
+    pub(crate) catalogue: Mutex<BTreeSet<String>>,
     /// Volumes that a crash has left half made or half removed.
     pub(crate) hidden: Mutex<Vec<VolumeId>>,
     pub(crate) counters: PoolCounters,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(crate) open_bytes: AtomicU64,
+    /// Bytes of the commits that wait, to be looked at without a lock.
+    pub(crate) waiting_bytes: AtomicU64,
+    /// Blocks that writes under way have taken, and that nothing refers to yet. It grows with the space locked alone, so
+    /// that the sum of these and the free blocks is known at one instant.
+    pub(crate) taken_blocks: AtomicU64,
 }
 
 impl Engine {
@@ -98,14 +108,18 @@ impl Engine {
         }
     }
 
+    /// Counts references and free blocks again. A freed block is in the open commit, in one that waits, in limbo or free;
+    /// it goes from one to the next under these locks, which are held together so that each block is counted once.
     pub(crate) fn prove(&self, most: usize) -> Result<Vec<String>> {
-        let waiting = self.committer.lock().waiting_blocks();
+        let committer = self.committer.lock();
         let state = self.state.read();
         let mut wrong = state.backend.prove(most)?;
         let totals = state.backend.totals();
-        let freed = state.open.freed.len() + waiting + self.limbo.lock().len();
+        let limbo = self.limbo.lock();
+        let space = self.space.lock();
+        let freed = state.open.freed.len() + committer.waiting_blocks() + limbo.len();
         let expected = (totals.data_blocks - 1).saturating_sub(totals.physical + freed as u64);
-        let free = self.space.lock().free();
+        let free = space.free();
         if free != expected {
             wrong.push(format!("{free} blocks are free, which should be {expected}"));
         }

@@ -249,6 +249,8 @@ impl Engine {
     /// Makes the data store larger.
     pub(crate) fn grow(&self, data_blocks: u64) -> Result<()> {
         self.check_writable()?;
+        // Of two that come at once, the second compares with what the first has made.
+        let _alone = self.catalogue.lock();
         let now = self.state.read().backend.totals().data_blocks;
         let most = u64::from(crate::types::Pbn::LAST.number()) + 1;
         if data_blocks < now || data_blocks > most {
@@ -259,7 +261,10 @@ impl Engine {
         }
         let length = data_blocks * u64::from(self.superblock.block_bytes);
         let disk = crate::error::DiskRole::Data;
-        self.data.set_len(length).map_err(VolumeError::io(disk, "enlarge"))?;
+        // A file that is longer, after an attempt that failed halfway, is never cut: blocks may be in use there.
+        if self.data.len().map_err(VolumeError::io(disk, "measure"))? < length {
+            self.data.set_len(length).map_err(VolumeError::io(disk, "enlarge"))?;
+        }
         self.sync(disk)?;
         self.change(&Change::Grow { data_blocks })?;
         self.space.lock().grow(data_blocks);

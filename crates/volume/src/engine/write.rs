@@ -75,8 +75,8 @@ impl Engine {
             match self.pass(volume, &left, failed) {
                 Ok(Pass::Overtaken(items)) => left = items,
                 Ok(Pass::Full(wanted)) => match self.reclaim(wanted) {
-                    Ok(true) => {}
-                    Ok(false) => left = self.without_room(volume, &left, failed),
+                    Ok(free) if free >= wanted => {}
+                    Ok(free) => left = self.with_little_room(volume, (&left, free), failed),
                     Err(error) => return all(failed, &left, &error),
                 },
                 Err(error) => return all(failed, &left, &error),
@@ -90,23 +90,25 @@ impl Engine {
         all(failed, &left, &busy);
     }
 
-    /// The store is full: what needs no fresh block is done all the same, one by one.
-    fn without_room<'i, 'a>(
+    /// The store has fewer blocks than are wanted, and no more will come: parts that fit are done one after another, and
+    /// what they free is there for those that have to wait. With no block at all, what needs one fails.
+    fn with_little_room<'i, 'a>(
         &self,
         volume: &VolumeShared,
-        items: &[&'i Item<'a>],
+        (items, free): (&[&'i Item<'a>], usize),
         failed: &mut Failed<'_>,
     ) -> Vec<&'i Item<'a>> {
         let full = VolumeError::NoSpace { disk: DiskRole::Data };
-        let mut overtaken = Vec::new();
-        for item in items {
-            match self.pass(volume, &[item], failed) {
-                Ok(Pass::Overtaken(again)) => overtaken.extend(again),
-                Ok(Pass::Full(_)) => failed(item.request, &full),
-                Err(error) => failed(item.request, &error),
+        let mut again = Vec::new();
+        for part in items.chunks(free.max(1)) {
+            match self.pass(volume, part, failed) {
+                Ok(Pass::Overtaken(items)) => again.extend(items),
+                Ok(Pass::Full(_)) if free > 0 => again.extend(part),
+                Ok(Pass::Full(_)) => part.iter().for_each(|item| failed(item.request, &full)),
+                Err(error) => part.iter().for_each(|item| failed(item.request, &error)),
             }
         }
-        overtaken
+        again
     }
 
     fn pass<'i, 'a>(
@@ -123,12 +125,7 @@ impl Engine {
         plan.look_up(self, volume)?;
         plan.decide(self);
         let wanted = plan.fresh_blocks();
-        let mut taken = Vec::with_capacity(wanted);
-        self.space.lock().take(wanted, &mut taken);
-        if taken.len() < wanted {
-            self.give_back(taken);
-            return Ok(Pass::Full(wanted));
-        }
+        let Some((taken, _taken)) = self.take_free(wanted) else { return Ok(Pass::Full(wanted)) };
         plan.place(taken);
         plan.write(self, failed);
         let made = self.make_changes(volume, &plan)?;

@@ -138,6 +138,9 @@ impl Pool {
             hidden: Mutex::new(hidden),
             counters: PoolCounters::default(),
             open_bytes: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
+            taken_blocks: AtomicU64::new(0),
+            catalogue: Mutex::default(),
         };
         let engine = Arc::new(engine);
         if !engine.is_read_only && !engine.tuning.background {
