@@ -104,7 +104,7 @@ fn a_write_waits_for_a_slow_reader_of_the_blocks_it_needs() {
     write(&volume, 0, &unique(&mut random, 16)).unwrap();
     flush(&volume).unwrap();
     std::thread::scope(|scope| {
-        data.read_ms.store(400, Ordering::Relaxed);
+        data.read_ms.store(1500, Ordering::Relaxed);
         let reader = volume.clone();
         scope.spawn(move || read(&reader, 0, BLOCK).unwrap());
         std::thread::sleep(Duration::from_millis(50));

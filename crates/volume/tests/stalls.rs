@@ -10,7 +10,8 @@
 
 mod common;
 
-use common::{BLOCK, content, flush, open, options, options_with, read, tuning, write};
+use common::simulated::{Fault, Simulation};
+use common::{BLOCK, content, flush, open, options, options_with, read, trim, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_volume::{BackendKind, DedupMode, Disk, FileDisk, Pool, PoolDisks, Tuning};
@@ -186,5 +187,162 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
     drop(pool);
     let pool = open(&disks, tuning()).unwrap();
     assert!(read(&pool.volume("a").unwrap(), 0, both[0].len()).unwrap() == both[0]);
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+/// A volume of more blocks than a cached backend changes at once, and what each block holds.
+fn large_volume(pool: &Pool, blocks: u64) -> Vec<u64> {
+    pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let ids: Vec<u64> = (0..blocks).map(|block| if block % 7 == 3 { 0 } else { 1 + block % 900 }).collect();
+    for (first, ids) in (0..).step_by(512).zip(ids.chunks(512)) {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| content(*id, BLOCK)).collect();
+        write(&volume, first * BLOCK as u64, &bytes).unwrap();
+    }
+    ids
+}
+
+fn bytes_of(ids: &[u64]) -> Vec<u8> {
+    ids.iter().flat_map(|id| content(*id, BLOCK)).collect()
+}
+
+/// A copy is what the source was when it began, whatever is written, trimmed and found meanwhile.
+#[test]
+fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
+    const BLOCKS: u64 = 6000;
+    for backend in BackendKind::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = disks(folder.path(), 0);
+        Pool::format(&disks, &options_with(backend, 9000)).unwrap();
+        let pool = open(&disks, tuning()).unwrap();
+        let mut ids = large_volume(&pool, BLOCKS);
+        let volume = pool.volume("a").unwrap();
+        let mut random = Random::new(5);
+        // Pairs of blocks are written one after the other with the same number, so that an instant is between two writes.
+        let (left, right) = (100u64, 5900u64);
+        let block = BLOCK as u64;
+        let is_done = AtomicBool::new(false);
+        let snapshots = std::thread::scope(|scope| {
+            let (writer, is_done) = (volume.clone(), &is_done);
+            let pair = scope.spawn(move || {
+                let mut number = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    number += 1;
+                    write(&writer, left * block, &content(10_000 + number, BLOCK)).unwrap();
+                    write(&writer, right * block, &content(10_000 + number, BLOCK)).unwrap();
+                    if random.below(2) == 0 {
+                        trim(&writer, (200 + random.below(5000)) * block, 300 * block).unwrap();
+                    } else {
+                        let bytes = unique(&mut random, 3);
+                        write(&writer, (200 + random.below(5600)) * block, &bytes).unwrap();
+                    }
+                }
+                number
+            });
+            for name in ["s", "t"] {
+                std::thread::sleep(Duration::from_millis(3));
+                pool.snapshot_volume("a", name).unwrap();
+            }
+            is_done.store(true, Ordering::Relaxed);
+            let last = pair.join().unwrap();
+            [("s", last), ("t", last)]
+        });
+        for (name, last) in snapshots {
+            let snapshot = pool.volume(name).unwrap();
+            let at = |lbn: u64| read(&snapshot, lbn * block, BLOCK).unwrap();
+            let number = |bytes: &[u8]| {
+                (1..=last).find(|number| *bytes == content(10_000 + number, BLOCK)).unwrap_or(0)
+            };
+            let (left, right) = (number(&at(left)), number(&at(right)));
+            assert!(left == right || left == right + 1, "{backend:?}: {left} and {right}");
+        }
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        // With nobody writing, a copy is the source.
+        ids[0] = 0;
+        trim(&volume, 0, block).unwrap();
+        pool.clone_volume("a", "c").unwrap();
+        let all = |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
+        assert!(all("a") == all("c"), "{backend:?}");
+        drop(pool);
+        let pool = open(&disks, tuning()).unwrap();
+        let all = |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
+        assert!(all("a") == all("c"), "{backend:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+    }
+}
+
+/// A crash at any call of a removal of a large volume leaves all of it or nothing.
+#[test]
+fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
+    const BLOCKS: u64 = 20_000;
+    for backend in [BackendKind::Log, BackendKind::Table] {
+        for call in 1.. {
+            let simulation = Simulation::new(call);
+            Pool::format(&simulation.disks(), &options_with(backend, 2000)).unwrap();
+            let pool = open(&simulation.disks(), Tuning { cache_bytes: 16 << 20, ..tuning() }).unwrap();
+            let ids = large_volume(&pool, BLOCKS);
+            pool.checkpoint().unwrap();
+            simulation.set_fault(Fault::CrashAt(call));
+            let is_removed = pool.remove_volume("a").is_ok();
+            let is_over = !simulation.is_down();
+            let simulation = simulation.after_crash(call);
+            let pool = open(&simulation.disks(), tuning()).unwrap();
+            match pool.volume("a") {
+                Ok(volume) => {
+                    assert!(!is_removed);
+                    assert!(read(&volume, 0, BLOCKS as usize * BLOCK).unwrap() == bytes_of(&ids));
+                }
+                Err(_) => assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{backend:?}, call {call}"),
+            }
+            assert_eq!(pool.volumes().len() as u64, pool.stat().unwrap().volumes);
+            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}, call {call}");
+            if is_over {
+                assert!(call > 2, "the removal makes some calls");
+                break;
+            }
+        }
+    }
+}
+
+/// While a volume is copied and another one removed, reads, writes and look-ups wait for a moment at most.
+#[test]
+fn copies_and_removals_stop_nobody() {
+    const BLOCKS: u64 = 300_000;
+    /// A copy in one go takes a second here; the bound leaves room for a busy machine.
+    const BOUND: Duration = Duration::from_millis(250);
+    let folder = tempfile::tempdir().unwrap();
+    let disks = disks(folder.path(), 0);
+    Pool::format(&disks, &options_with(BackendKind::Table, 4000)).unwrap();
+    let tuning = Tuning { cache_bytes: 16 << 20, ..Tuning::default() };
+    let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
+    large_volume(&pool, BLOCKS);
+    pool.create_volume("b", 1 << 20, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let is_done = AtomicBool::new(false);
+    let watch = |work: &dyn Fn()| {
+        let mut worst = Duration::ZERO;
+        while !is_done.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            work();
+            worst = worst.max(began.elapsed());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        worst
+    };
+    let worst = std::thread::scope(|scope| {
+        let watch = &watch;
+        let reads = scope.spawn(|| watch(&|| drop(read(&volume, 0, BLOCK).unwrap())));
+        let look_ups = scope.spawn(|| watch(&|| drop(pool.volume("b").unwrap())));
+        let began = Instant::now();
+        pool.snapshot_volume("a", "s").unwrap();
+        let copy = began.elapsed();
+        pool.remove_volume("s").unwrap();
+        let all = began.elapsed();
+        is_done.store(true, Ordering::Relaxed);
+        let worst = [reads.join().unwrap(), look_ups.join().unwrap()];
+        eprintln!("copy {copy:?}, copy and removal {all:?}, longest read and look-up {worst:?}");
+        worst
+    });
+    assert!(worst.iter().all(|worst| *worst < BOUND), "{worst:?}");
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }

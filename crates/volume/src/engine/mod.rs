@@ -6,6 +6,7 @@
 
 mod checkpoint;
 mod commit;
+mod copy;
 mod crowd;
 mod data;
 mod finder;
@@ -36,6 +37,7 @@ use crate::space::Space;
 use crate::types::VolumeId;
 pub(crate) use commit::Committer;
 use commit::OpenCommit;
+use copy::Copying;
 pub(crate) use crowd::Crowd;
 use gemelo_base::Clock;
 use parking_lot::{Mutex, RwLock};
@@ -43,15 +45,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-/// What changes together.
+/// State guarded by one lock: the metadata, the open commit, and copies under way.
 pub(crate) struct State {
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) open: OpenCommit,
+    /// Volumes that are being copied.
+    copies: Vec<Copying>,
 }
 
 impl State {
     pub(crate) fn new(backend: Box<dyn MetadataBackend>, next_commit: u64) -> Self {
-        Self { backend, open: OpenCommit::new(next_commit) }
+        Self { backend, open: OpenCommit::new(next_commit), copies: Vec::new() }
     }
 }
 

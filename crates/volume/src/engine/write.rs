@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 
 /// Passes after which a block is given up: each means that another write to it came in between.
 const MOST_PASSES: u32 = 10_000;
-/// LBNs unmapped under the lock at once: less than a millisecond.
-const UNMAP_BLOCKS: u64 = 16_384;
+/// LBNs warmed in one hold of the state's lock: if all have to be read, some milliseconds.
+const WARM_BLOCKS: u64 = 64;
 
 /// What a block is to become.
 #[derive(Debug)]
@@ -128,6 +128,7 @@ impl Engine {
         let Some((taken, _taken)) = self.take_free(wanted) else { return Ok(Pass::Full(wanted)) };
         plan.place(taken);
         plan.write(self, failed);
+        self.warm_pieces(volume, items.iter().map(|item| item.lbn))?;
         let made = self.make_changes(volume, &plan)?;
         self.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
@@ -204,11 +205,16 @@ impl Engine {
         if !self.superblock.backend.is_cached() {
             return Ok(());
         }
-        let state = self.state.read();
-        let lbns: Vec<Lbn> = (first..end).map(Lbn).collect();
-        let mut places = Vec::with_capacity(lbns.len());
-        state.backend.look_up(volume, &lbns, &mut places)?;
-        state.backend.warm(&places)
+        let (mut next, mut places) = (first, Vec::new());
+        while next < end {
+            let lbns: Vec<Lbn> = (next..end.min(next + WARM_BLOCKS)).map(Lbn).collect();
+            places.clear();
+            let state = self.state.read();
+            state.backend.look_up(volume, &lbns, &mut places)?;
+            state.backend.warm(&places)?;
+            next += WARM_BLOCKS;
+        }
+        Ok(())
     }
 
     /// Unmaps blocks.
@@ -216,12 +222,15 @@ impl Engine {
         let mut next = blocks.start;
         while next < blocks.end {
             self.bound_open_commit()?;
-            self.warm(volume.id, next, blocks.end.min(next + UNMAP_BLOCKS))?;
-            let mut state = self.state.write();
-            let Some(first) = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))? else {
-                break;
+            let (first, most) = {
+                let state = self.state.read();
+                let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
+                let Some(first) = mapped else { break };
+                (first, Self::piece_blocks(&state))
             };
-            let count = (blocks.end - first.0).min(UNMAP_BLOCKS);
+            let count = (blocks.end - first.0).min(most);
+            self.warm(volume.id, first.0, first.0 + count)?;
+            let mut state = self.state.write();
             let freed_before = state.backend.mapped_blocks(volume.id);
             self.apply(&mut state, &Change::Unmap { volume: volume.id, first, count })?;
             let freed = freed_before - state.backend.mapped_blocks(volume.id);

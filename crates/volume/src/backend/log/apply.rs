@@ -1,10 +1,11 @@
 //! What a change does to map, records and index.
 
-use super::map::{Map, is_shared};
+use super::map::{Map, MapPage, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
 use crate::types::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use std::sync::Arc;
 
 /// A count that stays what it is.
 pub(super) const FULL_COUNT: u32 = u32::MAX;
@@ -55,12 +56,15 @@ impl LogBackend {
                 self.identify(*pbn, *fingerprint);
                 Ok(())
             }
-            // Here volumes change as a whole, in one change.
-            Change::Hide { .. }
-            | Change::Show { .. }
-            | Change::Begin { .. }
-            | Change::Copy { .. }
-            | Change::Shrink { .. } => Err(VolumeError::damaged("a change is one of another backend")),
+            // A volume without a name is hidden: no other can be without one.
+            Change::Hide { volume } => {
+                self.volume_mut(*volume)?.name.clear();
+                Ok(())
+            }
+            // Here other changes of volumes as a whole are one change.
+            Change::Show { .. } | Change::Begin { .. } | Change::Copy { .. } | Change::Shrink { .. } => {
+                Err(VolumeError::damaged("a change is one of another backend"))
+            }
         }
     }
 
@@ -161,10 +165,41 @@ impl LogBackend {
         let end = Lbn(first.0.saturating_add(count));
         let mut next = first;
         while let Some(lbn) = self.volume_mut(id)?.map.next_mapped(next, end) {
-            self.set_place(id, lbn, Place::Unmapped, freed)?;
-            next = Lbn(lbn.0 + 1);
+            let (page, after) = Map::page_of(lbn);
+            let is_whole = first <= page && after <= end;
+            if is_whole {
+                self.unmap_page(id, lbn, freed)?;
+                next = after;
+            } else {
+                self.set_place(id, lbn, Place::Unmapped, freed)?;
+                next = Lbn(lbn.0 + 1);
+            }
         }
         Ok(())
+    }
+
+    /// Unmaps all LBNs of a page: if other volumes share it, none of its references goes.
+    fn unmap_page(&mut self, id: VolumeId, lbn: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
+        let volume = self
+            .volumes
+            .get_mut(&id)
+            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))?;
+        if let Some(page) = volume.map.take_page(id, &mut self.pager, lbn) {
+            self.drop_page(&page, freed);
+        }
+        Ok(())
+    }
+
+    fn drop_page(&mut self, page: &Arc<MapPage>, freed: &mut Vec<Pbn>) {
+        if is_shared(page) {
+            self.shared_pages -= 1;
+        } else if self.is_counting {
+            for word in page.words {
+                if let Place::Stored(pbn) = Place::from_word(word) {
+                    self.drop_reference(pbn, freed);
+                }
+            }
+        }
     }
 
     fn insert_volume(&mut self, id: VolumeId, volume: LogVolume) -> Result<()> {
@@ -184,15 +219,7 @@ impl LogBackend {
             self.pager.retire(slot);
         }
         for (_, page) in volume.map.pages() {
-            if is_shared(page) {
-                self.shared_pages -= 1;
-            } else if self.is_counting {
-                for word in page.words {
-                    if let Place::Stored(pbn) = Place::from_word(word) {
-                        self.drop_reference(pbn, freed);
-                    }
-                }
-            }
+            self.drop_page(page, freed);
         }
         Ok(())
     }

@@ -112,7 +112,7 @@ impl MetadataBackend for LogBackend {
             size_bytes: volume.size_bytes,
             mode: volume.mode,
             read_only: volume.read_only,
-            is_hidden: false,
+            is_hidden: volume.name.is_empty(),
             mapped_blocks: volume.map.mapped(),
         };
         self.volumes.iter().map(info).collect()
