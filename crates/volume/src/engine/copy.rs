@@ -136,6 +136,7 @@ impl Engine {
     fn copy_step(&self, source: VolumeId, volume: VolumeId) -> Result<bool> {
         self.check_writable()?;
         self.bound_open_commit()?;
+        self.reserve_slots()?;
         let (first, count) = {
             let state = self.state.read();
             let copying = state.copies.iter().find(|copying| copying.volume == volume);

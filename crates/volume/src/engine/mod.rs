@@ -15,12 +15,14 @@ mod patch;
 mod pieces;
 mod plan;
 mod read;
+mod reserve;
 mod segment;
 mod volumes;
 mod worker;
 mod write;
 
 pub use finder::FinderReport;
+pub(crate) use reserve::LEAST_RESERVE_SLOTS;
 pub(crate) use segment::Range;
 pub(crate) use volumes::VolumeShared;
 pub(crate) use worker::Worker;
@@ -94,6 +96,9 @@ pub(crate) struct Engine {
     /// Blocks that writes under way have taken, and that nothing refers to yet. It grows with the space locked alone, so
     /// that the sum of these and the free blocks is known at one instant.
     pub(crate) taken_blocks: AtomicU64,
+    /// Slots of the metadata disk that have their space; grows with the allocator locked alone.
+    pub(crate) allocated_slots: AtomicU64,
+    pub(crate) allocator: Mutex<()>,
 }
 
 impl Engine {

@@ -31,6 +31,8 @@ impl Engine {
         let mut next = from;
         loop {
             self.bound_open_commit()?;
+            // Without room it goes on, in the reserve.
+            let _ = self.reserve_slots();
             let (first, count) = {
                 let state = self.state.read();
                 let Some(first) = state.backend.next_mapped(volume, next, END)? else { return Ok(()) };

@@ -61,7 +61,7 @@ impl Engine {
             items.iter().for_each(|item| failed(item.request, error));
         };
         let mut left: Vec<&Item<'_>> = items.iter().collect();
-        if let Err(error) = self.bound_open_commit() {
+        if let Err(error) = self.bound_open_commit().and_then(|()| self.reserve_slots()) {
             return all(failed, &left, &error);
         }
         let _patching = self.lock_patches(volume, items);
@@ -222,6 +222,8 @@ impl Engine {
         let mut next = blocks.start;
         while next < blocks.end {
             self.bound_open_commit()?;
+            // Without room it goes on, in the reserve.
+            let _ = self.reserve_slots();
             let (first, most) = {
                 let state = self.state.read();
                 let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
