@@ -1,7 +1,7 @@
 //! The engine: what happens to requests between volumes and disks.
 //!
 //! Locks, in the order in which they are taken: a volume's gate, the collector, the lead of the crowd, the checkpointer, the
-//! committer, the state, space and limbo. Data is read and written without the state.
+//! committer, the sync of a disk, the state, space and limbo. Data is read and written without the state.
 
 mod checkpoint;
 mod commit;
@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     pub(crate) checkpointer: Mutex<()>,
     /// Held by the collector while it has free blocks, and by a writer that finds none.
     pub(crate) collector: Mutex<()>,
+    /// Held while the data disk, or the metadata disk, is synced.
+    pub(crate) syncing: [Mutex<()>; 2],
     pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
     /// Volumes that a crash has left half made or half removed.

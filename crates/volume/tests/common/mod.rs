@@ -2,8 +2,13 @@
 
 #![allow(dead_code, unreachable_pub, reason = "every test uses a part of it")]
 
+pub mod collide;
 pub mod driver;
+pub mod history;
+pub mod hold;
+pub mod judge;
 pub mod simulated;
+pub mod storm;
 
 use gemelo_base::{ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
