@@ -35,8 +35,8 @@ use std::time::Duration;
 const POOL_BLOCKS: u64 = 130;
 /// Lives of a pool: each ends with a power cut, a kill or a close.
 const LIVES: u64 = 4;
-/// Pools of each backend. Each gives some 170 images.
-const POOLS: u64 = 60;
+/// Pools of each backend. Each gives some 140 images.
+const POOLS: u64 = 80;
 
 /// How a life ends, if it is not by what goes wrong in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

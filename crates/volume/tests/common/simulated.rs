@@ -293,12 +293,13 @@ impl Image {
     }
 
     /// See the fault model: some of it is on the medium, and nothing will be tried again.
-    fn fail_sync(&mut self, random: &mut Random) {
+    fn fail_sync(&mut self, until: u64, random: &mut Random) {
         if random.below(2) == 0 {
-            self.settle_lengths(self.sequence);
+            self.settle_lengths(until);
         }
         let luck = random.below(3);
-        for Pending { offset, bytes, .. } in std::mem::take(&mut self.unsynced) {
+        let count = self.unsynced.iter().take_while(|write| write.sequence <= until).count();
+        for Pending { offset, bytes, .. } in self.unsynced.drain(..count) {
             keep_some(&mut self.durable, offset, &bytes, || luck == 1 && random.below(2) == 1);
         }
     }
@@ -476,7 +477,7 @@ impl Disk for SimulatedDisk {
             Err(error) => {
                 if !world.is_down {
                     let World { random, images, .. } = &mut *world;
-                    images[self.which].fail_sync(random);
+                    images[self.which].fail_sync(until, random);
                 }
                 Err(error)
             }
