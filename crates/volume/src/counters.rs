@@ -96,6 +96,10 @@ counters! {
         aborted_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,
+        /// Blocks that were found damaged when they were read.
+        damaged_blocks,
+        /// Damaged blocks whose content was written anew.
+        healed_blocks,
     }
 }
 

@@ -58,6 +58,14 @@ pub enum VolumeError {
         /// What was found instead.
         why: &'static str,
     },
+    /// The pool has an older format, which has to be converted first.
+    #[error(
+        "the pool has format version {version}, and this program works with version 2: convert the pool first"
+    )]
+    OldFormat {
+        /// The version that the pool has.
+        version: u32,
+    },
     /// Another process has the pool open.
     #[error("the pool is in use by {holder}")]
     InUse {

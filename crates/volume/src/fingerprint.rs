@@ -32,6 +32,12 @@ impl Fingerprinter {
         })
     }
 
+    /// The fingerprint that a pool of format version 1 has for a content.
+    #[must_use]
+    pub fn of_v1(&self, content: &[u8]) -> Fingerprint {
+        self.of(content)
+    }
+
     /// Calls `found` with the fingerprint of every content, in order; faster than one by one if they have one length.
     pub fn of_all(&self, contents: &[&[u8]], mut found: impl FnMut(Fingerprint)) {
         if self.kind == FingerprintKind::Blake3 {

@@ -220,19 +220,6 @@ impl Space {
         self.freed_blocks
     }
 
-    /// The first PBN at or after `from` that is not free.
-    pub(crate) fn next_used(&self, from: u32) -> Option<u32> {
-        let start = from as usize / 64;
-        let before = (1u64 << (from % 64)) - 1;
-        let used = |(word, bits): (usize, &u64)| {
-            let bits = if word == start { bits & !before } else { *bits };
-            (bits != 0).then(|| word as u64 * 64 + u64::from(bits.trailing_zeros()))
-        };
-        let found = self.words.iter().enumerate().skip(start).find_map(used)?;
-        // Bits after the last block are set too.
-        (found < self.blocks).then(|| u32::try_from(found).ok()).flatten()
-    }
-
     /// Takes the first run of free PBNs at or after `from`, at most `most` of them: the first, and how many.
     pub(crate) fn take_run(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
         let is_free = |space: &Self, number: u32| {
@@ -332,8 +319,6 @@ mod tests {
                 prop_assert_eq!(space.free(), free.len() as u64);
                 freed.retain(|pbn| free.contains(pbn));
                 prop_assert_eq!(space.freed_blocks, freed.len() as u64);
-                let first_used = (number..blocks as u32).find(|pbn| !free.contains(pbn));
-                prop_assert_eq!(space.next_used(number), first_used);
             }
         }
     }

@@ -37,64 +37,87 @@ impl Pbn {
     }
 }
 
-/// What a map says of an LBN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A checksum of the content of one block: 32 bits of the pool's keyed hash.
+///
+/// It is in the map, beside the PBN, so that each reference to a block says on its own what the block
+/// must hold. A read that finds another content is told from a good one, whatever led to it: rot, a
+/// lost write, a block that was reused too early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Checksum(pub u32);
+
+/// The map entry of an LBN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Reads as zeros and takes no space.
     Unmapped,
-    /// The content is in this block of the data store.
-    Stored(Pbn),
-    /// Where the content is got lost with a metadata page.
+    /// The content is in this block of the data store and has this checksum.
+    Stored(Pbn, Checksum),
+    /// The metadata page that located this content is lost, or the content itself is; reads fail.
     Damaged,
 }
 
 const DAMAGED: u32 = u32::MAX;
 
 impl Place {
-    /// From the word of a map page.
+    /// Decodes the word of a map page: the PBN in the lower half, the checksum in the upper one.
     #[inline]
     #[must_use]
-    pub const fn from_word(word: u32) -> Self {
-        match word {
+    pub const fn from_word(word: u64) -> Self {
+        match word as u32 {
             0 => Self::Unmapped,
             DAMAGED => Self::Damaged,
-            number => Self::Stored(Pbn(number)),
+            number => Self::Stored(Pbn(number), Checksum((word >> 32) as u32)),
         }
     }
 
-    /// The word of a map page.
+    /// Encodes the word of a map page.
     #[inline]
     #[must_use]
-    pub const fn word(self) -> u32 {
+    pub const fn word(self) -> u64 {
         match self {
             Self::Unmapped => 0,
-            Self::Stored(pbn) => pbn.0,
-            Self::Damaged => DAMAGED,
+            Self::Stored(pbn, checksum) => (checksum.0 as u64) << 32 | pbn.0 as u64,
+            Self::Damaged => DAMAGED as u64,
+        }
+    }
+
+    /// The block that holds the content, if it is known.
+    #[inline]
+    #[must_use]
+    pub const fn pbn(self) -> Option<Pbn> {
+        match self {
+            Self::Stored(pbn, _) => Some(pbn),
+            Self::Unmapped | Self::Damaged => None,
         }
     }
 }
 
-/// 128 bits of a hash of a content.
+/// 127 bits of a hash of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u128);
+
+/// The bit of a stored record that says that the block is suspect.
+const SUSPECT: u128 = 1 << 127;
 
 impl Fingerprint {
     /// Of a block that is not in the index.
     pub const NONE: Self = Self(0);
 
-    /// The fingerprint with these bits; all-zero ones, which would mean "none", become another.
+    /// The fingerprint with these bits, without the highest one. All-zero bits mean "none", so a
+    /// hash that has them becomes another one.
     #[must_use]
     pub const fn of_hash(bits: u128) -> Self {
+        let bits = bits & !SUSPECT;
         if bits == 0 { Self(1) } else { Self(bits) }
     }
 
-    /// From the bytes on disk.
+    /// Reads the bytes of a journal entry.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(u128::from_le_bytes(bytes))
+        Self(u128::from_le_bytes(bytes) & !SUSPECT)
     }
 
-    /// The bytes on disk.
+    /// Gives the bytes of a journal entry.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
@@ -117,6 +140,56 @@ impl Fingerprint {
     #[inline]
     pub(crate) const fn high(self) -> u64 {
         (self.0 >> 64) as u64
+    }
+}
+
+/// The stored form of what is known of a block besides its references: its fingerprint, and whether
+/// the block was found damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity(u128);
+
+impl Identity {
+    /// Of a block that has no fingerprint.
+    pub const NONE: Self = Self(0);
+
+    /// Of an intact block with this fingerprint.
+    #[must_use]
+    pub const fn of(fingerprint: Fingerprint) -> Self {
+        Self(fingerprint.0)
+    }
+
+    /// Reads the bytes of a page.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
+    }
+
+    /// Gives the bytes of a page.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
+    /// The fingerprint of the block's content.
+    #[inline]
+    #[must_use]
+    pub const fn fingerprint(self) -> Fingerprint {
+        Fingerprint(self.0 & !SUSPECT)
+    }
+
+    /// Whether the block was found damaged: it must not be shared before its content is written anew.
+    #[inline]
+    #[must_use]
+    pub const fn is_suspect(self) -> bool {
+        self.0 & SUSPECT != 0
+    }
+
+    /// The same fingerprint, with the block suspect or not. A block without a fingerprint is never
+    /// shared, so it is never suspect either.
+    #[must_use]
+    pub const fn with_suspect(self, is_suspect: bool) -> Self {
+        let fingerprint = self.0 & !SUSPECT;
+        if is_suspect && fingerprint != 0 { Self(fingerprint | SUSPECT) } else { Self(fingerprint) }
     }
 }
 
@@ -268,5 +341,5 @@ impl BackendKind {
 
 /// The longest name of a volume in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// The largest volume in blocks: its empty map takes some 8 MB of memory.
+/// The largest volume in blocks: its empty map takes some 16 MB of memory.
 pub const MAX_VOLUME_BLOCKS: u64 = 1 << 38;

@@ -17,7 +17,9 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_volume::format::{PoolSeed, Root, Slot, build_chain, find_roots, read_chain, read_superblock};
-use gemelo_volume::{BackendKind, CheckOptions, CheckReport, DedupMode, Pool, PoolDisks, Tuning, check};
+use gemelo_volume::{
+    BackendKind, CheckOptions, CheckReport, DedupMode, Pool, PoolDisks, RepairCost, Tuning, check,
+};
 
 const PAGE: usize = 4096;
 
@@ -28,7 +30,7 @@ fn lives(usual: u64) -> impl Iterator<Item = (BackendKind, u64)> {
 }
 
 fn check_with(disks: &PoolDisks, data: bool, repair: bool) -> CheckReport {
-    check(disks, CheckOptions { data, repair }, &Silent, &StopFlag::new()).unwrap()
+    check(disks, CheckOptions { data, repair, record: false }, &Silent, &StopFlag::new()).unwrap()
 }
 
 /// A pool after some work, and what it holds.
@@ -116,7 +118,9 @@ fn damaged(
     if report.is_clean() {
         return false;
     }
-    if check(&disks, CheckOptions { data: false, repair: true }, &Silent, &StopFlag::new()).is_ok() {
+    if check(&disks, CheckOptions { data: false, repair: true, record: false }, &Silent, &StopFlag::new())
+        .is_ok()
+    {
         let again = check_with(&disks, true, false);
         assert!(again.is_clean(), "{what}: after the repair {:?}", again.problems.first());
         let pool = open(&disks, tuning()).unwrap();
@@ -176,8 +180,8 @@ fn journaled() -> [Vec<u8>; 2] {
     simulation.images()
 }
 
-/// The pages of the journal that commits begin at, in the order of their numbers.
-fn commits(metadata: &[u8]) -> Vec<usize> {
+/// The pages of the journal that the two copies of each commit begin at, in the order of their numbers.
+fn commits(metadata: &[u8]) -> Vec<[usize; 2]> {
     let pages = 8..8 + (64 << 10) / PAGE;
     let mut found: Vec<(u64, usize)> = pages
         .filter(|page| metadata[page * PAGE..].starts_with(b"GEMELOJC"))
@@ -187,7 +191,25 @@ fn commits(metadata: &[u8]) -> Vec<usize> {
         })
         .collect();
     found.sort_unstable();
-    found.into_iter().map(|(_, page)| page).collect()
+    found.as_chunks::<2>().0.iter().map(|[a, b]| [a.1, b.1]).collect()
+}
+
+#[test]
+fn one_damaged_copy_of_any_commit_is_no_loss() {
+    let images = journaled();
+    for page in commits(&images[1]).into_iter().flatten() {
+        for byte in [9, 50] {
+            let mut images = images.clone();
+            images[1][page * PAGE + byte] ^= 1;
+            let simulation = Simulation::of_images(1, images);
+            let pool = open(&simulation.disks(), tuning()).unwrap();
+            let volume = pool.volume("a").unwrap();
+            for block in 0..4u64 {
+                let found = read(&volume, block * BLOCK as u64, BLOCK).unwrap();
+                assert_eq!(found, content(block + 1, BLOCK), "page {page}, byte {byte}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -195,15 +217,18 @@ fn a_damaged_commit_is_told_from_one_that_a_crash_cut_off() {
     let images = journaled();
     let pages = commits(&images[1]);
     let last_four = &pages[pages.len() - 4..];
-    for (number, page) in last_four.iter().enumerate() {
+    for (number, copies) in last_four.iter().enumerate() {
         for byte in [9, 50] {
             let mut images = images.clone();
-            images[1][page * PAGE + byte] ^= 1;
+            copies.iter().for_each(|page| images[1][page * PAGE + byte] ^= 1);
             let simulation = Simulation::of_images(1, images);
             let report = check_with(&simulation.disks(), false, false);
             if number < 3 {
                 assert!(open(&simulation.disks(), tuning()).is_err(), "commit {number}");
                 assert!(!report.is_clean());
+                let undone = (3 - number) as u64;
+                let cost = RepairCost { volume: "a".into(), lost_blocks: 0, undone_blocks: undone };
+                assert_eq!(report.repair_cost, [cost], "what a repair gives up is known before it");
                 check_with(&simulation.disks(), false, true);
                 assert!(check_with(&simulation.disks(), true, false).is_clean());
             } else {
@@ -221,10 +246,38 @@ fn a_damaged_commit_is_told_from_one_that_a_crash_cut_off() {
 }
 
 #[test]
+fn a_repair_keeps_every_intact_block_when_a_commit_about_another_volume_is_lost() {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options(300)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    for name in ["kept", "other"] {
+        pool.create_volume(name, 64 * BLOCK as u64, DedupMode::Off).unwrap();
+    }
+    let kept: Vec<u8> = (1..=64).flat_map(|id| content(id, BLOCK)).collect();
+    write(&pool.volume("kept").unwrap(), 0, &kept).unwrap();
+    pool.checkpoint().unwrap();
+    for id in 100..102u64 {
+        write(&pool.volume("other").unwrap(), 0, &content(id, BLOCK)).unwrap();
+        pool.flush().unwrap();
+    }
+    let mut images = simulation.images();
+    let pages = commits(&images[1]);
+    pages[pages.len() - 2].iter().for_each(|page| images[1][page * PAGE + 50] ^= 1);
+    let simulation = Simulation::of_images(1, images);
+    assert!(open(&simulation.disks(), tuning()).is_err());
+    let report = check_with(&simulation.disks(), false, true);
+    let cost = RepairCost { volume: "other".into(), lost_blocks: 0, undone_blocks: 1 };
+    assert_eq!(report.repair_cost, [cost]);
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    assert_eq!(read(&pool.volume("kept").unwrap(), 0, kept.len()).unwrap(), kept);
+}
+
+#[test]
 fn history_that_is_lost_never_shows_what_another_block_holds() {
     // Block 0 is freed and its PBN used for block 5 in commits that follow a damaged one.
     let simulation = Simulation::new(1);
-    Pool::format(&simulation.disks(), &options(10)).unwrap();
+    // Two blocks are the header and its copy.
+    Pool::format(&simulation.disks(), &options(11)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -239,7 +292,7 @@ fn history_that_is_lost_never_shows_what_another_block_holds() {
     let mut images = simulation.images();
     let pages = commits(&images[1]);
     let trim_commit = pages[pages.len() - 2];
-    images[1][trim_commit * PAGE + 50] ^= 1;
+    trim_commit.iter().for_each(|page| images[1][page * PAGE + 50] ^= 1);
     let simulation = Simulation::of_images(1, images);
     assert!(open(&simulation.disks(), tuning()).is_err());
     check_with(&simulation.disks(), false, true);
@@ -357,6 +410,11 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
                 let _ = pool.remove_volume(&volume.name);
             }
         }
-        let _ = check(&disks, CheckOptions { data: true, repair: true }, &Silent, &StopFlag::new());
+        let _ = check(
+            &disks,
+            CheckOptions { data: true, repair: true, record: false },
+            &Silent,
+            &StopFlag::new(),
+        );
     }
 }

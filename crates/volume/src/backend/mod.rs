@@ -13,7 +13,7 @@ mod tests;
 use crate::error::Result;
 use crate::format::{Change, Link, Page, PoolSeed, Root, Slot, Superblock};
 use crate::pool::PoolDisks;
-use crate::types::{BackendKind, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::types::{BackendKind, DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
 use cached::{BTreeLayout, Overlay, TableLayout};
 use log::LogBackend;
 use std::collections::HashSet;
@@ -46,6 +46,19 @@ pub struct Record {
     /// References to it: more than none if an LBN refers to it, and at most as many as LBNs do. A backend whose volumes
     /// share parts of their maps counts such a part once.
     pub references: u32,
+    /// Whether the block was found damaged: nothing may share it before its content is written anew.
+    pub is_suspect: bool,
+}
+
+impl Record {
+    /// Of a PBN of which nothing is known.
+    pub const NONE: Self = Self { fingerprint: Fingerprint::NONE, references: 0, is_suspect: false };
+
+    /// Of a PBN with this identity and this number of references.
+    #[must_use]
+    pub const fn new(identity: Identity, references: u32) -> Self {
+        Self { fingerprint: identity.fingerprint(), references, is_suspect: identity.is_suspect() }
+    }
 }
 
 /// Sums over the whole pool.
@@ -207,7 +220,7 @@ pub trait MetadataBackend: Send + Sync {
 
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
-    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()>;
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()>;
 
     /// Counts the references to every PBN again, and looks whether counts, totals and index are what they should be:
     /// the differences in words, at most `most` of them.

@@ -4,9 +4,11 @@
 use super::{Damage, LoadOptions, MetadataBackend, PageWrites, empty, load};
 use crate::disk::FileDisk;
 use crate::error::VolumeError;
-use crate::format::{Change, PoolSeed, Root, Superblock};
+use crate::format::{Change, PoolSeed, Root, Superblock, Version};
 use crate::pool::PoolDisks;
-use crate::types::{BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
+use crate::types::{
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
+};
 use gemelo_base::random::{Random, mix64};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -19,7 +21,25 @@ const CACHE_BYTES: u64 = 64 << 10;
 
 fn superblock(backend: BackendKind) -> Superblock {
     let fingerprint = FingerprintKind::Blake3;
-    Superblock { block_bytes: 512, pool_id: [1; 16], key: [2; 32], fingerprint, backend, journal_pages: 16 }
+    Superblock {
+        version: Version::V2,
+        block_bytes: 512,
+        pool_id: [1; 16],
+        key: [2; 32],
+        fingerprint,
+        backend,
+        journal_pages: 16,
+        header_copy: None,
+    }
+}
+
+/// The place of a block, with a checksum that follows from its number.
+fn stored(pbn: u32) -> Place {
+    Place::Stored(Pbn::new(pbn).unwrap(), checksum_of(pbn))
+}
+
+fn checksum_of(pbn: u32) -> Checksum {
+    Checksum(mix64(u64::from(pbn)) as u32)
 }
 
 /// The map of each volume, and the fingerprint of each block that is referred to.
@@ -102,7 +122,8 @@ impl Bench {
             Fingerprint::of_hash(u128::from(bits) << 64 | u128::from(bits))
         };
         let (volume, lbn_, pbn_) = (VolumeId(id), Lbn(lbn), Pbn::new(pbn).unwrap());
-        let freed = self.apply(&Change::Store { volume, lbn: lbn_, pbn: pbn_, fingerprint });
+        let checksum = checksum_of(pbn);
+        let freed = self.apply(&Change::Store { volume, lbn: lbn_, pbn: pbn_, fingerprint, checksum });
         self.model.fingerprints.insert(pbn, fingerprint);
         self.put(id, lbn, Some(pbn), &freed);
     }
@@ -123,7 +144,8 @@ impl Bench {
         let from = self.lbn();
         let Some(pbn) = self.model.maps[&other].range(from..).next().map(|(_, pbn)| *pbn) else { return };
         let (volume, pbn_) = (VolumeId(id), Pbn::new(pbn).unwrap());
-        let freed = self.apply(&Change::Share { volume, lbn: Lbn(lbn), pbn: pbn_ });
+        let freed =
+            self.apply(&Change::Share { volume, lbn: Lbn(lbn), pbn: pbn_, checksum: checksum_of(pbn) });
         self.put(id, lbn, Some(pbn), &freed);
     }
 
@@ -253,9 +275,8 @@ impl Bench {
             assert_eq!(found, Some(Lbn(*lbn)));
             places.clear();
             self.backend.look_up(volume, &[Lbn(*lbn), Lbn(lbn + 1)], &mut places).unwrap();
-            let after =
-                map.get(&(lbn + 1)).map_or(Place::Unmapped, |pbn| Place::Stored(Pbn::new(*pbn).unwrap()));
-            assert_eq!(places, [Place::Stored(Pbn::new(*pbn).unwrap()), after]);
+            let after = map.get(&(lbn + 1)).map_or(Place::Unmapped, |pbn| stored(*pbn));
+            assert_eq!(places, [stored(*pbn), after]);
             next = Lbn(lbn + 1);
         }
         assert_eq!(self.backend.next_mapped(volume, next, Lbn(VOLUME_BLOCKS)).unwrap(), None);
@@ -329,8 +350,8 @@ fn what_does_not_fit_the_state_is_an_error() {
         let (volume, missing, lbn) = (VolumeId(1), VolumeId(9), Lbn(0));
         let pbn = Pbn::new(DATA_BLOCKS as u32).unwrap();
         let wrong = [
-            Change::Share { volume, lbn, pbn },
-            Change::Share { volume, lbn: Lbn(VOLUME_BLOCKS), pbn: Pbn::FIRST },
+            Change::Share { volume, lbn, pbn, checksum: Checksum(1) },
+            Change::Share { volume, lbn: Lbn(VOLUME_BLOCKS), pbn: Pbn::FIRST, checksum: Checksum(1) },
             Change::Remove { volume: missing },
             Change::Unmap { volume: missing, first: lbn, count: 1 },
             Change::Rename { volume: missing, name: "x".into() },

@@ -6,9 +6,10 @@
 mod repair;
 mod scrub;
 mod store;
-mod walk;
+pub(crate) mod walk;
 
 use crate::error::Result;
+use crate::format::Version;
 use crate::pool::PoolDisks;
 use gemelo_base::{Monitor, StopFlag};
 use serde::{Deserialize, Serialize};
@@ -20,10 +21,13 @@ const MOST_PROBLEMS: usize = 1000;
 /// What to do besides looking at the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CheckOptions {
-    /// Read all contents and compare them with their fingerprints.
+    /// Read all contents and compare them with their checksums and fingerprints.
     pub data: bool,
     /// Write anew what can be, and mark what is lost, so that the pool can be written again.
     pub repair: bool,
+    /// Write down in the pool which contents were found damaged, so that nothing shares them. Without
+    /// it, and without `repair`, nothing is written.
+    pub record: bool,
 }
 
 /// Something that is not as it should be.
@@ -56,12 +60,24 @@ pub struct CheckReport {
     pub commits: u64,
     /// Contents compared with their fingerprints.
     pub checked_contents: u64,
-    /// Stored blocks that have no fingerprint to compare with.
-    pub unverifiable_blocks: u64,
     /// LBNs whose content is lost, by fresh damage or by damage that a repair has marked.
     pub lost_blocks: u64,
     /// Whether a repair was made.
     pub is_repaired: bool,
+    /// The cost of a repair, if there is something to repair: for each volume that loses something.
+    pub repair_cost: Vec<RepairCost>,
+}
+
+/// The blocks of a volume that a repair gives up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairCost {
+    /// The name of the volume.
+    pub volume: String,
+    /// Blocks that give an error afterwards, because their content is lost.
+    pub lost_blocks: u64,
+    /// Blocks that go back to an older content, because a commit that changed them, or one before it,
+    /// is lost.
+    pub undone_blocks: u64,
 }
 
 impl CheckReport {
@@ -92,15 +108,24 @@ pub fn check(
 ) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     let walk = Walk::of(disks, &mut report)?;
+    let mut damaged = Vec::new();
     if let Some(walk) = &walk {
         walk.count(&mut report);
         if options.data {
-            scrub::scrub(disks, walk, &mut report, monitor, stop)?;
+            damaged = scrub::scrub(disks, walk, &mut report, monitor, stop)?;
         }
     }
-    if options.repair && !report.is_clean() {
-        repair::repair(disks, options.data, monitor, stop)?;
+    if report.is_clean() || walk.as_ref().is_some_and(|walk| walk.superblock.version == Version::V1) {
+        return Ok(report);
+    }
+    if options.repair {
+        report.repair_cost = repair::repair(disks, options.data, monitor, stop)?;
         report.is_repaired = true;
+        return Ok(report);
+    }
+    report.repair_cost = repair::cost(disks, options.data, monitor, stop)?;
+    if options.record && !damaged.is_empty() {
+        repair::record(disks, &damaged)?;
     }
     Ok(report)
 }

@@ -1,81 +1,196 @@
 //! Writing what is left of a damaged pool, so that it is whole again and says what it lost.
+//!
+//! Every map entry has a checksum of its content, so each block is judged on its own: it is kept if its
+//! content passes, whatever else was damaged.
 
-use crate::error::{Result, VolumeError};
+use super::RepairCost;
+use crate::backend::MetadataBackend;
+use crate::engine::Wanted;
+use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
-use crate::format::{PAGE_BYTES, read_superblock};
-use crate::pool::{Pool, PoolDisks, Recovered, Tuning, recover};
-use crate::types::{Fingerprint, Pbn};
+use crate::format::{PAGE_BYTES, PoolSeed, data_header, read_superblock};
+use crate::pool::{Pool, PoolDisks, Recovered, Tuning, each_place, recover};
+use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Repairs.
-///
-/// Where history is lost (a commit, a root) blocks may have been used again for contents that the state that is left knows
-/// nothing of; then, as with `data`, each content has to have its fingerprint or is marked as lost.
-pub(super) fn repair(disks: &PoolDisks, data: bool, monitor: &dyn Monitor, stop: &StopFlag) -> Result<()> {
-    let mut recovered = recover(disks, true, Tuning::default().cache_bytes)?;
-    let must_scrub = data || recovered.has_lost_history;
-    restore_contents(disks, &mut recovered, must_scrub, monitor, stop)?;
-    rewrite_superblocks(disks)?;
-    let tuning = Tuning { background: false, ..Tuning::default() };
-    Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?.close()
+/// The outcome of a look at all contents that a repair has to judge.
+#[derive(Default)]
+struct Assessment {
+    /// Fingerprints that were lost with their records.
+    computed: Vec<(Pbn, Fingerprint)>,
+    /// Map entries whose contents are lost.
+    lost: HashSet<Place>,
+    /// LBNs of each volume that are lost.
+    lost_blocks: BTreeMap<VolumeId, u64>,
 }
 
-/// Computes fingerprints that were lost, and marks contents that do not have theirs.
-fn restore_contents(
+/// Repairs. Gives what was given up.
+pub(super) fn repair(
     disks: &PoolDisks,
-    recovered: &mut Recovered,
-    must_scrub: bool,
+    data: bool,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<()> {
-    let fingerprinter = Fingerprinter::new(recovered.superblock.fingerprint, recovered.superblock.key);
-    let block_bytes = u64::from(recovered.superblock.block_bytes);
-    let mut used = Vec::new();
-    recovered.backend.visit_used(&mut |pbn| used.push(pbn))?;
-    let mut records = Vec::new();
-    recovered.backend.records(&used, &mut records)?;
-    monitor.begin("Repairing", Unit::Items, Some(used.len() as u64));
-    let mut content = vec![0; recovered.superblock.block_bytes as usize];
-    let mut lost: HashSet<Pbn> = HashSet::new();
-    let mut computed: Vec<(Pbn, Fingerprint)> = Vec::new();
-    for (pbn, record) in used.into_iter().zip(records) {
-        if stop.is_raised() {
-            return Err(VolumeError::Interrupted);
-        }
-        monitor.advance(1);
-        let is_unknown = record.fingerprint.is_none() && recovered.backend.is_record_lost(pbn);
-        if !is_unknown && !must_scrub {
-            continue;
-        }
-        let is_read = disks.data.read_at(u64::from(pbn.number()) * block_bytes, &mut content).is_ok();
-        let is_proven = match record.fingerprint.is_none() {
-            false => fingerprinter.of(&content) == record.fingerprint,
-            // Without a fingerprint there is no proof; where the history is whole none is needed.
-            true => !recovered.has_lost_history,
-        };
-        if !is_read || !is_proven {
-            lost.insert(pbn);
-        } else if is_unknown {
-            computed.push((pbn, fingerprinter.of(&content)));
-        }
-    }
-    monitor.finish();
-    recovered.backend.restore(&computed, &lost)
+) -> Result<Vec<RepairCost>> {
+    let mut recovered = recover(disks, true, Tuning::default().cache_bytes)?;
+    let assessment = assess(disks, &recovered, data, monitor, stop)?;
+    let costs = costs(&recovered, &assessment);
+    recovered.backend.restore(&assessment.computed, &assessment.lost)?;
+    rewrite_headers(disks)?;
+    let tuning = Tuning { background: false, ..Tuning::default() };
+    let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
+    pool.close()?;
+    Ok(costs)
 }
 
-/// Both superblocks are what the good one is.
-fn rewrite_superblocks(disks: &PoolDisks) -> Result<()> {
-    let io = |action| VolumeError::io(crate::error::DiskRole::Metadata, action);
-    let page = read_superblock(&*disks.metadata, &mut Vec::new())?.encode();
+/// Finds out what a repair would give up, and changes nothing.
+pub(super) fn cost(
+    disks: &PoolDisks,
+    data: bool,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Vec<RepairCost>> {
+    let recovered = match recover(disks, true, Tuning::default().cache_bytes) {
+        Ok(recovered) => recovered,
+        // Beyond repair: the problems say so.
+        Err(VolumeError::Damaged { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let assessment = assess(disks, &recovered, data, monitor, stop)?;
+    Ok(costs(&recovered, &assessment))
+}
+
+/// Writes down that blocks are damaged, so that nothing shares them from now on. A pool with damaged
+/// metadata is left alone: a repair comes first.
+pub(super) fn record(disks: &PoolDisks, damaged: &[Pbn]) -> Result<()> {
+    let tuning = Tuning { background: false, ..Tuning::default() };
+    let pool = match Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())) {
+        Ok(pool) => pool,
+        Err(VolumeError::Damaged { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if pool.is_read_only() {
+        return Ok(());
+    }
+    pool.suspect(damaged);
+    pool.close()
+}
+
+/// Judges the contents: those that may have been used again since the state that is left, those beyond
+/// the end of the data disk, and with `data` all of them. Computes fingerprints that were lost.
+fn assess(
+    disks: &PoolDisks,
+    recovered: &Recovered,
+    data: bool,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Assessment> {
+    let backend = &*recovered.backend;
+    let superblock = &recovered.superblock;
+    let must_scrub = data || recovered.has_lost_history;
+    let block_bytes = u64::from(superblock.block_bytes);
+    let present = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))? / block_bytes;
+    let mut judge = Judge {
+        disks,
+        seed: PoolSeed::of(superblock),
+        fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
+        content: vec![0; superblock.block_bytes as usize],
+        judged: HashMap::new(),
+        computed: Vec::new(),
+    };
+    let mut assessment = Assessment::default();
+    monitor.begin("Looking at what a repair keeps", Unit::Items, Some(backend.totals().references));
+    for volume in backend.volumes() {
+        each_place(backend, volume.id, |lbn, place| {
+            if stop.is_raised() {
+                return Err(VolumeError::Interrupted);
+            }
+            monitor.advance(1);
+            let Place::Stored(pbn, checksum) = place else { return Ok(()) };
+            let is_record_lost = backend.is_record_lost(pbn);
+            let is_present = u64::from(pbn.number()) < present;
+            let is_good = is_present
+                && (!must_scrub && !is_record_lost
+                    || judge.is_good(Wanted { lbn, pbn, checksum }, is_record_lost));
+            if !is_good {
+                assessment.lost.insert(place);
+                *assessment.lost_blocks.entry(volume.id).or_default() += 1;
+            }
+            Ok(())
+        })?;
+    }
+    monitor.finish();
+    assessment.computed = judge.computed;
+    Ok(assessment)
+}
+
+/// Reads contents and compares them with the checksums in the maps, each once.
+struct Judge<'j> {
+    disks: &'j PoolDisks,
+    seed: PoolSeed,
+    fingerprinter: Fingerprinter,
+    content: Vec<u8>,
+    judged: HashMap<(Pbn, u32), bool>,
+    computed: Vec<(Pbn, Fingerprint)>,
+}
+
+impl Judge<'_> {
+    fn is_good(&mut self, wanted: Wanted, is_record_lost: bool) -> bool {
+        let Wanted { pbn, checksum, .. } = wanted;
+        if let Some(known) = self.judged.get(&(pbn, checksum.0)) {
+            return *known;
+        }
+        let offset = u64::from(pbn.number()) * self.content.len() as u64;
+        let is_good = self.disks.data.read_at(offset, &mut self.content).is_ok()
+            && self.seed.of_content(&self.content) == checksum;
+        self.judged.insert((pbn, checksum.0), is_good);
+        if is_good && is_record_lost {
+            self.computed.push((pbn, self.fingerprinter.of(&self.content)));
+        }
+        is_good
+    }
+}
+
+fn costs(recovered: &Recovered, assessment: &Assessment) -> Vec<RepairCost> {
+    let cost = |volume: crate::backend::VolumeInfo| {
+        let of_map = lost_in_map(&*recovered.backend, volume.id);
+        let lost_blocks = assessment.lost_blocks.get(&volume.id).copied().unwrap_or(0) + of_map;
+        let undone_blocks = recovered.undone.get(&volume.id).copied().unwrap_or(0);
+        RepairCost { volume: volume.name, lost_blocks, undone_blocks }
+    };
+    let is_cost = |cost: &RepairCost| cost.lost_blocks > 0 || cost.undone_blocks > 0;
+    recovered.backend.volumes().into_iter().map(cost).filter(is_cost).collect()
+}
+
+/// LBNs whose map entries are lost. A map that cannot be read has none that could be counted.
+fn lost_in_map(backend: &dyn MetadataBackend, volume: VolumeId) -> u64 {
+    let mut lost = 0;
+    let counted = each_place(backend, volume, |_: Lbn, place| {
+        lost += u64::from(place == Place::Damaged);
+        Ok(())
+    });
+    if counted.is_ok() { lost } else { 0 }
+}
+
+/// Writes both superblocks and both headers of the data store as the good ones are.
+fn rewrite_headers(disks: &PoolDisks) -> Result<()> {
+    let io = |action| VolumeError::io(DiskRole::Metadata, action);
+    let superblock = read_superblock(&*disks.metadata, &mut Vec::new())?;
+    let page = superblock.encode();
     for copy in 0..2 {
         disks
             .metadata
             .write_at(copy * PAGE_BYTES as u64, &mut [IoSlice::new(&*page)])
             .map_err(io("write"))?;
         disks.metadata.sync().map_err(io("sync"))?;
+    }
+    let header = data_header(&superblock);
+    let io = |action| VolumeError::io(DiskRole::Data, action);
+    for offset in superblock.header_offsets() {
+        disks.data.write_at(offset, &mut [IoSlice::new(&header)]).map_err(io("write"))?;
+        disks.data.sync().map_err(io("sync"))?;
     }
     Ok(())
 }

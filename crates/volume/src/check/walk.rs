@@ -5,39 +5,49 @@ use super::store::{TreeReader, compare_counts, compare_index};
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    Change, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, Part, PoolSeed, RECORD_PAGE_ENTRIES, Root, Slot,
-    StoreTable, Superblock, Table, check_data_header, find_roots, read_chain, read_superblock,
+    Change, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, PoolSeed,
+    RECORD_PAGE_ENTRIES, Root, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume, Version,
+    check_data_header, find_roots, read_chain, read_superblock,
 };
 use crate::journal::Journal;
 use crate::pool::PoolDisks;
-use crate::types::{BackendKind, Fingerprint, Lbn, Place, VolumeId};
+use crate::types::{BackendKind, DedupMode, Fingerprint, Identity, Lbn, Place, VolumeId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// LBNs of one lost page that are counted as lost.
 const MOST_LOST_BLOCKS: u64 = 1 << 26;
 
-/// A volume: its size in blocks, its name, and its map without the gaps.
-pub(super) struct WalkVolume {
-    pub(super) name: String,
-    blocks: u64,
-    pub(super) map: BTreeMap<u64, Place>,
+/// A volume with its map, without the gaps.
+#[derive(Clone)]
+pub(crate) struct WalkVolume {
+    pub(crate) name: String,
+    /// Its size in blocks.
+    pub(crate) blocks: u64,
+    pub(crate) mode: DedupMode,
+    pub(crate) read_only: bool,
+    pub(crate) is_hidden: bool,
+    pub(crate) map: BTreeMap<u64, Place>,
 }
 
 /// The state that recovery reaches.
-pub(super) struct Walk {
-    pub(super) superblock: Superblock,
-    data_blocks: u64,
-    pub(super) volumes: BTreeMap<VolumeId, WalkVolume>,
-    pub(super) fingerprints: HashMap<u32, Fingerprint>,
+pub(crate) struct Walk {
+    pub(crate) superblock: Superblock,
+    pub(crate) data_blocks: u64,
+    /// Blocks that the data disk is long enough for.
+    pub(super) present_blocks: u64,
+    pub(crate) volumes: BTreeMap<VolumeId, WalkVolume>,
+    pub(crate) fingerprints: HashMap<u32, Fingerprint>,
 }
 
 impl Walk {
     /// Reads it. `None` if it is too damaged to be counted.
-    pub(super) fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>> {
+    pub(crate) fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>> {
         let mut damage = Vec::new();
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
         damage.into_iter().for_each(|what| report.add(false, what));
-        check_data_header(&*disks.data, &superblock)?;
+        for offset in check_data_header(&*disks.data, &superblock)? {
+            report.add(false, format!("the header of the data store at byte {offset} is damaged"));
+        }
         let walked = Self::read_all(disks, superblock, report);
         match walked {
             Ok(walk) => Ok(Some(walk)),
@@ -69,8 +79,11 @@ impl Walk {
             slots.add(*slot);
         }
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
-        let mut walk = Self { data_blocks: root.data_blocks, superblock, volumes, fingerprints };
-        let makes_no_sense = || VolumeError::damaged("the table makes no sense");
+        let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
+        let present_blocks = data_bytes / u64::from(superblock.block_bytes);
+        let mut walk =
+            Self { data_blocks: root.data_blocks, present_blocks, superblock, volumes, fingerprints };
+        let makes_no_sense = || VolumeError::damaged("the table of the checkpoint cannot be decoded");
         let is_whole = if walk.superblock.backend.is_cached() {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_trees(disk, seed, &table, &mut slots)?
@@ -111,11 +124,12 @@ impl Walk {
             slots,
         };
         let mut is_whole = true;
+        let part = if self.superblock.version == Version::V1 { Part::MapV1 } else { Part::Map };
         for volume in &table.volumes {
             let blocks = volume.size_bytes / block_bytes;
-            let found = reader.read(volume.map, Part::Map)?;
+            let found = reader.read(volume.map, part)?;
             let mut map: BTreeMap<u64, Place> = BTreeMap::new();
-            map.extend(found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u32))));
+            map.extend(found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u64))));
             if found.lost.is_empty() && map.len() as u64 != volume.mapped {
                 let what =
                     format!("volume '{}' maps {} blocks, not {}", volume.name, map.len(), volume.mapped);
@@ -129,7 +143,9 @@ impl Walk {
                 let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
                 map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
             }
-            self.volumes.insert(volume.id, WalkVolume { name: volume.name.clone(), blocks, map });
+            let StoreVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
+            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
+            self.volumes.insert(volume.id, walked);
         }
         let counts = reader.read(table.counts, Part::Counts)?;
         let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
@@ -141,7 +157,8 @@ impl Walk {
                 slots.report.add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
             }
         }
-        let bits = |(pbn, bits): &(u64, u128)| (*pbn as u32, Fingerprint::from_bytes(bits.to_le_bytes()));
+        let bits =
+            |(pbn, bits): &(u64, u128)| (*pbn as u32, Identity::from_bytes(bits.to_le_bytes()).fingerprint());
         self.fingerprints = fingerprints.values.iter().map(bits).collect();
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
@@ -163,12 +180,17 @@ impl Walk {
     ) -> Result<bool> {
         let mut is_whole = true;
         let block_bytes = u64::from(self.superblock.block_bytes);
+        let version = self.superblock.version;
+        let entries = match version {
+            Version::V1 => MAP_PAGE_ENTRIES_V1,
+            Version::V2 => MAP_PAGE_ENTRIES,
+        };
         for volume in &table.volumes {
             let blocks = volume.size_bytes / block_bytes;
             let mut map = BTreeMap::new();
             for page in &volume.pages {
                 slots.add(page.slot);
-                let first = u64::from(page.number) * MAP_PAGE_ENTRIES as u64;
+                let first = u64::from(page.number) * entries as u64;
                 let image = self.read_page(disk, seed, page)?;
                 if image.is_none() {
                     is_whole = false;
@@ -178,8 +200,8 @@ impl Walk {
                     );
                     slots.report.add(true, what);
                 }
-                for at in 0..MAP_PAGE_ENTRIES {
-                    let place = image.as_ref().map_or(Place::Damaged, |image| place_in(image, at));
+                for at in 0..entries {
+                    let place = image.as_ref().map_or(Place::Damaged, |image| place_in(image, at, version));
                     let lbn = first + at as u64;
                     if place == Place::Unmapped || image.is_none() && lbn >= blocks {
                         continue;
@@ -192,7 +214,9 @@ impl Walk {
                     map.insert(lbn, place);
                 }
             }
-            self.volumes.insert(volume.id, WalkVolume { name: volume.name.clone(), blocks, map });
+            let TableVolume { name, mode, read_only, .. } = volume.clone();
+            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden: false, map };
+            self.volumes.insert(volume.id, walked);
         }
         for page in &table.records {
             slots.add(page.slot);
@@ -207,7 +231,7 @@ impl Walk {
                 continue;
             };
             for (number, bytes) in (first..).zip(image.as_chunks::<16>().0) {
-                let fingerprint = Fingerprint::from_bytes(*bytes);
+                let fingerprint = Identity::from_bytes(*bytes).fingerprint();
                 if !fingerprint.is_none() {
                     self.fingerprints.insert(number as u32, fingerprint);
                 }
@@ -245,7 +269,7 @@ impl Walk {
     pub(super) fn reference_counts(&self) -> HashMap<u32, u64> {
         let mut counts = HashMap::new();
         for place in self.volumes.values().flat_map(|volume| volume.map.values()) {
-            if let Place::Stored(pbn) = place {
+            if let Some(pbn) = place.pbn() {
                 *counts.entry(pbn.number()).or_default() += 1;
             }
         }
@@ -255,21 +279,24 @@ impl Walk {
     fn replay(&mut self, change: Change) -> Result<()> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         match change {
-            Change::Store { volume, lbn, pbn, fingerprint } => {
+            Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
                 self.fingerprints.remove(&pbn.number());
                 if !fingerprint.is_none() {
                     self.fingerprints.insert(pbn.number(), fingerprint);
                 }
-                self.set(volume, lbn, Place::Stored(pbn))?;
+                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
             }
-            Change::Share { volume, lbn, pbn } => self.set(volume, lbn, Place::Stored(pbn))?,
+            Change::Share { volume, lbn, pbn, checksum } => {
+                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
+            }
             Change::Unmap { volume, first, count } => {
                 let end = first.0.saturating_add(count);
                 self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
             }
-            Change::Create { volume, name, size_bytes, .. } => {
-                let new = WalkVolume { name, blocks: size_bytes / block_bytes, map: BTreeMap::new() };
-                self.volumes.insert(volume, new);
+            Change::Create { volume, name, size_bytes, mode } => {
+                let (blocks, map) = (size_bytes / block_bytes, BTreeMap::new());
+                let (read_only, is_hidden) = (false, false);
+                self.volumes.insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden, map });
             }
             Change::Remove { volume } => drop(self.volumes.remove(&volume)),
             Change::Rename { volume, name } => self.volume(volume)?.name = name,
@@ -279,14 +306,15 @@ impl Walk {
                 volume.blocks = blocks;
                 volume.map.retain(|lbn, _| *lbn < blocks);
             }
-            Change::Clone { source, volume, name, .. } => {
-                let from = self.volume(source)?;
-                let copy = WalkVolume { name, blocks: from.blocks, map: from.map.clone() };
+            Change::Clone { source, volume, name, read_only } => {
+                let copy = WalkVolume { name, read_only, ..self.volume(source)?.clone() };
                 self.volumes.insert(volume, copy);
             }
-            Change::Begin { source, volume, name, .. } => {
-                let blocks = self.volume(source)?.blocks;
-                self.volumes.insert(volume, WalkVolume { name, blocks, map: BTreeMap::new() });
+            Change::Begin { source, volume, name, read_only } => {
+                let WalkVolume { blocks, mode, .. } = *self.volume(source)?;
+                let map = BTreeMap::new();
+                self.volumes
+                    .insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden: true, map });
             }
             Change::Copy { source, volume, first, count } => {
                 let lbns = first.0..first.0.saturating_add(count);
@@ -295,7 +323,15 @@ impl Walk {
                 self.volume(volume)?.map.extend(copied);
             }
             Change::Shrink { volume, size_bytes } => self.volume(volume)?.blocks = size_bytes / block_bytes,
-            Change::SetMode { .. } | Change::Hide { .. } | Change::Show { .. } => {}
+            Change::SetMode { volume, mode } => self.volume(volume)?.mode = mode,
+            Change::Hide { volume } => self.volume(volume)?.is_hidden = true,
+            Change::Show { volume } => self.volume(volume)?.is_hidden = false,
+            Change::Suspect { .. } => {}
+            Change::Lose { volume, first, count } => {
+                let volume = self.volume(volume)?;
+                let end = first.0.saturating_add(count).min(volume.blocks);
+                volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
+            }
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
             Change::Identify { pbn, fingerprint } => {
                 self.fingerprints.insert(pbn.number(), fingerprint);
@@ -327,32 +363,48 @@ impl Walk {
         let counts = self.reference_counts();
         report.references = counts.values().sum();
         report.physical_blocks = counts.len() as u64;
-        report.free_blocks = self.data_blocks.saturating_sub(1 + report.physical_blocks);
+        let reserved = self.superblock.reserved_blocks();
+        report.free_blocks = self.data_blocks.saturating_sub(reserved + report.physical_blocks);
         let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
         for (pbn, references) in &counts {
             if u64::from(*pbn) >= self.data_blocks {
                 report
                     .add(true, format!("{references} blocks are in block {pbn}, outside of the data store"));
             }
-            match self.fingerprints.get(pbn) {
-                Some(fingerprint) => *contents.entry(*fingerprint).or_default() += 1,
-                None => report.unverifiable_blocks += 1,
+            if let Some(fingerprint) = self.fingerprints.get(pbn) {
+                *contents.entry(*fingerprint).or_default() += 1;
             }
         }
+        self.count_absent(report);
         report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
         for volume in self.volumes.values() {
             let lost = volume.map.values().filter(|place| **place == Place::Damaged).count();
             report.lost_blocks += lost as u64;
         }
     }
+
+    /// Finds contents beyond the end of the data disk.
+    fn count_absent(&self, report: &mut CheckReport) {
+        let is_absent =
+            |place: &&Place| place.pbn().is_some_and(|pbn| u64::from(pbn.number()) >= self.present_blocks);
+        for volume in self.volumes.values() {
+            let absent = volume.map.values().filter(is_absent).count();
+            if absent > 0 {
+                let what =
+                    format!("the data store ends before {absent} of the blocks of volume '{}'", volume.name);
+                report.add(true, what);
+                report.lost_blocks += absent as u64;
+            }
+        }
+    }
 }
 
-fn place_in(image: &Page, at: usize) -> Place {
-    image
-        .as_chunks::<4>()
-        .0
-        .get(at)
-        .map_or(Place::Damaged, |bytes| Place::from_word(u32::from_le_bytes(*bytes)))
+fn place_in(image: &Page, at: usize, version: Version) -> Place {
+    let word = match version {
+        Version::V1 => image.as_chunks::<4>().0.get(at).map(|bytes| u64::from(u32::from_le_bytes(*bytes))),
+        Version::V2 => image.as_chunks::<8>().0.get(at).map(|bytes| u64::from_le_bytes(*bytes)),
+    };
+    word.map_or(Place::Damaged, Place::from_word)
 }
 
 /// Each slot is used once.

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::counters::add;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, build_commit};
+use crate::format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, build_commit, mirror_commit};
 use crate::journal::Journal;
 use crate::types::Pbn;
 use std::collections::VecDeque;
@@ -33,7 +33,8 @@ impl OpenCommit {
     }
 
     pub(super) fn append(&mut self, change: &Change) {
-        self.stores_data |= matches!(change, Change::Store { .. });
+        // A block whose content was written anew is named by the change that says so.
+        self.stores_data |= matches!(change, Change::Store { .. } | Change::Suspect { .. });
         change.encode(&mut self.buffer);
     }
 
@@ -165,6 +166,7 @@ impl Engine {
         while let Some(commit) = committer.waiting.front_mut() {
             if !commit.is_built {
                 build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
+                mirror_commit(&mut commit.buffer);
                 commit.is_built = true;
             }
             if !committer.journal.has_room(commit.buffer.len()) {

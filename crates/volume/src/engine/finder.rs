@@ -6,15 +6,16 @@
 //! looked at under the state's lock. Both outcomes are ordinary changes in the journal.
 
 use super::plan::has_content;
+use super::read::wanted_at;
 use super::worker::Bell;
-use super::{Engine, State, VolumeShared};
+use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::Result;
 use crate::format::Change;
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place};
+use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use std::collections::BTreeMap;
 
-/// LBNs of a group: a page of a map, so that one look-up stays in it.
+/// LBNs of a group: two pages of a map, so that one look-up stays in few pages.
 const GROUP_BLOCKS: u64 = 1024;
 /// Dirty groups that a volume remembers one by one (some 2 MiB); past it, the whole volume is gone through.
 const MOST_GROUPS: usize = 65_536;
@@ -99,13 +100,14 @@ impl DirtyGroups {
 
 /// A block without a fingerprint, and what was found out about it.
 struct Candidate {
-    lbn: Lbn,
-    pbn: Pbn,
+    own: Wanted,
     fingerprint: Fingerprint,
     /// The block that the index has for the fingerprint.
     entry: Option<Pbn>,
     /// Whether that one has the same content.
     is_equal: bool,
+    /// Whether that one was suspect and has its content again.
+    is_healed: bool,
 }
 
 impl Engine {
@@ -177,15 +179,15 @@ impl Engine {
     }
 
     /// The blocks of a group that have no fingerprint.
-    fn unidentified(&self, volume: &VolumeShared, group: u64) -> Result<Vec<(Lbn, Pbn)>> {
+    fn unidentified(&self, volume: &VolumeShared, group: u64) -> Result<Vec<Wanted>> {
         let blocks = volume.size_bytes() / self.block_bytes() as u64;
         let first = group * GROUP_BLOCKS;
         let lbns: Vec<Lbn> = (first..blocks.min(first + GROUP_BLOCKS)).map(Lbn).collect();
         let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
         let state = self.state.read();
         state.backend.look_up(volume.id, &lbns, &mut places)?;
-        let mut stored: Vec<(Lbn, Pbn)> = lbns.into_iter().zip(places).filter_map(stored_at).collect();
-        let pbns: Vec<Pbn> = stored.iter().map(|(_, pbn)| *pbn).collect();
+        let mut stored: Vec<Wanted> = (first..).zip(&places).filter_map(wanted_at).collect();
+        let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
         state.backend.records(&pbns, &mut records)?;
         drop(state);
         let mut records = records.into_iter();
@@ -197,10 +199,10 @@ impl Engine {
     fn examine_chunk(
         &self,
         volume: &VolumeShared,
-        chunk: &[(Lbn, Pbn)],
+        chunk: &[Wanted],
         report: &mut FinderReport,
-    ) -> Result<Vec<(Lbn, Pbn)>> {
-        let candidates = self.identify(chunk)?;
+    ) -> Result<Vec<Wanted>> {
+        let candidates = self.identify(volume.id, chunk)?;
         report.examined_blocks += candidates.len() as u64;
         report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
         let mut again = Vec::new();
@@ -210,51 +212,83 @@ impl Engine {
                 Settled::Shared => report.shared_blocks += 1,
                 Settled::Identified => report.identified_blocks += 1,
                 Settled::Overtaken => report.aborted_blocks += 1,
-                Settled::Again => again.push((candidate.lbn, candidate.pbn)),
+                Settled::Again => again.push(candidate.own),
             }
         }
         Ok(again)
     }
 
-    /// Reads blocks and looks for their contents. What cannot be read is left out.
-    fn identify(&self, chunk: &[(Lbn, Pbn)]) -> Result<Vec<Candidate>> {
+    /// Reads blocks and looks for their contents. Blocks that cannot be read, or are damaged, are left out.
+    fn identify(&self, volume: VolumeId, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
         let block_bytes = self.block_bytes();
         let mut contents = vec![0; chunk.len() * block_bytes];
-        let mut good = Vec::with_capacity(chunk.len());
-        let mut rest = contents.as_mut_slice();
-        for run in chunk.chunk_by(|a, b| a.1.number() + 1 == b.1.number()) {
-            let (part, after) = rest.split_at_mut((run.len() * block_bytes).min(rest.len()));
-            rest = after;
-            let is_read = run.first().is_some_and(|(_, pbn)| self.read_data(*pbn, 0, part).is_ok());
-            good.extend(std::iter::repeat_n(is_read, run.len()));
-        }
+        let good = self.read_each(volume, chunk, &mut contents);
         let blocks = || contents.chunks_exact(block_bytes).zip(&good).filter(|(_, good)| **good);
         let good_contents: Vec<&[u8]> = blocks().map(|(content, _)| content).collect();
         let mut fingerprints = Vec::with_capacity(good_contents.len());
         self.fingerprinter.of_all(&good_contents, |fingerprint| fingerprints.push(fingerprint));
         let mut found = Vec::with_capacity(fingerprints.len());
-        self.state.read().backend.find(&fingerprints, &mut found)?;
+        let mut records = Vec::with_capacity(fingerprints.len());
+        {
+            let state = self.state.read();
+            state.backend.find(&fingerprints, &mut found)?;
+            let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
+            state.backend.records(&pbns, &mut records)?;
+        }
         let must_compare = self.tuning.verify_bytes || self.fingerprinter.must_compare();
         let mut stored = Vec::new();
-        let mut is_equal =
-            |pbn: &Pbn, content: &[u8]| !must_compare || has_content(self, *pbn, content, &mut stored);
-        let places = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(place, _)| *place);
-        let candidate = |((((lbn, pbn), fingerprint), entry), content): (_, &[u8])| {
-            let entry: Option<Pbn> = entry;
-            let is_equal = entry.is_some_and(|pbn| is_equal(&pbn, content));
-            Candidate { lbn, pbn, fingerprint, entry, is_equal }
-        };
-        Ok(places.zip(fingerprints).zip(found).zip(good_contents).map(candidate).collect())
+        let mut candidates = Vec::with_capacity(fingerprints.len());
+        let owns = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(own, _)| *own);
+        let looked_up = fingerprints.into_iter().zip(found).zip(records);
+        for ((own, ((fingerprint, entry), record)), content) in owns.zip(looked_up).zip(good_contents) {
+            let is_suspect = entry.is_some() && record.is_suspect;
+            let is_healed = is_suspect && !must_compare && self.heal(entry, content);
+            let mut compare =
+                |pbn: Pbn| !must_compare || has_content(self, (pbn, fingerprint), content, &mut stored);
+            let is_equal = is_healed || !is_suspect && entry.is_some_and(&mut compare);
+            candidates.push(Candidate { own, fingerprint, entry, is_equal, is_healed });
+        }
+        Ok(candidates)
+    }
+
+    /// Reads blocks, neighbours at once; says of each whether it is good.
+    fn read_each(&self, volume: VolumeId, chunk: &[Wanted], contents: &mut [u8]) -> Vec<bool> {
+        let block_bytes = self.block_bytes();
+        let mut good = Vec::with_capacity(chunk.len());
+        let mut rest = contents;
+        for run in chunk.chunk_by(|a, b| a.pbn.number() + 1 == b.pbn.number()) {
+            let (part, after) = rest.split_at_mut((run.len() * block_bytes).min(rest.len()));
+            rest = after;
+            // The content becomes the one of other LBNs, so it is checked even without `verify_reads`.
+            let is_read = run.first().is_some_and(|first| self.read_data(first.pbn, 0, part).is_ok());
+            for (own, content) in run.iter().zip(part.chunks_exact_mut(block_bytes)) {
+                let is_good = is_read && self.seed.of_content(content) == own.checksum;
+                good.push(is_good || self.read_block(volume, *own, content).is_ok());
+            }
+        }
+        good
+    }
+
+    /// Writes the content of a suspect block there again.
+    fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
+        let Some(pbn) = entry.filter(|pbn| !self.is_unwritable(*pbn)) else { return false };
+        let mut is_written = true;
+        self.write_data(&[(pbn, content)], |_, _| is_written = false);
+        if !is_written {
+            self.note_unwritable(pbn);
+        }
+        is_written
     }
 
     /// Makes the change for one block, if what was found out is still true.
     fn settle(&self, state: &mut State, volume: &VolumeShared, candidate: &Candidate) -> Result<Settled> {
-        let Candidate { lbn, pbn, fingerprint, entry, is_equal } = *candidate;
+        let Candidate { own: Wanted { lbn, pbn, checksum }, fingerprint, entry, is_equal, is_healed } =
+            *candidate;
         let (mut places, mut records, mut found) = (Vec::new(), Vec::new(), Vec::new());
         state.backend.look_up(volume.id, &[lbn], &mut places)?;
         state.backend.records(&[pbn, entry.unwrap_or(pbn)], &mut records)?;
         let [own, other] = records.as_slice() else { return Ok(Settled::Overtaken) };
-        if places != [Place::Stored(pbn)] {
+        if places != [Place::Stored(pbn, checksum)] {
             return Ok(Settled::Overtaken);
         }
         if !own.fingerprint.is_none() {
@@ -267,8 +301,16 @@ impl Engine {
         }
         let can_share = (1..self.tuning.most_references).contains(&other.references);
         match entry {
-            Some(known) if is_equal && can_share && other.fingerprint == fingerprint => {
-                self.apply(state, &Change::Share { volume: volume.id, lbn, pbn: known })?;
+            Some(known)
+                if is_equal
+                    && can_share
+                    && other.fingerprint == fingerprint
+                    && (is_healed || !other.is_suspect) =>
+            {
+                if is_healed {
+                    self.mend(state, known)?;
+                }
+                self.apply(state, &Change::Share { volume: volume.id, lbn, pbn: known, checksum })?;
                 Ok(Settled::Shared)
             }
             _ => {
@@ -286,13 +328,6 @@ enum Settled {
     Overtaken,
     /// The index has another block for the fingerprint now.
     Again,
-}
-
-fn stored_at((lbn, place): (Lbn, Place)) -> Option<(Lbn, Pbn)> {
-    match place {
-        Place::Stored(pbn) => Some((lbn, pbn)),
-        Place::Unmapped | Place::Damaged => None,
-    }
 }
 
 /// The finder's thread: looks at groups as they come due, within its rate.

@@ -3,9 +3,11 @@
 //! Locks, in the order in which they are taken: a volume's gate, the collector, the lead of the crowd, the checkpointer, the
 //! committer, the sync of a disk, the state, space and limbo. Data is read and written without the state.
 
+mod checked;
 mod checkpoint;
 mod commit;
 mod crowd;
+mod damage;
 mod data;
 mod finder;
 mod keeper;
@@ -18,6 +20,9 @@ mod volumes;
 mod worker;
 mod write;
 
+pub(crate) use checked::Wanted;
+pub use damage::DamagedBlock;
+pub(crate) use damage::Damages;
 pub use finder::FinderReport;
 pub(crate) use segment::Range;
 pub(crate) use volumes::VolumeShared;
@@ -80,6 +85,7 @@ pub(crate) struct Engine {
     /// Volumes that a crash has left half made or half removed.
     pub(crate) hidden: Mutex<Vec<VolumeId>>,
     pub(crate) counters: PoolCounters,
+    pub(crate) damages: Damages,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(crate) open_bytes: AtomicU64,
 }
@@ -106,7 +112,8 @@ impl Engine {
         let mut wrong = state.backend.prove(most)?;
         let totals = state.backend.totals();
         let freed = state.open.freed.len() + waiting + self.limbo.lock().len();
-        let expected = (totals.data_blocks - 1).saturating_sub(totals.physical + freed as u64);
+        let usable = totals.data_blocks.saturating_sub(self.superblock.reserved_blocks());
+        let expected = usable.saturating_sub(totals.physical + freed as u64);
         let free = self.space.lock().free();
         if free != expected {
             wrong.push(format!("{free} blocks are free, which should be {expected}"));

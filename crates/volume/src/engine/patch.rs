@@ -4,9 +4,9 @@
 
 use super::volumes::PATCH_LOCKS;
 use super::write::{Failed, Item, Source};
-use super::{Engine, VolumeShared};
+use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, Place};
+use crate::types::{Lbn, Place, VolumeId};
 use parking_lot::MutexGuard;
 
 /// The patched blocks of a list.
@@ -43,7 +43,7 @@ impl Engine {
         locks.into_iter().filter_map(|lock| volume.patch_locks.get(lock)).map(|lock| lock.lock()).collect()
     }
 
-    /// Reads what is patched, and patches it.
+    /// Reads the blocks that are written in part, and changes those parts.
     pub(super) fn patch(
         &self,
         volume: &VolumeShared,
@@ -62,7 +62,7 @@ impl Engine {
         let patched = items.iter().filter(|item| item.is_patch());
         let blocks = patches.contents.chunks_exact_mut(block_bytes);
         for ((item, place), content) in patched.zip(places).zip(blocks) {
-            match self.read_base(item.lbn, place, content) {
+            match self.read_base(volume.id, item.lbn, place, content) {
                 Ok(()) => {
                     overlay(&item.source, content);
                     patches.bases.push(Some(place));
@@ -76,10 +76,11 @@ impl Engine {
         Ok(patches)
     }
 
-    fn read_base(&self, lbn: Lbn, place: Place, content: &mut [u8]) -> Result<()> {
+    fn read_base(&self, volume: VolumeId, lbn: Lbn, place: Place, content: &mut [u8]) -> Result<()> {
         match place {
             Place::Unmapped => Ok(()),
-            Place::Stored(pbn) => self.read_data(pbn, 0, content),
+            // Even without `verify_reads`: a damaged content would get a checksum that it passes.
+            Place::Stored(pbn, checksum) => self.read_block(volume, Wanted { lbn, pbn, checksum }, content),
             Place::Damaged => Err(VolumeError::DamagedBlock { lbn: lbn.0 }),
         }
     }

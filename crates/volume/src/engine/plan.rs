@@ -3,10 +3,11 @@
 use super::patch::Patches;
 use super::write::{Failed, Item, Source};
 use super::{Engine, State, VolumeShared};
+use crate::backend::Record;
 use crate::counters::add;
 use crate::error::Result;
 use crate::format::Change;
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,10 @@ enum Step {
     Unmap,
     /// Its content is in this block.
     Share(Pbn),
+    /// Its content is the one of this suspect block, and is written there again.
+    Heal(Pbn),
+    /// The suspect block could not be written. The next pass stores the content elsewhere.
+    Retry,
     /// Its content is that of an earlier one of the list.
     Follow(usize),
     /// Its content is not known.
@@ -61,8 +66,10 @@ pub(super) struct Plan<'p, 'a> {
     found: Vec<Option<Pbn>>,
     /// The state of the pool when it was looked up.
     version: (u64, usize),
-    /// Blocks that found ones may not be shared any more.
-    is_saturated: Vec<bool>,
+    checksums: Vec<Checksum>,
+    /// The records of the found blocks.
+    records: Vec<Record>,
+    most_references: u32,
     items: std::marker::PhantomData<&'p Item<'a>>,
 }
 
@@ -88,7 +95,9 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             places: Vec::with_capacity(items.len()),
             found: Vec::with_capacity(items.len()),
             version: (0, 0),
-            is_saturated: Vec::new(),
+            checksums: Vec::new(),
+            records: Vec::new(),
+            most_references: u32::MAX,
             items: std::marker::PhantomData,
         }
     }
@@ -114,18 +123,26 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     /// One look-up for all of them.
     pub(super) fn look_up(&mut self, engine: &Engine, volume: &VolumeShared) -> Result<()> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
-        let mut records = Vec::with_capacity(lbns.len());
+        self.records.reserve(lbns.len());
+        self.most_references = engine.tuning.most_references;
         let state = engine.state.read();
         self.version = state.open.version();
         state.backend.look_up(volume.id, &lbns, &mut self.places)?;
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
-        state.backend.records(&pbns, &mut records)?;
-        state.backend.warm(&self.places)?;
-        drop(state);
-        let most = engine.tuning.most_references;
-        self.is_saturated = records.iter().map(|record| record.references >= most).collect();
-        Ok(())
+        state.backend.records(&pbns, &mut self.records)?;
+        state.backend.warm(&self.places)
+    }
+
+    /// Computes the checksums of all contents that get a map entry.
+    pub(super) fn take_checksums(&mut self, engine: &Engine) {
+        let checksum = |block: &Block<'_>| match block.step {
+            Step::Fresh | Step::Share(_) | Step::Heal(_) | Step::Follow(_) => {
+                engine.seed.of_content(block.content)
+            }
+            Step::Failed | Step::Retry | Step::Unchanged | Step::Unmap => Checksum(0),
+        };
+        self.checksums = self.blocks.iter().map(checksum).collect();
     }
 
     pub(super) fn decide(&mut self, engine: &Engine) {
@@ -163,13 +180,14 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         if fingerprint.is_none() {
             return Step::Fresh;
         }
-        if let Some(Some(pbn)) = self.found.get(at)
-            && compare.is_none_or(|stored| has_content(engine, *pbn, block.content, stored))
+        if let (Some(Some(pbn)), Some(record)) = (self.found.get(at), self.records.get(at))
+            && !record.is_suspect
+            && compare.is_none_or(|stored| has_content(engine, (*pbn, fingerprint), block.content, stored))
         {
-            if *place == Place::Stored(*pbn) {
+            if place.pbn() == Some(*pbn) {
                 return Step::Unchanged;
             }
-            if self.is_saturated.get(at) == Some(&false) {
+            if record.references < self.most_references {
                 return Step::Share(*pbn);
             }
         }
@@ -179,7 +197,20 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             return if !must_compare || is_equal { Step::Follow(*leader) } else { Step::Fresh };
         }
         leaders.insert_unique(fingerprint.low(), at, |leader| self.fingerprint(*leader).low());
-        Step::Fresh
+        self.healable(engine, at, must_compare).map_or(Step::Fresh, Step::Heal)
+    }
+
+    /// The suspect block that has the content of this one, if writing it again is right: equal
+    /// fingerprints have to suffice as a proof, because a damaged content cannot be compared.
+    fn healable(&self, engine: &Engine, at: usize, must_compare: bool) -> Option<Pbn> {
+        let (pbn, record) = ((*self.found.get(at)?)?, self.records.get(at)?);
+        let is_shareable = record.references < self.most_references;
+        let is_right = record.is_suspect && is_shareable && !must_compare;
+        (is_right && !engine.is_unwritable(pbn)).then_some(pbn)
+    }
+
+    fn checksum(&self, at: usize) -> Checksum {
+        self.checksums.get(at).copied().unwrap_or(Checksum(0))
     }
 
     fn fingerprint(&self, at: usize) -> Fingerprint {
@@ -202,24 +233,47 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         }
     }
 
-    /// Writes the fresh blocks.
+    /// Writes the fresh blocks, and the suspect ones whose content is here.
     pub(super) fn write(&mut self, engine: &Engine, failed: &mut Failed<'_>) {
-        let fresh: Vec<(Pbn, &[u8])> =
-            self.blocks.iter().filter_map(|block| Some((block.pbn?, block.content))).collect();
+        let target = |block: &Block<'p>| match block.step {
+            Step::Heal(pbn) => Some(pbn),
+            _ => block.pbn,
+        };
+        let writes: Vec<(Pbn, &[u8])> =
+            self.blocks.iter().filter_map(|block| Some((target(block)?, block.content))).collect();
         let mut lost: Vec<Pbn> = Vec::new();
-        engine.write_data(&fresh, |run, error| {
+        engine.write_data(&writes, |run, error| {
             for (pbn, _) in run {
-                let at = self.blocks.iter().find(|block| block.pbn == Some(*pbn));
-                at.into_iter().for_each(|block| failed(block.request, error));
+                let fresh = self.blocks.iter().find(|block| block.pbn == Some(*pbn));
+                fresh.into_iter().for_each(|block| failed(block.request, error));
                 lost.push(*pbn);
             }
         });
-        for block in &mut self.blocks {
-            if block.pbn.is_some_and(|pbn| lost.contains(&pbn)) {
-                block.step = Step::Failed;
-            }
+        // A block whose leader failed was never tried itself; it goes through another pass.
+        for block in
+            self.blocks.iter_mut().filter(|block| target(block).is_some_and(|pbn| lost.contains(&pbn)))
+        {
+            block.step = match block.step {
+                Step::Heal(pbn) => {
+                    engine.note_unwritable(pbn);
+                    Step::Retry
+                }
+                _ => Step::Failed,
+            };
         }
-        // Whose leader failed has failed with it, and not for a reason of its own: it goes through another pass.
+    }
+
+    /// Whether the block needs another pass.
+    pub(super) fn must_retry(&self, at: usize) -> bool {
+        self.blocks.get(at).is_some_and(|block| block.step == Step::Retry)
+    }
+
+    /// The suspect block whose content was written anew.
+    pub(super) fn healed(&self, at: usize) -> Option<Pbn> {
+        match self.blocks.get(at)?.step {
+            Step::Heal(pbn) => Some(pbn),
+            _ => None,
+        }
     }
 
     pub(super) fn has_failed(&self, at: usize) -> bool {
@@ -248,8 +302,8 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     /// The block that is to be shared, and the fingerprint it has to have still.
     pub(super) fn shared(&self, at: usize) -> Option<(Pbn, Fingerprint)> {
         let pbn = match self.blocks.get(at)?.step {
-            Step::Share(pbn) => pbn,
-            Step::Follow(leader) => self.fresh(leader)?,
+            Step::Share(pbn) | Step::Heal(pbn) => pbn,
+            Step::Follow(leader) => self.fresh(leader).or_else(|| self.healed(leader))?,
             _ => return None,
         };
         Some((pbn, self.fingerprint(at)))
@@ -272,11 +326,16 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let block = self.blocks.get(at)?;
         let lbn = block.lbn;
         match block.step {
-            Step::Failed | Step::Unchanged => None,
+            Step::Failed | Step::Retry | Step::Unchanged => None,
+            Step::Heal(pbn) if self.places.get(at)?.pbn() == Some(pbn) => None,
             Step::Unmap => Some(Change::Unmap { volume, first: lbn, count: 1 }),
-            Step::Share(_) | Step::Follow(_) => Some(Change::Share { volume, lbn, pbn: self.shared(at)?.0 }),
+            Step::Share(_) | Step::Heal(_) | Step::Follow(_) => {
+                let (pbn, checksum) = (self.shared(at)?.0, self.checksum(at));
+                Some(Change::Share { volume, lbn, pbn, checksum })
+            }
             Step::Fresh => {
-                Some(Change::Store { volume, lbn, pbn: block.pbn?, fingerprint: self.fingerprint(at) })
+                let (pbn, fingerprint, checksum) = (block.pbn?, self.fingerprint(at), self.checksum(at));
+                Some(Change::Store { volume, lbn, pbn, fingerprint, checksum })
             }
         }
     }
@@ -288,12 +347,12 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             tally.patched += u64::from(block.base.is_some());
             tally.zero += u64::from(block.is_zero);
             match block.step {
-                Step::Failed | Step::Unmap => {}
+                Step::Failed | Step::Retry | Step::Unmap => {}
                 Step::Unchanged => tally.unchanged += u64::from(!block.is_zero),
-                Step::Share(_) | Step::Follow(_) => tally.duplicate += 1,
+                Step::Share(_) | Step::Heal(_) | Step::Follow(_) => tally.duplicate += 1,
                 Step::Fresh => {
                     tally.unique += 1;
-                    tally.cow += u64::from(matches!(self.places.get(at), Some(Place::Stored(_))));
+                    tally.cow += u64::from(matches!(self.places.get(at), Some(Place::Stored(..))));
                 }
             }
         }
@@ -306,13 +365,23 @@ fn is_zero(content: &[u8]) -> bool {
     words.iter().all(|word| *word == [0; 64]) && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Whether a block of the data store has this content; reads it to `stored`. What cannot be read has not.
-pub(super) fn has_content(engine: &Engine, pbn: Pbn, content: &[u8], stored: &mut Vec<u8>) -> bool {
+/// Whether a block of the data store, which has the fingerprint of this content, has the content itself;
+/// reads it to `stored`. A block that turns out to be damaged becomes suspect.
+pub(super) fn has_content(
+    engine: &Engine,
+    (pbn, fingerprint): (Pbn, Fingerprint),
+    content: &[u8],
+    stored: &mut Vec<u8>,
+) -> bool {
     stored.resize(content.len(), 0);
-    if engine.read_data(pbn, 0, stored).is_err() {
-        return false;
+    let is_read = engine.read_data(pbn, 0, stored).is_ok();
+    if is_read && stored.as_slice() == content {
+        return true;
     }
-    let is_equal = stored.as_slice() == content;
-    add(&engine.counters.collisions, u64::from(!is_equal));
-    is_equal
+    if is_read && engine.fingerprinter.of(stored) == fingerprint {
+        add(&engine.counters.collisions, 1);
+    } else {
+        engine.suspect(pbn);
+    }
+    false
 }

@@ -1,10 +1,9 @@
 //! Reads: one look-up for all of them, then one read for each run of neighbours.
 
 use super::segment::Range;
-use super::{Engine, VolumeShared};
-use crate::backend::Record;
+use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, Pbn, Place};
+use crate::types::{Lbn, Place, VolumeId};
 use gemelo_device::Extent;
 
 /// A read request within the volume.
@@ -33,91 +32,49 @@ impl Engine {
         // Pinned before the look-up: none of these blocks is written again until all is read.
         let _pin = self.readers.pin();
         let mut places = Vec::with_capacity(lbns.len());
-        let mut records = Vec::new();
-        let looked_up = {
-            let state = self.state.read();
-            let result = state.backend.look_up(volume.id, &lbns, &mut places);
-            if self.tuning.verify_reads {
-                let stored = |place: &Place| if let Place::Stored(pbn) = place { *pbn } else { Pbn::FIRST };
-                let pbns: Vec<Pbn> = places.iter().map(stored).collect();
-                result.and_then(|()| state.backend.records(&pbns, &mut records))
-            } else {
-                result
-            }
-        };
+        let looked_up = self.state.read().backend.look_up(volume.id, &lbns, &mut places);
         if let Err(error) = looked_up {
             let text = error.to_string();
             reads.iter().for_each(|read| failed(read.request, VolumeError::damaged(text.clone())));
             return;
         }
-        let mut rest = (places.as_slice(), records.as_slice());
+        let mut rest = places.as_slice();
         for read in reads {
             let blocks = read.range.blocks(block_bytes).count();
-            let (mine, places) = rest.0.split_at_checked(blocks).unwrap_or_default();
-            let (my_records, records) = rest.1.split_at_checked(blocks).unwrap_or_default();
-            rest = (places, records);
-            if let Err(error) = self.read_one(read, mine, my_records) {
+            let (mine, others) = rest.split_at_checked(blocks).unwrap_or_default();
+            rest = others;
+            if let Err(error) = self.read_one(volume.id, read, mine) {
                 failed(read.request, error);
             }
         }
     }
 
-    fn read_one(&self, read: &mut Read<'_>, places: &[Place], records: &[Record]) -> Result<()> {
+    fn read_one(&self, volume: VolumeId, read: &mut Read<'_>, places: &[Place]) -> Result<()> {
         let block_bytes = self.block_bytes();
         let first = read.range.offset / block_bytes as u64;
         let mut within = (read.range.offset % block_bytes as u64) as usize;
         let mut rest: &mut [u8] = read.buffer;
         let follows = |a: &Place, b: &Place| match (a, b) {
-            (Place::Stored(a), Place::Stored(b)) => a.number() + 1 == b.number(),
+            (Place::Stored(a, _), Place::Stored(b, _)) => a.number() + 1 == b.number(),
             (a, b) => a == b,
         };
         let mut lbn = first;
-        let mut records = records;
+        let mut wanted = Vec::with_capacity(places.len());
         for run in places.chunk_by(follows) {
             let bytes = (run.len() * block_bytes - within).min(rest.len());
             let (part, after) = rest.split_at_mut(bytes);
             match run.first() {
-                Some(Place::Stored(pbn)) => {
-                    self.read_data(*pbn, within, part)?;
-                    let (mine, others) = records.split_at_checked(run.len()).unwrap_or_default();
-                    self.verify(lbn, *pbn, (within, part), mine)?;
-                    records = others;
+                Some(Place::Stored(..)) => {
+                    wanted.clear();
+                    wanted.extend((lbn..).zip(run).filter_map(wanted_at));
+                    self.read_run(volume, &wanted, within, part)?;
                 }
                 Some(Place::Damaged) => return Err(VolumeError::DamagedBlock { lbn }),
-                _ => {
-                    part.fill(0);
-                    records = records.get(run.len()..).unwrap_or_default();
-                }
+                _ => part.fill(0),
             }
             rest = after;
             within = 0;
             lbn += run.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// Compares contents with their fingerprints; blocks that were read in part are read again as a whole.
-    fn verify(&self, first: u64, pbn: Pbn, read: (usize, &[u8]), records: &[Record]) -> Result<()> {
-        let (within, bytes) = read;
-        let block_bytes = self.block_bytes();
-        let mut whole = Vec::new();
-        for (number, record) in records.iter().enumerate() {
-            if record.fingerprint.is_none() {
-                continue;
-            }
-            let start = (number * block_bytes).checked_sub(within);
-            let content = match start.and_then(|start| bytes.get(start..start + block_bytes)) {
-                Some(content) => content,
-                None => {
-                    whole.resize(block_bytes, 0);
-                    let Some(pbn) = Pbn::new(pbn.number() + number as u32) else { continue };
-                    self.read_data(pbn, 0, &mut whole)?;
-                    &whole
-                }
-            };
-            if self.fingerprinter.of(content) != record.fingerprint {
-                return Err(VolumeError::DamagedBlock { lbn: first + number as u64 });
-            }
         }
         Ok(())
     }
@@ -154,6 +111,14 @@ impl Engine {
             next += EXTENT_BLOCKS;
         }
         Ok(extents)
+    }
+}
+
+/// A block to be read, if the place has one.
+pub(super) fn wanted_at((lbn, place): (u64, &Place)) -> Option<Wanted> {
+    match place {
+        Place::Stored(pbn, checksum) => Some(Wanted { lbn: Lbn(lbn), pbn: *pbn, checksum: *checksum }),
+        Place::Unmapped | Place::Damaged => None,
     }
 }
 

@@ -92,6 +92,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Makes changes that give an empty pool its volumes and their blocks, which are in use from then on.
+    pub(crate) fn convert_some(&self, changes: &[Change]) -> Result<()> {
+        self.bound_open_commit()?;
+        let _alone = self.checkpointer.lock();
+        let mut state = self.state.write();
+        for change in changes {
+            if let Change::Store { pbn, .. } = change {
+                self.space.lock().claim(*pbn);
+            }
+            self.apply(&mut state, change)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next_volume_id(&self) -> VolumeId {
+        self.next_id()
+    }
+
     fn check_name(name: &str) -> Result<()> {
         let is_plain = |c: char| !c.is_control() && c != '/';
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {

@@ -122,6 +122,7 @@ impl Engine {
         plan.take_fingerprints(self, volume.mode());
         plan.look_up(self, volume)?;
         plan.decide(self);
+        plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
         let mut taken = Vec::with_capacity(wanted);
         self.space.lock().take(wanted, &mut taken);
@@ -154,9 +155,13 @@ impl Engine {
         let is_known_now = plan.stored_meanwhile(&state)?;
         for at in 0..plan.len() {
             if !plan.has_failed(at)
+                && !plan.must_retry(at)
                 && is_known_now.get(at) != Some(&true)
                 && self.is_still_right(&state, volume, plan, (at, &made.done), &mut scratch)?
             {
+                if let Some(pbn) = plan.healed(at) {
+                    self.mend(&mut state, pbn)?;
+                }
                 if let Some(change) = plan.change(volume.id, at) {
                     self.apply(&mut state, &change)?;
                 }

@@ -1,7 +1,8 @@
 //! The changes that a commit consists of. Replaying them on the checkpoint before gives the state after.
 
+use super::Version;
 use super::codec::{Reader, put_text, put_varint};
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
+use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Change {
         pbn: Pbn,
         /// Its fingerprint, if it may be shared.
         fingerprint: Fingerprint,
+        /// The checksum of its content.
+        checksum: Checksum,
     },
     /// The LBN has an existing block.
     Share {
@@ -25,6 +28,8 @@ pub enum Change {
         lbn: Lbn,
         /// The existing block.
         pbn: Pbn,
+        /// The checksum of its content.
+        checksum: Checksum,
     },
     /// The LBNs have no block any more.
     Unmap {
@@ -134,6 +139,22 @@ pub enum Change {
         /// The new size in bytes.
         size_bytes: u64,
     },
+    /// A block was found damaged, or its content was written anew.
+    Suspect {
+        /// Which block.
+        pbn: Pbn,
+        /// Whether it is damaged.
+        is_suspect: bool,
+    },
+    /// The contents of LBNs are lost; reads fail until they are written.
+    Lose {
+        /// Of which volume.
+        volume: VolumeId,
+        /// The first LBN.
+        first: Lbn,
+        /// The number of LBNs.
+        count: u64,
+    },
 }
 
 impl Change {
@@ -144,16 +165,18 @@ impl Change {
             put_varint(out, u64::from(volume.0));
         };
         match self {
-            Self::Store { volume, lbn, pbn, fingerprint } => {
+            Self::Store { volume, lbn, pbn, fingerprint, checksum } => {
                 head(out, 1, volume);
                 put_varint(out, lbn.0);
                 out.extend_from_slice(&pbn.number().to_le_bytes());
                 out.extend_from_slice(&fingerprint.to_bytes());
+                out.extend_from_slice(&checksum.0.to_le_bytes());
             }
-            Self::Share { volume, lbn, pbn } => {
+            Self::Share { volume, lbn, pbn, checksum } => {
                 head(out, 2, volume);
                 put_varint(out, lbn.0);
                 out.extend_from_slice(&pbn.number().to_le_bytes());
+                out.extend_from_slice(&checksum.0.to_le_bytes());
             }
             Self::Unmap { volume, first, count } => {
                 head(out, 3, volume);
@@ -194,6 +217,16 @@ impl Change {
                 out.extend_from_slice(&pbn.number().to_le_bytes());
                 out.extend_from_slice(&fingerprint.to_bytes());
             }
+            Self::Suspect { pbn, is_suspect } => {
+                out.push(17);
+                out.extend_from_slice(&pbn.number().to_le_bytes());
+                out.push(u8::from(*is_suspect));
+            }
+            Self::Lose { volume, first, count } => {
+                head(out, 18, volume);
+                put_varint(out, first.0);
+                put_varint(out, *count);
+            }
             Self::Hide { volume } => head(out, 11, volume),
             Self::Show { volume } => head(out, 12, volume),
             Self::Begin { source, volume, name, read_only } => {
@@ -215,24 +248,40 @@ impl Change {
         }
     }
 
+    /// The volume whose blocks the change replaces, and how many at most.
+    #[must_use]
+    pub const fn changed_blocks(&self) -> Option<(VolumeId, u64)> {
+        match self {
+            Self::Store { volume, .. } | Self::Share { volume, .. } => Some((*volume, 1)),
+            Self::Unmap { volume, count, .. }
+            | Self::Lose { volume, count, .. }
+            | Self::Copy { volume, count, .. } => Some((*volume, *count)),
+            _ => None,
+        }
+    }
+
     /// All changes of a payload, or `None` if it is none.
     #[must_use]
-    pub fn decode_all(payload: &[u8]) -> Option<Vec<Self>> {
+    pub fn decode_all(payload: &[u8], version: Version) -> Option<Vec<Self>> {
         let mut reader = Reader::new(payload);
         let mut changes = Vec::new();
         while !reader.is_empty() {
-            changes.push(Self::decode(&mut reader)?);
+            changes.push(Self::decode(&mut reader, version)?);
         }
         Some(changes)
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode(reader: &mut Reader<'_>, version: Version) -> Option<Self> {
         let tag = reader.u8()?;
         match tag {
             10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
             16 => {
                 let pbn = Pbn::new(reader.u32()?)?;
                 return Some(Self::Identify { pbn, fingerprint: Fingerprint::from_bytes(reader.array()?) });
+            }
+            17 => {
+                let pbn = Pbn::new(reader.u32()?)?;
+                return Some(Self::Suspect { pbn, is_suspect: reader.u8()? == 1 });
             }
             _ => {}
         }
@@ -243,8 +292,14 @@ impl Change {
                 lbn: Lbn(reader.varint()?),
                 pbn: Pbn::new(reader.u32()?)?,
                 fingerprint: Fingerprint::from_bytes(reader.array()?),
+                checksum: checksum_from(reader, version)?,
             },
-            2 => Self::Share { volume, lbn: Lbn(reader.varint()?), pbn: Pbn::new(reader.u32()?)? },
+            2 => Self::Share {
+                volume,
+                lbn: Lbn(reader.varint()?),
+                pbn: Pbn::new(reader.u32()?)?,
+                checksum: checksum_from(reader, version)?,
+            },
             3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             4 => Self::Create {
                 volume,
@@ -277,6 +332,7 @@ impl Change {
                 count: reader.varint()?,
             },
             15 => Self::Shrink { volume, size_bytes: reader.varint()? },
+            18 => Self::Lose { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
             _ => return None,
         })
     }
@@ -284,6 +340,14 @@ impl Change {
 
 fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {
     u32::try_from(reader.varint()?).ok().map(VolumeId)
+}
+
+/// A change of format version 1 has no checksum; its conversion computes it from the content.
+fn checksum_from(reader: &mut Reader<'_>, version: Version) -> Option<Checksum> {
+    match version {
+        Version::V1 => Some(Checksum(0)),
+        Version::V2 => reader.u32().map(Checksum),
+    }
 }
 
 #[cfg(test)]
@@ -296,8 +360,16 @@ mod tests {
         let pbn = Pbn::new(70_000).unwrap();
         let name = String::from("a name");
         vec![
-            Change::Store { volume, lbn: Lbn(1 << 36), pbn, fingerprint: Fingerprint::of_hash(5 << 90) },
-            Change::Share { volume, lbn: Lbn(0), pbn },
+            Change::Store {
+                volume,
+                lbn: Lbn(1 << 36),
+                pbn,
+                fingerprint: Fingerprint::of_hash(5 << 90),
+                checksum: Checksum(77),
+            },
+            Change::Share { volume, lbn: Lbn(0), pbn, checksum: Checksum(u32::MAX) },
+            Change::Suspect { pbn, is_suspect: true },
+            Change::Lose { volume, first: Lbn(3), count: 4 },
             Change::Unmap { volume, first: Lbn(7), count: 1 << 30 },
             Change::Create { volume, name: name.clone(), size_bytes: 1 << 50, mode: DedupMode::Inline },
             Change::Remove { volume },
@@ -322,17 +394,17 @@ mod tests {
             let mut one = Vec::new();
             change.encode(&mut one);
             for end in 1..one.len() {
-                assert_eq!(Change::decode_all(&one[..end]), None, "{change:?} cut at {end}");
+                assert_eq!(Change::decode_all(&one[..end], Version::V2), None, "{change:?} cut at {end}");
             }
             payload.extend(one);
         }
-        assert_eq!(Change::decode_all(&payload), Some(one_of_each()));
+        assert_eq!(Change::decode_all(&payload, Version::V2), Some(one_of_each()));
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
-            let _ = Change::decode_all(&bytes);
+            let _ = Change::decode_all(&bytes, Version::V2);
         }
     }
 }

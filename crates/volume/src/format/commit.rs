@@ -53,9 +53,9 @@ impl CommitHeader {
         payload.len() as u64 == self.payload_bytes && seed.checksum(payload) == self.payload_checksum
     }
 
-    /// Bytes of journal that the commit takes; `None` if its length cannot be.
+    /// Bytes of journal that one copy of the commit takes; `None` if its length is impossible.
     #[must_use]
-    pub fn journal_bytes(&self) -> Option<u64> {
+    pub fn copy_bytes(&self) -> Option<u64> {
         let bytes = self.payload_bytes.checked_add(COMMIT_HEADER_BYTES as u64)?;
         bytes.checked_next_multiple_of(PAGE_BYTES as u64)
     }
@@ -76,6 +76,12 @@ pub fn build_commit(buffer: &mut Vec<u8>, number: u64, generation: u64, seed: Po
     buffer.resize(buffer.len().next_multiple_of(PAGE_BYTES), 0);
 }
 
+/// Appends a second copy of a built commit, so that a damaged page of the first one is no loss and the
+/// end of the journal is told from damage.
+pub fn mirror_commit(buffer: &mut Vec<u8>) {
+    buffer.extend_from_within(..);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +90,8 @@ mod tests {
     #[test]
     fn a_commit_is_recognised_and_any_flipped_byte_of_it_is_not() {
         let superblock = Superblock {
+            version: crate::format::Version::V2,
+            header_copy: None,
             block_bytes: 4096,
             pool_id: [1; 16],
             key: [2; 32],

@@ -11,23 +11,26 @@ mod superblock;
 mod table;
 
 pub use change::Change;
-pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit};
+pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror_commit};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part, StoreTable,
     StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page, index_entry, set_array_value,
 };
-pub use superblock::{Superblock, check_data_header, data_header, read_superblock};
+pub use superblock::{Superblock, Version, check_data_header, data_header, read_superblock};
 pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
 
+use crate::types::Checksum;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The unit of everything on the metadata disk.
 pub const PAGE_BYTES: usize = 4096;
 /// The first page of the journal.
 pub const JOURNAL_PAGE: u64 = 8;
-/// LBNs whose PBNs fill a map page.
-pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 4;
+/// Map entries of a map page: each is a PBN and a checksum of 32 bits.
+pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 8;
+/// Map entries of a map page of format version 1: each is a PBN alone.
+pub const MAP_PAGE_ENTRIES_V1: usize = PAGE_BYTES / 4;
 /// PBNs whose fingerprints fill a record page.
 pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
 
@@ -53,6 +56,13 @@ impl PoolSeed {
     #[must_use]
     pub fn checksum(self, bytes: &[u8]) -> u64 {
         xxh3_64_with_seed(bytes, self.0)
+    }
+
+    /// The checksum of a block's content, as it stands in the map.
+    #[inline]
+    #[must_use]
+    pub fn of_content(self, content: &[u8]) -> Checksum {
+        Checksum(self.checksum(content) as u32)
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Tree {
 pub enum Part {
     /// LBN to the word of its place.
     Map,
+    /// LBN to PBN, as in format version 1.
+    MapV1,
     /// PBN to the number of its references.
     Counts,
     /// PBN to the fingerprint of its content.
@@ -68,7 +70,7 @@ impl Part {
     #[must_use]
     pub const fn key_bytes(self) -> usize {
         match self {
-            Self::Map => 5,
+            Self::Map | Self::MapV1 => 5,
             Self::Counts | Self::Fingerprints => 4,
             Self::Index => 8,
         }
@@ -78,7 +80,8 @@ impl Part {
     #[must_use]
     pub const fn value_bytes(self) -> usize {
         match self {
-            Self::Map | Self::Counts => 4,
+            Self::Map => 8,
+            Self::MapV1 | Self::Counts => 4,
             Self::Fingerprints => 16,
             Self::Index => 0,
         }

@@ -4,21 +4,59 @@ use super::codec::Reader;
 use super::{PAGE_BYTES, Page};
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::types::{BackendKind, FingerprintKind};
+use crate::types::{BackendKind, FingerprintKind, Pbn};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"GEMELOSB";
 const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
-const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
 /// The longest journal that a pool can be made with: 64 GiB.
 const MOST_JOURNAL_PAGES: u64 = (64 << 30) / PAGE_BYTES as u64;
 /// Bytes of block 0 of the data store that say something.
 const DATA_HEADER_BYTES: usize = 32;
 
+/// The version of the format that a pool has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// Maps without checksums, one copy of each commit. It is read to be converted.
+    V1,
+    /// The version that the engine reads and writes.
+    V2,
+}
+
+impl Version {
+    /// Its number in the superblock.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+
+    const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::V1),
+            2 => Some(Self::V2),
+            _ => None,
+        }
+    }
+
+    /// How often each commit is in the journal.
+    #[must_use]
+    pub const fn commit_copies(self) -> u64 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+}
+
 /// Identity and shape of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
+    /// The format of everything else.
+    pub version: Version,
     /// Bytes of a block.
     pub block_bytes: u32,
     /// Random, one for each pool.
@@ -31,6 +69,8 @@ pub struct Superblock {
     pub backend: BackendKind,
     /// Length of the journal in pages.
     pub journal_pages: u64,
+    /// The block of the data store that has a copy of block 0, if there was room for one.
+    pub header_copy: Option<Pbn>,
 }
 
 impl Superblock {
@@ -39,15 +79,29 @@ impl Superblock {
     pub fn encode(&self) -> Box<Page> {
         let mut bytes = Vec::with_capacity(PAGE_BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.version.number().to_le_bytes());
         bytes.extend_from_slice(&self.block_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.pool_id);
         bytes.extend_from_slice(&self.key);
         bytes.extend_from_slice(&[self.fingerprint.byte(), self.backend.byte(), 0, 0, 0, 0, 0, 0]);
         bytes.extend_from_slice(&self.journal_pages.to_le_bytes());
+        bytes.extend_from_slice(&self.header_copy.map_or(0, Pbn::number).to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
         bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
         page_of(&bytes)
+    }
+
+    /// Blocks of the data store that hold no content: its header, and the copy of it.
+    #[must_use]
+    pub const fn reserved_blocks(&self) -> u64 {
+        if self.header_copy.is_some() { 2 } else { 1 }
+    }
+
+    /// The byte offsets of the header of the data store and of its copy.
+    #[must_use]
+    pub fn header_offsets(&self) -> Vec<u64> {
+        let copy = self.header_copy.map(|pbn| u64::from(pbn.number()) * u64::from(self.block_bytes));
+        std::iter::once(0).chain(copy).collect()
     }
 
     fn decode(page: &Page) -> Option<Self> {
@@ -56,19 +110,30 @@ impl Superblock {
             return None;
         }
         let mut reader = Reader::new(body);
-        if reader.array()? != *MAGIC || reader.u32()? != VERSION {
+        if reader.array()? != *MAGIC {
             return None;
         }
+        let version = Version::from_number(reader.u32()?)?;
         let block_bytes = reader.u32()?;
         let pool_id = reader.array()?;
         let key = reader.array()?;
         let [fingerprint, backend, ..] = reader.array::<8>()?;
         let journal_pages = reader.u64()?;
+        let header_copy = Pbn::new(reader.u32()?);
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let backend = BackendKind::from_byte(backend)?;
         let fits =
             crate::pool::is_block_size(block_bytes) && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
-        fits.then_some(Self { block_bytes, pool_id, key, fingerprint, backend, journal_pages })
+        fits.then_some(Self {
+            version,
+            block_bytes,
+            pool_id,
+            key,
+            fingerprint,
+            backend,
+            journal_pages,
+            header_copy,
+        })
     }
 }
 
@@ -115,15 +180,27 @@ pub fn data_header(superblock: &Superblock) -> [u8; DATA_HEADER_BYTES] {
     header
 }
 
-/// Says whether the data store belongs to the pool.
+/// Finds out whether the data store belongs to the pool, from block 0 or from its copy. Gives the byte
+/// offsets of those of the two that are damaged.
 ///
 /// # Errors
-/// If it does not, or cannot be read.
-pub fn check_data_header(data: &dyn Disk, superblock: &Superblock) -> Result<()> {
+/// If neither belongs to the pool, or the store cannot be read.
+pub fn check_data_header(data: &dyn Disk, superblock: &Superblock) -> Result<Vec<u64>> {
+    let right = data_header(superblock);
+    let mut bad = Vec::new();
+    let mut is_known = false;
+    for offset in superblock.header_offsets() {
+        let mut header = [0; DATA_HEADER_BYTES];
+        match data.read_at(offset, &mut header) {
+            Ok(()) if header == right => is_known = true,
+            // An unreadable sector must not keep the copy from being read.
+            Ok(()) | Err(_) => bad.push(offset),
+        }
+    }
+    if is_known {
+        return Ok(bad);
+    }
     let mut header = [0; DATA_HEADER_BYTES];
     data.read_at(0, &mut header).map_err(VolumeError::io(DiskRole::Data, "read"))?;
-    if header == data_header(superblock) {
-        return Ok(());
-    }
     Err(VolumeError::NotAPool { why: "the data store is not the one of this metadata" })
 }

@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolDisks};
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, data_header};
+use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -73,6 +73,12 @@ impl PoolOptions {
         self.capacity_bytes / u64::from(self.block_bytes)
     }
 
+    /// The last block: it is as far from block 0 as there is room. A store of two blocks has none.
+    fn header_copy(&self) -> Option<Pbn> {
+        let last = self.data_blocks() - 1;
+        u32::try_from(last).ok().filter(|last| *last > 1).and_then(Pbn::new)
+    }
+
     fn journal_pages(&self) -> u64 {
         let chosen = (self.capacity_bytes / DATA_PER_JOURNAL).clamp(LEAST_JOURNAL_BYTES, MOST_JOURNAL_BYTES);
         self.journal_bytes.unwrap_or(chosen) / PAGE_BYTES as u64
@@ -98,12 +104,14 @@ impl Pool {
     pub fn format(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
         options.check()?;
         let superblock = Superblock {
+            version: Version::V2,
             block_bytes: options.block_bytes,
             pool_id: random_bytes()?,
             key: random_bytes()?,
             fingerprint: options.fingerprint,
             backend: options.backend,
             journal_pages: options.journal_pages(),
+            header_copy: options.header_copy(),
         };
         let data = VolumeError::io;
         disks
@@ -111,16 +119,26 @@ impl Pool {
             .set_len(options.data_blocks() * u64::from(options.block_bytes))
             .map_err(data(DiskRole::Data, "enlarge"))?;
         let header = data_header(&superblock);
-        disks.data.write_at(0, &mut [IoSlice::new(&header)]).map_err(data(DiskRole::Data, "write"))?;
-        disks.data.sync().map_err(data(DiskRole::Data, "sync"))?;
-        clear_metadata(disks, &superblock)?;
-        write_checkpoint(disks, &superblock, options.data_blocks())?;
-        let page = superblock.encode();
-        for copy in 0..2 {
-            write_page(disks, copy * PAGE_BYTES as u64, &page)?;
+        for offset in superblock.header_offsets() {
+            disks
+                .data
+                .write_at(offset, &mut [IoSlice::new(&header)])
+                .map_err(data(DiskRole::Data, "write"))?;
         }
-        disks.metadata.sync().map_err(data(DiskRole::Metadata, "sync"))
+        disks.data.sync().map_err(data(DiskRole::Data, "sync"))?;
+        format_metadata(disks, &superblock, options.data_blocks())
     }
+}
+
+/// Makes the metadata of an empty pool. The superblock comes last: before it there is no pool.
+pub(super) fn format_metadata(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
+    clear_metadata(disks, superblock)?;
+    write_checkpoint(disks, superblock, data_blocks)?;
+    let page = superblock.encode();
+    for copy in 0..2 {
+        write_page(disks, copy * PAGE_BYTES as u64, &page)?;
+    }
+    disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
 }
 
 /// Zeros from the first page to the journal's end: nothing that was there before is taken for a commit or a root, and

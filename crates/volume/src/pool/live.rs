@@ -1,30 +1,26 @@
 //! Checking a pool while it is served: contents without stopping anybody, counts while requests wait.
 
 use super::Pool;
-use crate::engine::{Engine, VolumeShared};
+use crate::engine::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, MAX_VOLUME_BLOCKS, Pbn, Place};
+use crate::types::{Checksum, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Blocks read between two looks at the stop flag: what they hold is not written again meanwhile.
-const BLOCKS_AT_ONCE: u32 = 256;
-/// Damaged blocks that are remembered; the rest is only counted.
+/// Damaged contents that are named; the rest is counted.
 const MOST_DAMAGED: usize = 1000;
-/// LBNs looked up under the lock at once.
-const LBNS_AT_ONCE: u64 = 4096;
+/// LBNs looked up at once; the blocks that they have are not reused until they are read.
+const LBNS_AT_ONCE: u64 = 1024;
 /// LBNs that are named for each damaged block.
 const MOST_NAMED: usize = 4;
 
-/// What a check of contents found.
+/// The outcome of a check of contents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LiveCheck {
-    /// Contents compared with their fingerprints.
+    /// Contents compared with their checksums.
     pub checked_contents: u64,
-    /// Stored blocks that have no fingerprint to compare with.
-    pub unverifiable_blocks: u64,
     /// Contents that are damaged, in words: the first thousand.
     pub problems: Vec<String>,
     /// Damaged contents beyond those.
@@ -47,7 +43,8 @@ impl Pool {
         self.engine.prove(most)
     }
 
-    /// Reads all contents and compares them with their fingerprints, while the pool is served.
+    /// Reads all contents and compares them with the checksums in the maps, while the pool is served. A
+    /// damaged block becomes suspect, and a suspect one that is good after all becomes an ordinary one.
     ///
     /// # Errors
     /// If metadata cannot be read, or the work was stopped.
@@ -55,96 +52,117 @@ impl Pool {
         let engine = &self.engine;
         let totals = engine.state.read().backend.totals();
         monitor.begin("Checking contents", Unit::Items, Some(totals.physical));
-        let mut report = LiveCheck::default();
-        let mut damaged = BTreeSet::new();
-        let mut next = 1;
-        loop {
-            if stop.is_raised() {
-                return Err(VolumeError::Interrupted);
+        let volumes: Vec<_> =
+            engine.volumes.read().iter().map(|(name, volume)| (name.clone(), volume.id)).collect();
+        let mut scrub =
+            Scrub { seen: Seen::default(), damaged: BTreeMap::new(), report: LiveCheck::default() };
+        for (name, id) in volumes {
+            let mut from = Lbn(0);
+            while let Some(next) = engine.scrub_some((&name, id), from, &mut scrub, monitor)? {
+                if stop.is_raised() {
+                    return Err(VolumeError::Interrupted);
+                }
+                from = next;
             }
-            let Some(first) = engine.space.lock().next_used(next) else { break };
-            let used = engine.scrub_run(first, &mut report, &mut damaged)?;
-            monitor.advance(used);
-            next = first.saturating_add(BLOCKS_AT_ONCE);
         }
-        report.problems = engine.name_damaged(&damaged)?;
         monitor.finish();
-        Ok(report)
+        Ok(scrub.finish())
+    }
+}
+
+/// Blocks that were compared with a checksum: a bit for each PBN.
+#[derive(Default)]
+struct Seen {
+    words: Vec<u64>,
+}
+
+impl Seen {
+    /// Adds a PBN; whether it is new.
+    fn insert(&mut self, pbn: Pbn) -> bool {
+        let (word, bit) = (pbn.number() as usize / 64, 1u64 << (pbn.number() % 64));
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words.get_mut(word).is_some_and(|bits| {
+            let is_new = *bits & bit == 0;
+            *bits |= bit;
+            is_new
+        })
+    }
+}
+
+/// A check of contents under way.
+struct Scrub {
+    seen: Seen,
+    /// Damaged blocks, and the LBNs that have them, in words.
+    damaged: BTreeMap<(Pbn, Checksum), Vec<String>>,
+    report: LiveCheck,
+}
+
+impl Scrub {
+    fn note(&mut self, name: &str, wanted: Wanted) {
+        let key = (wanted.pbn, wanted.checksum);
+        if self.damaged.len() >= MOST_DAMAGED && !self.damaged.contains_key(&key) {
+            self.report.more_problems += 1;
+            return;
+        }
+        let users = self.damaged.entry(key).or_default();
+        if users.len() <= MOST_NAMED {
+            users.push(format!("block {} of '{name}'", wanted.lbn.0));
+        }
+    }
+
+    fn finish(self) -> LiveCheck {
+        let text = |((pbn, _), mut users): ((Pbn, Checksum), Vec<String>)| {
+            let more = if users.len() > MOST_NAMED { " and more" } else { "" };
+            users.truncate(MOST_NAMED);
+            format!("the content of block {} is damaged: {}{more}", pbn.number(), users.join(", "))
+        };
+        LiveCheck { problems: self.damaged.into_iter().map(text).collect(), ..self.report }
     }
 }
 
 impl Engine {
-    /// Checks those of the blocks from `first` on that hold something; gives how many.
-    fn scrub_run(&self, first: u32, report: &mut LiveCheck, damaged: &mut BTreeSet<u32>) -> Result<u64> {
+    /// Checks the contents of some LBNs of a volume. Gives the LBN to go on with.
+    fn scrub_some(
+        &self,
+        (name, id): (&str, VolumeId),
+        from: Lbn,
+        scrub: &mut Scrub,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Lbn>> {
+        // Until the end no block that is looked up here is given to another content.
         let _pin = self.readers.pin();
-        let end = first.saturating_add(BLOCKS_AT_ONCE);
-        let pbns: Vec<Pbn> = (first..end).filter_map(Pbn::new).collect();
-        let mut records = Vec::with_capacity(pbns.len());
-        self.state.read().backend.records(&pbns, &mut records)?;
-        let mut content = vec![0; self.block_bytes()];
-        let mut used = 0;
-        for (pbn, record) in pbns.into_iter().zip(records) {
-            if record.references == 0 {
-                continue;
-            }
-            used += 1;
-            if record.fingerprint.is_none() {
-                report.unverifiable_blocks += 1;
-                continue;
-            }
-            report.checked_contents += 1;
-            let offset = u64::from(pbn.number()) * self.block_bytes() as u64;
-            let is_read = self.data.read_at(offset, &mut content).is_ok();
-            if is_read && self.fingerprinter.of(&content) == record.fingerprint {
-                continue;
-            }
-            if damaged.len() < MOST_DAMAGED {
-                damaged.insert(pbn.number());
-            } else {
-                report.more_problems += 1;
-            }
-        }
-        Ok(used)
-    }
-
-    /// What the damaged blocks are the content of, in words.
-    fn name_damaged(&self, damaged: &BTreeSet<u32>) -> Result<Vec<String>> {
-        let mut named: Vec<(u32, Vec<String>)> = damaged.iter().map(|pbn| (*pbn, Vec::new())).collect();
-        if damaged.is_empty() {
-            return Ok(Vec::new());
-        }
-        let volumes: Vec<_> =
-            self.volumes.read().iter().map(|(name, volume)| (name.clone(), volume.id)).collect();
-        for (name, id) in volumes {
-            let mut from = Lbn(0);
+        let (mut places, mut records) = (Vec::new(), Vec::new());
+        let (first, next) = {
+            let state = self.state.read();
             let end = Lbn(MAX_VOLUME_BLOCKS);
-            loop {
-                let mut places = Vec::new();
-                let first = {
-                    let state = self.state.read();
-                    let Some(first) = state.backend.next_mapped(id, from, end)? else { break };
-                    let last = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
-                    let lbns: Vec<Lbn> = (first.0..last).map(Lbn).collect();
-                    state.backend.look_up(id, &lbns, &mut places)?;
-                    first
-                };
-                for (at, place) in places.iter().enumerate() {
-                    let Place::Stored(pbn) = place else { continue };
-                    if let Ok(found) = named.binary_search_by_key(&pbn.number(), |(number, _)| *number)
-                        && let Some((_, users)) = named.get_mut(found)
-                        && users.len() <= MOST_NAMED
-                    {
-                        users.push(format!("block {} of '{name}'", first.0 + at as u64));
-                    }
+            let Some(first) = state.backend.next_mapped(id, from, end)? else { return Ok(None) };
+            let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
+            let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
+            state.backend.look_up(id, &lbns, &mut places)?;
+            let pbns: Vec<Pbn> = places.iter().map(|place| place.pbn().unwrap_or(Pbn::FIRST)).collect();
+            state.backend.records(&pbns, &mut records)?;
+            (first, next)
+        };
+        let mut content = vec![0; self.block_bytes()];
+        for ((lbn, place), record) in (first.0..).zip(&places).zip(&records) {
+            let Place::Stored(pbn, checksum) = *place else { continue };
+            let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum };
+            if !scrub.seen.insert(pbn) {
+                if scrub.damaged.contains_key(&(pbn, checksum)) {
+                    scrub.note(name, wanted);
                 }
-                from = Lbn(first.0 + places.len().max(1) as u64);
+                continue;
+            }
+            monitor.advance(1);
+            scrub.report.checked_contents += 1;
+            if self.read_block(id, wanted, &mut content).is_err() {
+                scrub.note(name, wanted);
+            } else if record.is_suspect && self.fingerprinter.of(&content) == record.fingerprint {
+                self.acquit(pbn)?;
             }
         }
-        let text = |(pbn, mut users): (u32, Vec<String>)| {
-            let more = if users.len() > MOST_NAMED { " and more" } else { "" };
-            users.truncate(MOST_NAMED);
-            format!("the content of block {pbn} is damaged: {}{more}", users.join(", "))
-        };
-        Ok(named.into_iter().map(text).collect())
+        Ok(Some(Lbn(next)))
     }
 }

@@ -1,5 +1,6 @@
 //! Pools: made, opened, measured, grown, closed.
 
+mod convert;
 mod create;
 mod directory;
 mod find;
@@ -8,19 +9,20 @@ mod live;
 mod open;
 mod stat;
 
+pub use convert::convert;
 pub use create::PoolOptions;
 pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;
 pub(crate) use gc::Collector;
 pub use gc::GcReport;
 pub use live::LiveCheck;
-pub(crate) use open::{Recovered, recover};
+pub(crate) use open::{Recovered, each_place, recover};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::disk::Disk;
-use crate::engine::{Engine, Worker};
+use crate::engine::{DamagedBlock, Engine, Worker};
 use crate::error::{Result, VolumeError};
-use crate::types::DedupMode;
+use crate::types::{DedupMode, Pbn};
 use crate::volume::Volume;
 use gemelo_base::Clock;
 use parking_lot::Mutex;
@@ -42,7 +44,7 @@ pub struct PoolDisks {
 pub struct Tuning {
     /// Nothing stays without being made durable for longer, even if nobody flushes.
     pub commit_interval: Duration,
-    /// Compare contents with their fingerprints at every read.
+    /// Compare contents with their checksums at every read.
     pub verify_reads: bool,
     /// Compare bytes before a block is shared, with every kind of fingerprint.
     pub verify_bytes: bool,
@@ -67,7 +69,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             commit_interval: Duration::from_secs(5),
-            verify_reads: false,
+            verify_reads: true,
             verify_bytes: false,
             read_only: false,
             most_references: u32::MAX,
@@ -126,6 +128,18 @@ impl Pool {
     #[must_use]
     pub fn damage(&self) -> &[String] {
         &self.damage
+    }
+
+    /// The damaged blocks that were found since the pool was opened and that are still in use: the first
+    /// thousand. [`crate::PoolActivity::damaged_blocks`] counts all.
+    #[must_use]
+    pub fn damaged_blocks(&self) -> Vec<DamagedBlock> {
+        self.engine.damaged_blocks()
+    }
+
+    /// Writes down that blocks are damaged, so that nothing shares them before they are written anew.
+    pub(crate) fn suspect(&self, pbns: &[Pbn]) {
+        pbns.iter().for_each(|pbn| self.engine.suspect(*pbn));
     }
 
     /// A volume, to be read and written.

@@ -3,17 +3,25 @@
 use super::{Pool, PoolDisks, Tuning};
 use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
 use crate::counters::PoolCounters;
-use crate::engine::{Committer, Crowd, Engine, State, VolumeShared, Worker};
+use crate::engine::{Committer, Crowd, Damages, Engine, State, VolumeShared, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
-use crate::format::{PoolSeed, Superblock, check_data_header, find_roots, read_superblock};
-use crate::journal::Journal;
+use crate::format::{
+    PoolSeed, Root, Superblock, Version, check_data_header, data_header, find_roots, read_superblock,
+};
+use crate::journal::{Journal, LastCommit};
 use crate::readers::Readers;
 use crate::space::Space;
+use crate::types::{Lbn, MAX_VOLUME_BLOCKS, Place, VolumeId};
 use gemelo_base::Clock;
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
+
+/// LBNs that are looked up at once.
+const LBNS_AT_ONCE: u64 = 4096;
 
 /// A checkpoint with the journal replayed on it.
 pub(crate) struct Recovered {
@@ -21,6 +29,10 @@ pub(crate) struct Recovered {
     pub(crate) backend: Box<dyn MetadataBackend>,
     /// Whether changes that were durable are not in it.
     pub(crate) has_lost_history: bool,
+    /// Blocks of each volume that commits changed which are given up with the lost history.
+    pub(crate) undone: BTreeMap<VolumeId, u64>,
+    root: Root,
+    last_commit: Option<LastCommit>,
     /// Whether what is lost is known to be, and the pool may be written.
     is_salvaged: bool,
     seed: PoolSeed,
@@ -34,8 +46,13 @@ pub(crate) struct Recovered {
 pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Result<Recovered> {
     let mut damage = Damage::default();
     let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
+    if superblock.version != Version::V2 {
+        return Err(VolumeError::OldFormat { version: superblock.version.number() });
+    }
     let seed = PoolSeed::of(&superblock);
-    check_data_header(&*disks.data, &superblock)?;
+    for offset in check_data_header(&*disks.data, &superblock)? {
+        damage.harmless.push(format!("the header of the data store at byte {offset}"));
+    }
     let found = find_roots(&*disks.metadata, &superblock, seed)?;
     for offset in found.to_repair {
         damage.harmless.push(format!("the root at byte {offset}"));
@@ -60,12 +77,16 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
         }
         damage.lost.push(what);
     }
+    find_absent(disks, &superblock, &*backend, &mut damage)?;
     let generation = replayed.generation.max(newest);
     let next_commit = replayed.next_commit;
     Ok(Recovered {
         superblock,
         backend,
         has_lost_history,
+        undone: replayed.undone,
+        root,
+        last_commit: replayed.last,
         is_salvaged: salvage,
         seed,
         generation,
@@ -73,6 +94,52 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
         next_commit,
         damage,
     })
+}
+
+/// Finds contents beyond the end of the data disk. Writing to such a disk would make it longer, and the
+/// lost contents would look like zeros, so the pool takes no changes before it is repaired.
+fn find_absent(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    backend: &dyn MetadataBackend,
+    damage: &mut Damage,
+) -> Result<()> {
+    let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
+    let present = data_bytes / u64::from(superblock.block_bytes);
+    let mut absent = 0u64;
+    let visited = backend.visit_used(&mut |pbn| absent += u64::from(u64::from(pbn.number()) >= present));
+    if absent > 0 {
+        damage.lost.push(format!(
+            "{absent} stored blocks, because the data store ends at {data_bytes} bytes, before them"
+        ));
+    }
+    match visited {
+        // It is reported where the free blocks are counted.
+        Err(VolumeError::Damaged { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// Calls with every LBN of a volume that is not unmapped.
+pub(crate) fn each_place(
+    backend: &dyn MetadataBackend,
+    volume: VolumeId,
+    mut each: impl FnMut(Lbn, Place) -> Result<()>,
+) -> Result<()> {
+    let end = Lbn(MAX_VOLUME_BLOCKS);
+    let mut from = Lbn(0);
+    let mut places = Vec::new();
+    while let Some(first) = backend.next_mapped(volume, from, end)? {
+        let lbns: Vec<Lbn> = (first.0..end.0.min(first.0 + LBNS_AT_ONCE)).map(Lbn).collect();
+        places.clear();
+        backend.look_up(volume, &lbns, &mut places)?;
+        let mapped = lbns.iter().zip(&places).filter(|(_, place)| **place != Place::Unmapped);
+        for (lbn, place) in mapped {
+            each(*lbn, *place)?;
+        }
+        from = Lbn(first.0 + LBNS_AT_ONCE);
+    }
+    Ok(())
 }
 
 impl Pool {
@@ -93,9 +160,22 @@ impl Pool {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let is_salvaged = recovered.is_salvaged;
-        let Recovered { superblock, backend, seed, generation, journal, next_commit, mut damage, .. } =
-            recovered;
+        let Recovered {
+            superblock,
+            backend,
+            root,
+            last_commit,
+            seed,
+            generation,
+            journal,
+            next_commit,
+            mut damage,
+            ..
+        } = recovered;
         let mut space = Space::new(backend.totals().data_blocks);
+        superblock.header_copy.into_iter().for_each(|pbn| {
+            space.claim(pbn);
+        });
         match backend.visit_used(&mut |pbn| {
             space.claim(pbn);
         }) {
@@ -106,9 +186,10 @@ impl Pool {
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
         if !is_read_only {
-            // Commits of a process that was killed may be in the system's cache alone.
-            disks.data.sync().map_err(VolumeError::io(DiskRole::Data, "sync"))?;
-            disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))?;
+            extend_data(&disks, &superblock, backend.totals().data_blocks)?;
+            if !is_salvaged {
+                write_again(&disks, &superblock, &root, (&journal, last_commit.as_ref()))?;
+            }
         }
         let hidden =
             backend.volumes().into_iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
@@ -138,6 +219,7 @@ impl Pool {
             stopped: OnceLock::new(),
             hidden: Mutex::new(hidden),
             counters: PoolCounters::default(),
+            damages: Damages::default(),
             open_bytes: AtomicU64::new(0),
         };
         let engine = Arc::new(engine);
@@ -157,4 +239,45 @@ impl Pool {
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
         Ok(Self { engine, workers: Mutex::new(workers), directory: None, damage })
     }
+}
+
+/// Makes durable what the opening has read. The process before this one may have been killed between a
+/// write and its sync, or its sync may have failed; after a failed sync Linux takes the pages for clean,
+/// so that another sync alone would do nothing. Only the newest root and the newest commit can be in
+/// doubt, because each was written after a good sync of all that it refers to: the same bytes are
+/// written there again, and synced.
+fn write_again(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    root: &Root,
+    (journal, last): (&Journal, Option<&LastCommit>),
+) -> Result<()> {
+    let io = |disk, action| VolumeError::io(disk, action);
+    let page = root.encode(superblock, PoolSeed::of(superblock));
+    for offset in Root::offsets(root.generation) {
+        disks
+            .metadata
+            .write_at(offset, &mut [IoSlice::new(&*page)])
+            .map_err(io(DiskRole::Metadata, "write"))?;
+        disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))?;
+    }
+    if let Some(last) = last {
+        journal.rewrite(&*disks.metadata, last)?;
+    }
+    disks.data.sync().map_err(io(DiskRole::Data, "sync"))?;
+    disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))
+}
+
+/// Makes a data disk whose end was lost as long as it should be; no content was in the lost part.
+fn extend_data(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
+    let io = |action| VolumeError::io(DiskRole::Data, action);
+    let length = data_blocks * u64::from(superblock.block_bytes);
+    if disks.data.len().map_err(io("measure"))? < length {
+        disks.data.set_len(length).map_err(io("enlarge"))?;
+        let header = data_header(superblock);
+        for offset in superblock.header_offsets() {
+            disks.data.write_at(offset, &mut [IoSlice::new(&header)]).map_err(io("write"))?;
+        }
+    }
+    Ok(())
 }

@@ -118,7 +118,7 @@ impl Pool {
         let (journal_used_bytes, journal_bytes, generation) = engine.committer.lock().figures();
         let totals = engine.state.read().backend.totals();
         let free_blocks = engine.space.lock().free();
-        let capacity_blocks = totals.data_blocks - 1;
+        let capacity_blocks = totals.data_blocks.saturating_sub(engine.superblock.reserved_blocks());
         let metadata = engine.metadata.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
         Ok(PoolStat {
             block_bytes: engine.superblock.block_bytes,

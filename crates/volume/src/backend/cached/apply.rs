@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::{CachedVolume, Overlay};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
-use crate::types::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use crate::types::{Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 
 /// Beyond every LBN.
 const END: Lbn = Lbn(u64::MAX);
@@ -12,10 +12,12 @@ const END: Lbn = Lbn(u64::MAX);
 impl<L: Layout> Overlay<L> {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
         match change {
-            Change::Store { volume, lbn, pbn, fingerprint } => {
-                self.store((*volume, *lbn), *pbn, *fingerprint, freed)
+            Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
+                self.store((*volume, *lbn), (*pbn, *checksum), *fingerprint, freed)
             }
-            Change::Share { volume, lbn, pbn } => self.share((*volume, *lbn), *pbn, freed),
+            Change::Share { volume, lbn, pbn, checksum } => {
+                self.share((*volume, *lbn), (*pbn, *checksum), freed)
+            }
             Change::Unmap { volume, first, count } => {
                 self.unmap(*volume, *first, Lbn(first.0.saturating_add(*count)), freed)
             }
@@ -56,9 +58,11 @@ impl<L: Layout> Overlay<L> {
             }
             Change::Identify { pbn, fingerprint } => {
                 self.check_pbn(*pbn)?;
-                self.active.set_fingerprint(pbn.number(), *fingerprint);
+                self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
                 Ok(())
             }
+            Change::Suspect { pbn, is_suspect } => self.suspect(*pbn, *is_suspect),
+            Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
             Change::Rename { .. }
             | Change::SetMode { .. }
             | Change::Hide { .. }
@@ -87,7 +91,7 @@ impl<L: Layout> Overlay<L> {
         if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes cannot be")))
+        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes is too large")))
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
@@ -113,22 +117,45 @@ impl<L: Layout> Overlay<L> {
     fn store(
         &mut self,
         at: (VolumeId, Lbn),
-        pbn: Pbn,
+        (pbn, checksum): (Pbn, Checksum),
         fingerprint: Fingerprint,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         self.check(at, pbn)?;
         self.active.counts.insert(pbn.number(), 1);
-        self.active.set_fingerprint(pbn.number(), fingerprint);
+        self.active.set_identity(pbn.number(), Identity::of(fingerprint));
         self.physical = self.physical.saturating_add(1);
         self.references = self.references.saturating_add(1);
-        self.set_word(at, pbn.number(), freed)
+        self.set_word(at, Place::Stored(pbn, checksum).word(), freed)
     }
 
-    fn share(&mut self, at: (VolumeId, Lbn), pbn: Pbn, freed: &mut Vec<Pbn>) -> Result<()> {
+    fn share(
+        &mut self,
+        at: (VolumeId, Lbn),
+        (pbn, checksum): (Pbn, Checksum),
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
         self.check(at, pbn)?;
         self.add_reference(pbn.number())?;
-        self.set_word(at, pbn.number(), freed)
+        self.set_word(at, Place::Stored(pbn, checksum).word(), freed)
+    }
+
+    fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {
+        self.check_pbn(pbn)?;
+        if self.count(pbn.number())? > 0 {
+            let identity = self.identity(pbn.number())?.with_suspect(is_suspect);
+            self.active.set_identity(pbn.number(), identity);
+        }
+        Ok(())
+    }
+
+    /// Marks LBNs whose contents are lost.
+    fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
+        let blocks = self.volume(id)?.size_bytes / self.block_bytes;
+        for lbn in first.0..first.0.saturating_add(count).min(blocks) {
+            self.set_word((id, Lbn(lbn)), Place::Damaged.word(), freed)?;
+        }
+        Ok(())
     }
 
     fn add_reference(&mut self, pbn: u32) -> Result<()> {
@@ -150,7 +177,7 @@ impl<L: Layout> Overlay<L> {
         self.references = self.references.saturating_sub(1);
         if left == 0 {
             self.physical = self.physical.saturating_sub(1);
-            self.active.forget_fingerprint(pbn);
+            self.active.forget_identity(pbn);
             freed.extend(Pbn::new(pbn));
         }
         Ok(())
@@ -159,7 +186,7 @@ impl<L: Layout> Overlay<L> {
     pub(super) fn set_word(
         &mut self,
         (id, lbn): (VolumeId, Lbn),
-        word: u32,
+        word: u64,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         let before = self.word(id, lbn)?;
@@ -168,7 +195,7 @@ impl<L: Layout> Overlay<L> {
         volume.mapped =
             volume.mapped.saturating_add(u64::from(word != 0)).saturating_sub(u64::from(before != 0));
         match Place::from_word(before) {
-            Place::Stored(pbn) => self.drop_reference(pbn.number(), freed),
+            Place::Stored(pbn, _) => self.drop_reference(pbn.number(), freed),
             Place::Unmapped | Place::Damaged => Ok(()),
         }
     }
@@ -201,7 +228,7 @@ impl<L: Layout> Overlay<L> {
         let mut next = first;
         while let Some(lbn) = self.next_word(source, next, end)? {
             let word = self.word(source, lbn)?;
-            if let Place::Stored(pbn) = Place::from_word(word) {
+            if let Some(pbn) = Place::from_word(word).pbn() {
                 self.add_reference(pbn.number())?;
             }
             self.set_word((id, lbn), word, &mut Vec::new())?;

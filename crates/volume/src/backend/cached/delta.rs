@@ -1,35 +1,35 @@
 //! Changes that are not in the store yet.
 
-use crate::types::{Fingerprint, Lbn, VolumeId};
+use crate::types::{Fingerprint, Identity, Lbn, VolumeId};
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 
 /// Memory of an entry with what the tree around it takes, measured: nodes are two thirds full.
-const WORD_BYTES: usize = 24;
+const WORD_BYTES: usize = 30;
 const COUNT_BYTES: usize = 16;
-const FINGERPRINT_BYTES: usize = 40;
+const IDENTITY_BYTES: usize = 40;
 
 /// New values by key. Where there is none, the one below holds.
 #[derive(Default)]
 pub(super) struct Delta {
-    pub(super) words: BTreeMap<VolumeId, BTreeMap<u64, u32>>,
+    pub(super) words: BTreeMap<VolumeId, BTreeMap<u64, u64>>,
     pub(super) counts: BTreeMap<u32, u32>,
-    pub(super) fingerprints: BTreeMap<u32, Fingerprint>,
-    /// PBNs by fingerprint: referenced ones, whose fingerprint is in `fingerprints`.
+    pub(super) identities: BTreeMap<u32, Identity>,
+    /// PBNs by fingerprint: referenced ones, whose identity is in `identities`.
     index: HashTable<u32>,
     words_len: usize,
 }
 
-fn fingerprint_of(fingerprints: &BTreeMap<u32, Fingerprint>, pbn: u32) -> Fingerprint {
-    fingerprints.get(&pbn).copied().unwrap_or(Fingerprint::NONE)
+fn fingerprint_of(identities: &BTreeMap<u32, Identity>, pbn: u32) -> Fingerprint {
+    identities.get(&pbn).copied().unwrap_or(Identity::NONE).fingerprint()
 }
 
 impl Delta {
-    pub(super) fn word(&self, volume: VolumeId, lbn: Lbn) -> Option<u32> {
+    pub(super) fn word(&self, volume: VolumeId, lbn: Lbn) -> Option<u64> {
         self.words.get(&volume)?.get(&lbn.0).copied()
     }
 
-    pub(super) fn set_word(&mut self, volume: VolumeId, lbn: Lbn, word: u32) {
+    pub(super) fn set_word(&mut self, volume: VolumeId, lbn: Lbn, word: u64) {
         self.words_len += usize::from(self.words.entry(volume).or_default().insert(lbn.0, word).is_none());
     }
 
@@ -40,30 +40,39 @@ impl Delta {
 
     /// A PBN that has this content, if it came since the delta began.
     pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
-        let has = |pbn: &u32| fingerprint_of(&self.fingerprints, *pbn) == wanted;
+        let has = |pbn: &u32| fingerprint_of(&self.identities, *pbn) == wanted;
         self.index.find(wanted.low(), has).copied()
     }
 
-    /// The PBN has this fingerprint, and is the one to be found by it.
-    pub(super) fn set_fingerprint(&mut self, pbn: u32, fingerprint: Fingerprint) {
-        self.forget_fingerprint(pbn);
-        self.fingerprints.insert(pbn, fingerprint);
+    /// The PBN has this identity, and is the one to be found by its fingerprint.
+    pub(super) fn set_identity(&mut self, pbn: u32, identity: Identity) {
+        self.forget_identity(pbn);
+        self.identities.insert(pbn, identity);
+        let fingerprint = identity.fingerprint();
         if fingerprint.is_none() {
             return;
         }
-        let fingerprints = &self.fingerprints;
-        let has = |other: &u32| fingerprint_of(fingerprints, *other) == fingerprint;
-        let hash = |other: &u32| fingerprint_of(fingerprints, *other).low();
-        self.index.entry(fingerprint.low(), has, hash).and_modify(|other| *other = pbn).or_insert(pbn);
+        let identities = &self.identities;
+        let has = |other: &u32| fingerprint_of(identities, *other) == fingerprint;
+        let hash = |other: &u32| fingerprint_of(identities, *other).low();
+        let entry = self.index.entry(fingerprint.low(), has, hash);
+        // A suspect block is found only as long as there is no other one.
+        let is_better = |other: &mut u32| {
+            if !identity.is_suspect() {
+                *other = pbn;
+            }
+        };
+        entry.and_modify(is_better).or_insert(pbn);
     }
 
     /// The PBN has no references any more.
-    pub(super) fn forget_fingerprint(&mut self, pbn: u32) {
-        if let Some(fingerprint) = self.fingerprints.get(&pbn) {
-            if let Ok(entry) = self.index.find_entry(fingerprint.low(), |other| *other == pbn) {
+    pub(super) fn forget_identity(&mut self, pbn: u32) {
+        if let Some(identity) = self.identities.get(&pbn) {
+            let hash = identity.fingerprint().low();
+            if let Ok(entry) = self.index.find_entry(hash, |other| *other == pbn) {
                 entry.remove();
             }
-            self.fingerprints.remove(&pbn);
+            self.identities.remove(&pbn);
         }
     }
 
@@ -74,7 +83,7 @@ impl Delta {
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.words_len * WORD_BYTES
             + self.counts.len() * COUNT_BYTES
-            + self.fingerprints.len() * FINGERPRINT_BYTES
+            + self.identities.len() * IDENTITY_BYTES
             + self.index.allocation_size();
         bytes as u64
     }
@@ -88,13 +97,13 @@ impl Delta {
             }
         }
         self.words_len = self.words.values().map(BTreeMap::len).sum();
-        for (pbn, fingerprint) in &older.fingerprints {
+        for (pbn, identity) in &older.identities {
             // A block that was freed since has a count and no fingerprint here.
             let is_live = self.counts.get(pbn).is_none_or(|count| *count > 0);
-            if is_live && !self.fingerprints.contains_key(pbn) {
-                match self.find(*fingerprint) {
-                    Some(_) => drop(self.fingerprints.insert(*pbn, *fingerprint)),
-                    None => self.set_fingerprint(*pbn, *fingerprint),
+            if is_live && !self.identities.contains_key(pbn) {
+                match self.find(identity.fingerprint()) {
+                    Some(_) => drop(self.identities.insert(*pbn, *identity)),
+                    None => self.set_identity(*pbn, *identity),
                 }
             }
         }

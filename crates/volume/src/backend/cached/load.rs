@@ -7,7 +7,7 @@ use crate::backend::Damage;
 use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
 use crate::format::{NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Superblock, Tree, read_chain};
-use crate::types::{Fingerprint, Lbn, Pbn, Place};
+use crate::types::{Fingerprint, Identity, Lbn, Pbn, Place};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl<L: Layout> Overlay<L> {
             let (values, lost) = self.read_all(&volume.map, Part::Map)?;
             let blocks = volume.size_bytes / self.block_bytes;
             for (lbn, word) in values {
-                self.active.set_word(volume.id, Lbn(lbn), word as u32);
+                self.active.set_word(volume.id, Lbn(lbn), word as u64);
             }
             for keys in lost {
                 if keys.end.min(blocks).saturating_sub(keys.start) > MOST_LOST_BLOCKS {
@@ -175,7 +175,7 @@ impl<L: Layout> Overlay<L> {
         self.count_again()?;
         for (pbn, bits) in values {
             if self.active.counts.contains_key(&(pbn as u32)) {
-                self.active.set_fingerprint(pbn as u32, Fingerprint::from_bytes(bits.to_le_bytes()));
+                self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
             }
         }
         for (tree, part, what) in
@@ -201,7 +201,7 @@ impl<L: Layout> Overlay<L> {
             volume.mapped = 0;
             for word in self.active.words.get(id).into_iter().flat_map(|words| words.values()) {
                 volume.mapped += u64::from(*word != 0);
-                let Place::Stored(pbn) = Place::from_word(*word) else { continue };
+                let Some(pbn) = Place::from_word(*word).pbn() else { continue };
                 if u64::from(pbn.number()) >= self.data_blocks {
                     return Err(VolumeError::damaged(format!(
                         "block {} is outside of the data store",
@@ -218,16 +218,26 @@ impl<L: Layout> Overlay<L> {
     }
 
     /// Of a pool that was salvaged.
-    pub(super) fn restore_all(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+    pub(super) fn restore_all(
+        &mut self,
+        computed: &[(Pbn, Fingerprint)],
+        lost: &HashSet<Place>,
+    ) -> Result<()> {
         for (pbn, fingerprint) in computed {
-            self.active.set_fingerprint(pbn.number(), *fingerprint);
+            self.active.set_identity(pbn.number(), Identity::of(*fingerprint));
         }
         for word in self.active.words.values_mut().flat_map(|words| words.values_mut()) {
-            if matches!(Place::from_word(*word), Place::Stored(pbn) if lost.contains(&pbn)) {
+            if lost.contains(&Place::from_word(*word)) {
                 *word = Place::Damaged.word();
             }
         }
-        lost.iter().for_each(|pbn| self.active.forget_fingerprint(pbn.number()));
-        self.count_again()
+        self.count_again()?;
+        // A block that nothing refers to any more has no fingerprint to be found by.
+        for pbn in lost.iter().filter_map(|place| place.pbn()) {
+            if !self.active.counts.contains_key(&pbn.number()) {
+                self.active.forget_identity(pbn.number());
+            }
+        }
+        Ok(())
     }
 }

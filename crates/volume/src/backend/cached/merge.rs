@@ -5,7 +5,7 @@ use super::pages::Pages;
 use super::{Frozen, Version, tag};
 use crate::error::Result;
 use crate::format::{Part, index_entry};
-use crate::types::Fingerprint;
+use crate::types::{Fingerprint, Identity};
 use std::collections::BTreeMap;
 
 pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Version> {
@@ -28,9 +28,9 @@ pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen)
     after.index = L::merge_index(pages, &before.index, edits)?;
     let mut counts = delta.counts.iter().map(|(pbn, count)| (u64::from(*pbn), u128::from(*count)));
     after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
-    let bits = |fingerprint: &Fingerprint| u128::from_le_bytes(fingerprint.to_bytes());
-    let mut fingerprints = delta.fingerprints.iter().map(|(pbn, found)| (u64::from(*pbn), bits(found)));
-    after.fingerprints = L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut fingerprints)?;
+    let bits = |identity: &Identity| u128::from_le_bytes(identity.to_bytes());
+    let mut identities = delta.identities.iter().map(|(pbn, found)| (u64::from(*pbn), bits(found)));
+    after.fingerprints = L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
 }
 
@@ -41,21 +41,21 @@ fn index_edits<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> R
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);
     let mut counts = Cursor::<L>::new(pages, before.counts, Part::Counts);
     let mut stored = |pbn: u32| -> Result<Fingerprint> {
-        Ok(Fingerprint::from_bytes(fingerprints.get(u64::from(pbn))?.to_le_bytes()))
+        Ok(Identity::from_bytes(fingerprints.get(u64::from(pbn))?.to_le_bytes()).fingerprint())
     };
     // What was identified has a new fingerprint and the count it had.
-    let identified = delta.fingerprints.keys().filter(|pbn| !delta.counts.contains_key(pbn));
+    let identified = delta.identities.keys().filter(|pbn| !delta.counts.contains_key(pbn));
     for pbn in delta.counts.keys().chain(identified) {
         let was_live = counts.get(u64::from(*pbn))? > 0;
         let is_live = delta.counts.get(pbn).map_or(was_live, |count| *count > 0);
-        let fresh = delta.fingerprints.get(pbn);
+        let fresh = delta.identities.get(pbn).map(|identity| identity.fingerprint());
         if fresh.is_none() && was_live == is_live {
             continue;
         }
         let old = if was_live { stored(*pbn)? } else { Fingerprint::NONE };
         let new = match (is_live, fresh) {
             (false, _) => Fingerprint::NONE,
-            (true, Some(fresh)) => *fresh,
+            (true, Some(fresh)) => fresh,
             (true, None) => stored(*pbn)?,
         };
         if old != new {

@@ -23,7 +23,7 @@ use super::{Merge, MetadataBackend, PageWrites, Pressure, Record, Totals, Volume
 use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree};
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
 use delta::Delta;
 use layout::{Cursor, Index, Layout, MOST_CANDIDATES, Values};
 use pages::Pages;
@@ -148,15 +148,15 @@ impl<L: Layout> Overlay<L> {
         self.cursor(Part::Fingerprints, self.version.fingerprints)
     }
 
-    fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u32> {
+    fn word(&self, id: VolumeId, lbn: Lbn) -> Result<u64> {
         self.word_by(&mut self.map(id), id, lbn)
     }
 
-    fn word_by(&self, stored: &mut Cursor<'_, L>, id: VolumeId, lbn: Lbn) -> Result<u32> {
+    fn word_by(&self, stored: &mut Cursor<'_, L>, id: VolumeId, lbn: Lbn) -> Result<u64> {
         let recent = self.active.word(id, lbn);
         match recent.or_else(|| self.frozen().and_then(|delta| delta.word(id, lbn))) {
             Some(word) => Ok(word),
-            None => Ok(stored.get(lbn.0)? as u32),
+            None => Ok(stored.get(lbn.0)? as u64),
         }
     }
 
@@ -172,38 +172,48 @@ impl<L: Layout> Overlay<L> {
         }
     }
 
-    fn fingerprint(&self, pbn: u32) -> Result<Fingerprint> {
-        self.fingerprint_by(&mut self.fingerprints(), pbn)
+    fn identity(&self, pbn: u32) -> Result<Identity> {
+        self.identity_by(&mut self.fingerprints(), pbn)
     }
 
-    fn fingerprint_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<Fingerprint> {
-        let recent = self.active.fingerprints.get(&pbn);
-        match recent.or_else(|| self.frozen().and_then(|delta| delta.fingerprints.get(&pbn))) {
+    fn identity_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<Identity> {
+        let recent = self.active.identities.get(&pbn);
+        match recent.or_else(|| self.frozen().and_then(|delta| delta.identities.get(&pbn))) {
             Some(found) => Ok(*found),
-            None => Ok(Fingerprint::from_bytes(stored.get(u64::from(pbn))?.to_le_bytes())),
+            None => Ok(Identity::from_bytes(stored.get(u64::from(pbn))?.to_le_bytes())),
         }
     }
 
-    /// A referenced PBN with this fingerprint; of several, the one with the fewest references.
+    /// A referenced PBN with this fingerprint: of several, an intact one, and of those the one with
+    /// the fewest references.
     fn find_one(&self, wanted: Fingerprint, candidates: &mut Vec<u32>) -> Result<Option<Pbn>> {
         if wanted.is_none() {
             return Ok(None);
         }
-        if let Some(pbn) = self.active.find(wanted) {
+        let recent = self.active.find(wanted);
+        let is_intact =
+            |pbn: &u32| self.active.identities.get(pbn).is_some_and(|identity| !identity.is_suspect());
+        if let Some(pbn) = recent.filter(is_intact) {
             return Ok(Pbn::new(pbn));
         }
         candidates.clear();
+        candidates.extend(recent);
         candidates.extend(self.frozen().and_then(|delta| delta.find(wanted)));
         L::candidates(&self.pages, &self.version.index, tag(wanted), candidates)?;
-        let mut best: Option<(u32, u32)> = None;
-        for pbn in candidates.iter().take(MOST_CANDIDATES + 1) {
-            // An index entry may be older than what is in the deltas.
+        let mut best: Option<(bool, u32, u32)> = None;
+        for pbn in candidates.iter().take(MOST_CANDIDATES + 2) {
+            // An index entry may be older than the deltas.
             let count = self.count(*pbn)?;
-            if count > 0 && best.is_none_or(|(least, _)| count < least) && self.fingerprint(*pbn)? == wanted {
-                best = Some((count, *pbn));
+            if count == 0 {
+                continue;
+            }
+            let identity = self.identity(*pbn)?;
+            let rank = (identity.is_suspect(), count, *pbn);
+            if identity.fingerprint() == wanted && best.is_none_or(|best| rank < best) {
+                best = Some(rank);
             }
         }
-        Ok(best.and_then(|(_, pbn)| Pbn::new(pbn)))
+        Ok(best.and_then(|(_, _, pbn)| Pbn::new(pbn)))
     }
 
     /// The first LBN from here on that has a word in a delta.
@@ -310,8 +320,8 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
         let (mut counts, mut fingerprints) = (self.counts(), self.fingerprints());
         for pbn in pbns {
             let references = self.count_by(&mut counts, pbn.number())?;
-            let fingerprint = self.fingerprint_by(&mut fingerprints, pbn.number())?;
-            records.push(Record { fingerprint, references });
+            let identity = self.identity_by(&mut fingerprints, pbn.number())?;
+            records.push(Record::new(identity, references));
         }
         Ok(())
     }
@@ -319,7 +329,7 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
     fn warm(&self, places: &[Place]) -> Result<()> {
         let mut counts = self.counts();
         for place in places {
-            if let Place::Stored(pbn) = place {
+            if let Some(pbn) = place.pbn() {
                 self.count_by(&mut counts, pbn.number())?;
             }
         }
@@ -360,7 +370,7 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
         self.lost_fingerprints.iter().any(|lost| lost.contains(&u64::from(pbn.number())))
     }
 
-    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()> {
         self.restore_all(computed, lost)
     }
 

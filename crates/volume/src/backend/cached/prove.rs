@@ -16,7 +16,7 @@ impl<L: Layout> Overlay<L> {
             while let Some(lbn) = self.next_word(*id, next, Lbn(u64::MAX))? {
                 next = Lbn(lbn.0 + 1);
                 mapped += 1;
-                if let Place::Stored(pbn) = Place::from_word(self.word(*id, lbn)?) {
+                if let Some(pbn) = Place::from_word(self.word(*id, lbn)?).pbn() {
                     references += 1;
                     *counted.entry(pbn.number()).or_default() += 1;
                 }
@@ -62,13 +62,14 @@ impl<L: Layout> Overlay<L> {
 
     /// A block with a fingerprint is found by it, or another one that has the same.
     fn prove_index(&self, pbn: u32, wrong: &mut Vec<String>) -> Result<()> {
-        let fingerprint = self.fingerprint(pbn)?;
+        let fingerprint = self.identity(pbn)?.fingerprint();
         if fingerprint.is_none() {
             return Ok(());
         }
         match self.find_one(fingerprint, &mut Vec::new())? {
             Some(found)
-                if self.fingerprint(found.number())? == fingerprint && self.count(found.number())? > 0 => {}
+                if self.identity(found.number())?.fingerprint() == fingerprint
+                    && self.count(found.number())? > 0 => {}
             Some(_) => wrong.push(format!("the index leads from block {pbn} to another content")),
             None => wrong.push(format!("the index does not have block {pbn}")),
         }

@@ -4,7 +4,7 @@ use super::map::{Map, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
-use crate::types::{Fingerprint, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use crate::types::{Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 
 /// A count that stays what it is.
 pub(super) const FULL_COUNT: u32 = u32::MAX;
@@ -12,13 +12,13 @@ pub(super) const FULL_COUNT: u32 = u32::MAX;
 impl LogBackend {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
         match change {
-            Change::Store { volume, lbn, pbn, fingerprint } => {
-                self.store(*volume, *lbn, *pbn, *fingerprint, freed)
+            Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
+                self.store((*volume, *lbn), Place::Stored(*pbn, *checksum), *fingerprint, freed)
             }
-            Change::Share { volume, lbn, pbn } => {
+            Change::Share { volume, lbn, pbn, checksum } => {
                 self.check_pbn(*pbn)?;
                 self.add_reference(*pbn);
-                self.set_place(*volume, *lbn, Place::Stored(*pbn), freed)
+                self.set_place(*volume, *lbn, Place::Stored(*pbn, *checksum), freed)
             }
             Change::Unmap { volume, first, count } => self.unmap(*volume, *first, *count, freed),
             Change::Create { volume, name, size_bytes, mode } => {
@@ -55,6 +55,13 @@ impl LogBackend {
                 self.identify(*pbn, *fingerprint);
                 Ok(())
             }
+            Change::Suspect { pbn, is_suspect } => {
+                self.check_pbn(*pbn)?;
+                let identity = self.records.identity(*pbn).with_suspect(*is_suspect);
+                self.records.set_identity(&mut self.pager, *pbn, identity);
+                Ok(())
+            }
+            Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
             // Here volumes change as a whole, in one change.
             Change::Hide { .. }
             | Change::Show { .. }
@@ -72,7 +79,7 @@ impl LogBackend {
         if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes cannot be")))
+        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes is too large")))
     }
 
     fn check_pbn(&self, pbn: Pbn) -> Result<()> {
@@ -84,20 +91,30 @@ impl LogBackend {
 
     fn store(
         &mut self,
-        volume: VolumeId,
-        lbn: Lbn,
-        pbn: Pbn,
+        (volume, lbn): (VolumeId, Lbn),
+        place: Place,
         fingerprint: Fingerprint,
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
-        self.check_pbn(pbn)?;
-        self.identify(pbn, fingerprint);
-        self.add_reference(pbn);
-        self.set_place(volume, lbn, Place::Stored(pbn), freed)
+        if let Some(pbn) = place.pbn() {
+            self.check_pbn(pbn)?;
+            self.identify(pbn, fingerprint);
+            self.add_reference(pbn);
+        }
+        self.set_place(volume, lbn, place, freed)
+    }
+
+    /// Marks LBNs whose contents are lost.
+    fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
+        let blocks = self.volume_mut(id)?.size_bytes / self.block_bytes;
+        for lbn in first.0..first.0.saturating_add(count).min(blocks) {
+            self.set_place(id, Lbn(lbn), Place::Damaged, freed)?;
+        }
+        Ok(())
     }
 
     fn identify(&mut self, pbn: Pbn, fingerprint: Fingerprint) {
-        self.records.set_fingerprint(&mut self.pager, pbn, fingerprint);
+        self.records.set_identity(&mut self.pager, pbn, Identity::of(fingerprint));
         if self.is_counting {
             self.index.insert(fingerprint, pbn, &self.records);
         }
@@ -138,7 +155,7 @@ impl LogBackend {
             .filter(|volume| lbn.0 < volume.size_bytes / block_bytes)
             .ok_or_else(|| VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)))?;
         let before = volume.map.set(id, &mut self.pager, lbn, place);
-        if let (Place::Stored(pbn), true) = (before, self.is_counting) {
+        if let (Place::Stored(pbn, _), true) = (before, self.is_counting) {
             self.drop_reference(pbn, freed);
         }
         Ok(())
@@ -151,7 +168,7 @@ impl LogBackend {
         let Some(words) = self.volumes.get_mut(&id).and_then(|volume| volume.map.own(lbn)) else { return };
         self.shared_pages -= 1;
         for word in words {
-            if let Place::Stored(pbn) = Place::from_word(word) {
+            if let Some(pbn) = Place::from_word(word).pbn() {
                 self.add_reference(pbn);
             }
         }
@@ -188,7 +205,7 @@ impl LogBackend {
                 self.shared_pages -= 1;
             } else if self.is_counting {
                 for word in page.words {
-                    if let Place::Stored(pbn) = Place::from_word(word) {
+                    if let Some(pbn) = Place::from_word(word).pbn() {
                         self.drop_reference(pbn, freed);
                     }
                 }

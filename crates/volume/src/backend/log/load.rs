@@ -11,7 +11,7 @@ use crate::format::{
     MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock, Table,
     TableVolume, read_chain,
 };
-use crate::types::{BackendKind, Fingerprint, Pbn, Place};
+use crate::types::{BackendKind, Fingerprint, Identity, Pbn, Place};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -190,7 +190,7 @@ impl LogBackend {
                 continue;
             }
             for word in &page.words {
-                let Place::Stored(pbn) = Place::from_word(*word) else { continue };
+                let Some(pbn) = Place::from_word(*word).pbn() else { continue };
                 if u64::from(pbn.number()) >= self.data_blocks {
                     return Err(VolumeError::damaged(format!(
                         "block {} is outside of the data store",
@@ -207,13 +207,16 @@ impl LogBackend {
     }
 
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
-    pub(super) fn restore_all(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+    pub(super) fn restore_all(
+        &mut self,
+        computed: &[(Pbn, Fingerprint)],
+        lost: &HashSet<Place>,
+    ) -> Result<()> {
         for (pbn, fingerprint) in computed {
-            self.records.set_fingerprint(&mut self.pager, *pbn, *fingerprint);
+            self.records.set_identity(&mut self.pager, *pbn, Identity::of(*fingerprint));
         }
         if !lost.is_empty() {
-            let is_lost =
-                |word: u32| matches!(Place::from_word(word), Place::Stored(pbn) if lost.contains(&pbn));
+            let is_lost = |word: u64| lost.contains(&Place::from_word(word));
             for (id, volume) in &mut self.volumes {
                 let lbns = volume.map.lbns_where(is_lost);
                 for lbn in lbns {

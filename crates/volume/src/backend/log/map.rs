@@ -1,4 +1,4 @@
-//! A volume's map: pages of 1024 PBNs, in groups, both only where something is mapped.
+//! A volume's map: pages of 512 map words, in groups, both only where something is mapped.
 //!
 //! Volumes that were cloned share pages until one of them changes: then it gets a copy of its own. A shared page counts as
 //! one: it holds one reference to each of its PBNs, however many volumes have it.
@@ -11,13 +11,13 @@ use std::sync::Arc;
 /// Entries of a group: what an empty part of a large volume costs is 8 bytes for each.
 const GROUP_PAGES: usize = 256;
 
-/// The PBNs of 1024 consecutive LBNs.
+/// The map words of 512 consecutive LBNs.
 #[derive(Clone)]
 pub(super) struct MapPage {
     pub(super) words: Words,
 }
 
-pub(super) type Words = [u32; MAP_PAGE_ENTRIES];
+pub(super) type Words = [u64; MAP_PAGE_ENTRIES];
 
 impl PageData for Arc<MapPage> {
     fn empty() -> Self {
@@ -26,15 +26,15 @@ impl PageData for Arc<MapPage> {
 
     fn to_image(&self) -> Box<Page> {
         let mut image = Box::new([0; crate::format::PAGE_BYTES]);
-        for (bytes, word) in image.chunks_exact_mut(4).zip(&self.words) {
+        for (bytes, word) in image.chunks_exact_mut(8).zip(&self.words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         image
     }
 
     fn fill_from(&mut self, image: &Page) {
-        for (word, bytes) in words_mut(self).iter_mut().zip(image.as_chunks::<4>().0) {
-            *word = u32::from_le_bytes(*bytes);
+        for (word, bytes) in words_mut(self).iter_mut().zip(image.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
         }
     }
 }
@@ -92,7 +92,7 @@ impl Map {
     }
 
     #[inline]
-    pub(super) fn word(&self, lbn: Lbn) -> u32 {
+    pub(super) fn word(&self, lbn: Lbn) -> u64 {
         let (page, at) = place(lbn);
         self.page(page).and_then(|page| page.words.get(at)).copied().unwrap_or(0)
     }
@@ -123,7 +123,7 @@ impl Map {
         match place {
             Place::Unmapped => {}
             Place::Damaged => self.mapped = self.mapped.wrapping_add_signed(by),
-            Place::Stored(_) => {
+            Place::Stored(..) => {
                 self.mapped = self.mapped.wrapping_add_signed(by);
                 self.stored = self.stored.wrapping_add_signed(by);
             }
@@ -169,7 +169,7 @@ impl Map {
     }
 
     /// The LBNs whose word is such.
-    pub(super) fn lbns_where(&self, is_such: impl Fn(u32) -> bool) -> Vec<Lbn> {
+    pub(super) fn lbns_where(&self, is_such: impl Fn(u64) -> bool) -> Vec<Lbn> {
         let entries = MAP_PAGE_ENTRIES as u64;
         let in_page = |(number, page): (u32, &Arc<MapPage>)| {
             let lbns = (u64::from(number) * entries..).zip(page.words);

@@ -1,7 +1,7 @@
 //! The default backend: everything in memory, compactly; the journal behind it; copy-on-write pages at a checkpoint.
 //!
 //! Per block of the data store it takes 20 bytes for the record and 6 to 12 for the index, per LBN of a touched
-//! page of a map 4 bytes. Reference counts and index are not on disk: [`load`] computes them.
+//! page of a map 8 bytes. Reference counts and index are not on disk: [`load`] computes them.
 
 mod apply;
 mod index;
@@ -129,8 +129,7 @@ impl MetadataBackend for LogBackend {
     }
 
     fn warm(&self, places: &[Place]) -> Result<()> {
-        let stored =
-            |place: &Place| if let Place::Stored(pbn) = place { Some(self.records.get(*pbn)) } else { None };
+        let stored = |place: &Place| place.pbn().map(|pbn| self.records.get(pbn));
         for record in places.iter().filter_map(stored) {
             if record.references == 1 {
                 black_box(self.index.find(record.fingerprint, &self.records));
@@ -174,7 +173,7 @@ impl MetadataBackend for LogBackend {
         self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
     }
 
-    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Pbn>) -> Result<()> {
+    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()> {
         self.restore_all(computed, lost)
     }
 

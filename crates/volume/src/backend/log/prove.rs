@@ -19,7 +19,7 @@ impl LogBackend {
                 shared_pages += u64::from(!is_first);
                 for word in page.words {
                     mapped += u64::from(word != 0);
-                    let Place::Stored(pbn) = Place::from_word(word) else { continue };
+                    let Some(pbn) = Place::from_word(word).pbn() else { continue };
                     stored += 1;
                     match counted.get_mut(pbn.index()) {
                         Some(count) => *count = count.saturating_add(u32::from(is_first)),

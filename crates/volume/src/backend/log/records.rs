@@ -1,35 +1,35 @@
-//! The records of the PBNs: fingerprint (on disk too) and reference count (in memory alone).
+//! The records of the PBNs: identity (on disk too) and reference count (in memory alone).
 
 use super::pager::{Entry, PageData, PageKey, Pager};
 use crate::backend::Record;
 use crate::format::{Page, PageRef, RECORD_PAGE_ENTRIES};
-use crate::types::{Fingerprint, Pbn};
+use crate::types::{Fingerprint, Identity, Pbn};
 
 /// The records of 256 consecutive PBNs.
 pub(super) struct RecordPage {
-    fingerprints: [Fingerprint; RECORD_PAGE_ENTRIES],
+    identities: [Identity; RECORD_PAGE_ENTRIES],
     counts: [u32; RECORD_PAGE_ENTRIES],
 }
 
 impl PageData for Box<RecordPage> {
     fn empty() -> Self {
         Self::new(RecordPage {
-            fingerprints: [Fingerprint::NONE; RECORD_PAGE_ENTRIES],
+            identities: [Identity::NONE; RECORD_PAGE_ENTRIES],
             counts: [0; RECORD_PAGE_ENTRIES],
         })
     }
 
     fn to_image(&self) -> Box<Page> {
         let mut image = Box::new([0; crate::format::PAGE_BYTES]);
-        for (bytes, fingerprint) in image.chunks_exact_mut(16).zip(&self.fingerprints) {
-            bytes.copy_from_slice(&fingerprint.to_bytes());
+        for (bytes, identity) in image.chunks_exact_mut(16).zip(&self.identities) {
+            bytes.copy_from_slice(&identity.to_bytes());
         }
         image
     }
 
     fn fill_from(&mut self, image: &Page) {
-        for (fingerprint, bytes) in self.fingerprints.iter_mut().zip(image.as_chunks::<16>().0) {
-            *fingerprint = Fingerprint::from_bytes(*bytes);
+        for (identity, bytes) in self.identities.iter_mut().zip(image.as_chunks::<16>().0) {
+            *identity = Identity::from_bytes(*bytes);
         }
     }
 }
@@ -41,8 +41,6 @@ type RecordEntry = Entry<Box<RecordPage>>;
 pub(super) struct Records {
     entries: Vec<RecordEntry>,
 }
-
-const NO_RECORD: Record = Record { fingerprint: Fingerprint::NONE, references: 0 };
 
 const fn place(pbn: Pbn) -> (usize, usize) {
     (pbn.index() / RECORD_PAGE_ENTRIES, pbn.index() % RECORD_PAGE_ENTRIES)
@@ -58,9 +56,15 @@ impl Records {
     #[inline]
     pub(super) fn get(&self, pbn: Pbn) -> Record {
         let read = |(page, at): (&RecordPage, usize)| {
-            Some(Record { fingerprint: *page.fingerprints.get(at)?, references: *page.counts.get(at)? })
+            Some(Record::new(*page.identities.get(at)?, *page.counts.get(at)?))
         };
-        self.page(pbn).and_then(read).unwrap_or(NO_RECORD)
+        self.page(pbn).and_then(read).unwrap_or(Record::NONE)
+    }
+
+    /// The identity of a PBN, as it is stored.
+    pub(super) fn identity(&self, pbn: Pbn) -> Identity {
+        let record = self.get(pbn);
+        Identity::of(record.fingerprint).with_suspect(record.is_suspect)
     }
 
     #[inline]
@@ -79,15 +83,15 @@ impl Records {
     }
 
     #[inline]
-    pub(super) fn set_fingerprint(&mut self, pager: &mut Pager, pbn: Pbn, fingerprint: Fingerprint) {
+    pub(super) fn set_identity(&mut self, pager: &mut Pager, pbn: Pbn, identity: Identity) {
         let (page, at) = place(pbn);
         if page >= self.entries.len() {
             self.entries.resize_with(page + 1, || Entry::ABSENT);
         }
         let Some(entry) = self.entries.get_mut(page) else { return };
         pager.touch(PageKey::Record(page as u32), entry);
-        if let Some(held) = entry.page_mut().fingerprints.get_mut(at) {
-            *held = fingerprint;
+        if let Some(held) = entry.page_mut().identities.get_mut(at) {
+            *held = identity;
         }
     }
 
@@ -124,9 +128,9 @@ impl Records {
         for (number, entry) in (0u32..).zip(&self.entries) {
             let Some(page) = &entry.page else { continue };
             let first = number * RECORD_PAGE_ENTRIES as u32;
-            for (at, (fingerprint, references)) in (0u32..).zip(page.fingerprints.iter().zip(&page.counts)) {
+            for (at, (identity, references)) in (0u32..).zip(page.identities.iter().zip(&page.counts)) {
                 if let Some(pbn) = Pbn::new(first + at) {
-                    visit(pbn, Record { fingerprint: *fingerprint, references: *references });
+                    visit(pbn, Record::new(*identity, *references));
                 }
             }
         }

@@ -3,14 +3,18 @@
 use super::LogBackend;
 use crate::backend::{MetadataBackend, PageWrites, Totals};
 use crate::disk::{Disk, FileDisk};
-use crate::format::{Change, Link, PoolSeed, Root, Superblock};
-use crate::types::{BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
+use crate::format::{Change, Link, PoolSeed, Root, Superblock, Version};
+use crate::types::{
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
+};
 use std::io::IoSlice;
 
 const VOLUME: VolumeId = VolumeId(1);
 
 fn superblock() -> Superblock {
     Superblock {
+        version: Version::V2,
+        header_copy: None,
         block_bytes: 512,
         pool_id: [1; 16],
         key: [2; 32],
@@ -30,7 +34,13 @@ fn backend() -> LogBackend {
 
 fn store(lbn: u64, pbn: u32) -> Change {
     let fingerprint = Fingerprint::of_hash(u128::from(pbn) << 64 | u128::from(pbn));
-    Change::Store { volume: VOLUME, lbn: Lbn(lbn), pbn: Pbn::new(pbn).unwrap(), fingerprint }
+    Change::Store {
+        volume: VOLUME,
+        lbn: Lbn(lbn),
+        pbn: Pbn::new(pbn).unwrap(),
+        fingerprint,
+        checksum: Checksum(pbn),
+    }
 }
 
 fn place(backend: &LogBackend, lbn: u64) -> Place {
@@ -40,7 +50,7 @@ fn place(backend: &LogBackend, lbn: u64) -> Place {
 }
 
 fn stored(pbn: u32) -> Place {
-    Place::Stored(Pbn::new(pbn).unwrap())
+    Place::Stored(Pbn::new(pbn).unwrap(), Checksum(pbn))
 }
 
 /// Writes what is gathered; gives where the table is.
@@ -193,7 +203,7 @@ fn a_full_count_stays_full() {
     backend.apply(&[store(0, 1), store(1, 2)], &mut freed).unwrap();
     let pbn = Pbn::new(1).unwrap();
     *backend.records.count_mut(pbn).unwrap() = u32::MAX - 1;
-    let share = |lbn| Change::Share { volume: VOLUME, lbn: Lbn(lbn), pbn };
+    let share = |lbn| Change::Share { volume: VOLUME, lbn: Lbn(lbn), pbn, checksum: Checksum(1) };
     backend.apply(&[share(1), share(2), share(3)], &mut freed).unwrap();
     backend.apply(&[Change::Unmap { volume: VOLUME, first: Lbn(0), count: 9 }], &mut freed).unwrap();
     assert_eq!(freed, [Pbn::new(2).unwrap()], "how many references the full one has is not known");
@@ -220,6 +230,7 @@ fn a_mapped_block_takes_less_than_forty_bytes() {
             lbn: Lbn(lbn),
             pbn: Pbn::new(lbn as u32 + 1).unwrap(),
             fingerprint,
+            checksum: Checksum(7),
         };
         backend.apply(&[change], &mut Vec::new()).unwrap();
     }

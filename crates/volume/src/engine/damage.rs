@@ -1,0 +1,118 @@
+//! Blocks that were found damaged since the pool was opened.
+//!
+//! A damaged block that has a fingerprint becomes *suspect*, which its record says from then on:
+//! nothing shares it any more. A write of its content goes to that block again, which mends it for
+//! every reference to it.
+
+use super::checked::Wanted;
+use super::{Engine, State};
+use crate::counters::add;
+use crate::error::Result;
+use crate::format::Change;
+use crate::types::{Pbn, Place, VolumeId};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashSet};
+
+/// Damaged blocks that are remembered one by one; the rest is counted.
+const MOST_NOTED: usize = 1000;
+/// Blocks remembered that could not be written; past it the oldest knowledge is dropped, and a write
+/// tries such a block once more.
+const MOST_UNWRITABLE: usize = 10_000;
+
+/// A damaged block of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DamagedBlock {
+    /// The name of the volume.
+    pub volume: String,
+    /// The number of the block in the volume.
+    pub lbn: u64,
+    /// The number of the block in the data store.
+    pub pbn: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Damages {
+    noted: Mutex<BTreeSet<(VolumeId, u64, u32)>>,
+    unwritable: Mutex<HashSet<Pbn>>,
+}
+
+impl Engine {
+    /// Takes note of a damaged block, and sees to it that nothing shares it. The caller holds a pin, so
+    /// the block has not been given to another content since it was looked up.
+    #[cold]
+    pub(crate) fn note_damage(&self, volume: VolumeId, wanted: Wanted) {
+        let place = (volume, wanted.lbn.0, wanted.pbn.number());
+        let is_new = {
+            let mut noted = self.damages.noted.lock();
+            !noted.contains(&place) && (noted.len() >= MOST_NOTED || noted.insert(place))
+        };
+        add(&self.counters.damaged_blocks, u64::from(is_new));
+        self.suspect(wanted.pbn);
+    }
+
+    /// Makes a block suspect, if it could be shared. A pool that takes no changes cannot share either.
+    pub(crate) fn suspect(&self, pbn: Pbn) {
+        if self.check_writable().is_err() {
+            return;
+        }
+        let mut state = self.state.write();
+        let mut records = Vec::new();
+        let is_shareable = state.backend.records(&[pbn], &mut records).is_ok()
+            && records
+                .iter()
+                .all(|record| record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect);
+        if is_shareable {
+            // If it fails the pool has stopped, which says more.
+            let _ = self.apply(&mut state, &Change::Suspect { pbn, is_suspect: true });
+        }
+    }
+
+    /// A suspect block turned out to be good.
+    pub(crate) fn acquit(&self, pbn: Pbn) -> Result<()> {
+        if self.check_writable().is_err() {
+            return Ok(());
+        }
+        self.apply(&mut self.state.write(), &Change::Suspect { pbn, is_suspect: false })
+    }
+
+    /// The content of a suspect block was written anew.
+    pub(super) fn mend(&self, state: &mut State, pbn: Pbn) -> Result<()> {
+        self.apply(state, &Change::Suspect { pbn, is_suspect: false })?;
+        self.damages.noted.lock().retain(|(_, _, number)| *number != pbn.number());
+        add(&self.counters.healed_blocks, 1);
+        Ok(())
+    }
+
+    /// A suspect block could not be written: its content has to be stored elsewhere.
+    pub(super) fn note_unwritable(&self, pbn: Pbn) {
+        let mut unwritable = self.damages.unwritable.lock();
+        if unwritable.len() >= MOST_UNWRITABLE {
+            unwritable.clear();
+        }
+        unwritable.insert(pbn);
+    }
+
+    pub(super) fn is_unwritable(&self, pbn: Pbn) -> bool {
+        self.damages.unwritable.lock().contains(&pbn)
+    }
+
+    /// The damaged blocks that were found and that are still in use.
+    pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
+        let noted: Vec<_> = self.damages.noted.lock().iter().copied().collect();
+        let volumes = self.volumes.read();
+        let name_of =
+            |id: VolumeId| volumes.iter().find(|(_, volume)| volume.id == id).map(|(name, _)| name.clone());
+        let state = self.state.read();
+        let mut places = Vec::new();
+        let in_use = |(id, lbn, pbn): (VolumeId, u64, u32)| {
+            places.clear();
+            state.backend.look_up(id, &[crate::types::Lbn(lbn)], &mut places).ok()?;
+            let is_there = places.first().and_then(|place: &Place| place.pbn()).map(Pbn::number);
+            (is_there == Some(pbn)).then_some(())?;
+            Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })
+        };
+        noted.into_iter().filter_map(in_use).collect()
+    }
+}

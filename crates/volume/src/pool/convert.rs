@@ -1,0 +1,153 @@
+//! Converting a pool of format version 1: the same data store, with new metadata on another disk.
+//!
+//! Nothing of the old pool is written. Until the caller puts the new metadata in the place of the old
+//! one, the pool is what it was, so a conversion can be interrupted at any time and begun anew.
+
+use super::create::format_metadata;
+use super::{Pool, PoolDisks, Tuning};
+use crate::check::CheckReport;
+use crate::check::walk::{Walk, WalkVolume};
+use crate::disk::Disk;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::fingerprint::Fingerprinter;
+use crate::format::{Change, PoolSeed, Superblock, Version};
+use crate::types::{Checksum, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A name that no volume can have, because it contains a slash.
+const EMPTY_NAME: &str = "/";
+/// Changes made between two looks at the length of the open commit.
+const CHANGES_AT_ONCE: usize = 1024;
+
+/// Reads the pool of format version 1 on `disks`, and writes metadata of version 2 for the same data
+/// store to `metadata`, an empty disk. Contents that do not have their fingerprints are marked as lost.
+/// Gives the number of blocks that were.
+///
+/// # Errors
+/// If there is no pool of version 1, its metadata is too damaged to be read, a disk fails, or the work
+/// was stopped.
+pub fn convert(
+    disks: &PoolDisks,
+    metadata: Arc<dyn Disk>,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<u64> {
+    let mut report = CheckReport::default();
+    let walk = Walk::of(disks, &mut report)?.ok_or_else(|| {
+        let what = report.problems.first().map_or_else(String::new, |problem| problem.what.clone());
+        VolumeError::Damaged { what }
+    })?;
+    if walk.superblock.version != Version::V1 {
+        return Err(VolumeError::NotAPool { why: "its format is the present one already" });
+    }
+    let superblock = Superblock { version: Version::V2, header_copy: None, ..walk.superblock.clone() };
+    let new = PoolDisks { data: Arc::clone(&disks.data), metadata };
+    format_metadata(&new, &superblock, walk.data_blocks)?;
+    let tuning = Tuning { background: false, ..Tuning::default() };
+    let pool = Pool::open_disks(new, tuning, Arc::new(SystemClock::new()))?;
+    let mut conversion = Conversion::new(disks, &walk, &pool);
+    let shown = walk.volumes.values().filter(|volume| !volume.is_hidden);
+    let blocks: u64 = shown.clone().map(|volume| volume.map.len() as u64).sum();
+    monitor.begin("Converting", Unit::Items, Some(blocks));
+    for volume in shown {
+        conversion.volume(volume, monitor, stop)?;
+    }
+    monitor.finish();
+    let lost = conversion.lost;
+    pool.close()?;
+    Ok(lost)
+}
+
+/// A conversion under way.
+struct Conversion<'c> {
+    disks: &'c PoolDisks,
+    walk: &'c Walk,
+    pool: &'c Pool,
+    seed: PoolSeed,
+    fingerprinter: Fingerprinter,
+    content: Vec<u8>,
+    /// Blocks that the new metadata have, with their checksums; `None` for lost ones.
+    stored: HashMap<Pbn, Option<Checksum>>,
+    lost: u64,
+}
+
+impl<'c> Conversion<'c> {
+    fn new(disks: &'c PoolDisks, walk: &'c Walk, pool: &'c Pool) -> Self {
+        let superblock = &walk.superblock;
+        Self {
+            disks,
+            walk,
+            pool,
+            seed: PoolSeed::of(superblock),
+            fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
+            content: vec![0; superblock.block_bytes as usize],
+            stored: HashMap::new(),
+            lost: 0,
+        }
+    }
+
+    fn volume(&mut self, volume: &WalkVolume, monitor: &dyn Monitor, stop: &StopFlag) -> Result<()> {
+        let id = self.create(volume)?;
+        let entries: Vec<(u64, Place)> = volume.map.iter().map(|(lbn, place)| (*lbn, *place)).collect();
+        for some in entries.chunks(CHANGES_AT_ONCE) {
+            if stop.is_raised() {
+                return Err(VolumeError::Interrupted);
+            }
+            let mut changes = Vec::with_capacity(some.len());
+            for (lbn, place) in some {
+                changes.push(self.change(id, Lbn(*lbn), *place)?);
+            }
+            self.pool.engine.convert_some(&changes)?;
+            monitor.advance(some.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes the volume, without its blocks. A read-only one is a clone of an empty one.
+    fn create(&self, volume: &WalkVolume) -> Result<VolumeId> {
+        let engine = &self.pool.engine;
+        let size_bytes = volume.blocks * u64::from(self.walk.superblock.block_bytes);
+        let WalkVolume { name, mode, .. } = volume.clone();
+        let id = engine.next_volume_id();
+        if !volume.read_only {
+            engine.convert_some(&[Change::Create { volume: id, name, size_bytes, mode }])?;
+            return Ok(id);
+        }
+        let empty = Change::Create { volume: id, name: EMPTY_NAME.into(), size_bytes, mode };
+        let copy = VolumeId(id.0.saturating_add(1));
+        let clone = Change::Clone { source: id, volume: copy, name, read_only: true };
+        engine.convert_some(&[empty, clone, Change::Remove { volume: id }])?;
+        Ok(copy)
+    }
+
+    /// The change that gives an LBN its place.
+    fn change(&mut self, volume: VolumeId, lbn: Lbn, place: Place) -> Result<Change> {
+        let lose = Change::Lose { volume, first: lbn, count: 1 };
+        let Some(pbn) = place.pbn() else { return Ok(lose) };
+        if let Some(known) = self.stored.get(&pbn) {
+            self.lost += u64::from(known.is_none());
+            return Ok(known.map_or(lose, |checksum| Change::Share { volume, lbn, pbn, checksum }));
+        }
+        let offset = u64::from(pbn.number()) * self.content.len() as u64;
+        let fingerprint = self.walk.fingerprints.get(&pbn.number()).copied().unwrap_or(Fingerprint::NONE);
+        let is_good = match self.disks.data.read_at(offset, &mut self.content) {
+            Ok(()) => fingerprint.is_none() || self.fingerprinter.of_v1(&self.content) == fingerprint,
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => false,
+            Err(error) => return Err(VolumeError::io(DiskRole::Data, "read")(error)),
+        };
+        if !is_good {
+            self.lost += 1;
+            self.stored.insert(pbn, None);
+            return Ok(lose);
+        }
+        let checksum = self.seed.of_content(&self.content);
+        self.stored.insert(pbn, Some(checksum));
+        let fingerprint = match fingerprint.is_none() {
+            true => Fingerprint::NONE,
+            false => self.fingerprinter.of(&self.content),
+        };
+        Ok(Change::Store { volume, lbn, pbn, fingerprint, checksum })
+    }
+}
