@@ -83,7 +83,7 @@ impl Life<'_> {
         let shots = simulation.take_shots();
         let next = match (end, fault) {
             // The next process finds what was not synced, or what a failed sync gave up, in the cache.
-            (End::Kill, Fault::CrashAt(_)) => simulation.after_kill(),
+            (End::Kill, _) | (_, Fault::FailSync(_)) => simulation.after_kill(),
             _ => simulation.after_crash(self.random.next_u64()),
         };
         history.add(log).unwrap_or_else(|why| panic!("while the pool was open: {why}"));
@@ -144,7 +144,7 @@ impl Life<'_> {
     /// Whether a pool is as it may be after a power cut at a moment.
     fn judge(&mut self, images: &[Vec<u8>; 2], history: &History, at: u64) {
         let simulation = Simulation::of_images(at, images.clone());
-        let options = CheckOptions { data: true, repair: false };
+        let options = CheckOptions { data: true, ..CheckOptions::default() };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         // A crash between a root and its copy leaves the copy behind.
         let is_known = |what: &str| what.starts_with("the root at byte");

@@ -81,6 +81,15 @@ pub fn write_zeroes(volume: &Volume, offset: u64, length: u64) -> Result<(), Dev
     )
 }
 
+pub fn trim_now(volume: &Volume, offset: u64, length: u64) -> Result<(), DeviceError> {
+    execute(volume, Operation::Trim { offset, length, durability: Durability::Immediate })
+}
+
+pub fn write_zeroes_now(volume: &Volume, offset: u64, length: u64) -> Result<(), DeviceError> {
+    let durability = Durability::Immediate;
+    execute(volume, Operation::WriteZeroes { offset, length, may_free: true, durability })
+}
+
 pub fn flush(volume: &Volume) -> Result<(), DeviceError> {
     execute(volume, Operation::Flush)
 }

@@ -98,6 +98,8 @@ pub struct World {
     clock: Arc<AtomicU64>,
     shots: Vec<Shot>,
     gates: Vec<Arc<Gate>>,
+    /// Calls that fail once: which disk, which kind, and where they begin.
+    failing: Vec<(usize, Call, Range<u64>)>,
     calls: u64,
     changing_calls: u64,
     sync_calls: u64,
@@ -137,6 +139,7 @@ impl Simulation {
             clock: Arc::default(),
             shots: Vec::new(),
             gates: Vec::new(),
+            failing: Vec::new(),
             calls: 0,
             changing_calls: 0,
             sync_calls: 0,
@@ -183,6 +186,11 @@ impl Simulation {
         let gate = Arc::new(Gate::new(which, call, offsets));
         self.world.lock().unwrap().gates.push(Arc::clone(&gate));
         Hold(gate)
+    }
+
+    /// Has the next call of this kind fail that begins in a range of bytes.
+    pub fn fail_next(&self, which: usize, call: Call, offsets: Range<u64>) {
+        self.world.lock().unwrap().failing.push((which, call, offsets));
     }
 
     pub fn is_down(&self) -> bool {
@@ -322,6 +330,14 @@ fn keep_some(kept: &mut [u8], offset: usize, bytes: &[u8], mut is_kept: impl FnM
     }
 }
 
+/// A call: to which disk, of which kind, and where it begins.
+#[derive(Clone, Copy)]
+struct Place {
+    which: usize,
+    call: Option<Call>,
+    offset: u64,
+}
+
 fn plug_pulled() -> io::Error {
     io::Error::other("the plug is pulled")
 }
@@ -333,9 +349,17 @@ impl World {
     }
 
     /// Counts a call; says whether it is the last one. A crash lets a changing call still leave its trace.
-    fn enter(&mut self, call: Option<Call>, takes_space: bool) -> io::Result<bool> {
+    fn enter(&mut self, at: Place, takes_space: bool) -> io::Result<bool> {
         if self.is_down {
             return Err(plug_pulled());
+        }
+        let Place { which, call, offset } = at;
+        let fails = |(disk, kind, offsets): &(usize, Call, Range<u64>)| {
+            *disk == which && Some(*kind) == call && offsets.contains(&offset)
+        };
+        if let Some(at) = self.failing.iter().position(fails) {
+            self.failing.remove(at);
+            return Err(io::Error::other("the test made it fail"));
         }
         let (is_change, is_sync) = (call != Some(Call::Read), call == Some(Call::Sync));
         self.calls += 1;
@@ -400,9 +424,13 @@ impl SimulatedDisk {
         }
     }
 
+    const fn place(&self, call: Option<Call>, offset: u64) -> Place {
+        Place { which: self.which, call, offset }
+    }
+
     fn change(&self, change: impl FnOnce(&mut Image)) -> io::Result<()> {
         let mut world = self.world.lock().unwrap();
-        let crashes = world.enter(None, false)?;
+        let crashes = world.enter(self.place(None, 0), false)?;
         change(&mut world.images[self.which]);
         world.maybe_shoot();
         world.end_call(crashes)
@@ -416,7 +444,7 @@ impl Disk for SimulatedDisk {
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         let mut world = self.world.lock().unwrap();
-        let crashes = world.enter(Some(Call::Write), true)?;
+        let crashes = world.enter(self.place(None, 0), true)?;
         world.images[self.which].set_len(length as usize);
         world.maybe_shoot();
         world.end_call(crashes)
@@ -425,7 +453,7 @@ impl Disk for SimulatedDisk {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.wait(Call::Read, offset);
         let mut world = self.world.lock().unwrap();
-        world.enter(Some(Call::Read), false)?;
+        world.enter(self.place(Some(Call::Read), offset), false)?;
         let start = offset as usize;
         let bytes = world.images[self.which]
             .live
@@ -444,7 +472,7 @@ impl Disk for SimulatedDisk {
         // The metadata disk has its journal and roots from the start; contents go to a sparse file.
         let is_beyond = offset as usize + bytes.len() > world.images[METADATA].live.len();
         let takes_space = self.which == DATA || is_beyond;
-        match world.enter(Some(Call::Write), takes_space) {
+        match world.enter(self.place(Some(Call::Write), offset), takes_space) {
             Ok(crashes) => {
                 world.images[self.which].write(offset as usize, &bytes);
                 world.maybe_shoot();
@@ -467,7 +495,7 @@ impl Disk for SimulatedDisk {
         };
         self.wait(Call::Sync, 0);
         let mut world = self.world.lock().unwrap();
-        match world.enter(Some(Call::Sync), false) {
+        match world.enter(self.place(Some(Call::Sync), 0), false) {
             Ok(false) => {
                 world.maybe_shoot();
                 world.images[self.which].sync(until);
