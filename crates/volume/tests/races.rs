@@ -13,7 +13,7 @@ mod common;
 use common::collide::Collider;
 use common::hold::{Call, Hold};
 use common::simulated::{DATA, METADATA, Simulation};
-use common::{BLOCK, content, flush, open, options, read, tuning, write};
+use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_device::DeviceError;
 use gemelo_volume::format::PAGE_BYTES;
 use gemelo_volume::{DedupMode, FingerprintKind, Pool, PoolOptions, Volume};
@@ -55,6 +55,12 @@ impl World {
         let [data, _] = self.simulation.images();
         let at = data.chunks(BLOCK).position(|block| block == content).unwrap() * BLOCK;
         at as u64..(at + BLOCK) as u64
+    }
+
+    /// Whether the data disk has this content there.
+    fn has_at(&self, place: &Range<u64>, content: &[u8]) -> bool {
+        let [data, _] = self.simulation.images();
+        data[place.start as usize..place.end as usize] == *content
     }
 
     /// What the volume "a" holds after a power cut that leaves nothing unsynced.
@@ -179,6 +185,7 @@ fn the_finder_keeps_the_block_that_it_has_compared_with() {
     write(&world.a, 0, &bytes).unwrap();
     write(&world.b, 0, &bytes).unwrap();
     flush(&world.a).unwrap();
+    let compared = world.place_of(&collider.content(1, 1));
     // The first block was compared when the one is read that the second is compared with.
     let offsets = world.place_of(&collider.content(2, 1));
     let hold = world.simulation.hold_at(DATA, Call::Read, offsets);
@@ -187,7 +194,15 @@ fn the_finder_keeps_the_block_that_it_has_compared_with() {
         hold.wait();
         write(&world.a, 0, &[7; BLOCK]).unwrap();
         flush(&world.a).unwrap();
-        let filler = scope.spawn(|| fill(&world.a, 2, |lbn| collider.content(1, lbn as u32)));
+        let filler = scope.spawn(|| {
+            fill(&world.a, 2, fresh);
+            // If the block was written again, it gets another content with the same fingerprint.
+            if let Some(lbn) = (2..BLOCKS).find(|lbn| world.has_at(&compared, &fresh(*lbn))) {
+                trim(&world.a, at(lbn), BLOCK as u64).unwrap();
+                flush(&world.a).unwrap();
+                write(&world.a, at(lbn), &collider.content(1, 2)).unwrap();
+            }
+        });
         release_after(hold, &filler);
         filler.join().unwrap();
         finder.join().unwrap().unwrap();
@@ -306,8 +321,8 @@ fn a_sync_beside_or_after_a_failed_one_acknowledges_nothing() {
     for waits in ["grow", "checkpoint"] {
         let world = World::new(&options(100));
         write(&world.a, 0, &fresh(1)).unwrap();
-        world.simulation.fail_next(DATA, Call::Sync, 0..u64::MAX);
         let hold = world.simulation.hold(DATA, Call::Sync);
+        hold.fail();
         let is_done = thread::scope(|scope| {
             // The sync of the first one fails; the second one comes while it is under way.
             let first = scope.spawn(|| match waits {

@@ -1,6 +1,7 @@
 //! Calls to a disk that wait until the test lets them go on, so that a race is the same in every run.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -31,11 +32,13 @@ pub struct Gate {
     offsets: Range<u64>,
     phase: Mutex<Phase>,
     changed: Condvar,
+    fails: AtomicBool,
 }
 
 impl Gate {
     pub fn new(which: usize, call: Call, offsets: Range<u64>) -> Self {
-        Self { which, call, offsets, phase: Mutex::new(Phase::Armed), changed: Condvar::new() }
+        let (phase, changed) = (Mutex::new(Phase::Armed), Condvar::new());
+        Self { which, call, offsets, phase, changed, fails: AtomicBool::new(false) }
     }
 
     pub fn takes(&self, which: usize, call: Call, offset: u64) -> bool {
@@ -43,14 +46,15 @@ impl Gate {
         is_armed && self.which == which && self.call == call && self.offsets.contains(&offset)
     }
 
-    /// Waits until the test lets the call go on.
-    pub fn pass(&self) {
+    /// Waits until the test lets the call go on; whether it is to fail then.
+    pub fn pass(&self) -> bool {
         let mut phase = self.phase.lock().unwrap();
         if *phase == Phase::Armed {
             *phase = Phase::Held;
         }
         self.changed.notify_all();
         drop(self.changed.wait_while(phase, |phase| *phase == Phase::Held).unwrap());
+        self.fails.load(Ordering::SeqCst)
     }
 }
 
@@ -58,6 +62,11 @@ impl Gate {
 pub struct Hold(pub Arc<Gate>);
 
 impl Hold {
+    /// Has the held call fail when it goes on.
+    pub fn fail(&self) {
+        self.0.fails.store(true, Ordering::SeqCst);
+    }
+
     /// Waits until a call is held.
     pub fn wait(&self) {
         assert!(self.is_held_within(MOST_WAIT), "no call came that was to be held");

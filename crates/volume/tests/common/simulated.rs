@@ -408,7 +408,7 @@ impl World {
 }
 
 impl SimulatedDisk {
-    /// Where a call waits: at a gate, and for as long as a slow disk takes.
+    /// Where a call waits: at a gate, which may have it fail, and for as long as a slow disk takes.
     fn wait(&self, call: Call, offset: u64) {
         let (gate, delay) = {
             let mut world = self.world.lock().unwrap();
@@ -416,8 +416,9 @@ impl SimulatedDisk {
             let gate = world.gates.iter().find(|gate| gate.takes(self.which, call, offset)).cloned();
             (gate, world.delay())
         };
-        if let Some(gate) = gate {
-            gate.pass();
+        if gate.is_some_and(|gate| gate.pass()) {
+            let failing = (self.which, call, offset..offset + 1);
+            self.world.lock().unwrap().failing.push(failing);
         }
         if !delay.is_zero() {
             std::thread::sleep(delay);
