@@ -17,7 +17,7 @@ use crate::operations::Kind;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::{self, Read, Write};
 use thiserror::Error;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 const MAGIC: &[u8; 8] = b"gemelog1";
 const HEADER_BYTES: usize = 32;
@@ -114,7 +114,7 @@ fn write_chunk(out: &mut dyn Write, process: u32, records: &[u8]) -> io::Result<
     let count = u32::try_from(records.len() / RECORD_BYTES).unwrap_or(u32::MAX);
     out.write_all(&count.to_le_bytes())?;
     out.write_all(&process.to_le_bytes())?;
-    out.write_all(&xxh3_64(records).to_le_bytes())?;
+    out.write_all(&XxHash3_64::oneshot(records).to_le_bytes())?;
     out.write_all(records)
 }
 
@@ -182,7 +182,7 @@ fn read_chunk(from: &mut dyn Read, chunk: u64) -> Result<Option<(u32, Vec<u8>)>,
     }
     let mut records = vec![0; count * RECORD_BYTES];
     from.read_exact(&mut records)?;
-    if xxh3_64(&records) != long(&header, 8) {
+    if XxHash3_64::oneshot(&records) != long(&header, 8) {
         return Err(LogError::Damaged { chunk });
     }
     Ok(Some((word(&header, 4), records)))

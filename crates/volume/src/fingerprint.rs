@@ -3,6 +3,7 @@
 use crate::hash_many::ManyHasher;
 use crate::types::{Fingerprint, FingerprintKind};
 use sha2::Digest;
+use twox_hash::XxHash3_128;
 
 /// Computes fingerprints with a pool's key.
 #[derive(Debug, Clone)]
@@ -26,7 +27,7 @@ impl Fingerprinter {
     pub fn of(&self, content: &[u8]) -> Fingerprint {
         Fingerprint::of_hash(match self.kind {
             FingerprintKind::Blake3 => first_16(&self.blake3.hash(content)),
-            FingerprintKind::Xxh3Compare => xxhash_rust::xxh3::xxh3_128_with_seed(content, self.seed),
+            FingerprintKind::Xxh3Compare => XxHash3_128::oneshot_with_seed(self.seed, content),
             FingerprintKind::Sha256 => first_16(&sha2::Sha256::digest(content)),
             FingerprintKind::Sha1 => first_16(&sha1::Sha1::digest(content)),
         })

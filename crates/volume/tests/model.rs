@@ -182,7 +182,8 @@ fn a_snapshot_keeps_what_was_there_and_shares_it() {
 
 #[test]
 fn a_full_store_refuses_fresh_contents_only_and_recovers() {
-    let (_simulation, pool, volume) = small_pool(9);
+    // Two blocks are the header and its copy.
+    let (_simulation, pool, volume) = small_pool(10);
     for block in 0..8u64 {
         write(&volume, block * BLOCK as u64, &content(block + 1, BLOCK)).unwrap();
     }

@@ -166,6 +166,15 @@ pub enum Pressure {
 /// The part of a checkpoint that needs no lock; gives the pages it wrote.
 pub type Merge = Box<dyn FnOnce() -> Result<u64> + Send>;
 
+/// Slots of the metadata disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SlotNeed {
+    /// Slots in use.
+    pub in_use: u64,
+    /// Slots that the next checkpoint takes, before it gives back others: an upper bound.
+    pub next: u64,
+}
+
 /// Pages to be written, each to its slot.
 pub type PageWrites = Vec<(Slot, Box<Page>)>;
 
@@ -239,6 +248,9 @@ pub trait MetadataBackend: Send + Sync {
     fn piece_blocks(&self) -> Option<u64> {
         None
     }
+
+    /// Slots in use, and those that the next checkpoint may take.
+    fn slots(&self) -> SlotNeed;
 
     /// Begins a checkpoint of the state as it is now; changes may follow at once. Volumes are not created, removed or
     /// cloned until it ends.

@@ -214,8 +214,8 @@ impl Walk {
                     map.insert(lbn, place);
                 }
             }
-            let TableVolume { name, mode, read_only, .. } = volume.clone();
-            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden: false, map };
+            let TableVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
+            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
             self.volumes.insert(volume.id, walked);
         }
         for page in &table.records {

@@ -61,6 +61,21 @@ impl Disk for FileDisk {
         Ok(())
     }
 
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        if self.is_device {
+            // A device has its space, to its end.
+            return if self.len()? < offset.saturating_add(length) {
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            } else {
+                Ok(())
+            };
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), offset, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }

@@ -29,6 +29,15 @@ pub trait Disk: Send + Sync {
     /// If there is no space, or the device is too small.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
+    /// Sees to it that writes to the range need no space any more; it may make the disk longer, by zeros. What is there
+    /// stays. Where the system cannot do it, it does nothing.
+    ///
+    /// # Errors
+    /// If there is no space, or the system says so.
+    fn allocate(&self, _offset: u64, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Fills the buffer; bytes beyond the end are an error of kind `UnexpectedEof`.
     ///
     /// # Errors

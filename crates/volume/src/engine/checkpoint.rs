@@ -69,7 +69,8 @@ impl Engine {
     fn freeze(&self, committer: &mut Committer) -> (u64, Totals) {
         let mut state = self.state.write();
         let closed = state.open.close();
-        committer.waiting.push_back(closed);
+        committer.push(closed);
+        self.note_waiting(committer);
         self.open_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
         state.backend.freeze();
         (state.open.number, state.backend.totals())
@@ -85,10 +86,13 @@ impl Engine {
         committer.generation = mark.generation;
         committer.journal.trim(mark.journal_offset);
         // Those that wait with a number before the root's are in it.
-        let mut freed =
-            if committer.durable + 1 < mark.next_commit { committer.forget_waiting() } else { Vec::new() };
+        if committer.durable + 1 < mark.next_commit {
+            let mut freed = committer.forget_waiting(mark.next_commit);
+            self.note_waiting(&committer);
+            // With the committer, so that who counts blocks finds these here or there.
+            self.release(&mut freed);
+        }
         drop(committer);
-        self.release(&mut freed);
         add(&self.counters.checkpoints, 1);
         Ok(())
     }

@@ -16,6 +16,11 @@ const LEAST_BOUND_BYTES: u64 = 1 << 20;
 const MOST_BOUND_BYTES: u64 = 8 << 20;
 /// A commit may take this part of the journal.
 const JOURNAL_PER_COMMIT: u64 = 4;
+/// Commits that wait may take this many bounds. In a pool that works one is being written and another one may follow it;
+/// more wait only while the journal cannot be written, and then writers get its error instead of taking more memory.
+const WAITING_BOUNDS: u64 = 2;
+/// Bytes of memory of a block that a commit has freed.
+const FREED_BYTES: u64 = size_of::<Pbn>() as u64;
 /// The keeper makes an open commit durable at this part of the bound, so that writers do not wait for syncs.
 const BOUND_PER_KEEPER: u64 = 4;
 
@@ -60,7 +65,8 @@ impl OpenCommit {
     pub(super) fn close(&mut self) -> ClosedCommit {
         let next = Self::new(self.number + 1);
         let Self { number, buffer, freed, stores_data } = std::mem::replace(self, next);
-        ClosedCommit { number, buffer, freed, stores_data, is_built: false }
+        let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + freed.len() as u64 * FREED_BYTES;
+        ClosedCommit { number, buffer, freed, bytes, stores_data, is_built: false }
     }
 }
 
@@ -69,6 +75,8 @@ pub(crate) struct ClosedCommit {
     pub(super) number: u64,
     buffer: Vec<u8>,
     freed: Vec<Pbn>,
+    /// Memory that it takes.
+    bytes: u64,
     pub(super) stores_data: bool,
     is_built: bool,
 }
@@ -98,10 +106,23 @@ impl Committer {
         self.waiting.iter().map(|commit| commit.freed.len()).sum()
     }
 
+    /// Memory that the waiting commits take.
+    fn waiting_bytes(&self) -> u64 {
+        self.waiting.iter().map(|commit| commit.bytes).sum()
+    }
+
+    /// Adds a commit behind those that wait.
+    pub(super) fn push(&mut self, commit: ClosedCommit) {
+        let last = self.waiting.back().map_or(self.durable, |last| last.number);
+        debug_assert_eq!(commit.number, last + 1, "the numbers of commits go up by one");
+        self.waiting.push_back(commit);
+    }
+
     /// Commits that are in a durable root now; gives the blocks they freed.
-    pub(super) fn forget_waiting(&mut self) -> Vec<Pbn> {
+    pub(super) fn forget_waiting(&mut self, next_commit: u64) -> Vec<Pbn> {
         let mut freed = Vec::new();
         for commit in self.waiting.drain(..) {
+            debug_assert!(commit.number < next_commit, "a commit after the root is not in it");
             self.durable = commit.number;
             freed.extend(commit.freed);
         }
@@ -152,9 +173,15 @@ impl Engine {
         let mut state = self.state.write();
         if !state.open.is_empty() {
             let closed = state.open.close();
-            committer.waiting.push_back(closed);
+            committer.push(closed);
             self.open_bytes.store(0, Ordering::Relaxed);
+            self.note_waiting(committer);
         }
+    }
+
+    /// Tells writers how much waits.
+    pub(super) fn note_waiting(&self, committer: &Committer) {
+        self.waiting_bytes.store(committer.waiting_bytes(), Ordering::Relaxed);
     }
 
     /// Writes the commits that wait. After an error they still do.
@@ -175,11 +202,13 @@ impl Engine {
             committer.journal.write(&*self.metadata, &commit.buffer)?;
             self.sync(DiskRole::Metadata)?;
             committer.journal.advance(commit.buffer.len());
+            debug_assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
             committer.durable = commit.number;
             add(&self.counters.commits, 1);
             add(&self.counters.journal_bytes, commit.buffer.len() as u64);
             let mut freed = std::mem::take(&mut commit.freed);
             committer.waiting.pop_front();
+            self.note_waiting(committer);
             self.release(&mut freed);
         }
         Ok(Written::All)
@@ -229,10 +258,14 @@ impl Engine {
         self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / BOUND_PER_KEEPER
     }
 
-    /// Bounds the open commit and the backend's memory: called by writers that hold no lock but their gate.
+    /// Bounds the open commit, those that wait, and the backend's memory: called by writers that hold no lock but their
+    /// gate. While the journal cannot be written, an error from the bound on.
     pub(super) fn bound_open_commit(&self) -> Result<()> {
         self.relieve()?;
-        if self.open_bytes.load(Ordering::Relaxed) < self.bound_bytes() {
+        let bound_bytes = self.bound_bytes();
+        if self.open_bytes.load(Ordering::Relaxed) < bound_bytes
+            && self.waiting_bytes.load(Ordering::Relaxed) < bound_bytes * WAITING_BOUNDS
+        {
             return Ok(());
         }
         let last = self.state.read().open.last_number();

@@ -206,6 +206,7 @@ impl Engine {
         report.examined_blocks += candidates.len() as u64;
         report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
         let mut again = Vec::new();
+        self.warm_pieces(volume, candidates.iter().map(|candidate| candidate.own.lbn))?;
         let mut state = self.state.write();
         for candidate in candidates {
             match self.settle(&mut state, volume, &candidate)? {

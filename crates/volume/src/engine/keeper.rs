@@ -30,6 +30,8 @@ fn look(engine: &Engine, is_due: bool) -> Result<()> {
     }
     if is_due {
         engine.release(&mut Vec::new());
+        // Volumes whose removal found no room.
+        engine.clear_hidden(&|| false)?;
     }
     let is_half_full = {
         let committer = engine.committer.lock();

@@ -1,11 +1,13 @@
 //! The engine: what happens to requests between volumes and disks.
 //!
-//! Locks, in the order in which they are taken: a volume's gate, the collector, the lead of the crowd, the checkpointer, the
-//! committer, the sync of a disk, the state, space and limbo. Data is read and written without the state.
+//! Locks, in the order in which they are taken: what keeps a volume from being removed or cut, the catalogue, a volume's
+//! gate, the collector, the lead of the crowd, the checkpointer, the committer, the sync of a disk, the state, limbo and
+//! space. Data is read and written without the state.
 
 mod checked;
 mod checkpoint;
 mod commit;
+mod copy;
 mod crowd;
 mod damage;
 mod data;
@@ -15,6 +17,7 @@ mod patch;
 mod pieces;
 mod plan;
 mod read;
+mod reserve;
 mod segment;
 mod volumes;
 mod worker;
@@ -24,6 +27,7 @@ pub(crate) use checked::Wanted;
 pub use damage::DamagedBlock;
 pub(crate) use damage::Damages;
 pub use finder::FinderReport;
+pub(crate) use reserve::LEAST_RESERVE_SLOTS;
 pub(crate) use segment::Range;
 pub(crate) use volumes::VolumeShared;
 pub(crate) use worker::Worker;
@@ -40,22 +44,25 @@ use crate::space::Space;
 use crate::types::VolumeId;
 pub(crate) use commit::Committer;
 use commit::OpenCommit;
+use copy::Copying;
 pub(crate) use crowd::Crowd;
 use gemelo_base::Clock;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-/// What changes together.
+/// State guarded by one lock: the metadata, the open commit, and copies under way.
 pub(crate) struct State {
     pub(crate) backend: Box<dyn MetadataBackend>,
     pub(crate) open: OpenCommit,
+    /// Volumes that are being copied.
+    copies: Vec<Copying>,
 }
 
 impl State {
     pub(crate) fn new(backend: Box<dyn MetadataBackend>, next_commit: u64) -> Self {
-        Self { backend, open: OpenCommit::new(next_commit) }
+        Self { backend, open: OpenCommit::new(next_commit), copies: Vec::new() }
     }
 }
 
@@ -81,13 +88,25 @@ pub(crate) struct Engine {
     /// Held while the data disk, or the metadata disk, is synced.
     pub(crate) syncing: [Mutex<()>; 2],
     pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
+    /// Volumes by name. Locked for a look or an insertion alone, so that clients find their volumes at any time.
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
+    /// Held while the list of volumes, or the size of the pool, changes: such changes come one after another. Holds the
+    /// names of volumes that are being made.
+    pub(crate) catalogue: Mutex<BTreeSet<String>>,
     /// Volumes that a crash has left half made or half removed.
     pub(crate) hidden: Mutex<Vec<VolumeId>>,
     pub(crate) counters: PoolCounters,
     pub(crate) damages: Damages,
     /// Bytes of the open commit, to be looked at without a lock.
     pub(crate) open_bytes: AtomicU64,
+    /// Bytes of the commits that wait, to be looked at without a lock.
+    pub(crate) waiting_bytes: AtomicU64,
+    /// Blocks that writes under way have taken, and that nothing refers to yet. It grows with the space locked alone, so
+    /// that the sum of these and the free blocks is known at one instant.
+    pub(crate) taken_blocks: AtomicU64,
+    /// Slots of the metadata disk that have their space; grows with the allocator locked alone.
+    pub(crate) allocated_slots: AtomicU64,
+    pub(crate) allocator: Mutex<()>,
 }
 
 impl Engine {
@@ -106,15 +125,19 @@ impl Engine {
         }
     }
 
+    /// Counts references and free blocks again. A freed block is in the open commit, in one that waits, in limbo or free;
+    /// it goes from one to the next under these locks, which are held together so that each block is counted once.
     pub(crate) fn prove(&self, most: usize) -> Result<Vec<String>> {
-        let waiting = self.committer.lock().waiting_blocks();
+        let committer = self.committer.lock();
         let state = self.state.read();
         let mut wrong = state.backend.prove(most)?;
         let totals = state.backend.totals();
-        let freed = state.open.freed.len() + waiting + self.limbo.lock().len();
+        let limbo = self.limbo.lock();
+        let space = self.space.lock();
+        let freed = state.open.freed.len() + committer.waiting_blocks() + limbo.len();
         let usable = totals.data_blocks.saturating_sub(self.superblock.reserved_blocks());
         let expected = usable.saturating_sub(totals.physical + freed as u64);
-        let free = self.space.lock().free();
+        let free = space.free();
         if free != expected {
             wrong.push(format!("{free} blocks are free, which should be {expected}"));
         }

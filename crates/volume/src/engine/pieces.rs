@@ -1,42 +1,47 @@
-//! Changes of whole volumes piece by piece, for backends that bound their memory.
+//! Changes of whole volumes piece by piece, so that nobody waits for them, and they fit the backend's memory.
 //!
 //! A volume on its way in or out is hidden: a crash leaves it so, and it is cleared after the next opening. A volume that has
 //! become smaller may map LBNs beyond its end, which nobody sees, until they are cleared.
 
-use super::{Engine, VolumeShared};
+use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
 use crate::types::{Lbn, VolumeId};
 
+/// LBNs that are unmapped in one hold of the state's lock, of a backend in memory: less than a millisecond.
+pub(super) const UNMAP_BLOCKS: u64 = 16_384;
+/// The same of a cached backend, which looks up each of them in trees: a few milliseconds.
+const CACHED_BLOCKS: u64 = 1024;
 /// Beyond every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
 impl Engine {
-    /// LBNs to be changed at once, if a change of the whole volume would be too much.
-    pub(super) fn piece(&self, volume: VolumeId) -> Option<u64> {
-        let state = self.state.read();
-        state.backend.piece_blocks().filter(|piece| state.backend.mapped_blocks(volume) > *piece)
+    /// LBNs that are unmapped in one change at most: what fits the backend's memory, and is done in a few milliseconds.
+    pub(super) fn piece_blocks(state: &State) -> u64 {
+        state.backend.piece_blocks().map_or(UNMAP_BLOCKS, |most| most.min(CACHED_BLOCKS))
     }
 
-    /// Calls with the ranges that have something, from an LBN on; no more of each than a piece, nor of the delta than fits.
-    fn each_piece(&self, id: VolumeId, from: Lbn, mut change: impl FnMut(Lbn, u64) -> Change) -> Result<()> {
-        let mut next = from;
-        loop {
-            self.bound_open_commit()?;
-            let (first, count) = {
-                let state = self.state.read();
-                let Some(first) = state.backend.next_mapped(id, next, END)? else { return Ok(()) };
-                (first, state.backend.piece_blocks().unwrap_or(u64::MAX))
-            };
-            next = Lbn(first.0.saturating_add(count));
-            self.warm(id, first.0, next.0)?;
-            self.apply(&mut self.state.write(), &change(first, count))?;
-        }
+    /// Whether a change of the whole volume would take too long, or too much.
+    pub(super) fn is_large(state: &State, volume: VolumeId) -> bool {
+        state.backend.mapped_blocks(volume) > Self::piece_blocks(state)
     }
 
     /// Unmaps all from an LBN on.
-    pub(super) fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<()> {
-        self.each_piece(volume, from, |first, count| Change::Unmap { volume, first, count })
+    fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<()> {
+        let mut next = from;
+        loop {
+            self.bound_open_commit()?;
+            // Without room it goes on, in the reserve.
+            let _ = self.reserve_slots();
+            let (first, count) = {
+                let state = self.state.read();
+                let Some(first) = state.backend.next_mapped(volume, next, END)? else { return Ok(()) };
+                (first, Self::piece_blocks(&state))
+            };
+            next = Lbn(first.0.saturating_add(count));
+            self.warm(volume, first.0, next.0)?;
+            self.apply(&mut self.state.write(), &Change::Unmap { volume, first, count })?;
+        }
     }
 
     /// Removes a hidden volume.
@@ -46,25 +51,14 @@ impl Engine {
         self.flush()
     }
 
-    /// Makes a hidden volume with the map of another, which nobody writes to, and shows it.
-    pub(super) fn clone_pieces(&self, begin: &Change) -> Result<()> {
-        let Change::Begin { source, volume, .. } = *begin else { return Ok(()) };
-        self.change(begin)?;
-        let copied = self
-            .each_piece(source, Lbn(0), |first, count| Change::Copy { source, volume, first, count })
-            .and_then(|()| self.change(&Change::Show { volume }));
-        copied.inspect_err(|_| {
-            // If this fails as well, it is done after the next opening.
-            let _ = self.clear(volume);
+    /// Copies the map of another volume to a hidden one. After an error the hidden one is on its way out.
+    pub(super) fn copy_pieces(&self, source: VolumeId, volume: VolumeId) -> Result<()> {
+        self.copy_all(source, volume).inspect_err(|_| {
+            if self.clear(volume).is_err() {
+                // It is done by the keeper, or after the next opening.
+                self.hidden.lock().push(volume);
+            }
         })
-    }
-
-    /// Gives a volume, to which nobody writes, a smaller size.
-    pub(super) fn shrink_pieces(&self, volume: &VolumeShared, size_bytes: u64) -> Result<()> {
-        self.change(&Change::Shrink { volume: volume.id, size_bytes })?;
-        volume.set_size(size_bytes);
-        self.flush()?;
-        self.unmap_beyond(volume)
     }
 
     /// Unmaps what a volume has beyond its end.
@@ -73,19 +67,27 @@ impl Engine {
         self.unmap_from(volume.id, Lbn(blocks))
     }
 
+    /// Removes hidden volumes; those that cannot be removed now stay hidden.
+    pub(crate) fn clear_hidden(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
+        while !is_stopped() {
+            let Some(volume) = self.hidden.lock().pop() else { break };
+            self.clear(volume).inspect_err(|_| self.hidden.lock().push(volume))?;
+        }
+        Ok(())
+    }
+
     /// Clears what a crash has left. Ends early when told to: the rest is done after the next opening.
     pub(crate) fn clear_left(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
+        self.clear_hidden(is_stopped)?;
         if !self.superblock.backend.is_cached() {
             return Ok(());
         }
-        loop {
-            let Some(volume) = self.hidden.lock().pop().filter(|_| !is_stopped()) else { break };
-            self.clear(volume)?;
-        }
         let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
         for volume in volumes {
-            let removed = volume.gate.read();
-            if !*removed && !is_stopped() {
+            // Not the gate: requests go on meanwhile.
+            let _alone = volume.changing.write();
+            let is_removed = *volume.gate.read();
+            if !is_removed && !is_stopped() {
                 match self.unmap_beyond(&volume) {
                     Err(VolumeError::Damaged { .. }) => {}
                     other => other?,

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 
 /// Passes after which a block is given up: each means that another write to it came in between.
 const MOST_PASSES: u32 = 10_000;
-/// LBNs unmapped under the lock at once: less than a millisecond.
-const UNMAP_BLOCKS: u64 = 16_384;
+/// LBNs warmed in one hold of the state's lock: if all have to be read, some milliseconds.
+const WARM_BLOCKS: u64 = 64;
 
 /// What a block is to become.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Engine {
             items.iter().for_each(|item| failed(item.request, error));
         };
         let mut left: Vec<&Item<'_>> = items.iter().collect();
-        if let Err(error) = self.bound_open_commit() {
+        if let Err(error) = self.bound_open_commit().and_then(|()| self.reserve_slots()) {
             return all(failed, &left, &error);
         }
         let _patching = self.lock_patches(volume, items);
@@ -75,8 +75,8 @@ impl Engine {
             match self.pass(volume, &left, failed) {
                 Ok(Pass::Overtaken(items)) => left = items,
                 Ok(Pass::Full(wanted)) => match self.reclaim(wanted) {
-                    Ok(true) => {}
-                    Ok(false) => left = self.without_room(volume, &left, failed),
+                    Ok(free) if free >= wanted => {}
+                    Ok(free) => left = self.with_little_room(volume, (&left, free), failed),
                     Err(error) => return all(failed, &left, &error),
                 },
                 Err(error) => return all(failed, &left, &error),
@@ -90,23 +90,25 @@ impl Engine {
         all(failed, &left, &busy);
     }
 
-    /// The store is full: what needs no fresh block is done all the same, one by one.
-    fn without_room<'i, 'a>(
+    /// The store has fewer blocks than are wanted, and no more will come: parts that fit are done one after another, and
+    /// what they free is there for those that have to wait. With no block at all, what needs one fails.
+    fn with_little_room<'i, 'a>(
         &self,
         volume: &VolumeShared,
-        items: &[&'i Item<'a>],
+        (items, free): (&[&'i Item<'a>], usize),
         failed: &mut Failed<'_>,
     ) -> Vec<&'i Item<'a>> {
         let full = VolumeError::NoSpace { disk: DiskRole::Data };
-        let mut overtaken = Vec::new();
-        for item in items {
-            match self.pass(volume, &[item], failed) {
-                Ok(Pass::Overtaken(again)) => overtaken.extend(again),
-                Ok(Pass::Full(_)) => failed(item.request, &full),
-                Err(error) => failed(item.request, &error),
+        let mut again = Vec::new();
+        for part in items.chunks(free.max(1)) {
+            match self.pass(volume, part, failed) {
+                Ok(Pass::Overtaken(items)) => again.extend(items),
+                Ok(Pass::Full(_)) if free > 0 => again.extend(part),
+                Ok(Pass::Full(_)) => part.iter().for_each(|item| failed(item.request, &full)),
+                Err(error) => part.iter().for_each(|item| failed(item.request, &error)),
             }
         }
-        overtaken
+        again
     }
 
     fn pass<'i, 'a>(
@@ -124,14 +126,10 @@ impl Engine {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
-        let mut taken = Vec::with_capacity(wanted);
-        self.space.lock().take(wanted, &mut taken);
-        if taken.len() < wanted {
-            self.give_back(taken);
-            return Ok(Pass::Full(wanted));
-        }
+        let Some((taken, _taken)) = self.take_free(wanted) else { return Ok(Pass::Full(wanted)) };
         plan.place(taken);
         plan.write(self, failed);
+        self.warm_pieces(volume, items.iter().map(|item| item.lbn))?;
         let made = self.make_changes(volume, &plan)?;
         self.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
@@ -212,11 +210,16 @@ impl Engine {
         if !self.superblock.backend.is_cached() {
             return Ok(());
         }
-        let state = self.state.read();
-        let lbns: Vec<Lbn> = (first..end).map(Lbn).collect();
-        let mut places = Vec::with_capacity(lbns.len());
-        state.backend.look_up(volume, &lbns, &mut places)?;
-        state.backend.warm(&places)
+        let (mut next, mut places) = (first, Vec::new());
+        while next < end {
+            let lbns: Vec<Lbn> = (next..end.min(next + WARM_BLOCKS)).map(Lbn).collect();
+            places.clear();
+            let state = self.state.read();
+            state.backend.look_up(volume, &lbns, &mut places)?;
+            state.backend.warm(&places)?;
+            next += WARM_BLOCKS;
+        }
+        Ok(())
     }
 
     /// Unmaps blocks.
@@ -224,12 +227,17 @@ impl Engine {
         let mut next = blocks.start;
         while next < blocks.end {
             self.bound_open_commit()?;
-            self.warm(volume.id, next, blocks.end.min(next + UNMAP_BLOCKS))?;
-            let mut state = self.state.write();
-            let Some(first) = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))? else {
-                break;
+            // Without room it goes on, in the reserve.
+            let _ = self.reserve_slots();
+            let (first, most) = {
+                let state = self.state.read();
+                let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
+                let Some(first) = mapped else { break };
+                (first, Self::piece_blocks(&state))
             };
-            let count = (blocks.end - first.0).min(UNMAP_BLOCKS);
+            let count = (blocks.end - first.0).min(most);
+            self.warm(volume.id, first.0, first.0 + count)?;
+            let mut state = self.state.write();
             let freed_before = state.backend.mapped_blocks(volume.id);
             self.apply(&mut state, &Change::Unmap { volume: volume.id, first, count })?;
             let freed = freed_before - state.backend.mapped_blocks(volume.id);

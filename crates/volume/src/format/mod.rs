@@ -21,7 +21,7 @@ pub use superblock::{Superblock, Version, check_data_header, data_header, read_s
 pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
 
 use crate::types::Checksum;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 /// The unit of everything on the metadata disk.
 pub const PAGE_BYTES: usize = 4096;
@@ -49,13 +49,13 @@ impl PoolSeed {
         let (id, key) = bytes.split_at_mut(16);
         id.copy_from_slice(&superblock.pool_id);
         key.copy_from_slice(&superblock.key);
-        Self(xxh3_64_with_seed(&bytes, 0))
+        Self(XxHash3_64::oneshot(&bytes))
     }
 
     /// The checksum of these bytes.
     #[must_use]
     pub fn checksum(self, bytes: &[u8]) -> u64 {
-        xxh3_64_with_seed(bytes, self.0)
+        XxHash3_64::oneshot_with_seed(self.0, bytes)
     }
 
     /// The checksum of a block's content, as it stands in the map.

@@ -5,7 +5,7 @@ use super::{PAGE_BYTES, Page};
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 const MAGIC: &[u8; 8] = b"GEMELOSB";
 const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
@@ -87,7 +87,7 @@ impl Superblock {
         bytes.extend_from_slice(&self.journal_pages.to_le_bytes());
         bytes.extend_from_slice(&self.header_copy.map_or(0, Pbn::number).to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
-        bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&XxHash3_64::oneshot(&bytes).to_le_bytes());
         page_of(&bytes)
     }
 
@@ -106,7 +106,7 @@ impl Superblock {
 
     fn decode(page: &Page) -> Option<Self> {
         let (body, checksum) = page.split_at(CHECKSUM_AT);
-        if xxh3_64(body).to_le_bytes() != checksum {
+        if XxHash3_64::oneshot(body).to_le_bytes() != checksum {
             return None;
         }
         let mut reader = Reader::new(body);
@@ -176,7 +176,7 @@ pub fn data_header(superblock: &Superblock) -> [u8; DATA_HEADER_BYTES] {
     let (magic, id) = body.split_at_mut(8);
     magic.copy_from_slice(DATA_MAGIC);
     id.copy_from_slice(&superblock.pool_id);
-    checksum.copy_from_slice(&xxh3_64(body).to_le_bytes());
+    checksum.copy_from_slice(&XxHash3_64::oneshot(body).to_le_bytes());
     header
 }
 

@@ -64,6 +64,8 @@ pub struct TableVolume {
     pub mode: DedupMode,
     /// Whether it takes no writes.
     pub read_only: bool,
+    /// Whether it is being removed, and nobody sees it.
+    pub is_hidden: bool,
     /// The pages of its map.
     pub pages: Vec<PageRef>,
 }
@@ -88,7 +90,7 @@ impl Table {
             put_text(&mut out, &volume.name);
             out.extend_from_slice(&volume.size_bytes.to_le_bytes());
             out.push(volume.mode.byte());
-            out.push(u8::from(volume.read_only));
+            out.push(u8::from(volume.read_only) | u8::from(volume.is_hidden) << 1);
             put_pages(&mut out, &volume.pages);
         }
         put_pages(&mut out, &self.records);
@@ -102,14 +104,14 @@ impl Table {
         let volumes = reader.u32()?;
         let mut table = Self::default();
         for _ in 0..volumes {
-            table.volumes.push(TableVolume {
-                id: VolumeId(reader.u32()?),
-                name: reader.text()?.to_owned(),
-                size_bytes: reader.u64()?,
-                mode: DedupMode::from_byte(reader.u8()?)?,
-                read_only: reader.u8()? == 1,
-                pages: pages_from(&mut reader)?,
-            });
+            let id = VolumeId(reader.u32()?);
+            let name = reader.text()?.to_owned();
+            let size_bytes = reader.u64()?;
+            let mode = DedupMode::from_byte(reader.u8()?)?;
+            let flags = reader.u8().filter(|flags| *flags < 4)?;
+            let (read_only, is_hidden) = (flags & 1 != 0, flags & 2 != 0);
+            let pages = pages_from(&mut reader)?;
+            table.volumes.push(TableVolume { id, name, size_bytes, mode, read_only, is_hidden, pages });
         }
         table.records = pages_from(&mut reader)?;
         reader.is_empty().then_some(table)
@@ -237,6 +239,7 @@ mod tests {
                 size_bytes: 1 << 40,
                 mode: DedupMode::Inline,
                 read_only: true,
+                is_hidden: true,
                 pages: vec![page(0), page(9)],
             }],
             records: vec![page(1)],

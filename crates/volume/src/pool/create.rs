@@ -1,6 +1,7 @@
 //! Making a pool on two empty disks.
 
 use super::{Pool, PoolDisks};
+use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
@@ -134,6 +135,12 @@ impl Pool {
 pub(super) fn format_metadata(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
     clear_metadata(disks, superblock)?;
     write_checkpoint(disks, superblock, data_blocks)?;
+    // Room for getting out of a file system that gets full.
+    let slots_at = (JOURNAL_PAGE + superblock.journal_pages) * PAGE_BYTES as u64;
+    disks
+        .metadata
+        .allocate(slots_at, 2 * LEAST_RESERVE_SLOTS * PAGE_BYTES as u64)
+        .map_err(VolumeError::io(DiskRole::Metadata, "enlarge"))?;
     let page = superblock.encode();
     for copy in 0..2 {
         write_page(disks, copy * PAGE_BYTES as u64, &page)?;

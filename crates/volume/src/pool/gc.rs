@@ -33,12 +33,23 @@ impl Pool {
     ) -> Result<GcReport> {
         let engine = &self.engine;
         let before = engine.space.lock().free();
-        engine.checkpoint()?;
+        engine.clear_hidden(&|| stop.is_raised())?;
+        let is_full = match engine.checkpoint() {
+            Err(VolumeError::NoSpace { .. }) => true,
+            other => other.map(|()| false)?,
+        };
+        if is_full {
+            // What was freed is durable with the journal, and giving it back may make room for a checkpoint.
+            engine.flush()?;
+        }
         engine.reclaim_all();
         let free = engine.space.lock().free();
         monitor.begin("Giving back free space", Unit::Items, Some(free));
         let discarded_blocks = engine.discard_free(most_bytes_per_s, monitor, stop)?;
         monitor.finish();
+        if is_full {
+            engine.checkpoint()?;
+        }
         Ok(GcReport { reclaimed_blocks: free.saturating_sub(before), discarded_blocks })
     }
 }

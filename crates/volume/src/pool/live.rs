@@ -34,6 +34,8 @@ impl Pool {
     /// # Errors
     /// If metadata cannot be read.
     pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
+        // No volume comes that is not in the list.
+        let _catalogue = self.engine.catalogue.lock();
         let volumes: Vec<Arc<VolumeShared>> = self.engine.volumes.read().values().cloned().collect();
         // In the order of their ids, as everybody who takes several would.
         let mut ordered = volumes;

@@ -246,7 +246,11 @@ impl Pool {
     pub fn close(self) -> Result<()> {
         self.workers.lock().clear();
         match self.engine.check_writable() {
-            Ok(()) => self.engine.checkpoint(),
+            Ok(()) => match self.engine.checkpoint() {
+                // All is durable with the journal, and the next opening replays it.
+                Err(VolumeError::NoSpace { .. }) => self.engine.flush(),
+                other => other,
+            },
             Err(VolumeError::ReadOnly) => Ok(()),
             Err(error) => Err(error),
         }

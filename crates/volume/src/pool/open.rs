@@ -221,8 +221,17 @@ impl Pool {
             counters: PoolCounters::default(),
             damages: Damages::default(),
             open_bytes: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
+            taken_blocks: AtomicU64::new(0),
+            allocated_slots: AtomicU64::new(0),
+            allocator: Mutex::default(),
+            catalogue: Mutex::default(),
         };
         let engine = Arc::new(engine);
+        if !engine.is_read_only {
+            // On a file system that is full already there is the room that is there.
+            let _ = engine.reserve_slots();
+        }
         if !engine.is_read_only && !engine.tuning.background {
             // What fails here is done at the next opening.
             let _ = engine.clear_left(&|| false);

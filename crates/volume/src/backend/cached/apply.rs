@@ -29,7 +29,10 @@ impl<L: Layout> Overlay<L> {
                 self.insert_volume(*volume, new)
             }
             Change::Remove { volume } => {
-                self.unmap(*volume, Lbn(0), END, freed)?;
+                // A volume that was cleared before has nothing, and many words that say so.
+                if self.volume(*volume)?.mapped > 0 {
+                    self.unmap(*volume, Lbn(0), END, freed)?;
+                }
                 self.volumes.remove(volume);
                 self.active.forget_words(*volume);
                 Ok(())

@@ -80,6 +80,11 @@ impl Delta {
         self.index.len() as u64
     }
 
+    /// Keys whose values change, those of the index included.
+    pub(super) fn entries(&self) -> u64 {
+        (self.words_len + 2 * self.counts.len() + 2 * self.identities.len()) as u64
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.words_len * WORD_BYTES
             + self.counts.len() * COUNT_BYTES

@@ -19,7 +19,7 @@ mod table;
 pub(crate) use btree::BTreeLayout;
 pub(crate) use table::TableLayout;
 
-use super::{Merge, MetadataBackend, PageWrites, Pressure, Record, Totals, VolumeInfo};
+use super::{Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo};
 use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree};
@@ -41,6 +41,17 @@ const DELTA_SHARE: u64 = 8;
 const LEAST_CACHE_BYTES: u64 = 64 << 10;
 /// Bytes of the delta for each LBN that is unmapped or copied at once: what they take, several times over.
 const PIECE_SHARE: u64 = 512;
+
+/// Entries of a delta that need a page more than those they change: a leaf of the largest entries, half full.
+const LEAF_ENTRIES: u64 = 64;
+/// One page in this many is above others, at most.
+const ABOVE_PART: u64 = 64;
+/// Pages from the roots of all trees down, those that split included.
+const PATH_PAGES: u64 = 64;
+/// Bytes of the table for each volume with the longest name, at most.
+const TABLE_VOLUME_BYTES: u64 = 512;
+/// Bytes of the table in a page of its own, which is written twice: a lower bound.
+const TABLE_PIECE_BYTES: u64 = 2048;
 
 #[derive(Debug, Clone)]
 struct CachedVolume {
@@ -403,6 +414,17 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
 
     fn piece_blocks(&self) -> Option<u64> {
         Some((self.most_delta_bytes / PIECE_SHARE).max(1))
+    }
+
+    fn slots(&self) -> SlotNeed {
+        let in_use = self.pages.in_use();
+        let deltas = self.frozen().into_iter().chain([&self.active]);
+        let entries: u64 = deltas.map(Delta::entries).sum();
+        // Each entry changes a page of a leaf, and adds to it; those above are few of many.
+        let leaves = entries.min(in_use) + entries / LEAF_ENTRIES;
+        let above = leaves.min(in_use / ABOVE_PART) + PATH_PAGES * u64::from(entries > 0);
+        let table = 2 * (self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1);
+        SlotNeed { in_use, next: leaves + above + table }
     }
 
     fn freeze(&mut self) {

@@ -60,7 +60,9 @@ impl<L: Layout> Overlay<L> {
         self.visit_used(&mut |pbn| visit(pbn.number()))
     }
 
-    /// A block with a fingerprint is found by it, or another one that has the same.
+    /// A block with a fingerprint is found by it, or another one that has the same. A delta has one entry for each
+    /// fingerprint, which goes when its block does: another block of the delta with the same content has none then, until
+    /// the next checkpoint.
     fn prove_index(&self, pbn: u32, wrong: &mut Vec<String>) -> Result<()> {
         let fingerprint = self.identity(pbn)?.fingerprint();
         if fingerprint.is_none() {
@@ -71,6 +73,10 @@ impl<L: Layout> Overlay<L> {
                 if self.identity(found.number())?.fingerprint() == fingerprint
                     && self.count(found.number())? > 0 => {}
             Some(_) => wrong.push(format!("the index leads from block {pbn} to another content")),
+            None if [Some(&self.active), self.frozen()]
+                .into_iter()
+                .flatten()
+                .any(|delta| delta.identities.contains_key(&pbn)) => {}
             None => wrong.push(format!("the index does not have block {pbn}")),
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! What a change does to map, records and index.
 
-use super::map::{Map, is_shared};
+use super::map::{Map, MapPage, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
 use crate::types::{Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use std::sync::Arc;
 
 /// A count that stays what it is.
 pub(super) const FULL_COUNT: u32 = u32::MAX;
@@ -29,6 +30,7 @@ impl LogBackend {
                     size_bytes: *size_bytes,
                     mode: *mode,
                     read_only: false,
+                    is_hidden: false,
                     map,
                 };
                 self.insert_volume(*volume, new)
@@ -62,12 +64,14 @@ impl LogBackend {
                 Ok(())
             }
             Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
-            // Here volumes change as a whole, in one change.
-            Change::Hide { .. }
-            | Change::Show { .. }
-            | Change::Begin { .. }
-            | Change::Copy { .. }
-            | Change::Shrink { .. } => Err(VolumeError::damaged("a change is one of another backend")),
+            Change::Hide { volume } => {
+                self.volume_mut(*volume)?.is_hidden = true;
+                Ok(())
+            }
+            // Here other changes of volumes as a whole are one change.
+            Change::Show { .. } | Change::Begin { .. } | Change::Copy { .. } | Change::Shrink { .. } => {
+                Err(VolumeError::damaged("a change is one of another backend"))
+            }
         }
     }
 
@@ -178,10 +182,41 @@ impl LogBackend {
         let end = Lbn(first.0.saturating_add(count));
         let mut next = first;
         while let Some(lbn) = self.volume_mut(id)?.map.next_mapped(next, end) {
-            self.set_place(id, lbn, Place::Unmapped, freed)?;
-            next = Lbn(lbn.0 + 1);
+            let (page, after) = Map::page_of(lbn);
+            let is_whole = first <= page && after <= end;
+            if is_whole {
+                self.unmap_page(id, lbn, freed)?;
+                next = after;
+            } else {
+                self.set_place(id, lbn, Place::Unmapped, freed)?;
+                next = Lbn(lbn.0 + 1);
+            }
         }
         Ok(())
+    }
+
+    /// Unmaps all LBNs of a page: if other volumes share it, none of its references goes.
+    fn unmap_page(&mut self, id: VolumeId, lbn: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
+        let volume = self
+            .volumes
+            .get_mut(&id)
+            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))?;
+        if let Some(page) = volume.map.take_page(id, &mut self.pager, lbn) {
+            self.drop_page(&page, freed);
+        }
+        Ok(())
+    }
+
+    fn drop_page(&mut self, page: &Arc<MapPage>, freed: &mut Vec<Pbn>) {
+        if is_shared(page) {
+            self.shared_pages -= 1;
+        } else if self.is_counting {
+            for word in page.words {
+                if let Some(pbn) = Place::from_word(word).pbn() {
+                    self.drop_reference(pbn, freed);
+                }
+            }
+        }
     }
 
     fn insert_volume(&mut self, id: VolumeId, volume: LogVolume) -> Result<()> {
@@ -201,15 +236,7 @@ impl LogBackend {
             self.pager.retire(slot);
         }
         for (_, page) in volume.map.pages() {
-            if is_shared(page) {
-                self.shared_pages -= 1;
-            } else if self.is_counting {
-                for word in page.words {
-                    if let Some(pbn) = Place::from_word(word).pbn() {
-                        self.drop_reference(pbn, freed);
-                    }
-                }
-            }
+            self.drop_page(page, freed);
         }
         Ok(())
     }
@@ -233,7 +260,7 @@ impl LogBackend {
         let map = from.map.share(id, &mut self.pager);
         self.shared_pages += map.page_count();
         let (name, size_bytes, mode) = (name.to_owned(), from.size_bytes, from.mode);
-        let copy = LogVolume { name, size_bytes, mode, read_only, map };
+        let copy = LogVolume { name, size_bytes, mode, read_only, is_hidden: false, map };
         self.volumes.insert(source, from);
         self.insert_volume(id, copy)
     }

@@ -78,8 +78,8 @@ impl LogBackend {
             }
             wanted.push((PageKey::Map(volume.id, page.number), *page));
         }
-        let TableVolume { name, size_bytes, mode, read_only, .. } = volume.clone();
-        let new = LogVolume { name, size_bytes, mode, read_only, map: Map::default() };
+        let TableVolume { name, size_bytes, mode, read_only, is_hidden, .. } = volume.clone();
+        let new = LogVolume { name, size_bytes, mode, read_only, is_hidden, map: Map::default() };
         if volume.id.0 >= self.next_volume || self.volumes.insert(volume.id, new).is_some() {
             return Err(VolumeError::damaged(format!("volume {} cannot be", volume.id)));
         }

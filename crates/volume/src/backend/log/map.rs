@@ -113,6 +113,24 @@ impl Map {
         before
     }
 
+    /// The first LBN of the page that has this one, and the first after it.
+    pub(super) const fn page_of(lbn: Lbn) -> (Lbn, Lbn) {
+        let entries = MAP_PAGE_ENTRIES as u64;
+        let first = lbn.0 / entries * entries;
+        (Lbn(first), Lbn(first + entries))
+    }
+
+    /// Takes out the page that has this LBN: nothing of it is mapped any more.
+    pub(super) fn take_page(&mut self, id: VolumeId, pager: &mut Pager, lbn: Lbn) -> Option<Arc<MapPage>> {
+        let number = place(lbn).0 as u32;
+        let entry = self.entry_mut(number).filter(|entry| entry.page.is_some())?;
+        pager.touch(PageKey::Map(id, number), entry);
+        let page = entry.page.take()?;
+        self.pages -= 1;
+        page.words.iter().for_each(|word| self.count_one(Place::from_word(*word), -1));
+        Some(page)
+    }
+
     /// If the page that the LBN is in is shared, makes it the map's own, and gives its words.
     pub(super) fn own(&mut self, lbn: Lbn) -> Option<Words> {
         let page = self.entry_mut(place(lbn).0 as u32)?.page.as_mut()?;

@@ -13,7 +13,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use super::{CacheFigures, MetadataBackend, PageWrites, Record, Totals, VolumeInfo};
+use super::{CacheFigures, MetadataBackend, PageWrites, Record, SlotNeed, Totals, VolumeInfo};
 use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
@@ -24,11 +24,23 @@ use records::Records;
 use std::collections::{BTreeMap, HashSet};
 use std::hint::black_box;
 
+/// Bytes that the table has for each page, and for each volume with the longest name: upper bounds.
+const TABLE_PAGE_BYTES: u64 = 24;
+const TABLE_VOLUME_BYTES: u64 = 512;
+/// Bytes of the table in a page of its own, which is written twice: a lower bound.
+const TABLE_PIECE_BYTES: u64 = 2048;
+
+/// Slots that a table of this many pages and volumes takes at most.
+const fn table_slots(pages: u64, volumes: u64) -> u64 {
+    2 * ((pages * TABLE_PAGE_BYTES + volumes * TABLE_VOLUME_BYTES) / TABLE_PIECE_BYTES + 1)
+}
+
 struct LogVolume {
     name: String,
     size_bytes: u64,
     mode: DedupMode,
     read_only: bool,
+    is_hidden: bool,
     map: Map,
 }
 
@@ -98,6 +110,7 @@ impl LogBackend {
             size_bytes: volume.size_bytes,
             mode: volume.mode,
             read_only: volume.read_only,
+            is_hidden: volume.is_hidden,
             pages: volume.map.page_refs(),
         });
         Table { volumes: volumes.collect(), records: self.records.page_refs() }
@@ -112,7 +125,7 @@ impl MetadataBackend for LogBackend {
             size_bytes: volume.size_bytes,
             mode: volume.mode,
             read_only: volume.read_only,
-            is_hidden: false,
+            is_hidden: volume.is_hidden,
             mapped_blocks: volume.map.mapped(),
         };
         self.volumes.iter().map(info).collect()
@@ -195,6 +208,12 @@ impl MetadataBackend for LogBackend {
             pages: self.pager.slots.in_use(),
             cache: CacheFigures::default(),
         }
+    }
+
+    fn slots(&self) -> SlotNeed {
+        let in_use = self.pager.slots.in_use();
+        let pages = if self.writes_image { in_use } else { 0 } + self.pager.changed_pages();
+        SlotNeed { in_use, next: pages + table_slots(in_use + pages, self.volumes.len() as u64) }
     }
 
     fn freeze(&mut self) {

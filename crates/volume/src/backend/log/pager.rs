@@ -137,6 +137,11 @@ impl Pager {
         self.frozen.clone()
     }
 
+    /// Pages that were changed and are not written, of which the next checkpoint writes each once.
+    pub(super) fn changed_pages(&self) -> u64 {
+        (self.dirty.len() + self.frozen.len()) as u64
+    }
+
     pub(super) fn next_frozen(&mut self) -> Option<PageKey> {
         self.frozen.pop()
     }

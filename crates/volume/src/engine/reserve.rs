@@ -1,0 +1,70 @@
+//! Room for getting out: space on the metadata disk that is there before it is needed.
+//!
+//! A checkpoint writes changed pages to fresh slots. On a full file system those have to be there already, or nothing could
+//! be removed any more. The engine therefore allocates slots ahead: as many as the next checkpoint may take, and a reserve.
+//! Writes are refused when the reserve cannot be kept; removals, trims and the collector may use it up.
+
+use super::Engine;
+use crate::error::{DiskRole, Result, VolumeError};
+use crate::format::{PAGE_BYTES, Slot};
+use std::sync::atomic::Ordering;
+
+/// Slots beyond what the next checkpoint may take: as many as are in use, so that all could be written anew, within bounds.
+/// The least is for the table and some pages of an empty pool: 1 MiB.
+pub(crate) const LEAST_RESERVE_SLOTS: u64 = 256;
+/// The most is what the removal of a piece of a volume changes: a page of counts and one of the index for each of its
+/// blocks, and those above them. 16 MiB.
+const MOST_RESERVE_SLOTS: u64 = 4096;
+/// Slots are allocated this part of what there has to be ahead of need, so that few writers wait for it.
+const AHEAD_PART: u64 = 4;
+/// A checkpoint that would free fewer slots is not worth it.
+const LEAST_FREED_SLOTS: u64 = 64;
+
+impl Engine {
+    /// Slots in use, and those that have to be there.
+    fn slots(&self) -> (u64, u64) {
+        let need = self.state.read().backend.slots();
+        let reserve = need.in_use.clamp(LEAST_RESERVE_SLOTS, MOST_RESERVE_SLOTS);
+        (need.in_use, need.in_use + need.next + reserve)
+    }
+
+    /// Sees to it that the next checkpoint has its slots, with the reserve to spare. By who holds no lock but a gate.
+    ///
+    /// Without room for more it writes a checkpoint now, while there are slots for it, and fails if that is not enough.
+    pub(crate) fn reserve_slots(&self) -> Result<()> {
+        let (in_use, wanted) = self.slots();
+        if wanted <= self.allocated_slots.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match self.allocate_slots(wanted) {
+            Err(VolumeError::NoSpace { .. }) if wanted - in_use >= LEAST_FREED_SLOTS => {}
+            other => return other,
+        }
+        self.checkpoint()?;
+        let (_, wanted) = self.slots();
+        self.allocate_slots(wanted)
+    }
+
+    /// Allocates slots up to this number; one thread at a time.
+    fn allocate_slots(&self, wanted: u64) -> Result<()> {
+        let _alone = self.allocator.lock();
+        let first = self.allocated_slots.load(Ordering::Acquire);
+        if wanted <= first {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for end in [wanted + wanted / AHEAD_PART, wanted] {
+            let Some(slot) = u32::try_from(first + 1).ok().and_then(Slot::new) else { return Ok(()) };
+            let offset = slot.offset(self.superblock.journal_pages);
+            let allocated = self.metadata.allocate(offset, (end - first) * PAGE_BYTES as u64);
+            result = allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"));
+            match result {
+                Ok(()) => self.allocated_slots.store(end, Ordering::Release),
+                Err(VolumeError::NoSpace { .. }) => continue,
+                Err(_) => {}
+            }
+            break;
+        }
+        result
+    }
+}

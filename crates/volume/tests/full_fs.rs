@@ -1,0 +1,213 @@
+//! A file system that gets full below a pool: removing something always works, and makes room.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says why"
+)]
+
+mod common;
+
+use common::{content, flush, read, trim, write};
+use gemelo_base::random::Random;
+use gemelo_base::{ManualClock, Silent, StopFlag};
+use gemelo_device::DeviceError;
+use gemelo_volume::{
+    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
+};
+use std::collections::HashSet;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of a block of the pools here, and of the file systems.
+const BLOCK: usize = 4096;
+/// Blocks of the volume that is removed.
+const BLOCKS: u64 = 1500;
+
+/// A file of a file system that has so many blocks left, for all its files.
+struct SparseDisk {
+    file: FileDisk,
+    used: Mutex<HashSet<u64>>,
+    left: Arc<Mutex<u64>>,
+}
+
+impl SparseDisk {
+    fn take(&self, offset: u64, length: u64) -> io::Result<()> {
+        let blocks = offset / BLOCK as u64..(offset + length).div_ceil(BLOCK as u64);
+        let (mut used, mut left) = (self.used.lock().unwrap(), self.left.lock().unwrap());
+        let new: Vec<u64> = blocks.filter(|block| !used.contains(block)).collect();
+        let rest = left.checked_sub(new.len() as u64);
+        *left = rest.ok_or_else(|| io::Error::from(io::ErrorKind::StorageFull))?;
+        used.extend(new);
+        Ok(())
+    }
+}
+
+impl Disk for SparseDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.take(offset, length)
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.take(offset, slices.iter().map(|slice| slice.len() as u64).sum())?;
+        self.file.write_at(offset, slices)
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        let blocks: Range<u64> = offset / BLOCK as u64..(offset + length) / BLOCK as u64;
+        let (mut used, mut left) = (self.used.lock().unwrap(), self.left.lock().unwrap());
+        *left += blocks.filter(|block| used.remove(block)).count() as u64;
+        Ok(())
+    }
+}
+
+fn options(backend: BackendKind) -> PoolOptions {
+    PoolOptions {
+        backend,
+        capacity_bytes: 100_000 * BLOCK as u64,
+        journal_bytes: Some(128 << 10),
+        ..PoolOptions::default()
+    }
+}
+
+fn open(disks: &PoolDisks) -> Pool {
+    let tuning = Tuning { background: false, cache_bytes: 256 << 10, ..Tuning::default() };
+    Pool::open_disks(disks.clone(), tuning, Arc::new(ManualClock::new())).unwrap()
+}
+
+fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
+    (0..blocks).flat_map(|_| content(random.next_u64() | 1, BLOCK)).collect()
+}
+
+fn fill(volume: &Volume, random: &mut Random, blocks: u64) {
+    for first in (0..blocks).step_by(64) {
+        write(volume, first * BLOCK as u64, &unique(random, 64.min(blocks - first))).unwrap();
+    }
+}
+
+/// Writes here and there until there is no room, and some times more.
+fn write_until_full(volume: &Volume, random: &mut Random) {
+    let mut refused = 0;
+    while refused < 20 {
+        let offset = random.below(20_000) * BLOCK as u64;
+        let blocks = 1 + random.below(8);
+        match write(volume, offset, &unique(random, blocks)) {
+            Ok(()) => {}
+            Err(DeviceError::NoSpace) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        if random.below(10) == 0 {
+            // It may find no room for a checkpoint, and then nothing is lost.
+            let _ = flush(volume);
+        }
+    }
+}
+
+/// Fills a pool until nothing goes any more, each time in the last blocks of the file system, and gets out again.
+fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: impl Fn() -> u64) {
+    Pool::format(disks, &options(backend)).unwrap();
+    let mut random = Random::new(7);
+    let pool = open(disks);
+    for name in ["a", "b"] {
+        pool.create_volume(name, 40_000 * BLOCK as u64, DedupMode::Inline).unwrap();
+        fill(&pool.volume(name).unwrap(), &mut random, BLOCKS);
+    }
+    let kept = |pool: &Pool| read(&pool.volume("b").unwrap(), 600 * BLOCK as u64, 100 * BLOCK).unwrap();
+    let before_all = kept(&pool);
+    make_full();
+    write_until_full(&pool.volume("a").unwrap(), &mut random);
+    // As a command does it, in a process of its own.
+    drop(pool);
+    let pool = open(disks);
+    trim(&pool.volume("b").unwrap(), 1000 * BLOCK as u64, 200 * BLOCK as u64).unwrap();
+    pool.remove_volume("a").unwrap();
+    pool.close().unwrap();
+    let before = room();
+    let pool = open(disks);
+    pool.gc(None, &Silent, &StopFlag::new()).unwrap();
+    let freed = room() - before;
+    assert!(freed > BLOCKS * 9 / 10, "{backend:?}: {freed} blocks are free again");
+    let volume = pool.volume("b").unwrap();
+    fill(&volume, &mut random, 500);
+    flush(&volume).unwrap();
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+    assert!(kept(&pool) == before_all, "{backend:?}: what was flushed is there");
+    pool.remove_volume("b").unwrap();
+    pool.close().unwrap();
+    let options = CheckOptions { data: true, repair: false, record: false };
+    assert!(check(disks, options, &Silent, &StopFlag::new()).unwrap().is_clean());
+}
+
+#[test]
+fn a_full_file_system_takes_removals_at_every_level() {
+    for backend in BackendKind::ALL {
+        // The last MiB, in blocks.
+        for level in [0, 1, 9, 100, 170, 256] {
+            let folder = tempfile::tempdir().unwrap();
+            let left = Arc::new(Mutex::new(1 << 30));
+            let disk = |name: &str| {
+                let file = FileDisk::create(&folder.path().join(name)).unwrap();
+                Arc::new(SparseDisk { file, used: Mutex::default(), left: Arc::clone(&left) })
+            };
+            let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+            let room = || *left.lock().unwrap();
+            get_out(&disks, backend, || *left.lock().unwrap() = level, room);
+        }
+    }
+}
+
+/// A file system of its own, until it is dropped.
+struct Mounted<'p>(&'p Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// The same with a file system of the kernel's, which says itself how much room it has.
+#[test]
+fn a_full_tmpfs_takes_removals() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=48m", "tmpfs"]).arg(folder.path());
+    if !mount.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: mounting a file system needs root");
+        return;
+    }
+    let mounted = Mounted(folder.path());
+    let room = || {
+        let status = rustix::fs::statvfs(mounted.0).unwrap();
+        status.f_bavail * status.f_frsize / BLOCK as u64
+    };
+    for (number, level) in [0, 3, 77, 256].into_iter().enumerate() {
+        let pool = folder.path().join(number.to_string());
+        std::fs::create_dir(&pool).unwrap();
+        let disk = |name: &str| Arc::new(FileDisk::create(&pool.join(name)).unwrap());
+        let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+        let ballast = pool.join("ballast");
+        let make_full = || {
+            let file = std::fs::File::create(&ballast).unwrap();
+            let bytes = (room() - level) * BLOCK as u64;
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
+        };
+        get_out(&disks, BackendKind::ALL[number % 4], make_full, room);
+        drop(disks);
+        std::fs::remove_dir_all(&pool).unwrap();
+    }
+}

@@ -1,0 +1,368 @@
+//! Flipped bits, lost ends of files and damaged blocks: a read gives the right content or an error, and a
+//! write of a lost content brings it back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
+mod common;
+
+use common::simulated::Simulation;
+use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write};
+use gemelo_base::random::Random;
+use gemelo_base::{Silent, StopFlag};
+use gemelo_device::DeviceError;
+use gemelo_volume::{
+    BackendKind, CheckOptions, CheckReport, DedupMode, FingerprintKind, Pool, PoolDisks, PoolOptions, check,
+};
+use std::io::IoSlice;
+
+const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
+const PAGE: usize = 4096;
+/// Blocks of the volume whose contents are compared.
+const BLOCKS: u64 = 96;
+
+fn check_data(disks: &PoolDisks, repair: bool, record: bool) -> CheckReport {
+    check(disks, CheckOptions { data: true, repair, record }, &Silent, &StopFlag::new()).unwrap()
+}
+
+/// A pool with a volume that was written in every way, some of it in the checkpoint and some in the
+/// journal, and the contents of the volume, all of which were flushed.
+fn worked_pool(backend: BackendKind, mode: DedupMode, is_closed: bool) -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("a", BLOCKS * BLOCK as u64, mode).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let mut expected = vec![vec![0; BLOCK]; BLOCKS as usize];
+    let mut random = Random::new(7);
+    for phase in 0..3 {
+        for _ in 0..60 {
+            let lbn = random.below(BLOCKS);
+            let id = random.below(40) + 1;
+            let bytes = content(id, BLOCK);
+            let at = lbn as usize;
+            match random.below(8) {
+                0 => {
+                    trim(&volume, lbn * BLOCK as u64, BLOCK as u64).unwrap();
+                    expected[at] = vec![0; BLOCK];
+                }
+                1 => {
+                    write(&volume, lbn * BLOCK as u64 + 100, &bytes[..200]).unwrap();
+                    expected[at][100..300].copy_from_slice(&bytes[..200]);
+                }
+                _ => {
+                    write(&volume, lbn * BLOCK as u64, &bytes).unwrap();
+                    expected[at] = bytes;
+                }
+            }
+        }
+        flush(&volume).unwrap();
+        if phase == 0 {
+            pool.find(&Silent, &StopFlag::new()).unwrap();
+            pool.snapshot_volume("a", "snapshot").unwrap();
+            pool.checkpoint().unwrap();
+        }
+    }
+    if is_closed {
+        pool.close().unwrap();
+    }
+    (simulation.images(), expected)
+}
+
+/// How reads of a damaged pool went.
+#[derive(Default)]
+struct Tally {
+    right: u64,
+    errors: u64,
+    refused: u64,
+}
+
+/// Opens a pool whose images were damaged and reads all of the volume: nothing may be wrong.
+fn read_all(images: [Vec<u8>; 2], expected: &[Vec<u8>], what: &str, tally: &mut Tally) {
+    let simulation = Simulation::of_images(1, images);
+    let Ok(pool) = open(&simulation.disks(), tuning()) else {
+        tally.refused += 1;
+        return;
+    };
+    let Ok(volume) = pool.volume("a") else {
+        panic!("{what}: the volume is gone, and nothing says why: {:?}", pool.damage());
+    };
+    for (lbn, right) in expected.iter().enumerate() {
+        match read(&volume, (lbn * BLOCK) as u64, BLOCK) {
+            Ok(found) => {
+                assert!(found == *right, "{what}: block {lbn} is wrong, and nothing says so");
+                tally.right += 1;
+            }
+            Err(_) => tally.errors += 1,
+        }
+    }
+}
+
+#[test]
+fn of_ten_thousand_flipped_bits_none_gives_a_wrong_content() {
+    let flips = rounds(10_000);
+    let lives: Vec<_> = BackendKind::ALL
+        .into_iter()
+        .flat_map(|backend| MODES.map(|mode| (backend, mode)))
+        .flat_map(|(backend, mode)| [true, false].map(|is_closed| (backend, mode, is_closed)))
+        .collect();
+    let each = flips.div_ceil(lives.len() as u64);
+    std::thread::scope(|scope| {
+        for half in lives.chunks(lives.len().div_ceil(2)) {
+            scope.spawn(move || half.iter().for_each(|life| flip_in(*life, each)));
+        }
+    });
+}
+
+fn flip_in((backend, mode, is_closed): (BackendKind, DedupMode, bool), flips: u64) {
+    let (images, expected) = worked_pool(backend, mode, is_closed);
+    let mut random = Random::new(first_seed());
+    let mut tally = Tally::default();
+    // Only bytes that say something: a flip of a zero that nobody wrote proves little.
+    let written: Vec<Vec<usize>> = images.iter().map(|image| written_sectors(image)).collect();
+    for number in 0..flips {
+        // Metadata is small; it gets half of all flips.
+        let disk = (number % 2) as usize;
+        let sectors = &written[disk];
+        let sector = sectors[random.below(sectors.len() as u64) as usize];
+        let at = sector * BLOCK + random.below(BLOCK as u64) as usize;
+        let bit = random.below(8) as u8;
+        let mut damaged = images.clone();
+        damaged[disk][at] ^= 1 << bit;
+        let what = format!("{backend:?}, {mode:?}, closed {is_closed}, disk {disk}, byte {at}, bit {bit}");
+        read_all(damaged, &expected, &what, &mut tally);
+    }
+    assert!(tally.errors > 0 && tally.right > 0, "{backend:?}, {mode:?}: flips were noticed");
+    assert!(tally.refused < flips / 4, "{backend:?}, {mode:?}: {} of {flips} refused", tally.refused);
+}
+
+/// The sectors of an image that are not all zeros.
+fn written_sectors(image: &[u8]) -> Vec<usize> {
+    let sectors = image.chunks(BLOCK).enumerate();
+    sectors.filter(|(_, sector)| sector.iter().any(|byte| *byte != 0)).map(|(at, _)| at).collect()
+}
+
+/// A pool in which a content is at LBNs 0 and 1, and a way to damage it under the pool's feet.
+struct Rotten {
+    simulation: Simulation,
+    pool: Pool,
+}
+
+const MARK: u64 = 777;
+
+impl Rotten {
+    fn new(mode: DedupMode, options: &PoolOptions) -> Self {
+        let simulation = Simulation::new(1);
+        Pool::format(&simulation.disks(), options).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        pool.create_volume("a", 32 * BLOCK as u64, mode).unwrap();
+        let rotten = Self { simulation, pool };
+        for lbn in 0..2 {
+            rotten.write_mark(lbn);
+        }
+        rotten.pool.find(&Silent, &StopFlag::new()).unwrap();
+        rotten.pool.flush().unwrap();
+        rotten
+    }
+
+    fn write_mark(&self, lbn: u64) {
+        write(&self.pool.volume("a").unwrap(), lbn * BLOCK as u64, &content(MARK, BLOCK)).unwrap();
+    }
+
+    fn read(&self, lbn: u64) -> Result<Vec<u8>, DeviceError> {
+        read(&self.pool.volume("a").unwrap(), lbn * BLOCK as u64, BLOCK)
+    }
+
+    /// Flips a bit of every stored copy of the content.
+    fn rot(&self) {
+        let mark = content(MARK, BLOCK);
+        let image = self.simulation.images()[0].clone();
+        for (block, bytes) in image.chunks(BLOCK).enumerate().filter(|(_, bytes)| **bytes == mark) {
+            let at = (block * BLOCK + 33) as u64;
+            let flipped = [bytes[33] ^ 4];
+            self.simulation.disks().data.write_at(at, &mut [IoSlice::new(&flipped)]).unwrap();
+        }
+    }
+
+    fn reopen(self) -> Self {
+        self.pool.close().unwrap();
+        let pool = open(&self.simulation.disks(), tuning()).unwrap();
+        Self { simulation: self.simulation, pool }
+    }
+
+    fn assert_healed(&self, lbns: &[u64]) {
+        for lbn in lbns {
+            assert_eq!(self.read(*lbn).unwrap(), content(MARK, BLOCK), "block {lbn}");
+        }
+        let stat = self.pool.stat().unwrap();
+        assert_eq!(stat.physical_blocks, 1, "the content is stored once");
+        assert_eq!(stat.activity.healed_blocks, 1);
+        assert_eq!(self.pool.damaged_blocks(), [], "and nothing is damaged any more");
+        assert_eq!(self.pool.prove(10).unwrap(), Vec::<String>::new());
+        self.pool.flush().unwrap();
+        let report = check_data(&self.simulation.disks(), false, false);
+        assert!(report.is_clean(), "{:?}", report.problems);
+    }
+}
+
+#[test]
+fn a_read_that_finds_damage_is_an_error_noted_once_and_a_new_write_heals_all() {
+    for backend in BackendKind::ALL {
+        // The new write goes elsewhere, or to the bad place itself.
+        for target in [5, 1] {
+            let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+            rotten.rot();
+            for _ in 0..3 {
+                assert!(matches!(rotten.read(0), Err(DeviceError::Damaged { offset: 0 })), "{backend:?}");
+            }
+            assert_eq!(rotten.pool.stat().unwrap().activity.damaged_blocks, 1);
+            let noted = rotten.pool.damaged_blocks();
+            assert_eq!((noted.len(), noted[0].volume.as_str(), noted[0].lbn), (1, "a", 0));
+            rotten.write_mark(target);
+            rotten.assert_healed(&[0, 1, target]);
+        }
+    }
+}
+
+#[test]
+fn damage_is_remembered_over_a_restart() {
+    for backend in BackendKind::ALL {
+        let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+        rotten.rot();
+        assert!(rotten.read(1).is_err());
+        let rotten = rotten.reopen();
+        rotten.write_mark(9);
+        rotten.assert_healed(&[0, 1, 9]);
+    }
+}
+
+#[test]
+fn damage_that_a_check_records_is_not_shared_and_heals() {
+    for backend in BackendKind::ALL {
+        let Rotten { simulation, pool } = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+        pool.close().unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let rotten = Rotten { simulation, pool };
+        rotten.rot();
+        let Rotten { simulation, pool } = rotten;
+        pool.close().unwrap();
+        assert_eq!(check_data(&simulation.disks(), false, true).problems.len(), 1);
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let rotten = Rotten { simulation, pool };
+        rotten.write_mark(7);
+        rotten.assert_healed(&[0, 1, 7]);
+    }
+}
+
+#[test]
+fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
+    let rotten = Rotten::new(DedupMode::Inline, &options_with(BackendKind::Log, 100));
+    rotten.rot();
+    let report = rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap();
+    assert_eq!(report.problems.len(), 1);
+    assert!(report.problems[0].ends_with("block 0 of 'a', block 1 of 'a'"), "{:?}", report.problems);
+    // The medium was good after all: a cable was loose.
+    let image = rotten.simulation.images()[0].clone();
+    let mark = content(MARK, BLOCK);
+    let is_it = |bytes: &&[u8]| bytes.iter().zip(&mark).filter(|(a, b)| a != b).count() == 1;
+    let block = image.chunks(BLOCK).position(|bytes| is_it(&bytes)).unwrap();
+    let at = (block * BLOCK) as u64;
+    rotten.simulation.disks().data.write_at(at, &mut [IoSlice::new(&mark)]).unwrap();
+    assert_eq!(rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap().problems, Vec::<String>::new());
+    rotten.write_mark(3);
+    let stat = rotten.pool.stat().unwrap();
+    assert_eq!((stat.physical_blocks, stat.activity.healed_blocks), (1, 0), "shared as ever");
+}
+
+#[test]
+fn the_finder_heals_a_damaged_block_with_a_fresh_copy() {
+    for backend in BackendKind::ALL {
+        let rotten = Rotten::new(DedupMode::Offline, &options_with(backend, 100));
+        rotten.rot();
+        assert!(rotten.read(0).is_err());
+        rotten.write_mark(6);
+        rotten.pool.find(&Silent, &StopFlag::new()).unwrap();
+        rotten.assert_healed(&[0, 1, 6]);
+    }
+}
+
+#[test]
+fn a_fingerprint_that_proves_nothing_heals_nothing() {
+    let options =
+        PoolOptions { fingerprint: FingerprintKind::Xxh3Compare, ..options_with(BackendKind::Log, 100) };
+    let rotten = Rotten::new(DedupMode::Inline, &options);
+    rotten.rot();
+    assert!(rotten.read(0).is_err());
+    rotten.write_mark(5);
+    rotten.write_mark(6);
+    assert_eq!(rotten.read(5).unwrap(), content(MARK, BLOCK));
+    assert!(rotten.read(0).is_err(), "a damaged content cannot be compared with the new one");
+    assert_eq!(rotten.pool.stat().unwrap().physical_blocks, 2, "the new copy is the one to be shared");
+}
+
+#[test]
+fn a_part_written_to_a_damaged_block_is_refused_and_does_not_bless_it() {
+    let rotten = Rotten::new(DedupMode::Off, &options_with(BackendKind::Log, 100));
+    rotten.rot();
+    let volume = rotten.pool.volume("a").unwrap();
+    assert!(matches!(write(&volume, 10, &[1; 20]), Err(DeviceError::Damaged { .. })));
+    assert!(rotten.read(0).is_err());
+    rotten.write_mark(0);
+    assert_eq!(rotten.read(0).unwrap(), content(MARK, BLOCK));
+}
+
+#[test]
+fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
+    for backend in BackendKind::ALL {
+        let (images, expected) = worked_pool(backend, DedupMode::Off, true);
+        let [mut data, metadata] = images;
+        data.truncate(20 * BLOCK);
+        let simulation = Simulation::of_images(1, [data, metadata]);
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        assert!(pool.is_read_only() && !pool.damage().is_empty(), "{backend:?}");
+        drop(pool);
+        assert!(!check_data(&simulation.disks(), false, false).is_clean());
+        let cost = check_data(&simulation.disks(), true, false).repair_cost;
+        assert!(cost.iter().any(|cost| cost.volume == "a" && cost.lost_blocks > 0), "{backend:?}: {cost:?}");
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        assert!(!pool.is_read_only());
+        let volume = pool.volume("a").unwrap();
+        write(&volume, 0, &content(5, BLOCK)).unwrap();
+        for (lbn, right) in expected.iter().enumerate().skip(1) {
+            let found = read(&volume, (lbn * BLOCK) as u64, BLOCK);
+            assert!(found.is_err() || found.as_ref().unwrap() == right, "{backend:?}: block {lbn}");
+        }
+    }
+}
+
+#[test]
+fn the_header_of_the_data_store_has_a_copy() {
+    let (images, expected) = worked_pool(BackendKind::Log, DedupMode::Inline, true);
+    let [mut data, metadata] = images;
+    data[..BLOCK].fill(0x55);
+    let simulation = Simulation::of_images(1, [data, metadata]);
+    let report = check_data(&simulation.disks(), false, false);
+    assert_eq!(report.problems.len(), 1);
+    assert!(!report.problems[0].loses_data, "{:?}", report.problems);
+    read_all(simulation.images(), &expected, "without block 0", &mut Tally::default());
+    check_data(&simulation.disks(), true, false);
+    assert!(check_data(&simulation.disks(), false, false).is_clean());
+    assert!(simulation.images()[0].starts_with(b"GEMELODS"));
+}
+
+#[test]
+fn a_flip_in_a_copy_of_a_page_that_has_one_costs_nothing() {
+    let (images, expected) = worked_pool(BackendKind::Log, DedupMode::Inline, true);
+    // Superblocks and roots, each with its copy.
+    for page in 0..6 {
+        let mut images = images.clone();
+        images[1][page * PAGE + 20] ^= 1;
+        let mut tally = Tally::default();
+        read_all(images, &expected, &format!("page {page}"), &mut tally);
+        assert_eq!((tally.errors, tally.refused), (0, 0), "page {page}");
+    }
+}

@@ -1,0 +1,142 @@
+//! A store that is nearly full: only one that is truly full refuses a write.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod common;
+
+use common::{BLOCK, content, flush, options, options_with, read, tuning, write};
+use gemelo_base::ManualClock;
+use gemelo_base::random::Random;
+use gemelo_device::DeviceError;
+use gemelo_volume::{BackendKind, DedupMode, Disk, FileDisk, Pool, PoolDisks, Tuning};
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A disk whose syncs and reads take their time.
+struct SlowDisk {
+    file: FileDisk,
+    sync_ms: u64,
+    read_ms: AtomicU64,
+}
+
+impl Disk for SlowDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(self.read_ms.load(Ordering::Relaxed)));
+        self.file.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.file.write_at(offset, slices)
+    }
+    fn sync(&self) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(self.sync_ms));
+        self.file.sync()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.file.discard(offset, length)
+    }
+}
+
+fn slow_disk(path: &Path, sync_ms: u64) -> Arc<SlowDisk> {
+    Arc::new(SlowDisk { file: FileDisk::create(path).unwrap(), sync_ms, read_ms: AtomicU64::new(0) })
+}
+
+fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
+    (0..blocks).flat_map(|_| content(random.next_u64() | 1, BLOCK)).collect()
+}
+
+/// A pool of so many blocks, and its data store.
+fn slow_pool(folder: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>) {
+    let data = slow_disk(&folder.join("data"), 2);
+    let disks = PoolDisks {
+        data: Arc::clone(&data) as Arc<dyn Disk>,
+        metadata: slow_disk(&folder.join("metadata"), 2),
+    };
+    Pool::format(&disks, &options(1 + blocks)).unwrap();
+    (Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap(), data)
+}
+
+/// Blocks that a commit under way frees, or a write under way replaces, are waited for.
+#[test]
+fn clients_that_overwrite_never_find_the_store_full() {
+    const CLIENTS: u64 = 4;
+    let folder = tempfile::tempdir().unwrap();
+    let (pool, _) = slow_pool(folder.path(), 256 + 24, Tuning::default());
+    pool.create_volume("a", 256 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    write(&volume, 0, &unique(&mut Random::new(77), 256)).unwrap();
+    flush(&volume).unwrap();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let volume = volume.clone();
+            scope.spawn(move || {
+                let mut random = Random::new(client + 1);
+                for number in 0..100 {
+                    let at = client * 64 + random.below(48);
+                    write(&volume, at * BLOCK as u64, &unique(&mut random, 16)).unwrap();
+                    if number % 5 == 0 {
+                        flush(&volume).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    flush(&volume).unwrap();
+    assert_eq!(pool.stat().unwrap().free_blocks, 24);
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_write_waits_for_a_slow_reader_of_the_blocks_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pool, data) = slow_pool(folder.path(), 32, tuning());
+    pool.create_volume("a", 32 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let mut random = Random::new(1);
+    write(&volume, 0, &unique(&mut random, 16)).unwrap();
+    flush(&volume).unwrap();
+    std::thread::scope(|scope| {
+        data.read_ms.store(1500, Ordering::Relaxed);
+        let reader = volume.clone();
+        scope.spawn(move || read(&reader, 0, BLOCK).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        data.read_ms.store(0, Ordering::Relaxed);
+        // The second takes the blocks that the first has freed, which are being read.
+        write(&volume, 0, &unique(&mut random, 16)).unwrap();
+        write(&volume, 0, &unique(&mut random, 16)).unwrap();
+    });
+}
+
+/// With one free block, one block after another is replaced.
+#[test]
+fn a_long_overwrite_passes_through_a_single_free_block() {
+    for backend in [BackendKind::Log, BackendKind::BTree] {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = |name: &str| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
+        let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+        Pool::format(&disks, &options_with(backend, 1 + 33)).unwrap();
+        let pool = Pool::open_disks(disks, tuning(), Arc::new(ManualClock::new())).unwrap();
+        pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let mut random = Random::new(1);
+        write(&volume, 0, &unique(&mut random, 32)).unwrap();
+        let bytes = unique(&mut random, 32);
+        write(&volume, 0, &bytes).unwrap();
+        assert!(read(&volume, 0, bytes.len()).unwrap() == bytes);
+        // The last one goes to a new place; then the store is truly full, and says so at once.
+        write(&volume, 32 * BLOCK as u64, &unique(&mut random, 1)).unwrap();
+        let began = Instant::now();
+        let refused = write(&volume, 40 * BLOCK as u64, &unique(&mut random, 16));
+        assert!(matches!(refused, Err(DeviceError::NoSpace)));
+        assert!(began.elapsed() < Duration::from_secs(5), "nothing was there to wait for");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,348 @@
+//! Commands that run while others work: they neither stop nor disturb each other.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says why"
+)]
+
+mod common;
+
+use common::simulated::{Fault, Simulation};
+use common::{BLOCK, content, flush, open, options, options_with, read, trim, tuning, write};
+use gemelo_base::random::Random;
+use gemelo_base::{ManualClock, Silent, StopFlag};
+use gemelo_volume::{BackendKind, DedupMode, Disk, FileDisk, Pool, PoolDisks, Tuning};
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A disk whose syncs take their time, and whose journal fails when told to.
+struct TestDisk {
+    file: FileDisk,
+    sync_ms: u64,
+    journal_fails: AtomicBool,
+}
+
+/// Where the journal of [`options`] is.
+const JOURNAL: std::ops::Range<u64> = 8 * 4096..8 * 4096 + (64 << 10);
+
+impl Disk for TestDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        if self.journal_fails.load(Ordering::Relaxed) && JOURNAL.contains(&offset) {
+            return Err(io::Error::other("the journal is broken"));
+        }
+        self.file.write_at(offset, slices)
+    }
+    fn sync(&self) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(self.sync_ms));
+        self.file.sync()
+    }
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.file.discard(offset, length)
+    }
+}
+
+fn disk(folder: &Path, name: &str, sync_ms: u64) -> Arc<TestDisk> {
+    let file = FileDisk::create(&folder.join(name)).unwrap();
+    Arc::new(TestDisk { file, sync_ms, journal_fails: AtomicBool::new(false) })
+}
+
+fn disks(folder: &Path, sync_ms: u64) -> PoolDisks {
+    PoolDisks { data: disk(folder, "data", sync_ms), metadata: disk(folder, "metadata", sync_ms) }
+}
+
+fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
+    (0..blocks).flat_map(|_| content(random.next_u64() | 1, BLOCK)).collect()
+}
+
+#[test]
+fn of_two_that_enlarge_the_pool_at_once_none_makes_it_smaller() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = disks(folder.path(), 30);
+    Pool::format(&disks, &options(100)).unwrap();
+    let pool = open(&disks, tuning()).unwrap();
+    let block = BLOCK as u64;
+    std::thread::scope(|scope| {
+        let pool = &pool;
+        scope.spawn(move || pool.grow(2000 * block).unwrap());
+        std::thread::sleep(Duration::from_millis(10));
+        scope.spawn(move || assert!(pool.grow(150 * block).is_err(), "it has 2000 blocks by now"));
+    });
+    assert!(disks.data.len().unwrap() >= 2000 * block);
+    assert_eq!(pool.stat().unwrap().capacity_blocks, 1999);
+    pool.create_volume("a", 2000 * block, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let bytes = unique(&mut Random::new(3), 1900);
+    write(&volume, 0, &bytes).unwrap();
+    assert!(read(&volume, 0, bytes.len()).unwrap() == bytes);
+}
+
+/// Counting while commits are written, volumes come and go, and the collector works, finds nothing wrong.
+#[test]
+fn a_proof_of_a_served_pool_counts_each_block_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = disks(folder.path(), 1);
+    Pool::format(&disks, &options(60_000)).unwrap();
+    let tuning = Tuning { commit_interval: Duration::from_millis(1), ..Tuning::default() };
+    let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
+    pool.create_volume("a", 40_000 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    write(&volume, 0, &unique(&mut Random::new(9), 40_000)).unwrap();
+    let is_done = AtomicBool::new(false);
+    let until_done = |work: &mut dyn FnMut()| {
+        while !is_done.load(Ordering::Relaxed) {
+            work();
+        }
+    };
+    std::thread::scope(|scope| {
+        let mut random = Random::new(1);
+        scope.spawn(move || {
+            until_done(&mut || {
+                let offset = random.below(500) * BLOCK as u64;
+                write(&volume, offset, &unique(&mut random, 8)).unwrap();
+            });
+        });
+        scope.spawn(|| until_done(&mut || pool.flush().unwrap()));
+        scope.spawn(|| {
+            until_done(&mut || {
+                pool.create_volume("x", BLOCK as u64, DedupMode::Off).unwrap();
+                pool.gc(None, &Silent, &StopFlag::new()).unwrap();
+                pool.remove_volume("x").unwrap();
+            });
+        });
+        let began = Instant::now();
+        let mut wrong = Vec::new();
+        while began.elapsed() < Duration::from_secs(2) && wrong.is_empty() {
+            wrong = pool.prove_served(10).unwrap();
+        }
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, Vec::<String>::new());
+    });
+}
+
+/// Two blocks of one content, of which the index knows the later one, which goes.
+#[test]
+fn a_proof_does_not_mind_a_second_block_of_a_content() {
+    for backend in BackendKind::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = disks(folder.path(), 0);
+        Pool::format(&disks, &options_with(backend, 100)).unwrap();
+        let pool = open(&disks, Tuning { most_references: 1, ..tuning() }).unwrap();
+        pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
+        let volume = pool.volume("a").unwrap();
+        let block = BLOCK as u64;
+        for lbn in [0, 1] {
+            write(&volume, lbn * block, &content(1, BLOCK)).unwrap();
+        }
+        assert_eq!(pool.stat().unwrap().physical_blocks, 2, "{backend:?}");
+        write(&volume, block, &content(2, BLOCK)).unwrap();
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        pool.checkpoint().unwrap();
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+    }
+}
+
+/// Writes that need no block, each with a flush that fails, are refused before they have taken much memory.
+#[test]
+fn a_journal_that_cannot_be_written_bounds_what_waits() {
+    const PAIRS: u64 = 3000;
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = disk(folder.path(), "metadata", 0);
+    let disks =
+        PoolDisks { data: disk(folder.path(), "data", 0), metadata: Arc::clone(&metadata) as Arc<dyn Disk> };
+    Pool::format(&disks, &options(2000)).unwrap();
+    let pool = open(&disks, tuning()).unwrap();
+    pool.create_volume("a", 1024 * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let both = [content(1, BLOCK).repeat(256), content(2, BLOCK).repeat(256)];
+    let offset = 512 * BLOCK as u64;
+    write(&volume, offset, &both[0]).unwrap();
+    write(&volume, 0, &both[1]).unwrap();
+    flush(&volume).unwrap();
+    metadata.journal_fails.store(true, Ordering::Relaxed);
+    let accepted = (0..PAIRS).take_while(|number| {
+        let is_accepted = write(&volume, 0, &both[*number as usize % 2]).is_ok();
+        assert!(flush(&volume).is_err() || !is_accepted);
+        is_accepted
+    });
+    let accepted = accepted.count() as u64;
+    assert!((1..PAIRS).contains(&accepted), "{accepted} pairs");
+    metadata.journal_fails.store(false, Ordering::Relaxed);
+    write(&volume, 0, &both[0]).unwrap();
+    flush(&volume).unwrap();
+    drop(pool);
+    let pool = open(&disks, tuning()).unwrap();
+    assert!(read(&pool.volume("a").unwrap(), 0, both[0].len()).unwrap() == both[0]);
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+/// A volume of more blocks than a cached backend changes at once, and what each block holds.
+fn large_volume(pool: &Pool, blocks: u64) -> Vec<u64> {
+    pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let ids: Vec<u64> = (0..blocks).map(|block| if block % 7 == 3 { 0 } else { 1 + block % 900 }).collect();
+    for (first, ids) in (0..).step_by(512).zip(ids.chunks(512)) {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| content(*id, BLOCK)).collect();
+        write(&volume, first * BLOCK as u64, &bytes).unwrap();
+    }
+    ids
+}
+
+fn bytes_of(ids: &[u64]) -> Vec<u8> {
+    ids.iter().flat_map(|id| content(*id, BLOCK)).collect()
+}
+
+/// A copy is what the source was when it began, whatever is written, trimmed and found meanwhile.
+#[test]
+fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
+    const BLOCKS: u64 = 6000;
+    for backend in BackendKind::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = disks(folder.path(), 0);
+        Pool::format(&disks, &options_with(backend, 9000)).unwrap();
+        let pool = open(&disks, tuning()).unwrap();
+        let mut ids = large_volume(&pool, BLOCKS);
+        let volume = pool.volume("a").unwrap();
+        let mut random = Random::new(5);
+        // Pairs of blocks are written one after the other with the same number, so that an instant is between two writes.
+        let (left, right) = (100u64, 5900u64);
+        let block = BLOCK as u64;
+        let is_done = AtomicBool::new(false);
+        let snapshots = std::thread::scope(|scope| {
+            let (writer, is_done) = (volume.clone(), &is_done);
+            let pair = scope.spawn(move || {
+                let mut number = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    number += 1;
+                    write(&writer, left * block, &content(10_000 + number, BLOCK)).unwrap();
+                    write(&writer, right * block, &content(10_000 + number, BLOCK)).unwrap();
+                    if random.below(2) == 0 {
+                        trim(&writer, (200 + random.below(5000)) * block, 300 * block).unwrap();
+                    } else {
+                        let bytes = unique(&mut random, 3);
+                        write(&writer, (200 + random.below(5600)) * block, &bytes).unwrap();
+                    }
+                }
+                number
+            });
+            for name in ["s", "t"] {
+                std::thread::sleep(Duration::from_millis(3));
+                pool.snapshot_volume("a", name).unwrap();
+            }
+            is_done.store(true, Ordering::Relaxed);
+            let last = pair.join().unwrap();
+            [("s", last), ("t", last)]
+        });
+        for (name, last) in snapshots {
+            let snapshot = pool.volume(name).unwrap();
+            let at = |lbn: u64| read(&snapshot, lbn * block, BLOCK).unwrap();
+            let number = |bytes: &[u8]| {
+                (1..=last).find(|number| *bytes == content(10_000 + number, BLOCK)).unwrap_or(0)
+            };
+            let (left, right) = (number(&at(left)), number(&at(right)));
+            assert!(left == right || left == right + 1, "{backend:?}: {left} and {right}");
+        }
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+        // With nobody writing, a copy is the source.
+        ids[0] = 0;
+        trim(&volume, 0, block).unwrap();
+        pool.clone_volume("a", "c").unwrap();
+        let all = |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
+        assert!(all("a") == all("c"), "{backend:?}");
+        drop(pool);
+        let pool = open(&disks, tuning()).unwrap();
+        let all = |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
+        assert!(all("a") == all("c"), "{backend:?}");
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
+    }
+}
+
+/// A crash at any call of a removal of a large volume leaves all of it or nothing.
+#[test]
+fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
+    const BLOCKS: u64 = 20_000;
+    for backend in [BackendKind::Log, BackendKind::Table] {
+        for call in 1.. {
+            let simulation = Simulation::new(call);
+            Pool::format(&simulation.disks(), &options_with(backend, 2000)).unwrap();
+            let pool = open(&simulation.disks(), Tuning { cache_bytes: 16 << 20, ..tuning() }).unwrap();
+            let ids = large_volume(&pool, BLOCKS);
+            pool.checkpoint().unwrap();
+            simulation.set_fault(Fault::CrashAt(call));
+            let is_removed = pool.remove_volume("a").is_ok();
+            let is_over = !simulation.is_down();
+            let simulation = simulation.after_crash(call);
+            let pool = open(&simulation.disks(), tuning()).unwrap();
+            match pool.volume("a") {
+                Ok(volume) => {
+                    assert!(!is_removed);
+                    assert!(read(&volume, 0, BLOCKS as usize * BLOCK).unwrap() == bytes_of(&ids));
+                }
+                Err(_) => assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{backend:?}, call {call}"),
+            }
+            assert_eq!(pool.volumes().len() as u64, pool.stat().unwrap().volumes);
+            assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}, call {call}");
+            if is_over {
+                assert!(call > 2, "the removal makes some calls");
+                break;
+            }
+        }
+    }
+}
+
+/// While a volume is copied and another one removed, reads, writes and look-ups wait for a moment at most.
+#[test]
+fn copies_and_removals_stop_nobody() {
+    const BLOCKS: u64 = 300_000;
+    /// A copy in one go takes a second here; the bound leaves room for a busy machine.
+    const BOUND: Duration = Duration::from_millis(250);
+    let folder = tempfile::tempdir().unwrap();
+    let disks = disks(folder.path(), 0);
+    Pool::format(&disks, &options_with(BackendKind::Table, 4000)).unwrap();
+    let tuning = Tuning { cache_bytes: 16 << 20, ..Tuning::default() };
+    let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
+    large_volume(&pool, BLOCKS);
+    pool.create_volume("b", 1 << 20, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    let is_done = AtomicBool::new(false);
+    let watch = |work: &dyn Fn()| {
+        let mut worst = Duration::ZERO;
+        while !is_done.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            work();
+            worst = worst.max(began.elapsed());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        worst
+    };
+    let worst = std::thread::scope(|scope| {
+        let watch = &watch;
+        let reads = scope.spawn(|| watch(&|| drop(read(&volume, 0, BLOCK).unwrap())));
+        let look_ups = scope.spawn(|| watch(&|| drop(pool.volume("b").unwrap())));
+        let began = Instant::now();
+        pool.snapshot_volume("a", "s").unwrap();
+        let copy = began.elapsed();
+        pool.remove_volume("s").unwrap();
+        let all = began.elapsed();
+        is_done.store(true, Ordering::Relaxed);
+        let worst = [reads.join().unwrap(), look_ups.join().unwrap()];
+        eprintln!("copy {copy:?}, copy and removal {all:?}, longest read and look-up {worst:?}");
+        worst
+    });
+    assert!(worst.iter().all(|worst| *worst < BOUND), "{worst:?}");
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}

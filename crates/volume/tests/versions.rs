@@ -1,0 +1,133 @@
+//! Pools of older format versions, kept in `tests/pools`: each is told from a damaged one, and converted.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
+mod common;
+
+use common::simulated::{Fault, Simulation};
+use common::{BLOCK, content, open, read, rounds, tuning, write};
+use gemelo_base::{Silent, StopFlag};
+use gemelo_volume::format::Version;
+use gemelo_volume::{BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, VolumeError, check, convert};
+use std::path::PathBuf;
+
+/// The two disks of a pool that is kept for a version, data first.
+fn kept(version: u32, backend: BackendKind) -> [Vec<u8>; 2] {
+    ["data", "metadata"].map(|disk| {
+        let name = format!("v{version}-{}.{disk}.zst", backend.name());
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/pools").join(name);
+        zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
+    })
+}
+
+/// The contents of the volumes in all kept pools: block by block, as the ids of [`content`].
+fn contents() -> Vec<(&'static str, DedupMode, bool, Vec<u64>)> {
+    let written = |first: u64| (0..400).map(move |lbn| if lbn < 300 { first + lbn % 90 } else { 0 });
+    let before: Vec<u64> = written(1).collect();
+    let mut inline = before.clone();
+    (0..50).for_each(|lbn| inline[lbn] = 1000 + lbn as u64);
+    inline[60..70].fill(0);
+    let mut offline: Vec<u64> = written(100).collect();
+    (0..5).for_each(|lbn| offline[lbn] = 2000 + lbn as u64);
+    vec![
+        ("clone", DedupMode::Inline, false, inline.clone()),
+        ("inline", DedupMode::Inline, false, inline),
+        ("off", DedupMode::Off, false, before.clone()),
+        ("offline", DedupMode::Offline, false, offline),
+        ("snapshot", DedupMode::Inline, true, before),
+    ]
+}
+
+fn compare(pool: &Pool, what: &str) {
+    let found: Vec<_> =
+        pool.volumes().into_iter().map(|volume| (volume.name, volume.mode, volume.read_only)).collect();
+    let expected: Vec<_> =
+        contents().iter().map(|(name, mode, read_only, _)| ((*name).to_owned(), *mode, *read_only)).collect();
+    assert_eq!(found, expected, "{what}");
+    for (name, _, _, ids) in contents() {
+        let volume = pool.volume(name).unwrap();
+        for (lbn, id) in ids.iter().enumerate() {
+            let found = read(&volume, (lbn * BLOCK) as u64, BLOCK).unwrap();
+            assert!(found == content(*id, BLOCK), "{what}: block {lbn} of {name}");
+        }
+    }
+    assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{what}");
+}
+
+#[test]
+fn every_older_version_has_a_pool_that_is_kept() {
+    for version in 1..Version::V2.number() {
+        for backend in BackendKind::ALL {
+            assert!(!kept(version, backend)[1].is_empty(), "version {version}, {backend:?}");
+        }
+    }
+}
+
+#[test]
+fn an_older_pool_is_checked_refused_and_converted() {
+    for backend in BackendKind::ALL {
+        let old = Simulation::of_images(1, kept(1, backend));
+        let before = old.images();
+        let refused = open(&old.disks(), tuning()).err().unwrap();
+        assert!(matches!(refused, VolumeError::OldFormat { version: 1 }), "{refused}");
+        let report = check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
+        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        let new = Simulation::new(1);
+        let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
+        assert_eq!(lost, 0);
+        assert!(old.images() == before, "nothing of the old pool was written");
+        let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+        let report =
+            check(&disks, CheckOptions { data: true, ..CheckOptions::default() }, &Silent, &StopFlag::new())
+                .unwrap();
+        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        let pool = open(&disks, tuning()).unwrap();
+        compare(&pool, &format!("{backend:?}"));
+        let stat = pool.stat().unwrap();
+        write(&pool.volume("inline").unwrap(), 300 * BLOCK as u64, &content(1000, BLOCK)).unwrap();
+        assert_eq!(pool.stat().unwrap().physical_blocks, stat.physical_blocks, "its index is as before");
+    }
+}
+
+#[test]
+fn a_conversion_can_be_stopped_at_any_point_and_begun_anew() {
+    let old = Simulation::of_images(1, kept(1, BackendKind::Log));
+    let before = old.images();
+    for at in (1..).step_by(rounds(7).max(1) as usize) {
+        let new = Simulation::new(at);
+        new.set_fault(Fault::CrashAt(at));
+        if convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).is_ok() {
+            break;
+        }
+        assert!(old.images() == before, "the old pool is there as it was");
+    }
+    let stop = StopFlag::new();
+    stop.raise();
+    let new = Simulation::new(1);
+    let stopped = convert(&old.disks(), new.disks().metadata, &Silent, &stop);
+    assert!(matches!(stopped, Err(VolumeError::Interrupted)));
+    let new = Simulation::new(1);
+    convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
+    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    compare(&open(&disks, tuning()).unwrap(), "after all");
+}
+
+#[test]
+fn a_content_that_rotted_before_the_conversion_is_said_to_be_lost() {
+    let [mut data, metadata] = kept(1, BackendKind::Log);
+    let mark = content(1007, BLOCK);
+    let at = data.chunks(BLOCK).position(|block| block == mark).unwrap() * BLOCK;
+    data[at] ^= 1;
+    let old = Simulation::of_images(1, [data, metadata]);
+    let new = Simulation::new(1);
+    // The clone shares it.
+    assert_eq!(convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap(), 2);
+    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    let pool = open(&disks, tuning()).unwrap();
+    assert!(read(&pool.volume("inline").unwrap(), 7 * BLOCK as u64, BLOCK).is_err());
+}
