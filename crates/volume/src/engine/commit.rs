@@ -225,11 +225,19 @@ impl Engine {
     }
 
     /// A failed sync ends all changes: nobody knows what of them is durable.
+    ///
+    /// A disk is synced by one thread at a time, and never again after a failure. The system tells
+    /// an error to one of those who sync a file at once, drops what it could not write, and tells
+    /// the others, and all who sync later, of a success.
     pub(super) fn sync(&self, disk: DiskRole) -> Result<()> {
-        let result = match disk {
-            DiskRole::Data => self.data.sync(),
-            DiskRole::Metadata => self.metadata.sync(),
+        let [data, metadata] = &self.syncing;
+        let (disk_of, syncing) = match disk {
+            DiskRole::Data => (&self.data, data),
+            DiskRole::Metadata => (&self.metadata, metadata),
         };
+        let _alone = syncing.lock();
+        self.check_writable()?;
+        let result = disk_of.sync();
         result.map_err(|error| {
             self.stop(disk, "sync");
             VolumeError::Io { disk, action: "sync", source: error }

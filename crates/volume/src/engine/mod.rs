@@ -1,8 +1,8 @@
 //! The engine: what happens to requests between volumes and disks.
 //!
 //! Locks, in the order in which they are taken: what keeps a volume from being removed or cut, the catalogue, a volume's
-//! gate, the collector, the lead of the crowd, the checkpointer, the committer, the state, limbo and space. Data is read and
-//! written without the state.
+//! gate, the collector, the lead of the crowd, the checkpointer, the committer, the sync of a disk, the state, limbo and
+//! space. Data is read and written without the state.
 
 mod checked;
 mod checkpoint;
@@ -85,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) checkpointer: Mutex<()>,
     /// Held by the collector while it has free blocks, and by a writer that finds none.
     pub(crate) collector: Mutex<()>,
+    /// Held while the data disk, or the metadata disk, is synced.
+    pub(crate) syncing: [Mutex<()>; 2],
     pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
     /// Volumes by name. Locked for a look or an insertion alone, so that clients find their volumes at any time.
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,

@@ -215,6 +215,7 @@ impl Pool {
             limbo: Mutex::default(),
             checkpointer: Mutex::default(),
             collector: Mutex::default(),
+            syncing: Default::default(),
             stopped: OnceLock::new(),
             hidden: Mutex::new(hidden),
             counters: PoolCounters::default(),

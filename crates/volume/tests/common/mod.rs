@@ -2,8 +2,13 @@
 
 #![allow(dead_code, unreachable_pub, reason = "every test uses a part of it")]
 
+pub mod collide;
 pub mod driver;
+pub mod history;
+pub mod hold;
+pub mod judge;
 pub mod simulated;
+pub mod storm;
 
 use gemelo_base::{ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
@@ -74,6 +79,15 @@ pub fn write_zeroes(volume: &Volume, offset: u64, length: u64) -> Result<(), Dev
         volume,
         Operation::WriteZeroes { offset, length, may_free: true, durability: Durability::Flushed },
     )
+}
+
+pub fn trim_now(volume: &Volume, offset: u64, length: u64) -> Result<(), DeviceError> {
+    execute(volume, Operation::Trim { offset, length, durability: Durability::Immediate })
+}
+
+pub fn write_zeroes_now(volume: &Volume, offset: u64, length: u64) -> Result<(), DeviceError> {
+    let durability = Durability::Immediate;
+    execute(volume, Operation::WriteZeroes { offset, length, may_free: true, durability })
 }
 
 pub fn flush(volume: &Volume) -> Result<(), DeviceError> {

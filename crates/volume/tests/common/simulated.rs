@@ -1,15 +1,43 @@
 //! A disk in memory that loses, reorders and tears what was not synced, and fails when told to.
 //!
-//! The fault model is that of `docs/format.md`: until a sync returned, every 512-byte sector written since the one before may
-//! after a crash be old or new on its own, and of several writes to a sector any may be the last. Both disks of a pool share
-//! one world: one count of calls, one seed.
+//! # The fault model
+//!
+//! A *power cut* leaves of each disk:
+//!
+//! - every write that a sync covered which returned without an error;
+//! - of every other write any of its 512-byte sectors, each old or new on its own, in any order;
+//!   of several writes to a sector any may be the last. A sector is not torn;
+//! - any length that the file had since its last good sync. A write beyond that length is lost.
+//!
+//! A sync covers the writes that had returned when it began. One that is written during a slow
+//! sync is not covered.
+//!
+//! A *failed sync* does what `fsync` does on Linux: chance decides for each sector whether it got
+//! to the medium; the pages of all of them are clean afterwards. A later sync does not try them
+//! again. Reads show them until a power cut, in the next process as well. A length is tried again.
+//!
+//! A *kill* ends the process and nothing else: the next one reads what was written, and what was
+//! not synced still is not.
+//!
+//! A *failed write* leaves any part from its front. A *full disk* refuses what takes space. A
+//! *slow* call sleeps before it does anything (a sync: after it is settled what it covers), so
+//! that others overtake it. A *discarded* range reads as bytes that nobody wrote.
+//!
+//! Both disks of a pool share one world: one count of calls, one seed.
 
+use super::hold::{Call, Gate, Hold};
 use gemelo_base::random::Random;
 use gemelo_volume::{Disk, PoolDisks};
 use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const SECTOR: usize = 512;
+/// The number of the data disk and of the metadata disk.
+pub const DATA: usize = 0;
+pub const METADATA: usize = 1;
 
 /// What goes wrong, and at which call. Calls are counted from 1; reads count for errors only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,20 +49,61 @@ pub enum Fault {
     ErrorAt(u64, io::ErrorKind),
     /// From this call on all writes and changes of length fail, until healed.
     FullFrom(u64),
+    /// This sync fails, of those of either disk, and the next ones work.
+    FailSync(u64),
 }
 
+/// What the disks are like while nothing in particular goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Nature {
+    /// One call in so many sleeps; 0 for none.
+    pub slow_one_in: u64,
+    /// For at most this long.
+    pub most_delay: Duration,
+    /// One read or write in so many fails; 0 for none.
+    pub error_one_in: u64,
+    /// One call that changes a disk in so many has its power-cut image taken; 0 for none.
+    pub shot_one_in: u64,
+}
+
+/// What a power cut at a moment would have left.
+pub struct Shot {
+    /// The moment, by the clock that [`Simulation::set_nature`] was given.
+    pub at: u64,
+    pub images: [Vec<u8>; 2],
+}
+
+/// A write that no sync has covered.
+#[derive(Clone)]
+struct Pending {
+    sequence: u64,
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Default)]
 struct Image {
     live: Vec<u8>,
     durable: Vec<u8>,
-    unsynced: Vec<(usize, Vec<u8>)>,
+    unsynced: Vec<Pending>,
+    /// Lengths since the last sync, each with the number of the change that made it.
+    lengths: Vec<(u64, usize)>,
+    sequence: u64,
 }
 
 pub struct World {
     random: Random,
     fault: Fault,
+    nature: Nature,
+    clock: Arc<AtomicU64>,
+    shots: Vec<Shot>,
+    gates: Vec<Arc<Gate>>,
+    /// Calls that fail once: which disk, which kind, and where they begin.
+    failing: Vec<(usize, Call, Range<u64>)>,
     calls: u64,
     changing_calls: u64,
-    pub syncs: u64,
+    sync_calls: u64,
+    syncs: u64,
     is_down: bool,
     images: [Image; 2],
 }
@@ -58,13 +127,22 @@ impl Simulation {
 
     /// Disks that hold this, data first.
     pub fn of_images(seed: u64, images: [Vec<u8>; 2]) -> Self {
-        let images = images.map(|live| Image { durable: live.clone(), live, unsynced: Vec::new() });
-        let random = Random::new(seed);
+        let image = |live: Vec<u8>| Image { durable: live.clone(), live, ..Image::default() };
+        Self::of(seed, images.map(image))
+    }
+
+    fn of(seed: u64, images: [Image; 2]) -> Self {
         let world = World {
-            random,
+            random: Random::new(seed),
             fault: Fault::Never,
+            nature: Nature::default(),
+            clock: Arc::default(),
+            shots: Vec::new(),
+            gates: Vec::new(),
+            failing: Vec::new(),
             calls: 0,
             changing_calls: 0,
+            sync_calls: 0,
             syncs: 0,
             is_down: false,
             images,
@@ -74,7 +152,7 @@ impl Simulation {
 
     pub fn disks(&self) -> PoolDisks {
         let disk = |which| Arc::new(SimulatedDisk { world: Arc::clone(&self.world), which });
-        PoolDisks { data: disk(0), metadata: disk(1) }
+        PoolDisks { data: disk(DATA), metadata: disk(METADATA) }
     }
 
     /// Sets what goes wrong; calls are counted from now.
@@ -83,6 +161,36 @@ impl Simulation {
         world.fault = fault;
         world.calls = 0;
         world.changing_calls = 0;
+        world.sync_calls = 0;
+    }
+
+    /// Sets what the disks are like, and the clock that tells the moments of shots.
+    pub fn set_nature(&self, nature: Nature, clock: &Arc<AtomicU64>) {
+        let mut world = self.world.lock().unwrap();
+        world.nature = nature;
+        world.clock = Arc::clone(clock);
+    }
+
+    /// The shots since the last time.
+    pub fn take_shots(&self) -> Vec<Shot> {
+        std::mem::take(&mut self.world.lock().unwrap().shots)
+    }
+
+    /// Holds the next call of this kind to a disk.
+    pub fn hold(&self, which: usize, call: Call) -> Hold {
+        self.hold_at(which, call, 0..u64::MAX)
+    }
+
+    /// Holds the next call of this kind that begins in a range of bytes.
+    pub fn hold_at(&self, which: usize, call: Call, offsets: Range<u64>) -> Hold {
+        let gate = Arc::new(Gate::new(which, call, offsets));
+        self.world.lock().unwrap().gates.push(Arc::clone(&gate));
+        Hold(gate)
+    }
+
+    /// Has the next call of this kind fail that begins in a range of bytes.
+    pub fn fail_next(&self, which: usize, call: Call, offsets: Range<u64>) {
+        self.world.lock().unwrap().failing.push((which, call, offsets));
     }
 
     pub fn is_down(&self) -> bool {
@@ -93,6 +201,12 @@ impl Simulation {
         self.world.lock().unwrap().calls
     }
 
+    /// Calls that change a disk.
+    pub fn changing_calls(&self) -> u64 {
+        self.world.lock().unwrap().changing_calls
+    }
+
+    /// Syncs that were asked for, of either disk.
     pub fn syncs(&self) -> u64 {
         self.world.lock().unwrap().syncs
     }
@@ -106,93 +220,221 @@ impl Simulation {
     pub fn after_crash(&self, seed: u64) -> Self {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
-        let World { random, images, .. } = &mut *world;
-        let kept = [0, 1].map(|which| images[which].survivors(random));
-        Self::of_images(seed, kept)
+        let images = world.survivors();
+        Self::of_images(seed, images)
+    }
+
+    /// The worst a power cut can leave: nothing that was not synced.
+    pub fn after_worst_crash(&self) -> Self {
+        let mut world = self.world.lock().unwrap();
+        world.is_down = true;
+        Self::of_images(0, [DATA, METADATA].map(|which| world.images[which].durable.clone()))
     }
 
     /// What the next process finds after this one was killed: everything, but what was not synced still is not.
     pub fn after_kill(&self) -> Self {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
-        let images = [0, 1].map(|which| {
-            let image = &world.images[which];
-            let (live, durable) = (image.live.clone(), image.durable.clone());
-            Image { live, durable, unsynced: image.unsynced.clone() }
-        });
-        let random = Random::new(world.random.next_u64());
-        let world = World {
-            random,
-            fault: Fault::Never,
-            calls: 0,
-            changing_calls: 0,
-            syncs: 0,
-            is_down: false,
-            images,
-        };
-        Self { world: Arc::new(Mutex::new(world)) }
+        let seed = world.random.next_u64();
+        Self::of(seed, world.images.clone())
     }
 
     /// What the disks hold now, data first.
     pub fn images(&self) -> [Vec<u8>; 2] {
         let world = self.world.lock().unwrap();
-        [0, 1].map(|which| world.images[which].live.clone())
+        [DATA, METADATA].map(|which| world.images[which].live.clone())
     }
 }
 
 impl Image {
+    /// What a power cut leaves.
     fn survivors(&self, random: &mut Random) -> Vec<u8> {
         let mut kept = self.durable.clone();
+        // Sometimes all of it makes it to the medium, sometimes nothing, mostly some.
+        let luck = random.below(8);
+        let last = self.lengths.len() as u64;
+        let length = match (luck, random.below(last + 1)) {
+            (1, _) => self.live.len(),
+            (0, _) | (_, 0) => self.durable.len(),
+            (_, at) => self.lengths[at as usize - 1].1,
+        };
+        kept.resize(length, 0);
         let mut order: Vec<usize> = (0..self.unsynced.len()).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, random.below(last as u64 + 1) as usize);
         }
-        // Sometimes all of it makes it to the medium, sometimes nothing, mostly some.
-        let luck = random.below(8);
         for at in order {
-            let (offset, bytes) = &self.unsynced[at];
             let fate = match luck {
-                0 => 0,
-                1 => 1,
+                0 | 1 => luck,
                 _ => random.below(3),
             };
-            for (number, sector) in bytes.chunks(SECTOR).enumerate() {
-                let is_kept = fate == 1 || fate == 2 && random.below(2) == 1;
-                let start = offset + number * SECTOR;
-                if is_kept && start < self.live.len() {
-                    kept.resize(kept.len().max(start + sector.len()), 0);
-                    kept[start..start + sector.len()].copy_from_slice(sector);
-                }
-            }
+            let Pending { offset, bytes, .. } = &self.unsynced[at];
+            keep_some(&mut kept, *offset, bytes, || fate == 1 || fate == 2 && random.below(2) == 1);
         }
-        kept.resize(self.live.len(), 0);
         kept
     }
 
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
-        self.live.resize(self.live.len().max(end), 0);
+        self.sequence += 1;
+        if end > self.live.len() {
+            self.live.resize(end, 0);
+            self.lengths.push((self.sequence, end));
+        }
         self.live[offset..end].copy_from_slice(bytes);
-        self.unsynced.push((offset, bytes.to_vec()));
+        self.unsynced.push(Pending { sequence: self.sequence, offset, bytes: bytes.to_vec() });
+    }
+
+    fn set_len(&mut self, length: usize) {
+        self.sequence += 1;
+        self.live.resize(length, 0);
+        self.lengths.push((self.sequence, length));
+    }
+
+    /// What was there before the sync began is durable.
+    fn sync(&mut self, until: u64) {
+        self.settle_lengths(until);
+        let count = self.unsynced.iter().take_while(|write| write.sequence <= until).count();
+        for Pending { offset, bytes, .. } in self.unsynced.drain(..count) {
+            keep_some(&mut self.durable, offset, &bytes, || true);
+        }
+    }
+
+    /// See the fault model: some of it is on the medium, and nothing will be tried again.
+    fn fail_sync(&mut self, until: u64, random: &mut Random) {
+        if random.below(2) == 0 {
+            self.settle_lengths(until);
+        }
+        let luck = random.below(3);
+        let count = self.unsynced.iter().take_while(|write| write.sequence <= until).count();
+        for Pending { offset, bytes, .. } in self.unsynced.drain(..count) {
+            keep_some(&mut self.durable, offset, &bytes, || luck == 1 && random.below(2) == 1);
+        }
+    }
+
+    fn settle_lengths(&mut self, until: u64) {
+        let count = self.lengths.iter().take_while(|(sequence, _)| *sequence <= until).count();
+        if let Some((_, length)) = self.lengths.drain(..count).next_back() {
+            self.durable.resize(length, 0);
+        }
     }
 }
 
-impl World {
-    /// Counts a call; says whether it is to fail. A crash lets a changing call still leave its trace.
-    fn enter(&mut self, is_change: bool, takes_space: bool) -> io::Result<bool> {
-        if self.is_down {
-            return Err(io::Error::other("the plug is pulled"));
+/// Copies the sectors for which `is_kept` says so; what is beyond the end is lost.
+fn keep_some(kept: &mut [u8], offset: usize, bytes: &[u8], mut is_kept: impl FnMut() -> bool) {
+    for (number, sector) in bytes.chunks(SECTOR).enumerate() {
+        let start = offset + number * SECTOR;
+        if let Some(to) = kept.get_mut(start..start + sector.len()).filter(|_| is_kept()) {
+            to.copy_from_slice(sector);
         }
+    }
+}
+
+/// A call: to which disk, of which kind, and where it begins.
+#[derive(Clone, Copy)]
+struct Place {
+    which: usize,
+    call: Option<Call>,
+    offset: u64,
+}
+
+fn plug_pulled() -> io::Error {
+    io::Error::other("the plug is pulled")
+}
+
+impl World {
+    fn survivors(&mut self) -> [Vec<u8>; 2] {
+        let Self { random, images, .. } = self;
+        [DATA, METADATA].map(|which| images[which].survivors(random))
+    }
+
+    /// Counts a call; says whether it is the last one. A crash lets a changing call still leave its trace.
+    fn enter(&mut self, at: Place, takes_space: bool) -> io::Result<bool> {
+        if self.is_down {
+            return Err(plug_pulled());
+        }
+        let Place { which, call, offset } = at;
+        let fails = |(disk, kind, offsets): &(usize, Call, Range<u64>)| {
+            *disk == which && Some(*kind) == call && offsets.contains(&offset)
+        };
+        if let Some(at) = self.failing.iter().position(fails) {
+            self.failing.remove(at);
+            return Err(io::Error::other("the test made it fail"));
+        }
+        let (is_change, is_sync) = (call != Some(Call::Read), call == Some(Call::Sync));
         self.calls += 1;
         self.changing_calls += u64::from(is_change);
+        self.sync_calls += u64::from(is_sync);
+        let has_bad_luck = !is_sync && self.nature.error_one_in > 0;
+        if has_bad_luck && self.random.below(self.nature.error_one_in) == 0 {
+            return Err(io::Error::other("chance made it fail"));
+        }
         match self.fault {
             Fault::CrashAt(call) if is_change && self.changing_calls == call => Ok(true),
             Fault::ErrorAt(call, kind) if self.calls == call => Err(io::Error::from(kind)),
+            Fault::FailSync(call) if is_sync && self.sync_calls == call => {
+                Err(io::Error::other("the sync fails"))
+            }
             Fault::FullFrom(call) if takes_space && self.calls >= call => {
                 Err(io::Error::from(io::ErrorKind::StorageFull))
             }
             _ => Ok(false),
         }
+    }
+
+    /// Now and then keeps what a power cut would leave at this moment.
+    fn maybe_shoot(&mut self) {
+        let one_in = self.nature.shot_one_in;
+        if one_in > 0 && self.random.below(one_in) == 0 {
+            let at = self.clock.fetch_add(1, Ordering::SeqCst);
+            let images = self.survivors();
+            self.shots.push(Shot { at, images });
+        }
+    }
+
+    fn end_call(&mut self, crashes: bool) -> io::Result<()> {
+        self.is_down |= crashes;
+        if crashes { Err(plug_pulled()) } else { Ok(()) }
+    }
+
+    /// How long this call sleeps.
+    fn delay(&mut self) -> Duration {
+        let Nature { slow_one_in, most_delay, .. } = self.nature;
+        if slow_one_in == 0 || self.random.below(slow_one_in) > 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.random.below(most_delay.as_nanos() as u64 + 1))
+    }
+}
+
+impl SimulatedDisk {
+    /// Where a call waits: at a gate, which may have it fail, and for as long as a slow disk takes.
+    fn wait(&self, call: Call, offset: u64) {
+        let (gate, delay) = {
+            let mut world = self.world.lock().unwrap();
+            world.gates.retain(|gate| Arc::strong_count(gate) > 1);
+            let gate = world.gates.iter().find(|gate| gate.takes(self.which, call, offset)).cloned();
+            (gate, world.delay())
+        };
+        if gate.is_some_and(|gate| gate.pass()) {
+            let failing = (self.which, call, offset..offset + 1);
+            self.world.lock().unwrap().failing.push(failing);
+        }
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
+    }
+
+    const fn place(&self, call: Option<Call>, offset: u64) -> Place {
+        Place { which: self.which, call, offset }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Image)) -> io::Result<()> {
+        let mut world = self.world.lock().unwrap();
+        let crashes = world.enter(self.place(None, 0), false)?;
+        change(&mut world.images[self.which]);
+        world.maybe_shoot();
+        world.end_call(crashes)
     }
 }
 
@@ -203,15 +445,16 @@ impl Disk for SimulatedDisk {
 
     fn set_len(&self, length: u64) -> io::Result<()> {
         let mut world = self.world.lock().unwrap();
-        let crashes = world.enter(true, true)?;
-        world.images[self.which].live.resize(length as usize, 0);
-        world.is_down = crashes;
-        if crashes { Err(io::Error::other("the plug is pulled")) } else { Ok(()) }
+        let crashes = world.enter(self.place(None, 0), true)?;
+        world.images[self.which].set_len(length as usize);
+        world.maybe_shoot();
+        world.end_call(crashes)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.wait(Call::Read, offset);
         let mut world = self.world.lock().unwrap();
-        world.enter(false, false)?;
+        world.enter(self.place(Some(Call::Read), offset), false)?;
         let start = offset as usize;
         let bytes = world.images[self.which]
             .live
@@ -223,53 +466,55 @@ impl Disk for SimulatedDisk {
 
     fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.wait(Call::Write, offset);
         let mut world = self.world.lock().unwrap();
         // Of a write that fails, any part may have been done.
         let part = world.random.below(bytes.len() as u64 + 1) as usize;
         // The metadata disk has its journal and roots from the start; contents go to a sparse file.
-        let takes_space = self.which == 0 || offset as usize + bytes.len() > world.images[1].live.len();
-        let result = world.enter(true, takes_space);
-        let image = &mut world.images[self.which];
-        match result {
-            Ok(false) => image.write(offset as usize, &bytes),
-            Ok(true) => {
-                image.write(offset as usize, &bytes);
-                world.is_down = true;
-                return Err(io::Error::other("the plug is pulled"));
+        let is_beyond = offset as usize + bytes.len() > world.images[METADATA].live.len();
+        let takes_space = self.which == DATA || is_beyond;
+        match world.enter(self.place(Some(Call::Write), offset), takes_space) {
+            Ok(crashes) => {
+                world.images[self.which].write(offset as usize, &bytes);
+                world.maybe_shoot();
+                world.end_call(crashes)
             }
             Err(error) => {
                 if !world.is_down {
                     world.images[self.which].write(offset as usize, &bytes[..part]);
                 }
-                return Err(error);
+                Err(error)
             }
         }
-        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
+        let until = {
+            let mut world = self.world.lock().unwrap();
+            world.syncs += 1;
+            world.images[self.which].sequence
+        };
+        self.wait(Call::Sync, 0);
         let mut world = self.world.lock().unwrap();
-        world.syncs += 1;
-        if world.enter(true, false)? {
-            world.is_down = true;
-            return Err(io::Error::other("the plug is pulled"));
+        match world.enter(self.place(Some(Call::Sync), 0), false) {
+            Ok(false) => {
+                world.maybe_shoot();
+                world.images[self.which].sync(until);
+                Ok(())
+            }
+            Ok(true) => world.end_call(true),
+            Err(error) => {
+                if !world.is_down {
+                    let World { random, images, .. } = &mut *world;
+                    images[self.which].fail_sync(until, random);
+                }
+                Err(error)
+            }
         }
-        let image = &mut world.images[self.which];
-        image.durable.resize(image.live.len(), 0);
-        for (offset, bytes) in image.unsynced.drain(..) {
-            image.durable[offset..offset + bytes.len()].copy_from_slice(&bytes);
-        }
-        Ok(())
     }
 
     /// Discarded blocks read as anything: here, as what nobody wrote.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        let mut world = self.world.lock().unwrap();
-        if world.enter(true, false)? {
-            world.is_down = true;
-            return Err(io::Error::other("the plug is pulled"));
-        }
-        world.images[self.which].write(offset as usize, &vec![0xDD; length as usize]);
-        Ok(())
+        self.change(|image| image.write(offset as usize, &vec![0xDD; length as usize]))
     }
 }

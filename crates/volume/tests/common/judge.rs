@@ -1,0 +1,220 @@
+//! Compares what is in a pool with what the history allows.
+
+use super::BLOCK;
+use super::history::{BlockHistory, Flushes, Moments, NEVER, Time, View};
+use super::storm::{Change, Log, MOST_BLOCKS, VolumeEvent};
+use gemelo_volume::Pool;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The volumes of a pool and all that they hold.
+#[derive(Debug, Clone, Default)]
+pub struct Contents {
+    pub volumes: BTreeMap<String, VolumeContent>,
+}
+
+#[derive(Debug, Clone)]
+pub struct VolumeContent {
+    pub read_only: bool,
+    pub bytes: Vec<u8>,
+}
+
+impl Contents {
+    pub fn of(pool: &Pool) -> Self {
+        let volumes = pool.volumes().into_iter().map(|summary| {
+            let volume = pool.volume(&summary.name).unwrap();
+            let bytes = super::read(&volume, 0, summary.size_bytes as usize);
+            let bytes = bytes.unwrap_or_else(|error| panic!("{}: {error}", summary.name));
+            (summary.name, VolumeContent { read_only: summary.read_only, bytes })
+        });
+        Self { volumes: volumes.collect() }
+    }
+}
+
+/// A value that was changed by one thread, one change after another.
+#[derive(Debug)]
+struct Register<T> {
+    changes: Vec<(Time, Time, T)>,
+}
+
+impl<T: PartialEq> Register<T> {
+    /// Whether it may have been this after a power cut at that moment.
+    fn allows(&self, value: &T, at: Time) -> bool {
+        let begun = self.changes.iter().filter(|(start, ..)| *start < at);
+        let newest_first: Vec<_> = begun.collect();
+        for (_, done, candidate) in newest_first.into_iter().rev() {
+            if candidate == value {
+                return true;
+            }
+            if *done < at {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+struct VolumeHistory {
+    names: Register<String>,
+    sizes: Register<usize>,
+    /// Whether it is there.
+    exists: Register<bool>,
+    read_only: bool,
+    blocks: Vec<BlockHistory>,
+    copy: Option<Copy>,
+}
+
+/// What a volume was made from, and between which moments.
+struct Copy {
+    source: usize,
+    start: Time,
+    end: Time,
+    /// What it was in the beginning, if somebody has read it.
+    bytes: Option<Vec<u8>>,
+}
+
+/// Everything that was done to a pool since it was opened.
+pub struct History {
+    volumes: Vec<VolumeHistory>,
+}
+
+fn zeros() -> Arc<[u8]> {
+    vec![0; BLOCK].into()
+}
+
+fn blocks_of(bytes: &[u8], since: Time) -> Vec<BlockHistory> {
+    let zeros = zeros();
+    let mut blocks: Vec<BlockHistory> =
+        bytes.chunks(BLOCK).map(|block| BlockHistory::new(block.into(), since)).collect();
+    blocks.resize_with(MOST_BLOCKS, || BlockHistory::new(Arc::clone(&zeros), since));
+    blocks
+}
+
+impl History {
+    /// Of a pool that held this when it was opened, at moment 0.
+    pub fn new(contents: &Contents) -> Self {
+        let volume = |(name, content): (&String, &VolumeContent)| VolumeHistory {
+            names: Register { changes: vec![(0, 0, name.clone())] },
+            sizes: Register { changes: vec![(0, 0, content.bytes.len() / BLOCK)] },
+            exists: Register { changes: vec![(0, 0, true)] },
+            read_only: content.read_only,
+            blocks: blocks_of(&content.bytes, 0),
+            copy: None,
+        };
+        Self { volumes: contents.volumes.iter().map(volume).collect() }
+    }
+
+    /// Takes in what was done, and looks at what was read and copied meanwhile.
+    pub fn add(&mut self, log: Log) -> Result<(), String> {
+        let flushes = Flushes::new(log.flushes.iter().copied());
+        let mut events = log.volumes;
+        events.sort_by_key(|event| event.start);
+        for event in events {
+            self.add_event(event);
+        }
+        for write in &log.writes {
+            self.volumes[write.volume].blocks[write.block].add(write, &flushes);
+        }
+        for read in &log.reads {
+            let view = View::Read { start: read.start, end: read.end };
+            for (number, bytes) in read.bytes.chunks(BLOCK).enumerate() {
+                let block = read.block + number;
+                let result = self.volumes[read.volume].blocks[block].explain(bytes, view);
+                result.map_err(|why| format!("read of block {block} of {}: {why}", read.volume))?;
+            }
+        }
+        for (id, volume) in self.volumes.iter().enumerate() {
+            if let Some(copy) = &volume.copy
+                && let Some(bytes) = &copy.bytes
+            {
+                self.check_copy(copy, bytes, copy.end).map_err(|why| format!("copy {id}: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_event(&mut self, event: VolumeEvent) {
+        let VolumeEvent { volume, what, start, end, is_done } = event;
+        let done = if is_done { end } else { NEVER };
+        if let Change::Create { name, blocks, read_only, copy } = what {
+            assert_eq!(volume, self.volumes.len(), "volumes are made one after another");
+            let known = copy.as_ref().and_then(|(_, bytes)| bytes.clone()).unwrap_or_default();
+            let copy = copy.map(|(source, bytes)| Copy { source, start, end, bytes });
+            self.volumes.push(VolumeHistory {
+                names: Register { changes: vec![(0, 0, name)] },
+                sizes: Register { changes: vec![(0, 0, blocks)] },
+                exists: Register { changes: vec![(0, 0, false), (start, done, true)] },
+                read_only,
+                blocks: blocks_of(&known, start),
+                copy,
+            });
+            return;
+        }
+        let volume = &mut self.volumes[volume];
+        match what {
+            Change::Resize { blocks } => volume.sizes.changes.push((start, done, blocks)),
+            Change::Rename { name } => volume.names.changes.push((start, done, name)),
+            Change::Remove | Change::Create { .. } => volume.exists.changes.push((start, done, false)),
+        }
+    }
+
+    /// A copy shows its source as it was at one moment.
+    fn check_copy(&self, copy: &Copy, bytes: &[u8], end: Time) -> Result<(), String> {
+        let view = View::Read { start: copy.start, end };
+        let mut moments = Moments { first: copy.start, last: end };
+        for (number, content) in bytes.chunks(BLOCK).enumerate() {
+            let explained = self.volumes[copy.source].blocks[number].explain(content, view);
+            let explained = explained.map_err(|why| format!("block {number}: {why}"))?;
+            let before = moments;
+            moments = moments.and(explained);
+            if moments.first > moments.last {
+                return Err(format!("block {number} was so in {explained:?}, others in {before:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what no power cut from this moment on can show.
+    pub fn forget(&mut self, at: Time) {
+        // A copy that nobody has read is compared with its source's past.
+        let unread = self.volumes.iter().filter_map(|volume| volume.copy.as_ref());
+        let unread = unread.filter(|copy| copy.bytes.is_none()).map(|copy| copy.start).min();
+        let at = at.min(unread.unwrap_or(NEVER));
+        self.volumes.iter_mut().flat_map(|volume| &mut volume.blocks).for_each(|block| block.forget(at));
+    }
+
+    /// Whether a power cut at that moment may leave this.
+    pub fn check(&self, found: &Contents, at: Time) -> Result<(), String> {
+        let mut left: Vec<&String> = found.volumes.keys().collect();
+        for (id, volume) in self.volumes.iter().enumerate() {
+            let content = found.volumes.iter().find(|(name, _)| volume.names.allows(name, at));
+            if !volume.exists.allows(&content.is_some(), at) {
+                let is = if content.is_some() { "is" } else { "is not" };
+                return Err(format!("volume {id} {is} there at {at}: {:?}", volume.exists));
+            }
+            if let Some((name, content)) = content {
+                left.retain(|other| *other != name);
+                self.check_volume(volume, content, at).map_err(|why| format!("volume {id}, {why}"))?;
+            }
+        }
+        if left.is_empty() { Ok(()) } else { Err(format!("nobody made {left:?}")) }
+    }
+
+    fn check_volume(&self, volume: &VolumeHistory, content: &VolumeContent, at: Time) -> Result<(), String> {
+        let blocks = content.bytes.len() / BLOCK;
+        if !volume.sizes.allows(&blocks, at) || volume.read_only != content.read_only {
+            return Err(format!("{blocks} blocks at {at}: {:?}", volume.sizes));
+        }
+        match &volume.copy {
+            Some(copy) if copy.bytes.is_none() => {
+                return self.check_copy(copy, &content.bytes, copy.end.min(at));
+            }
+            _ => {}
+        }
+        for (number, bytes) in content.bytes.chunks(BLOCK).enumerate() {
+            let explained = volume.blocks[number].explain(bytes, View::Crash { at });
+            explained.map_err(|why| format!("block {number}: {why}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What has to be on the medium when a request is acknowledged: each test cuts the power right after.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails"
+)]
+
+mod common;
+
+use common::hold::Call;
+use common::simulated::{DATA, METADATA, Simulation};
+use common::{
+    BLOCK, content, flush, open, options_with, read, trim_now, tuning, write, write_now, write_zeroes_now,
+};
+use gemelo_volume::{BackendKind, DedupMode, Pool, Volume};
+
+const BLOCKS: usize = 16;
+
+fn new_pool(backend: BackendKind) -> (Simulation, Pool, Volume) {
+    let simulation = Simulation::new(1);
+    Pool::format(&simulation.disks(), &options_with(backend, 100)).unwrap();
+    let pool = open(&simulation.disks(), tuning()).unwrap();
+    pool.create_volume("a", (BLOCKS * BLOCK) as u64, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    (simulation, pool, volume)
+}
+
+fn bytes_of(pool: &Pool) -> Vec<u8> {
+    read(&pool.volume("a").unwrap(), 0, BLOCKS * BLOCK).unwrap()
+}
+
+/// What the volume holds after a power cut that leaves nothing unsynced.
+fn after_power_cut(simulation: &Simulation) -> Vec<u8> {
+    bytes_of(&open(&simulation.after_worst_crash().disks(), tuning()).unwrap())
+}
+
+fn some_bytes() -> Vec<u8> {
+    (1..=BLOCKS as u64).flat_map(|id| content(id, BLOCK)).collect()
+}
+
+#[test]
+fn what_is_immediate_is_durable_at_once() {
+    type Now = fn(&Volume, u64, u64) -> Result<(), gemelo_device::DeviceError>;
+    let write_now: Now = |volume, offset, length| write_now(volume, offset, &vec![0; length as usize]);
+    for now in [write_now, trim_now, write_zeroes_now] {
+        for (first, end) in [(2, 5), (0, BLOCKS)] {
+            let (simulation, _pool, volume) = new_pool(BackendKind::Log);
+            let mut expected = some_bytes();
+            write(&volume, 0, &expected).unwrap();
+            flush(&volume).unwrap();
+            now(&volume, (first * BLOCK) as u64, ((end - first) * BLOCK) as u64).unwrap();
+            expected[first * BLOCK..end * BLOCK].fill(0);
+            assert!(after_power_cut(&simulation) == expected, "blocks {first} to {end}");
+        }
+    }
+    let (simulation, _pool, volume) = new_pool(BackendKind::Log);
+    write(&volume, 0, &some_bytes()).unwrap();
+    flush(&volume).unwrap();
+    // No block is covered whole.
+    write_zeroes_now(&volume, 100, 300).unwrap();
+    let mut expected = some_bytes();
+    expected[100..400].fill(0);
+    assert!(after_power_cut(&simulation) == expected);
+}
+
+#[test]
+fn a_pool_that_has_grown_has_its_length_after_a_power_cut() {
+    let (simulation, pool, _volume) = new_pool(BackendKind::Log);
+    pool.grow(200 * BLOCK as u64).unwrap();
+    let capacity = pool.stat().unwrap().capacity_blocks;
+    let after = simulation.after_worst_crash();
+    assert_eq!(after.disks().data.len().unwrap(), 200 * BLOCK as u64, "on the medium");
+    let pool = open(&after.disks(), tuning()).unwrap();
+    assert_eq!(pool.stat().unwrap().capacity_blocks, capacity);
+}
+
+/// A process is killed between a write of the journal and its sync. The next one reads the commit from
+/// the system's cache, shows it, and so has to make it durable.
+#[test]
+fn what_a_restarted_pool_shows_and_flushes_survives_a_power_cut() {
+    for backend in BackendKind::ALL {
+        let (simulation, pool, volume) = new_pool(backend);
+        write(&volume, 0, &some_bytes()).unwrap();
+        let hold = simulation.hold(METADATA, Call::Sync);
+        let after = std::thread::scope(|scope| {
+            let flusher = scope.spawn(|| flush(&volume));
+            hold.wait();
+            let after = simulation.after_kill();
+            hold.release();
+            assert!(flusher.join().unwrap().is_err());
+            after
+        });
+        drop(pool);
+        let pool = open(&after.disks(), tuning()).unwrap();
+        assert!(bytes_of(&pool) == some_bytes(), "{backend:?}: the commit is there to be read");
+        pool.flush().unwrap();
+        assert!(after_power_cut(&after) == some_bytes(), "{backend:?}");
+    }
+}
+
+/// As before, but the sync has failed: after that the system takes the pages for clean.
+#[test]
+fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
+    for (backend, which) in
+        BackendKind::ALL.into_iter().flat_map(|backend| [(backend, DATA), (backend, METADATA)])
+    {
+        let (simulation, pool, volume) = new_pool(backend);
+        write(&volume, 0, &some_bytes()).unwrap();
+        simulation.fail_next(which, Call::Sync, 0..u64::MAX);
+        assert!(flush(&volume).is_err());
+        assert!(flush(&volume).is_err(), "{backend:?}: nobody knows what of disk {which} is durable");
+        assert!(write(&volume, 0, &content(99, BLOCK)).is_err());
+        assert!(pool.checkpoint().is_err());
+        drop((pool, volume));
+        let after = simulation.after_kill();
+        let pool = open(&after.disks(), tuning()).unwrap();
+        let shown = bytes_of(&pool);
+        let volume = pool.volume("a").unwrap();
+        write(&volume, 0, &content(77, BLOCK)).unwrap();
+        flush(&volume).unwrap();
+        let expected = [content(77, BLOCK), shown[BLOCK..].to_vec()].concat();
+        assert!(after_power_cut(&after) == expected, "{backend:?}, disk {which}");
+    }
+}
+
+/// A checkpoint whose root was synced badly must not be what the next process builds on.
+#[test]
+fn a_checkpoint_whose_sync_failed_costs_nothing() {
+    for (backend, good_syncs) in BackendKind::ALL.into_iter().flat_map(|b| (0..4).map(move |n| (b, n))) {
+        let (simulation, pool, volume) = new_pool(backend);
+        write(&volume, 0, &some_bytes()).unwrap();
+        flush(&volume).unwrap();
+        simulation.set_fault(common::simulated::Fault::FailSync(good_syncs + 1));
+        let _ = pool.checkpoint();
+        drop((pool, volume));
+        let after = simulation.after_kill();
+        let pool = open(&after.disks(), tuning()).unwrap();
+        assert!(bytes_of(&pool) == some_bytes());
+        let volume = pool.volume("a").unwrap();
+        write(&volume, 0, &content(77, BLOCK)).unwrap();
+        flush(&volume).unwrap();
+        let expected = [content(77, BLOCK), some_bytes()[BLOCK..].to_vec()].concat();
+        assert!(after_power_cut(&after) == expected, "{backend:?}, after {good_syncs} good syncs");
+    }
+}

@@ -1,0 +1,218 @@
+//! Power cuts and kills while several threads do all there is to do to a pool, on slow and failing
+//! disks, with contents whose fingerprints collide.
+//!
+//! While the threads work, the simulated disks are asked at random moments what a power cut would
+//! leave. Each of these images is a pool of its own: it has to pass the checker, to open, and to
+//! hold what the history of requests allows at that moment. Then the power is cut, or the process is
+//! killed, and the next threads go on with what is left.
+//!
+//! Threads are scheduled by the system: a seed gives the same work, not the same order. A failure is
+//! found again by more rounds of its seed: `GEMELO_TEST_SEED=7 GEMELO_TEST_ROUNDS=1 GEMELO_TEST_AGAIN=50`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says with which seed"
+)]
+
+mod common;
+
+use common::collide::Collider;
+use common::judge::{Contents, History};
+use common::simulated::{Fault, Nature, Shot, Simulation};
+use common::storm::{Storm, Target};
+use common::{BLOCK, first_seed, open, options_with, rounds, tuning};
+use gemelo_base::random::Random;
+use gemelo_base::{Silent, StopFlag};
+use gemelo_volume::{BackendKind, CheckOptions, FingerprintKind, Pool, PoolOptions, Tuning, check};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Blocks of the data store: so few that it is full now and then.
+const POOL_BLOCKS: u64 = 130;
+/// Lives of a pool: each ends with a power cut, a kill or a close.
+const LIVES: u64 = 4;
+/// Pools of each backend. Each gives some 140 images.
+const POOLS: u64 = 80;
+
+/// How a life ends, if it is not by what goes wrong in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    PowerCut,
+    Kill,
+    Close,
+}
+
+/// A pool and the work on it.
+struct Life<'a> {
+    random: &'a mut Random,
+    tuning: Tuning,
+    collider: Option<Collider>,
+    /// Images that were looked at.
+    points: u64,
+}
+
+impl Life<'_> {
+    /// Opens the pool, works, and gives the disks as the next life finds them.
+    fn live(&mut self, simulation: &Simulation, before: &mut History) -> (Simulation, History) {
+        let clock = Arc::new(AtomicU64::new(1));
+        simulation.set_nature(Nature { shot_one_in: 4, ..Nature::default() }, &clock);
+        let pool = open(&simulation.disks(), self.tuning).unwrap();
+        simulation.set_nature(Nature::default(), &clock);
+        // A power cut while the pool is opened must not cost what the life before made durable.
+        for shot in simulation.take_shots() {
+            self.judge(&shot.images, before, u64::MAX);
+        }
+        let contents = Contents::of(&pool);
+        before.check(&contents, u64::MAX).unwrap_or_else(|why| panic!("when opened: {why}"));
+        let mut history = History::new(&contents);
+        let (nature, fault, end) = (self.nature(), self.fault(), self.end());
+        simulation.set_nature(nature, &clock);
+        simulation.set_fault(fault);
+        let log = self.storm(simulation, &pool, &contents, &clock).rage();
+        simulation.set_nature(Nature::default(), &clock);
+        if end == End::Close && matches!(fault, Fault::Never) {
+            // An error in the metadata stops a pool, which is not closed then.
+            assert!(pool.close().is_ok() || nature.error_one_in > 0);
+        } else {
+            drop(pool);
+        }
+        let shots = simulation.take_shots();
+        let next = match (end, fault) {
+            // The next process finds what was not synced, or what a failed sync gave up, in the cache.
+            (End::Kill, _) | (_, Fault::FailSync(_)) => simulation.after_kill(),
+            _ => simulation.after_crash(self.random.next_u64()),
+        };
+        history.add(log).unwrap_or_else(|why| panic!("while the pool was open: {why}"));
+        for Shot { at, images } in shots {
+            history.forget(at);
+            self.judge(&images, &history, at);
+        }
+        history.forget(u64::MAX);
+        (next, history)
+    }
+
+    fn storm<'s>(
+        &mut self,
+        simulation: &'s Simulation,
+        pool: &'s Pool,
+        contents: &Contents,
+        clock: &Arc<AtomicU64>,
+    ) -> Storm<'s> {
+        let targets = contents.volumes.iter().enumerate().map(|(id, (name, content))| Target {
+            id,
+            name: name.clone(),
+            blocks: content.bytes.len() / BLOCK,
+            read_only: content.read_only,
+            volume: pool.volume(name).unwrap(),
+        });
+        Storm {
+            simulation,
+            pool,
+            clock: Arc::clone(clock),
+            collider: self.collider.clone(),
+            targets: Mutex::new(targets.collect()),
+            next_volume: contents.volumes.len(),
+            clients: 2 + self.random.below(3),
+            steps: 60 + self.random.below(120),
+            seed: self.random.next_u64(),
+        }
+    }
+
+    fn nature(&mut self) -> Nature {
+        let slow_one_in = [0, 3, 10][self.random.below(3) as usize];
+        let most_delay = Duration::from_micros([300, 1000][self.random.below(2) as usize]);
+        let error_one_in = [0, 0, 0, 300][self.random.below(4) as usize];
+        Nature { slow_one_in, most_delay, error_one_in, shot_one_in: 9 }
+    }
+
+    fn fault(&mut self) -> Fault {
+        match self.random.below(4) {
+            0 => Fault::FailSync(1 + self.random.below(60)),
+            1 => Fault::Never,
+            _ => Fault::CrashAt(1 + self.random.below(600)),
+        }
+    }
+
+    fn end(&mut self) -> End {
+        [End::PowerCut, End::Kill, End::Close][self.random.below(3) as usize]
+    }
+
+    /// Whether a pool is as it may be after a power cut at a moment.
+    fn judge(&mut self, images: &[Vec<u8>; 2], history: &History, at: u64) {
+        let simulation = Simulation::of_images(at, images.clone());
+        let options = CheckOptions { data: true, ..CheckOptions::default() };
+        let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
+        // A crash between a root and its copy leaves the copy behind.
+        let is_known = |what: &str| what.starts_with("the root at byte");
+        assert!(report.problems.iter().all(|problem| is_known(&problem.what)), "{:?}", report.problems);
+        let pool = open(&simulation.disks(), self.tuning).unwrap();
+        let contents = Contents::of(&pool);
+        history.check(&contents, at).unwrap_or_else(|why| panic!("power cut at {at}: {why}"));
+        let wrong = pool.prove(10).unwrap();
+        let is_known = |what: &str| what.starts_with("the index does not have block");
+        assert!(wrong.iter().all(|what| is_known(what)), "{wrong:?}");
+        self.points += 1;
+    }
+}
+
+/// A pool through all its lives. Gives the number of images that were looked at.
+fn live(backend: BackendKind, seed: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let mut simulation = Simulation::new(random.next_u64());
+    let collides = random.below(2) == 0;
+    let fingerprint = if collides { FingerprintKind::Xxh3Compare } else { FingerprintKind::Blake3 };
+    let options = PoolOptions { fingerprint, ..options_with(backend, POOL_BLOCKS) };
+    Pool::format(&simulation.disks(), &options).unwrap();
+    let most_references = if random.below(4) == 0 { 3 } else { u32::MAX };
+    let tuning = Tuning { verify_bytes: random.below(4) == 0, most_references, ..tuning() };
+    let collider = collides.then(|| Collider::of(&simulation.disks()));
+    let mut life = Life { random: &mut random, tuning, collider, points: 0 };
+    let mut history = History::new(&Contents::default());
+    for _ in 0..LIVES {
+        (simulation, history) = life.live(&simulation, &mut history);
+    }
+    let pool = open(&simulation.disks(), tuning).unwrap();
+    history.check(&Contents::of(&pool), u64::MAX).unwrap();
+    pool.close().unwrap();
+    life.points
+}
+
+fn weather(backend: BackendKind) {
+    let first = first_seed();
+    let again = std::env::var("GEMELO_TEST_AGAIN").ok().and_then(|text| text.parse().ok());
+    let mut points = 0;
+    for seed in first..first + rounds(POOLS) {
+        for _ in 0..again.unwrap_or(1) {
+            let result = std::panic::catch_unwind(|| live(backend, seed));
+            points += result.unwrap_or_else(|panic| {
+                eprintln!("{backend:?}: again with GEMELO_TEST_SEED={seed} GEMELO_TEST_ROUNDS=1");
+                std::panic::resume_unwind(panic);
+            });
+        }
+    }
+    eprintln!("{backend:?}: {points} power cuts");
+}
+
+#[test]
+fn threads_on_log_lose_and_mix_nothing() {
+    weather(BackendKind::Log);
+}
+
+#[test]
+fn threads_on_ram_lose_and_mix_nothing() {
+    weather(BackendKind::Ram);
+}
+
+#[test]
+fn threads_on_table_lose_and_mix_nothing() {
+    weather(BackendKind::Table);
+}
+
+#[test]
+fn threads_on_btree_lose_and_mix_nothing() {
+    weather(BackendKind::BTree);
+}
