@@ -27,13 +27,13 @@ mod volume;
 pub use backend::CacheFigures;
 pub use check::{CheckOptions, CheckReport, Problem, check};
 pub use counters::{PoolActivity, VolumeStat};
-pub use disk::{Disk, FileDisk};
+pub use disk::{Disk, DiskAccess, FileDisk};
 pub use engine::FinderReport;
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    GcReport, LiveCheck, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary,
+    GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary,
 };
 pub use types::{
     BackendKind, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place,

@@ -174,10 +174,13 @@ pub enum FingerprintKind {
     Blake3,
     /// XXH3 with 128 bits; bytes are always compared before a block is shared.
     Xxh3Compare,
-    /// SHA-256.
+    /// SHA-256 without a key, of pools made before there was one with it; bytes are always compared before a block is
+    /// shared.
     Sha256,
-    /// SHA-1.
+    /// SHA-1, for which collisions are published; bytes are always compared before a block is shared.
     Sha1,
+    /// SHA-256 with the pool's key: nobody who does not know it can prepare collisions.
+    Sha256Keyed,
 }
 
 impl FingerprintKind {
@@ -189,6 +192,7 @@ impl FingerprintKind {
             1 => Some(Self::Xxh3Compare),
             2 => Some(Self::Sha256),
             3 => Some(Self::Sha1),
+            4 => Some(Self::Sha256Keyed),
             _ => None,
         }
     }
@@ -201,6 +205,7 @@ impl FingerprintKind {
             Self::Xxh3Compare => 1,
             Self::Sha256 => 2,
             Self::Sha1 => 3,
+            Self::Sha256Keyed => 4,
         }
     }
 }
