@@ -296,11 +296,12 @@ fn another_program_on_the_pool_is_waited_for_or_named() {
         }
     });
     assert_eq!(pool.stat("/pool/volumes"), 4);
-    let lock = std::fs::File::open(pool.file("pool/lock")).unwrap();
-    lock.lock().unwrap();
+    let data = std::fs::File::open(pool.file("pool/data")).unwrap();
+    rustix::fs::flock(&data, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let ran = gemelo(&["volume", "ls", &pool.path()]);
     assert_eq!(ran.status, 2, "{}", ran.err);
-    assert!(ran.err.contains("the pool is in use by"), "{}", ran.err);
+    let holder = format!("the pool is in use by process {} (", std::process::id());
+    assert!(ran.err.contains(&holder), "{}", ran.err);
 }
 
 #[test]

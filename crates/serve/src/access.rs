@@ -107,9 +107,8 @@ impl Access {
         let weak = Arc::downgrade(&pool);
         let figures = move || Some(weak.upgrade()?.stat_for_others());
         // Without a socket others wait. A pool that is only read can be read by them as well.
-        let looks = (purpose == Purpose::Change)
-            .then(|| Looks::open(&directory, Box::new(figures)).ok())
-            .flatten();
+        let looks =
+            (purpose == Purpose::Change).then(|| Looks::open(&directory, Box::new(figures)).ok()).flatten();
         Self { directory, had: Had::Here(pool, looks) }
     }
 

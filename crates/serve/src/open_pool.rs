@@ -139,13 +139,7 @@ impl OpenPool {
         Ok(())
     }
 
-    fn resize(
-        &self,
-        name: &str,
-        size_bytes: u64,
-        force: bool,
-        monitor: &dyn Monitor,
-    ) -> Result<(), Failure> {
+    fn resize(&self, name: &str, size_bytes: u64, force: bool, monitor: &dyn Monitor) -> Result<(), Failure> {
         let volume = self.summary(name)?;
         if size_bytes < volume.size_bytes && !force {
             let text = format!(
@@ -154,9 +148,12 @@ impl OpenPool {
             );
             return Err(Failure::refused(text));
         }
+        let clients = connected(self.connections(name) as u64);
         self.pool.resize_volume(name, size_bytes)?;
-        if let Some(clients) = connected(self.connections(name) as u64) {
-            monitor.warn(&format!("volume '{name}' has {clients}, who see the new size when they connect again"));
+        if let (Some(clients), true) = (clients, size_bytes < volume.size_bytes) {
+            monitor.warn(&format!(
+                "volume '{name}' was cut under {clients}: what is beyond its new end is an error for them"
+            ));
         }
         Ok(())
     }

@@ -88,9 +88,8 @@ impl Service {
         stop: &StopFlag,
     ) -> Result<(Parts, Self), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
-        let open = || {
-            OpenPool::open(directory, options.tuning, options.thresholds.clone()).map_err(OpenError::Pool)
-        };
+        let open =
+            || OpenPool::open(directory, options.tuning, options.thresholds.clone()).map_err(OpenError::Pool);
         let is_served = || control::is_answering(directory, Asked::Server);
         let pool = open_patiently(stop, open, is_served).map_err(|error| about(error.into()))?;
         let pool = Arc::new(pool);

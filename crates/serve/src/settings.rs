@@ -125,7 +125,9 @@ impl From<Settings> for Written {
 impl Read {
     fn settings(self) -> Result<Settings, String> {
         let one = |new: Option<u64>, old: Option<u64>, name: &str| match (new, old) {
-            (Some(_), Some(_)) => Err(format!("'{name}' is said twice, once as '{}_ms'", name.replace('-', "_"))),
+            (Some(_), Some(_)) => {
+                Err(format!("'{name}' is said twice, once as '{}_ms'", name.replace('-', "_")))
+            }
             (new, old) => Ok(new.or(old)),
         };
         Ok(Settings {
@@ -144,7 +146,8 @@ impl Read {
 fn parse(text: &str) -> Result<Settings, String> {
     let read: Read = toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
-        let line = before.map_or(String::new(), |before| format!("line {}: ", before.matches('\n').count() + 1));
+        let line =
+            before.map_or(String::new(), |before| format!("line {}: ", before.matches('\n').count() + 1));
         format!("{line}{}", error.message().trim_end())
     })?;
     read.settings()
@@ -178,7 +181,8 @@ impl Settings {
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(FILE);
         if path.symlink_metadata().is_ok() {
-            let text = format!("'{}' exists already: it would change the new pool; remove it", path.display());
+            let text =
+                format!("'{}' exists already: it would change the new pool; remove it", path.display());
             return Err(Failure::refused(text));
         }
         if *self == Self::default() {

@@ -17,7 +17,6 @@ pub struct Fingerprinter {
 /// Bytes that SHA-256 takes in at once.
 const SHA256_BLOCK_BYTES: usize = 64;
 
-
 impl Fingerprinter {
     /// Of this kind, with the pool's key.
     #[must_use]

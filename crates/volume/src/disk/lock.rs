@@ -49,12 +49,15 @@ pub(super) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Resu
 pub(super) fn holder(file: &File) -> String {
     let Ok(status) = rustix::fs::fstat(file) else { return unknown() };
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let mut candidates = flocks(&locks);
-    // Some file systems give the table other numbers than `stat`: then the process has the file open all the same.
-    let by_open_file = candidates.clone().find(|lock| has_open(lock.process, &status) == Some(true));
-    let found = by_open_file.or_else(|| {
-        candidates.find(|lock| lock.inode == status.st_ino && has_open(lock.process, &status).is_none())
-    });
+    let named = || flocks(&locks).filter(|lock| lock.inode == status.st_ino);
+    let found = named()
+        .find(|lock| has_open(lock.process, &status) == Some(true))
+        .or_else(|| named().find(|lock| has_open(lock.process, &status).is_none()))
+        // Some file systems give the table other numbers than `stat`. This process may have a lock on another file.
+        .or_else(|| {
+            let mut others = flocks(&locks).filter(|lock| lock.process != std::process::id());
+            others.find(|lock| has_open(lock.process, &status) == Some(true))
+        });
     found.map_or_else(unknown, |lock| name(lock.process))
 }
 
@@ -78,7 +81,7 @@ struct Flock {
 }
 
 /// The locks that are held: `1: FLOCK ADVISORY WRITE 708 fe:00:1234 0 EOF` (proc_locks(5)). A line with an arrow waits.
-fn flocks(table: &str) -> impl Iterator<Item = Flock> + Clone {
+fn flocks(table: &str) -> impl Iterator<Item = Flock> {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let is_flock = words.next()? == "FLOCK";
@@ -126,6 +129,9 @@ mod tests {
         let command = fs::read_to_string("/proc/self/comm").unwrap();
         let ours = format!("process {} ({})", std::process::id(), command.trim_end());
         assert_eq!(holder(&three), ours);
+        // A lock on another file is no lock on this one.
+        let other = File::create(folder.path().join("other")).unwrap();
+        assert!(take(&other, DiskAccess::Exclusive, false).unwrap());
         drop((one, two));
         assert_eq!(holder(&three), "another process");
         assert!(take(&three, DiskAccess::Exclusive, false).unwrap());

@@ -114,7 +114,11 @@ mod tests {
     fn data_without_a_name_counts_at_both_ends_and_a_blank_device_has_none() {
         let length = 4 << 20;
         for (offset, is_found) in [(0, true), (LABEL_BYTES - 1, true), (LABEL_BYTES, false)] {
-            assert_eq!(found_on(&with(length, offset, &[1]), length).unwrap().is_some(), is_found, "{offset}");
+            assert_eq!(
+                found_on(&with(length, offset, &[1]), length).unwrap().is_some(),
+                is_found,
+                "{offset}"
+            );
         }
         for (offset, is_found) in [(length - 1, true), (length - LABEL_BYTES, true)] {
             let found = found_on(&with(length, offset, &[1]), length).unwrap();

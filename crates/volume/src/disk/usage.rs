@@ -92,9 +92,7 @@ fn claim(path: &Path) -> Result<()> {
             let by = "the kernel says so".to_owned();
             Err(VolumeError::DeviceInUse { path: path.to_owned(), by })
         }
-        Err(error) => {
-            Err(VolumeError::File { action: "open", path: path.to_owned(), source: error.into() })
-        }
+        Err(error) => Err(VolumeError::File { action: "open", path: path.to_owned(), source: error.into() }),
     }
 }
 

@@ -77,7 +77,11 @@ impl PoolOptions {
     /// Bytes that a device has to have: the data store's, or those that metadata begin with.
     pub(super) fn least_bytes(&self, is_data: bool) -> u64 {
         let metadata_pages = JOURNAL_PAGE + self.journal_pages() + LEAST_METADATA_PAGES;
-        if is_data { self.data_blocks() * u64::from(self.block_bytes) } else { metadata_pages * PAGE_BYTES as u64 }
+        if is_data {
+            self.data_blocks() * u64::from(self.block_bytes)
+        } else {
+            metadata_pages * PAGE_BYTES as u64
+        }
     }
 
     fn data_blocks(&self) -> u64 {

@@ -101,7 +101,7 @@ impl Arguments {
         let block_bytes = u64::from(report.pool.block_bytes);
         let is_new = self.is_new(&report, length)?;
         if let Some(clients) = clients_of(&report, name).and_then(connected) {
-            let text = format!("{}: its {clients} see what they have in use change", self.volume);
+            let text = format!("{}: replaced under {clients}", self.volume);
             context.monitor.warn(&text);
         }
         let whole = |bytes: u64| bytes.div_ceil(block_bytes).max(1) * block_bytes;
