@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
 use crate::request::{CheckedReport, Reply, Request};
 use crate::settings::Settings;
+use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_nbd::server::{Export, Exports, Server};
@@ -177,11 +178,7 @@ impl OpenPool {
 /// How many clients are connected, in words; nothing if there are none.
 #[must_use]
 pub fn connected(clients: u64) -> Option<String> {
-    match clients {
-        0 => None,
-        1 => Some("1 connected client".to_owned()),
-        clients => Some(format!("{clients} connected clients")),
-    }
+    (clients > 0).then(|| format_counted(clients, "connected client"))
 }
 
 /// What was found damaged when the pool was opened, as warnings.

@@ -22,9 +22,9 @@ pub(crate) fn check_unused(path: &Path, status: &Stat) -> Result<(), TargetError
     disk::check_unused(path, status).map_err(refused)
 }
 
-/// Refuses a file or device that holds swap or backs a loop device.
-pub(crate) fn check_not_backing(path: &Path, status: &Stat) -> Result<(), TargetError> {
-    disk::check_not_backing(path, status).map_err(refused)
+/// Refuses a file that something else uses: as swap, through a loop device, as the disk of an open pool.
+pub(crate) fn check_file_unused(path: &Path, status: &Stat) -> Result<(), TargetError> {
+    disk::check_file_unused(path, status).map_err(refused)
 }
 
 /// Refuses a path in `/dev` where no device is.

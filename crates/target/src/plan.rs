@@ -212,7 +212,7 @@ fn check_existing_file(
         return Err(TargetError::TooSmall { path: path.to_owned(), have_bytes, need_bytes });
     }
     check_writable(path, layout)?;
-    if layout.access.writes() { device::check_not_backing(path, status) } else { Ok(()) }
+    if layout.access.writes() { device::check_file_unused(path, status) } else { Ok(()) }
 }
 
 fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) -> Result<(), TargetError> {

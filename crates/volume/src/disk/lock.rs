@@ -61,6 +61,13 @@ pub(super) fn holder(file: &File) -> String {
     found.map_or_else(unknown, |lock| name(lock.process))
 }
 
+/// Who has a lock on a file that lets nobody else read it; nothing if nobody has, or it cannot be asked.
+pub(super) fn locked_by(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
+    let is_free = take(&file, DiskAccess::Shared, false).unwrap_or(true);
+    (!is_free).then(|| holder(&file))
+}
+
 fn unknown() -> String {
     "another process".to_owned()
 }

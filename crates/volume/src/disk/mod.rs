@@ -13,7 +13,7 @@ pub use file::FileDisk;
 pub use lock::DiskAccess;
 pub use overwrite::{check_existing_device, check_overwritable};
 pub(crate) use usage::{are_same, check_no_user};
-pub use usage::{check_not_backing, check_unused};
+pub use usage::{check_file_unused, check_unused};
 
 use std::io::{self, IoSlice};
 

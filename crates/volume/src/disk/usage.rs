@@ -1,5 +1,6 @@
 //! Whether something else uses a block device or a file: a mount, swap, a mapping on top, a loop device.
 
+use super::lock;
 use crate::error::{Result, VolumeError};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::fs;
@@ -23,12 +24,12 @@ pub(crate) fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
     }
 }
 
-/// Refuses a file or device that holds swap or backs a loop device.
+/// Refuses a file that holds swap, backs a loop device, or is locked by another process, as the disks of an open pool are.
 ///
 /// # Errors
-/// If it does.
-pub fn check_not_backing(path: &Path, status: &Stat) -> Result<()> {
-    match backed_by(status) {
+/// If it is.
+pub fn check_file_unused(path: &Path, status: &Stat) -> Result<()> {
+    match backed_by(status).or_else(|| lock::locked_by(path)) {
         Some(by) => Err(VolumeError::DeviceInUse { path: path.to_owned(), by }),
         None => Ok(()),
     }
