@@ -1,5 +1,5 @@
-//! Where pools lie, from outside: who may read them, what a failed command leaves, directories that cannot be written, and
-//! looking at a pool that another command has.
+//! Where pools lie, from outside: who may read them, what a failed command leaves, directories that
+//! cannot be written, and looking at a pool that another command has.
 
 #![allow(
     clippy::unwrap_used,

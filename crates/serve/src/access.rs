@@ -39,8 +39,8 @@ enum Had {
     Elsewhere(Asked),
 }
 
-/// Tries to open a pool until that is done, fails for another reason than that somebody has it, or is pointless. Commands that
-/// have it are waited for.
+/// Tries to open a pool until that is done, fails for another reason than that somebody has it, or
+/// is pointless. Commands that have it are waited for.
 pub(crate) fn open_patiently<T>(
     stop: &StopFlag,
     mut open: impl FnMut() -> Result<T, OpenError>,
@@ -67,7 +67,8 @@ fn who_answers(directory: &Path, purpose: Purpose) -> Option<Asked> {
 }
 
 impl Access {
-    /// Opens the pool, or finds the process that has it and answers. Others that have it are waited for, 3 seconds at most.
+    /// Opens the pool, or finds the process that has it and answers. Others that have it are waited
+    /// for, 3 seconds at most.
     ///
     /// # Errors
     /// If there is no such pool, it cannot be opened, or who has it does not answer.

@@ -224,8 +224,9 @@ fn report_on(
     Ok(report)
 }
 
-/// Lets other processes look at the figures of a pool that this one has open and does not serve, until the result is
-/// dropped. Without a socket, as in a directory that cannot be written, there is none: others wait.
+/// Lets other processes look at the figures of a pool that this one has open and does not serve,
+/// until the result is dropped. Without a socket, as in a directory that cannot be written, there
+/// is none: others wait.
 #[must_use]
 pub fn let_look(directory: &Path, pool: Weak<Pool>) -> Option<Looks> {
     let place = directory.to_owned();

@@ -156,7 +156,8 @@ impl Service {
     }
 }
 
-/// Opens the control socket, unless another server, which shares the pool because both only read, has it.
+/// Opens the control socket, unless another server, which shares the pool because both only read,
+/// has it.
 fn open_control(
     directory: &Path,
     pool: &Arc<OpenPool>,

@@ -1,7 +1,7 @@
 //! How a pool is to behave whenever it is opened: a small text in its directory.
 //!
-//! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`. Keys of earlier versions, which had
-//! the unit in their names, are read as well.
+//! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`. Keys of
+//! earlier versions, which had the unit in their names, are read as well.
 
 use crate::failure::Failure;
 use gemelo_base::units::{parse_duration, parse_size};
@@ -145,9 +145,12 @@ impl Read {
 /// Understands the text, or says in which line it cannot and why.
 fn parse(text: &str) -> Result<Settings, String> {
     let read: Read = toml::from_str(text).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start));
+        // What is said of the file as a whole has the whole file for its place.
+        let place =
+            error.span().filter(|span| text.get(span.clone()).is_some_and(|part| !part.contains('\n')));
+        let before = place.and_then(|span| text.get(..span.start));
         let line =
-            before.map_or(String::new(), |before| format!("line {}: ", before.matches('\n').count() + 1));
+            before.map_or_else(String::new, |before| format!("line {}: ", before.matches('\n').count() + 1));
         format!("{line}{}", error.message().trim_end())
     })?;
     read.settings()
@@ -174,7 +177,8 @@ impl Settings {
         }
     }
 
-    /// Puts them into a new pool's directory, unless they say nothing. A file that is there is not touched.
+    /// Puts them into a new pool's directory, unless they say nothing. A file that is there is not
+    /// touched.
     ///
     /// # Errors
     /// If there is such a file, or it cannot be written; then it is not there.
@@ -288,7 +292,7 @@ mod tests {
             ("cache = \"much\"", &["line 1", "much"]),
             ("verify-reads = 7", &["line 1", "boolean"]),
             ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),
-            ("cache = 1\ncache_bytes = 1", &["line 2", "cache"]),
+            ("cache = 1\ncache_bytes = 1", &["duplicate", "cache"]),
             ("[", &["line 1"]),
         ] {
             fs::write(folder.path().join(FILE), text).unwrap();

@@ -1,5 +1,5 @@
-//! Block devices and files as targets: their size, and whether they may be written. What uses a device, and what it holds, is
-//! found out by the crate `volume`, which has the same to refuse.
+//! Block devices and files as targets: their size, and whether they may be written. What uses a
+//! device, and what it holds, is found out by the crate `volume`, which has the same to refuse.
 
 use crate::TargetError;
 use crate::error::AtPath;
@@ -22,7 +22,8 @@ pub(crate) fn check_unused(path: &Path, status: &Stat) -> Result<(), TargetError
     disk::check_unused(path, status).map_err(refused)
 }
 
-/// Refuses a file that something else uses: as swap, through a loop device, as the disk of an open pool.
+/// Refuses a file that something else uses: as swap, through a loop device, as the disk of an open
+/// pool.
 pub(crate) fn check_file_unused(path: &Path, status: &Stat) -> Result<(), TargetError> {
     disk::check_file_unused(path, status).map_err(refused)
 }

@@ -43,7 +43,8 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
-    /// The pool that this process has open for the target, so that others can be told of it; `None` for all other storage.
+    /// The pool that this process has open for the target, so that others can be told of it; `None`
+    /// for all other storage.
     fn pool(&self) -> Option<OpenedPool> {
         None
     }
@@ -239,8 +240,8 @@ pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
     device::check_overwritable(path, force)
 }
 
-/// Bytes at the beginning of storage that nobody overwrites unasked unless they are zeros: file systems, volume managers and
-/// partition tables all write to the first MiB.
+/// Bytes at the beginning of storage that nobody overwrites unasked unless they are zeros: file
+/// systems, volume managers and partition tables all write to the first MiB.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 
 fn check_writable(path: &Path, layout: &Layout) -> Result<(), TargetError> {

@@ -10,7 +10,8 @@ pub struct Fingerprinter {
     kind: FingerprintKind,
     blake3: ManyHasher,
     seed: u64,
-    /// SHA-256 with the key taken in, in a block of its own: the contents after it cost what they cost without a key.
+    /// SHA-256 with the key taken in, in a block of its own: the contents after it cost what they
+    /// cost without a key.
     keyed_sha256: Sha256,
 }
 
@@ -51,9 +52,9 @@ impl Fingerprinter {
         }
     }
 
-    /// Whether equal fingerprints do not suffice to take contents for equal. That is so of every kind without a key, or with
-    /// a hash that is not made against forgers: somebody who writes to one volume could prepare two contents of one
-    /// fingerprint and have his own shown in another.
+    /// Whether equal fingerprints do not suffice to take contents for equal. That is so of every
+    /// kind without a key, or with a hash that is not made against forgers: somebody who writes to
+    /// one volume could prepare two contents of one fingerprint and have his own shown in another.
     #[must_use]
     pub const fn must_compare(&self) -> bool {
         match self.kind {

@@ -174,10 +174,11 @@ pub enum FingerprintKind {
     Blake3,
     /// XXH3 with 128 bits; bytes are always compared before a block is shared.
     Xxh3Compare,
-    /// SHA-256 without a key, of pools made before there was one with it; bytes are always compared before a block is
-    /// shared.
+    /// SHA-256 without a key, of pools made before there was one with it; bytes are always compared
+    /// before a block is shared.
     Sha256,
-    /// SHA-1, for which collisions are published; bytes are always compared before a block is shared.
+    /// SHA-1, for which collisions are published; bytes are always compared before a block is
+    /// shared.
     Sha1,
     /// SHA-256 with the pool's key: nobody who does not know it can prepare collisions.
     Sha256Keyed,

@@ -1,4 +1,5 @@
-//! Where a pool's disks are: what is locked, what is made, what is refused, and what is left when making fails.
+//! Where a pool's disks are: what is locked, what is made, what is refused, and what is left when
+//! making fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -342,8 +343,8 @@ fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
     assert!(!device.pool().exists());
 }
 
-/// The two messages of 320 bytes with one SHA-1 that Stevens and others published in 2017 ("The first collision for full
-/// SHA-1"), filled up to a block: what follows after a collision keeps it.
+/// The two messages of 320 bytes with one SHA-1 that Stevens and others published in 2017 ("The
+/// first collision for full SHA-1"), filled up to a block: what follows after a collision keeps it.
 fn collision() -> [Vec<u8>; 2] {
     const PREFIX: &str = "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865\
         696768742033203020522f547970652034203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f72\

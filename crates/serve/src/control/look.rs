@@ -1,7 +1,8 @@
-//! Figures of a pool that a command has for a while: others may look at it meanwhile, and change nothing.
+//! Figures of a pool that a command has for a while: others may look at it meanwhile, and change
+//! nothing.
 //!
-//! The socket is another one than a server's: who wants to change something does not find it, and waits until the command is
-//! done.
+//! The socket is another one than a server's: who wants to change something does not find it, and
+//! waits until the command is done.
 
 use super::frame::Frames;
 use super::{LOOK_NAME, MOST_REQUEST_BYTES, Message, Place};
@@ -35,7 +36,8 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Opens the socket in the directory of a pool that this process has for itself: one that is there is a dead process's.
+    /// Opens the socket in the directory of a pool that this process has for itself: one that is
+    /// there is a dead process's.
     ///
     /// # Errors
     /// If the directory cannot be written.

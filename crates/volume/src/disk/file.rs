@@ -13,10 +13,11 @@ use std::path::Path;
 
 /// Slices that one system call takes (`IOV_MAX` of Linux).
 const MAX_SLICES: usize = 1024;
-/// The mode of a new file: contents and the key of the fingerprints are the owner's alone, whatever the umask.
+/// The mode of a new file: contents and the key of the fingerprints are the owner's alone, whatever
+/// the umask.
 const NEW_FILE_MODE: u32 = 0o600;
-/// Bytes at each end of a device that labels are in: file systems, volume managers and partition tables have them in the
-/// first MiB, GPT, ZFS and MD RAID also in the last.
+/// Bytes at each end of a device that labels are in: file systems, volume managers and partition
+/// tables have them in the first MiB, GPT, ZFS and MD RAID also in the last.
 pub(super) const LABEL_BYTES: u64 = 1 << 20;
 
 /// A file or block device, locked.
@@ -34,7 +35,8 @@ impl FileDisk {
     /// Opens and locks what exists. Shared, it needs no right to write and no space.
     ///
     /// # Errors
-    /// If it does not exist, is neither file nor block device, another process has it, or a device is in use.
+    /// If it does not exist, is neither file nor block device, another process has it, or a device
+    /// is in use.
     pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
         let status = rustix::fs::stat(path).map_err(|error| failed("open", path)(error.into()))?;
         // Asked before it is opened: opening a pipe would wait for a writer.
@@ -42,7 +44,8 @@ impl FileDisk {
         let mut options = OpenOptions::new();
         options.read(true).write(access == DiskAccess::Exclusive);
         if is_device && access == DiskAccess::Exclusive {
-            // The kernel gives a device to one who asks so, and to nobody if it is mounted or part of another.
+            // The kernel gives a device to one who asks so, and to nobody if it is mounted or part
+            // of another.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         match options.open(path) {
@@ -103,7 +106,8 @@ impl FileDisk {
         super::signature::found_on(&self.file, self.len()?)
     }
 
-    /// Overwrites the places of labels on a device with zeros, so that nobody takes it for what it was.
+    /// Overwrites the places of labels on a device with zeros, so that nobody takes it for what it
+    /// was.
     pub(crate) fn wipe_labels(&self) -> io::Result<()> {
         let length = self.len()?;
         let zeros = vec![0; LABEL_BYTES.min(length) as usize];

@@ -1,8 +1,9 @@
 //! Locks on open disks, and who holds them.
 //!
-//! The lock is the system's (`flock`) on the file or device node itself, so it follows the storage through every name, link
-//! and copied directory, needs no file of its own, and ends with the process. Device nodes that are not the same node are
-//! told apart by this lock; writers of a device also claim it from the kernel, which knows the device behind the node.
+//! The lock is the system's (`flock`) on the file or device node itself, so it follows the storage
+//! through every name, link and copied directory, needs no file of its own, and ends with the
+//! process. Device nodes that are not the same node are told apart by this lock; writers of a
+//! device also claim it from the kernel, which knows the device behind the node.
 
 use rustix::fs::{FlockOperation, Stat, flock};
 use rustix::io::Errno;
@@ -11,7 +12,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a lock on a device is tried for: `udev` holds a shared one for some milliseconds after a device was written.
+/// How often a lock on a device is tried for: `udev` holds a shared one for some milliseconds after
+/// a device was written.
 const DEVICE_ATTEMPTS: u32 = 50;
 /// The wait between two attempts.
 const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
@@ -45,7 +47,8 @@ pub(super) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Resu
     Ok(false)
 }
 
-/// Who holds a lock on this file: "process 12 (gemelo)", or "another process" if the system does not tell.
+/// Who holds a lock on this file: "process 12 (gemelo)", or "another process" if the system does
+/// not tell.
 pub(super) fn holder(file: &File) -> String {
     let Ok(status) = rustix::fs::fstat(file) else { return unknown() };
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -53,7 +56,8 @@ pub(super) fn holder(file: &File) -> String {
     let found = named()
         .find(|lock| has_open(lock.process, &status) == Some(true))
         .or_else(|| named().find(|lock| has_open(lock.process, &status).is_none()))
-        // Some file systems give the table other numbers than `stat`. This process may have a lock on another file.
+        // Some file systems give the table other numbers than `stat`. This process may have a lock
+        // on another file.
         .or_else(|| {
             let mut others = flocks(&locks).filter(|lock| lock.process != std::process::id());
             others.find(|lock| has_open(lock.process, &status) == Some(true))
@@ -61,7 +65,8 @@ pub(super) fn holder(file: &File) -> String {
     found.map_or_else(unknown, |lock| name(lock.process))
 }
 
-/// Who has a lock on a file that lets nobody else read it; nothing if nobody has, or it cannot be asked.
+/// Who has a lock on a file that lets nobody else read it; nothing if nobody has, or it cannot be
+/// asked.
 pub(super) fn locked_by(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     let is_free = take(&file, DiskAccess::Shared, false).unwrap_or(true);
@@ -87,7 +92,8 @@ struct Flock {
     inode: u64,
 }
 
-/// The locks that are held: `1: FLOCK ADVISORY WRITE 708 fe:00:1234 0 EOF` (proc_locks(5)). A line with an arrow waits.
+/// The locks that are held: `1: FLOCK ADVISORY WRITE 708 fe:00:1234 0 EOF` (proc_locks(5)). A line
+/// with an arrow waits.
 fn flocks(table: &str) -> impl Iterator<Item = Flock> {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -98,7 +104,8 @@ fn flocks(table: &str) -> impl Iterator<Item = Flock> {
     })
 }
 
-/// Whether a process has a file open; nothing if it belongs to somebody else, who keeps that to himself.
+/// Whether a process has a file open; nothing if it belongs to somebody else, who keeps that to
+/// himself.
 fn has_open(process: u32, status: &Stat) -> Option<bool> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     let is_same = |path: &Path| {

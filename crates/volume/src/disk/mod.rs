@@ -1,7 +1,8 @@
 //! The engine's only way to storage, hence the only place where faults are injected.
 //!
-//! [`FileDisk`] is the storage that there is: files and block devices, locked while they are open. What a path must not be
-//! used for, because somebody else uses it or it holds something, is told by [`check_overwritable`] and [`check_unused`].
+//! [`FileDisk`] is the storage that there is: files and block devices, locked while they are open.
+//! What a path must not be used for, because somebody else uses it or it holds something, is told
+//! by [`check_overwritable`] and [`check_unused`].
 
 mod file;
 mod lock;

@@ -6,8 +6,9 @@ use rustix::fs::{FileType, SeekFrom};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Whether a block device can be overwritten: nothing else uses it, and it is blank where labels are, or `force` is set. What
-/// is no block device is left to the caller, but for a device that does not exist.
+/// Whether a block device can be overwritten: nothing else uses it, and it is blank where labels
+/// are, or `force` is set. What is no block device is left to the caller, but for a device that
+/// does not exist.
 ///
 /// # Errors
 /// If it cannot, or cannot be looked at.
@@ -31,8 +32,9 @@ pub fn check_overwritable(path: &Path, force: bool) -> Result<()> {
     }
 }
 
-/// Refuses a path that can only be a misspelt device: it does not exist, and its folder is `/dev` or below. A file made there
-/// would be in memory, and gone when the machine is. `/dev/shm` is for files.
+/// Refuses a path that can only be a misspelt device: it does not exist, and its folder is `/dev`
+/// or below. A file made there would be in memory, and gone when the machine is. `/dev/shm` is for
+/// files.
 ///
 /// # Errors
 /// If it is one.

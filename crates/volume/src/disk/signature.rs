@@ -1,7 +1,8 @@
-//! What a block device holds, by the marks that file systems, volume managers and partition tables leave.
+//! What a block device holds, by the marks that file systems, volume managers and partition tables
+//! leave.
 //!
-//! Anything but zeros in the first or last MiB counts as data; the marks only give it a name. Places and bytes are those of
-//! `libblkid` (util-linux), whose source names the format documents.
+//! Anything but zeros in the first or last MiB counts as data; the marks only give it a name.
+//! Places and bytes are those of `libblkid` (util-linux), whose source names the format documents.
 
 use super::file::LABEL_BYTES;
 use std::fs::File;
@@ -19,8 +20,8 @@ const fn mark(offset: usize, bytes: &'static [u8], name: &'static str) -> Mark {
     Mark { offset, bytes, name }
 }
 
-/// The more telling ones first: a partition table is found by its own mark before the one of boot sectors, which file systems
-/// of other systems have as well.
+/// The more telling ones first: a partition table is found by its own mark before the one of boot
+/// sectors, which file systems of other systems have as well.
 const MARKS: &[Mark] = &[
     mark(0, b"GEMELOSB", "the metadata of a pool"),
     mark(0, b"GEMELODS", "the data store of a pool"),

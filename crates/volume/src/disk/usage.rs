@@ -1,4 +1,5 @@
-//! Whether something else uses a block device or a file: a mount, swap, a mapping on top, a loop device.
+//! Whether something else uses a block device or a file: a mount, swap, a mapping on top, a loop
+//! device.
 
 use super::lock;
 use crate::error::{Result, VolumeError};
@@ -6,8 +7,8 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Refuses a block device that is mounted, holds swap, carries another device, backs a loop device or is otherwise
-/// claimed.
+/// Refuses a block device that is mounted, holds swap, carries another device, backs a loop device
+/// or is otherwise claimed.
 ///
 /// # Errors
 /// If it is in use, or cannot be opened.
@@ -24,7 +25,8 @@ pub(crate) fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
     }
 }
 
-/// Refuses a file that holds swap, backs a loop device, or is locked by another process, as the disks of an open pool are.
+/// Refuses a file that holds swap, backs a loop device, or is locked by another process, as the
+/// disks of an open pool are.
 ///
 /// # Errors
 /// If it is.
@@ -112,7 +114,8 @@ fn device_numbers(device: u64) -> Vec<String> {
     all
 }
 
-/// Where a device is mounted: the third field of a line of mountinfo is the device, the fifth the place (proc(5)).
+/// Where a device is mounted: the third field of a line of mountinfo is the device, the fifth the
+/// place (proc(5)).
 fn mounted_at(mounts: &str, number: &str) -> Option<String> {
     let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(number))?;
     line.split(' ').nth(4).map(unescape)

@@ -10,7 +10,8 @@ use std::sync::Arc;
 pub(super) const DATA: &str = "data";
 pub(super) const METADATA: &str = "metadata";
 
-/// The disks of a pool's directory, which no other process writes to as long as one of them is open.
+/// The disks of a pool's directory, which no other process writes to as long as one of them is
+/// open.
 pub struct PoolDirectory {
     disks: PoolDisks,
 }
@@ -28,7 +29,8 @@ impl PoolDirectory {
         Self::open(path, DiskAccess::Exclusive)
     }
 
-    /// Opens the disks for reading, together with others that read. Nothing is written, not even beside them.
+    /// Opens the disks for reading, together with others that read. Nothing is written, not even
+    /// beside them.
     ///
     /// # Errors
     /// If another process writes to them, or they are not there.
@@ -45,7 +47,8 @@ impl PoolDirectory {
             let why = if path.exists() { "it is not a directory" } else { "there is no such directory" };
             return Err(VolumeError::NotAPool { why });
         }
-        // Before the disks are opened: the second lock on one file would be refused because of the first.
+        // Before the disks are opened: the second lock on one file would be refused because of the
+        // first.
         refuse_one_disk(path)?;
         let metadata = open_disk(path, METADATA, "the directory has no metadata", access)?;
         let data = open_disk(path, DATA, "the directory has no data store", access)?;

@@ -1,7 +1,8 @@
 //! The places of a new pool: its directory, its files, its links to files and devices elsewhere.
 //!
-//! What can be refused is refused before anything is made. What was made by then is removed if a later step fails, and
-//! nothing else is: a directory or an empty file that was there stays, and is as it was.
+//! What can be refused is refused before anything is made. What was made by then is removed if a
+//! later step fails, and nothing else is: a directory or an empty file that was there stays, and is
+//! as it was.
 
 use super::directory::{DATA, METADATA, failed};
 use super::{Pool, PoolDisks, PoolOptions};
@@ -34,8 +35,8 @@ impl NewPool {
     /// Makes a pool in a directory, which is made if it is not there.
     ///
     /// # Errors
-    /// If there is one already, an option is out of range, a device is in use or holds something, or the files cannot be
-    /// made; then nothing is left of it.
+    /// If there is one already, an option is out of range, a device is in use or holds something,
+    /// or the files cannot be made; then nothing is left of it.
     pub fn make(path: &Path, options: &PoolOptions) -> Result<Self> {
         options.check()?;
         let places = Places::check(path, options)?;
@@ -53,7 +54,8 @@ impl NewPool {
     }
 }
 
-/// Where the disks of a pool are to be. Each is a path elsewhere, or nothing if it is a file of the directory.
+/// Where the disks of a pool are to be. Each is a path elsewhere, or nothing if it is a file of the
+/// directory.
 struct Places<'a> {
     folder: &'a Path,
     options: &'a PoolOptions,
@@ -109,7 +111,8 @@ impl<'a> Places<'a> {
         Ok(PoolDisks { data, metadata })
     }
 
-    /// Opens a disk that is there; nothing is written yet. Anything but an empty file or a blank device is refused.
+    /// Opens a disk that is there; nothing is written yet. Anything but an empty file or a blank
+    /// device is refused.
     fn open_existing(&self, place: &Path, name: &str) -> Result<Option<FileDisk>> {
         let Ok(status) = rustix::fs::stat(place) else { return Ok(None) };
         if FileDisk::is_device_at(place, &status)? {
@@ -136,7 +139,8 @@ impl<'a> Places<'a> {
         Ok(Some(disk))
     }
 
-    /// A disk that was opened, or else a new file; with a link to it in the directory if it is elsewhere.
+    /// A disk that was opened, or else a new file; with a link to it in the directory if it is
+    /// elsewhere.
     fn or_new(&self, opened: Option<FileDisk>, name: &str, made: &mut Made) -> Result<Arc<FileDisk>> {
         let place = self.path_of(name);
         let disk = match opened {
@@ -154,7 +158,8 @@ impl<'a> Places<'a> {
         };
         made.held.push(Arc::clone(&disk));
         if self.elsewhere(name).is_some() {
-            // As it was said: names such as those in /dev/disk/by-id are there because what they lead to changes.
+            // As it was said: names such as those in /dev/disk/by-id are there because what they
+            // lead to changes.
             let link = self.folder.join(name);
             symlink(&place, &link).map_err(failed("make", &link))?;
             made.undo.push(Undo::Remove(link));
@@ -163,7 +168,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A path with its folder's links followed: the same for all names of a file that may not be there yet, but for links to it.
+/// A path with its folder's links followed: the same for all names of a file that may not be there
+/// yet, but for links to it.
 fn resolved(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
@@ -192,7 +198,8 @@ enum Undo {
     Empty(PathBuf),
 }
 
-/// What was made so far, in order; unmade in the opposite one when it is dropped, unless it is kept.
+/// What was made so far, in order; unmade in the opposite one when it is dropped, unless it is
+/// kept.
 #[derive(Default)]
 struct Made {
     undo: Vec<Undo>,

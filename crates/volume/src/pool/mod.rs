@@ -104,8 +104,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Opens the pool of a directory. Until it is closed and its volumes are dropped, no other process writes to it; if it is
-    /// opened read-only, others may read it meanwhile, and nothing is written.
+    /// Opens the pool of a directory. Until it is closed and its volumes are dropped, no other
+    /// process writes to it; if it is opened read-only, others may read it meanwhile, and nothing
+    /// is written.
     ///
     /// # Errors
     /// If another process has it, it is no pool, or it is damaged so that it cannot be served.

@@ -36,7 +36,8 @@ pub(crate) struct Arguments {
     /// When duplicates are found
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
-    /// Replace what a volume of this name holds, also under connected clients; it keeps its size and mode
+    /// Replace what a volume of this name holds, also under connected clients; it keeps its size
+    /// and mode
     #[arg(long)]
     force: bool,
 }
