@@ -1,14 +1,15 @@
 //! A served pool, from its opening to its close.
 
-use crate::control::Control;
+use crate::access::{self, open_patiently};
+use crate::control::{self, Asked, Control};
 use crate::failure::{Failure, with_causes};
 use crate::metrics::{MetricsServer, render};
-use crate::open_pool::{OpenPool, VolumeExports};
+use crate::open_pool::{OpenError, OpenPool, VolumeExports};
 use crate::report::Thresholds;
 use crate::{systemd, watch};
 use gemelo_base::{Monitor, StopFlag};
 use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig, TlsPolicy};
-use gemelo_volume::{Tuning, VolumeError};
+use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -73,7 +74,8 @@ struct Service {
     pool: Arc<OpenPool>,
     server: Server,
     attached: Server,
-    control: Control,
+    /// None if the pool's directory cannot be written, or another server that only reads has it.
+    control: Option<Control>,
     helpers: Vec<JoinHandle<()>>,
     closing: StopFlag,
 }
@@ -86,8 +88,10 @@ impl Service {
         stop: &StopFlag,
     ) -> Result<(Parts, Self), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
-        let pool = OpenPool::open(directory, options.tuning, options.thresholds.clone())
-            .map_err(|error| about(Failure::of_opening(&error)))?;
+        let open =
+            || OpenPool::open(directory, options.tuning, options.thresholds.clone()).map_err(OpenError::Pool);
+        let is_served = || control::is_answering(directory, Asked::Server);
+        let pool = open_patiently(stop, open, is_served).map_err(|error| about(error.into()))?;
         let pool = Arc::new(pool);
         for damage in pool.damage() {
             monitor.warn(&damage);
@@ -113,8 +117,17 @@ impl Service {
             metrics: metrics.as_ref().map(MetricsServer::address),
         };
         let failed = |error: std::io::Error| Failure::of("cannot start to serve", &error);
-        let control = Control::open(directory, Arc::clone(&pool), attached.clone(), Arc::clone(&monitor))
-            .map_err(|error| about(failed(error)))?;
+        let control = match open_control(directory, &pool, &attached, &monitor) {
+            Ok(control) => Some(control),
+            Err(error) if options.tuning.read_only => {
+                monitor.warn(&format!(
+                    "{}: no socket for commands, which open the pool by themselves: {error}",
+                    directory.display()
+                ));
+                None
+            }
+            Err(error) => return Err(about(failed(error))),
+        };
         let closing = StopFlag::new();
         let mut helpers = vec![watch::start(Arc::clone(&pool), monitor, stop.clone()).map_err(failed)?];
         if let Some(metrics) = metrics {
@@ -127,7 +140,9 @@ impl Service {
     /// Ends everything but the clients, who have been seen off.
     fn close(self) -> Result<(), Failure> {
         let Self { pool, server, attached, control, helpers, closing } = self;
-        control.close();
+        if let Some(control) = control {
+            control.close();
+        }
         closing.raise();
         // Without listeners it only sees its clients off.
         let seen_off = attached.serve(Vec::new(), &closing);
@@ -136,18 +151,23 @@ impl Service {
             let _ = helper.join();
         }
         drop((server, attached));
-        pool_closed(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
+        access::close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
         seen_off.map_err(|error| Failure::midway(with_causes(&error)))
     }
 }
 
-/// Closes it, or, if a client that hangs has it, leaves it so that opening it again is as quick.
-fn pool_closed(pool: Arc<OpenPool>) -> Result<(), VolumeError> {
-    match Arc::try_unwrap(pool) {
-        Ok(pool) => pool.close(),
-        Err(held) if held.is_read_only() => Ok(()),
-        Err(held) => held.checkpoint(),
+/// Opens the control socket, unless another server, which shares the pool because both only read,
+/// has it.
+fn open_control(
+    directory: &Path,
+    pool: &Arc<OpenPool>,
+    attached: &Server,
+    monitor: &Arc<dyn Monitor>,
+) -> std::io::Result<Control> {
+    if control::is_answering(directory, Asked::Server) {
+        return Err(std::io::ErrorKind::AddrInUse.into());
     }
+    Control::open(directory, Arc::clone(pool), attached.clone(), Arc::clone(monitor))
 }
 
 fn start_metrics(

@@ -157,6 +157,11 @@ impl Engine {
 
     fn check_name(name: &str) -> Result<()> {
         let is_plain = |c: char| !c.is_control() && c != '/';
+        // In POOL/NAME these would be taken for folders.
+        if matches!(name, "." | "..") {
+            let what = format!("the name '{name}'");
+            return Err(VolumeError::BadOption { what, expected: "a volume's: it means a folder" });
+        }
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
             return Err(VolumeError::BadOption {
                 what: format!("the name '{}'", name.escape_debug()),
