@@ -6,6 +6,7 @@
 
 mod client;
 mod frame;
+mod notes;
 mod server;
 
 pub(crate) use client::{ask, attach, is_answering};
