@@ -193,7 +193,7 @@ fn memory(options: &ServeOptions, listeners: usize) -> Result<Memory, Failure> {
             format_size(least as u64)
         )));
     }
-    Ok(Memory::new(bytes))
+    Ok(Memory::new(bytes, connections))
 }
 
 /// The sockets handed over, and those that were asked for. An address that is not safe is refused before the pool is served.

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 
+/// How many clients may wait to be accepted; the system has a limit of its own, often 4096.
+const QUEUE_LENGTH: i32 = 1024;
+
 /// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
@@ -124,11 +127,12 @@ impl Listener {
             ListenAddress::Unix(path) => {
                 remove_dead_socket(path).map_err(failed)?;
                 let listener = UnixListener::bind(path).map_err(failed)?;
+                lengthen_queue(&listener).map_err(failed)?;
                 Self::of_unix(listener, address.clone(), Some(path.clone())).map_err(failed)
             }
-            ListenAddress::Tcp(wanted) => TcpListener::bind(wanted).and_then(Self::from_tcp).map_err(failed),
+            ListenAddress::Tcp(wanted) => TcpListener::bind(wanted).and_then(Self::made_tcp).map_err(failed),
             ListenAddress::Name(name, port) => {
-                TcpListener::bind((name.as_str(), *port)).and_then(Self::from_tcp).map_err(failed)
+                TcpListener::bind((name.as_str(), *port)).and_then(Self::made_tcp).map_err(failed)
             }
         }
     }
@@ -149,6 +153,11 @@ impl Listener {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { kind: Kind::Unix(listener), address, made_file })
+    }
+
+    fn made_tcp(listener: TcpListener) -> io::Result<Self> {
+        lengthen_queue(&listener)?;
+        Self::from_tcp(listener)
     }
 
     /// Takes over a listening TCP socket.
@@ -207,6 +216,12 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Lets more clients wait to be accepted than the standard library does. Beyond the queue's length the system ignores
+/// TCP clients, who then try again after a second.
+fn lengthen_queue(listener: impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, QUEUE_LENGTH)?)
 }
 
 /// Removes a socket that a program left behind: one that refuses connections.

@@ -2,7 +2,7 @@
 //!
 //! Every connection has a reserved share, which it always gets. More is granted out of what is left: a buffer may grow
 //! as long as it is not larger than what remains free for all others afterwards. One greedy connection thus gets half of
-//! the memory, two get a third each, and a small buffer can still grow when large ones cannot. A buffer that may not
+//! that memory, two get a third each, and a small buffer can still grow when large ones cannot. A buffer that may not
 //! grow is not waited for: its connection does the request in pieces of the size that it has.
 
 use memmap2::MmapMut;
@@ -20,6 +20,9 @@ pub(super) const RESERVED_CONNECTION_BYTES: usize = 2 * RESERVED_BUFFER_BYTES;
 /// The usual bound for a server, in bytes: a hundred connections with requests of 2 MiB each.
 const USUAL_BYTES: usize = 256 << 20;
 
+/// The usual number of connections that have a reserved share.
+const USUAL_CONNECTIONS: usize = 256;
+
 /// A bound for the buffers of all connections of one or more servers. Clones are the same memory.
 #[derive(Debug, Clone)]
 pub struct Memory {
@@ -29,20 +32,28 @@ pub struct Memory {
 #[derive(Debug)]
 struct Inner {
     limit_bytes: usize,
-    used_bytes: AtomicUsize,
+    /// The limit without the reserved shares.
+    shared_bytes: usize,
+    /// What was granted of the shared memory.
+    granted_bytes: AtomicUsize,
+    /// What is in use of the reserved shares.
+    reserved_bytes: AtomicUsize,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self::new(USUAL_BYTES)
+        Self::new(USUAL_BYTES, USUAL_CONNECTIONS)
     }
 }
 
 impl Memory {
-    /// Memory of this size.
+    /// Memory of this size, in bytes, with a reserved share for this many connections.
     #[must_use]
-    pub fn new(limit_bytes: usize) -> Self {
-        Self { inner: Arc::new(Inner { limit_bytes, used_bytes: AtomicUsize::new(0) }) }
+    pub fn new(limit_bytes: usize, connections: usize) -> Self {
+        let reserved = connections.saturating_mul(RESERVED_CONNECTION_BYTES);
+        let shared_bytes = limit_bytes.saturating_sub(reserved);
+        let (granted_bytes, reserved_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { inner: Arc::new(Inner { limit_bytes, shared_bytes, granted_bytes, reserved_bytes }) }
     }
 
     /// The least memory, in bytes, for this many connections: half of it is reserved for them.
@@ -66,25 +77,31 @@ impl Memory {
     /// What connections have at the moment, in bytes.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
-        self.inner.used_bytes.load(Ordering::Relaxed)
+        let Inner { granted_bytes, reserved_bytes, .. } = &*self.inner;
+        granted_bytes.load(Ordering::Relaxed) + reserved_bytes.load(Ordering::Relaxed)
     }
 
-    fn reserve(&self, bytes: usize) {
-        self.inner.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Where a buffer of this size is counted: it is a reserved one, or a larger one that was granted.
+    fn account(&self, bytes: usize) -> &AtomicUsize {
+        if bytes > RESERVED_BUFFER_BYTES { &self.inner.granted_bytes } else { &self.inner.reserved_bytes }
+    }
+
+    fn reserve(&self) {
+        self.inner.reserved_bytes.fetch_add(RESERVED_BUFFER_BYTES, Ordering::Relaxed);
     }
 
     /// Grants a buffer of this size if as much remains free.
     fn grant(&self, bytes: usize) -> bool {
         let granted = |used: usize| {
             let used = used.checked_add(bytes)?;
-            let left = self.inner.limit_bytes.checked_sub(used)?;
+            let left = self.inner.shared_bytes.checked_sub(used)?;
             (bytes <= left).then_some(used)
         };
-        self.inner.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, granted).is_ok()
+        self.inner.granted_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, granted).is_ok()
     }
 
     fn give_back(&self, bytes: usize) {
-        self.inner.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.account(bytes).fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -103,7 +120,7 @@ impl Buffer {
     /// If the system has no memory.
     pub(super) fn reserved(memory: &Memory) -> io::Result<Self> {
         let bytes = MmapMut::map_anon(RESERVED_BUFFER_BYTES)?;
-        memory.reserve(RESERVED_BUFFER_BYTES);
+        memory.reserve();
         Ok(Self { bytes, memory: memory.clone() })
     }
 
@@ -129,8 +146,7 @@ impl Buffer {
     /// Goes back to the reserved size, and keeps the first `kept` bytes; if these are more, nothing happens.
     pub(super) fn shrink(&mut self, kept: usize) {
         if self.is_grown() && kept <= RESERVED_BUFFER_BYTES {
-            // Counted twice for a moment, so that the reserved share is never given to somebody else.
-            self.memory.reserve(RESERVED_BUFFER_BYTES);
+            self.memory.reserve();
             if !self.replace(RESERVED_BUFFER_BYTES, kept) {
                 self.memory.give_back(RESERVED_BUFFER_BYTES);
             }
@@ -178,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_reserved_share_is_always_there_and_more_is_shared_fairly() {
-        let memory = Memory::new(16 << 20);
+        let memory = Memory::new(16 << 20, 0);
         let mut greedy: Vec<Buffer> = (0..4).map(|_| Buffer::reserved(&memory).unwrap()).collect();
         let mut largest = Vec::new();
         for buffer in &mut greedy {
@@ -190,6 +206,8 @@ mod tests {
         let mut modest = Buffer::reserved(&memory).unwrap();
         assert!(modest.grow(1 << 20, 0), "greedy ones leave something");
         assert!(memory.used_bytes() <= memory.limit_bytes());
+        let reserved = Memory::new(16 << 20, 100);
+        assert!(!Buffer::reserved(&reserved).unwrap().grow(2 << 20, 0), "the others' shares are not granted");
 
         greedy.truncate(1);
         assert!(modest.grow(2 << 20, 0), "what is given back can be had");
@@ -199,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_buffer_keeps_its_first_bytes_and_gives_back_what_it_has_grown_by() {
-        let memory = Memory::new(8 << 20);
+        let memory = Memory::new(8 << 20, 0);
         let mut buffer = Buffer::reserved(&memory).unwrap();
         buffer[..3].copy_from_slice(b"abc");
         assert!(buffer.grow(1 << 20, 3));

@@ -48,6 +48,9 @@ const STOP_CHECKED_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 }
 /// How long connections get to end after their sockets were closed. What takes longer is a device that hangs.
 const END_WAIT: Duration = Duration::from_secs(1);
 
+/// The most connections that are accepted at one listener before the next one has its turn: a few milliseconds.
+const ACCEPTED_IN_TURN: usize = 16;
+
 /// How long to wait after the system has refused a connection (too many open files), so as not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -202,20 +205,26 @@ impl Server {
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
-            // One of each in turn, so that many at one listener do not hold up another.
             for (gate, listener) in listeners.iter().enumerate() {
-                match listener.accept() {
-                    Ok(Some((socket, peer))) => self.start(socket, peer, gate),
-                    Ok(None) => {}
-                    Err(error) => {
-                        let message = format!("{}: no connection: {error}", listener.address());
-                        self.shared.complaints.tell(Complaint::NotAccepted, message);
-                        std::thread::sleep(ACCEPT_PAUSE);
-                    }
-                }
+                self.accept_some(gate, listener);
             }
         }
         Ok(())
+    }
+
+    /// Accepts connections of one listener: enough to empty its queue, and not so many that others wait.
+    fn accept_some(&self, gate: usize, listener: &Listener) {
+        for _ in 0..ACCEPTED_IN_TURN {
+            match listener.accept() {
+                Ok(Some((socket, peer))) => self.start(socket, peer, gate),
+                Ok(None) => return,
+                Err(error) => {
+                    let message = format!("{}: no connection: {error}", listener.address());
+                    self.shared.complaints.tell(Complaint::NotAccepted, message);
+                    return std::thread::sleep(ACCEPT_PAUSE);
+                }
+            }
+        }
     }
 
     /// Gives a connection its thread.

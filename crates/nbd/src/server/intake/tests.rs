@@ -69,7 +69,7 @@ fn a_buffer_that_is_not_used_for_long_becomes_small_while_requests_go_on() {
 
 #[test]
 fn a_request_that_no_memory_is_granted_for_is_done_in_pieces() {
-    let memory = Memory::new(2 * RESERVED_BUFFER_BYTES);
+    let memory = Memory::new(2 * RESERVED_BUFFER_BYTES, 1);
     let mut intake = Intake::new(&memory).unwrap();
     let sent = write(3, 100_000);
     let mut done = 0;
