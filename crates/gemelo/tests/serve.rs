@@ -221,7 +221,7 @@ fn silent_connections_keep_nobody_from_figures_and_from_commands() {
     let address = served.said[1].strip_prefix("metrics at http://").unwrap().trim_end_matches("/metrics");
     let scrapes: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
     let control = pool.file("pool/control");
-    let commands: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    let commands: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&control).unwrap()).collect();
     let begun = Instant::now();
     for _ in 0..5 {
         assert!(metrics(&served).contains("\ngemelo_pool_volumes 0\n"));

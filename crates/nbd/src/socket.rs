@@ -196,3 +196,31 @@ impl Write for Socket {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn accepted_tcp_connections_are_kept_alive() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Socket::from(listener.accept().unwrap().0);
+        assert!(sockopt::socket_keepalive(&socket.descriptor).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket.descriptor).unwrap(), KEEP_ALIVE_AFTER);
+        assert_eq!(sockopt::tcp_keepintvl(&socket.descriptor).unwrap(), KEEP_ALIVE_EVERY);
+        assert_eq!(sockopt::tcp_keepcnt(&socket.descriptor).unwrap(), KEEP_ALIVE_QUESTIONS);
+    }
+
+    #[test]
+    fn a_peer_that_sends_or_takes_nothing_is_told_apart_from_one_that_went() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let mut socket = Socket::from(one);
+        socket.set_receive_timeout(Some(Duration::from_millis(10))).unwrap();
+        socket.set_send_timeout(Some(Duration::from_millis(10))).unwrap();
+        assert_eq!(socket.receive(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let error = socket.write_all(&vec![0; 8 << 20]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}
