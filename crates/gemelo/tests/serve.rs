@@ -17,9 +17,9 @@ use gemelo_nbd::wire::ErrorCode;
 use served::{Served, TestPool, done, noise, refused};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -212,6 +212,61 @@ fn metrics(served: &Served) -> String {
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
     page
+}
+
+#[test]
+fn silent_connections_keep_nobody_from_figures_and_from_commands() {
+    let pool = TestPool::new(&[]);
+    let served = pool.serve(&["--metrics", "127.0.0.1:0"]);
+    let address = served.said[1].strip_prefix("metrics at http://").unwrap().trim_end_matches("/metrics");
+    let scrapes: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let control = pool.file("pool/control");
+    let commands: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    let begun = Instant::now();
+    for _ in 0..5 {
+        assert!(metrics(&served).contains("\ngemelo_pool_volumes 0\n"));
+        done(&["volume", "ls", &pool.path()]);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    drop((scrapes, commands));
+    assert_eq!(served.stop(), (0, String::new()));
+}
+
+#[test]
+fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
+    let pool = TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "8m"]);
+    let (path, listen) = (pool.path(), format!("unix:{}", pool.file("socket")));
+    let serve = ["serve", &path, "--listen", &listen];
+    let message = refused(&[&serve[..], &["--memory", "1m"]].concat());
+    for part in
+        ["--memory 1.00 MiB is too little for 256 clients", "at least 80.00 MiB", "--most-connections"]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+    let options = ["--memory", "32m", "--most-connections", "2", "--most-handshakes", "1"];
+    let times = ["--idle-timeout", "300ms", "--receive-timeout", "1s", "--send-timeout", "0s"];
+    let served = pool.serve(&[&options[..], &times].concat());
+    let mut client = connect(&pool.uri("a")).unwrap();
+    assert!(write(&mut client, 0, &noise(1, 4 << 20)).is_none());
+    assert!(read(&mut client, 0, 4 << 20) == noise(1, 4 << 20));
+    std::thread::sleep(Duration::from_millis(800));
+    assert!(client.run(Submission::Flush, |_| ()).is_err(), "it was idle for too long");
+    assert_eq!(served.stop(), (0, String::new()));
+}
+
+#[test]
+fn a_host_is_listened_at_by_its_name() {
+    let pool = TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "8m"]);
+    let served = Served::start(&["serve", &pool.path(), "--listen", "tcp:localhost:0"]);
+    for said in &served.said {
+        let address = said.strip_prefix("listening at tcp:").unwrap();
+        assert_eq!(connect(&format!("nbd://{address}/a")).unwrap().export().size_bytes, 8 << 20);
+    }
+    assert_eq!(served.stop(), (0, String::new()));
+    let message = refused(&["serve", &pool.path(), "--listen", "tcp:nothing.invalid:0"]);
+    assert!(message.contains("cannot listen at tcp:nothing.invalid:0"), "{message}");
 }
 
 #[test]

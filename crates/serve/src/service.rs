@@ -7,13 +7,20 @@ use crate::metrics::{MetricsServer, render};
 use crate::open_pool::{OpenError, OpenPool, VolumeExports};
 use crate::report::Thresholds;
 use crate::{systemd, watch};
+use gemelo_base::units::format_size;
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig, TlsPolicy};
+use gemelo_nbd::server::{ListenAddress, Listener, Memory, Server, ServerConfig, TlsPolicy};
 use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Connections at a time of commands that import and export volumes of the served pool.
+const MOST_ATTACHED: usize = 64;
+/// How long such a command may do nothing within a request: a user may have suspended it.
+const ATTACHED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What is served, and how.
 #[derive(Debug, Clone, Default)]
@@ -24,8 +31,10 @@ pub struct ServeOptions {
     pub volumes: Vec<String>,
     /// How the pool behaves; read-only refuses all changes.
     pub tuning: Tuning,
-    /// How the server behaves.
+    /// How the server behaves; its memory is that of `memory_bytes`.
     pub server: ServerConfig,
+    /// The bound for the memory that clients' requests and replies take; as usual if it is not set.
+    pub memory_bytes: Option<u64>,
     /// Where figures are had over HTTP.
     pub metrics: Option<SocketAddr>,
     /// When to warn of little space.
@@ -88,6 +97,7 @@ impl Service {
         stop: &StopFlag,
     ) -> Result<(Parts, Self), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
+        memory(options, options.listen.len())?;
         let open =
             || OpenPool::open(directory, options.tuning, options.thresholds.clone()).map_err(OpenError::Pool);
         let is_served = || control::is_answering(directory, Asked::Server);
@@ -106,10 +116,19 @@ impl Service {
         }
         let listeners = listeners(options)?;
         let exports = VolumeExports { pool: Arc::downgrade(&pool), only: options.volumes.clone() };
-        let server = Server::new(Arc::new(exports), options.server.clone(), Arc::clone(&monitor));
+        let memory = memory(options, listeners.len())?;
+        let config = ServerConfig { memory: memory.clone(), ..options.server.clone() };
+        let server = Server::new(Arc::new(exports), config, Arc::clone(&monitor));
         pool.set_server(server.clone());
         let all = VolumeExports { pool: Arc::downgrade(&pool), only: Vec::new() };
-        let attached = Server::new(Arc::new(all), ServerConfig::default(), Arc::clone(&monitor));
+        let config = ServerConfig {
+            most_connections: MOST_ATTACHED,
+            memory,
+            receive_timeout: Some(ATTACHED_TIMEOUT),
+            send_timeout: Some(ATTACHED_TIMEOUT),
+            ..ServerConfig::default()
+        };
+        let attached = Server::new(Arc::new(all), config, Arc::clone(&monitor));
         let metrics = options.metrics.map(MetricsServer::bind).transpose();
         let metrics = metrics.map_err(|error| Failure::refused(with_causes(&error)))?;
         let addresses = Addresses {
@@ -176,7 +195,25 @@ fn start_metrics(
     closing: StopFlag,
 ) -> std::io::Result<JoinHandle<()>> {
     let text = move || pool.stat().map_or_else(|error| format!("# {error}\n"), |report| render(&report));
-    std::thread::Builder::new().name("gemelo-metrics".into()).spawn(move || metrics.run(&closing, &text))
+    std::thread::Builder::new().name("gemelo-metrics".into()).spawn(move || metrics.run(&closing, text))
+}
+
+/// The memory for clients at this many listeners.
+fn memory(options: &ServeOptions, listeners: usize) -> Result<Memory, Failure> {
+    let clients = listeners.saturating_mul(options.server.most_connections);
+    let connections = clients.saturating_add(MOST_ATTACHED);
+    let asked = options.memory_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let bytes = asked.unwrap_or_else(|| Memory::usual_bytes(connections));
+    let least = Memory::least_bytes(connections);
+    if bytes < least {
+        return Err(Failure::refused(format!(
+            "--memory {} is too little for {} clients at each of {listeners} addresses: say at least {}, or fewer clients with --most-connections",
+            format_size(bytes as u64),
+            options.server.most_connections,
+            format_size(least as u64)
+        )));
+    }
+    Ok(Memory::new(bytes, connections))
 }
 
 /// The sockets handed over, and those that were asked for. An address that is not safe is refused before the pool is served.
@@ -185,7 +222,7 @@ fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
         Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
     })?;
     for address in &options.listen {
-        listeners.push(Listener::bind(address).map_err(|error| Failure::refused(with_causes(&error)))?);
+        listeners.extend(Listener::bind_all(address).map_err(|error| Failure::refused(with_causes(&error)))?);
     }
     let needs_tls = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback());
     let is_safe = options.server.allow_insecure || matches!(options.server.tls, TlsPolicy::Required(_));
@@ -196,7 +233,7 @@ fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
         )));
     }
     if listeners.is_empty() {
-        return Err(Failure::refused("nowhere to listen: say --listen unix:PATH or tcp:ADDRESS:PORT"));
+        return Err(Failure::refused("nowhere to listen: say --listen unix:PATH or tcp:HOST:PORT"));
     }
     Ok(listeners)
 }

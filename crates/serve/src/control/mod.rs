@@ -7,6 +7,7 @@
 mod client;
 mod frame;
 mod look;
+mod notes;
 mod server;
 
 pub(crate) use client::{Asked, ask, attach, is_answering};
