@@ -127,6 +127,9 @@ impl Engine {
 
     /// Makes a change alone.
     pub(super) fn apply_one(&self, state: &mut State, change: &Change) -> Result<()> {
+        if let Change::Store { pbn, .. } | Change::Share { pbn, .. } | Change::Identify { pbn, .. } = change {
+            debug_assert!(self.space.lock().is_used(*pbn), "block {} is free", pbn.number());
+        }
         let State { backend, open, .. } = state;
         if let Err(error) = backend.apply(std::slice::from_ref(change), &mut open.freed) {
             self.stop(crate::error::DiskRole::Metadata, "change");
