@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             let disks = directory.disks();
             let options = CheckOptions { data: arguments.data, repair: arguments.repair };
             let report = check(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
-            show_idle(arguments, &report, settings, context)
+            show_idle(arguments, &report, settings.as_ref(), context)
         }
         Err(error @ VolumeError::InUse { .. }) if arguments.repair => {
             Err(bad_input(anyhow!("{name}: {error}: stop it first, a pool is repaired when nobody has it")))
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             let reply = pools::ask(&access, &Request::Check { data: arguments.data }, context)?;
             access.close().map_err(pools::error)?;
             let Reply::Checked(report) = reply else { return Err(pools::other_version()) };
-            show_served(&report, settings, context)
+            show_served(&report, settings.as_ref(), context)
         }
         Err(error) => Err(about(error)),
     }
@@ -58,10 +58,10 @@ fn settings_line(settings: Option<&Failure>) -> String {
 fn show_idle(
     arguments: &Arguments,
     report: &CheckReport,
-    settings: Option<Failure>,
+    settings: Option<&Failure>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let mut text = settings_line(settings.as_ref());
+    let mut text = settings_line(settings);
     for problem in &report.problems {
         text += if problem.loses_data { "lost: " } else { "wrong: " };
         text += &problem.what;
@@ -107,10 +107,10 @@ fn contents(checked: u64, unverifiable: u64) -> String {
 
 fn show_served(
     report: &CheckedReport,
-    settings: Option<Failure>,
+    settings: Option<&Failure>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let mut text = settings_line(settings.as_ref());
+    let mut text = settings_line(settings);
     for difference in &report.differences {
         text += &format!("wrong: {difference}\n");
     }
