@@ -36,4 +36,10 @@ impl Context {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
     }
+
+    /// Prints to standard error, where standard output belongs to data.
+    pub(crate) fn print_beside(&self, text: &str) -> anyhow::Result<()> {
+        self.monitor.finish();
+        std::io::stderr().write_all(text.as_bytes()).context("cannot write to standard error")
+    }
 }

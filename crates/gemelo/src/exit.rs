@@ -48,6 +48,28 @@ impl std::error::Error for MarkedBad {
     }
 }
 
+/// What failed after there was a result: one output that cannot be written must not cost the others.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    first: Option<anyhow::Error>,
+}
+
+impl Failures {
+    /// Goes on, whatever came of it. A failure after the first is told at once.
+    pub(crate) fn note(&mut self, outcome: anyhow::Result<()>, monitor: &dyn gemelo_base::Monitor) {
+        match (outcome, &self.first) {
+            (Ok(()), _) => (),
+            (Err(error), None) => self.first = Some(error),
+            (Err(error), Some(_)) => monitor.warn(&format!("{error:#}")),
+        }
+    }
+
+    /// The first failure, or how the command ended without one.
+    pub(crate) fn or(self, outcome: Outcome) -> anyhow::Result<Outcome> {
+        self.first.map_or(Ok(outcome), Err)
+    }
+}
+
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // Help and version go to standard output with status 0, errors to standard error with status 2.
     let _ = error.print();

@@ -5,10 +5,10 @@ mod text;
 use super::bench::options::ContentOptions;
 use super::trace::input::{TraceInput, failed};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::values::Size;
 use crate::{contents, files};
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::SystemClock;
 use gemelo_load::Environment;
@@ -19,7 +19,7 @@ use gemelo_replay::{
 use gemelo_report::{Provenance, ResultFile};
 use gemelo_target::{Access, Engine, Layout, TargetError, TargetUri};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The layout of the result in JSON.
 const SCHEMA: &str = "gemelo.replay/1";
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let target = gemelo_target::plan(&arguments.target, &layout).map_err(not_ready)?;
     let spec = contents::resolve(&arguments.content, context.monitor.as_ref())?;
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).or_bad_input()?;
-    let quiet = arguments.json.as_deref() == Some(Path::new("-"));
+    let quiet = files::is_some_standard_output(arguments.json.as_deref());
     if !quiet {
         context.print(&text::plan(&plan, &options, &arguments.target))?;
     }
@@ -120,17 +120,19 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let mut trace = arguments.trace.open()?;
     let result = gemelo_replay::replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment)
         .map_err(not_replayed)?;
-    target.finish(arguments.keep)?;
+    let finished = target.finish(arguments.keep).context("cannot remove the file of the replay");
     let warnings = text::advice(&result);
     let replayed =
         Replayed { plan: &plan, options: &options, result: &result, warnings: &warnings, seed: spec.seed };
-    arguments.write_json(context, &replayed)?;
+    let mut failures = Failures::default();
     if !quiet {
-        context.print(&text::result(&result))?;
-        warnings.iter().for_each(|warning| context.monitor.warn(warning));
+        failures.note(context.print(&text::result(&result)), monitor);
+        warnings.iter().for_each(|warning| monitor.warn(warning));
     }
+    failures.note(arguments.write_json(context, &replayed), monitor);
+    failures.note(finished, monitor);
     let is_sound = result.is_complete && result.verification.wrong == 0;
-    Ok(if is_sound { Outcome::Done } else { Outcome::Partial })
+    failures.or(if is_sound { Outcome::Done } else { Outcome::Partial })
 }
 
 fn not_ready(error: TargetError) -> anyhow::Error {
@@ -247,6 +249,6 @@ impl Arguments {
         };
         let file =
             ResultFile { schema: SCHEMA.to_owned(), provenance, input, result, warnings: warnings.to_vec() };
-        files::write_json(path, &file)
+        files::write_json(path, self.force, &file)
     }
 }
