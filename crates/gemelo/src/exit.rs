@@ -1,5 +1,6 @@
 //! How a command ends: exit status and error text, decided in one place.
 
+use gemelo_base::units::{format_line, format_lines};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -88,9 +89,18 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
         // The reader of our output has seen enough: `gemelo scan / | head`.
         return ExitCode::SUCCESS;
     }
-    let _ = writeln!(std::io::stderr(), "gemelo: {error:#}");
+    let _ = writeln!(std::io::stderr(), "gemelo: {}", message(error));
     let bad_input = error.chain().any(<dyn std::error::Error>::is::<MarkedBad>);
     ExitCode::from(if bad_input { 2 } else { 1 })
+}
+
+/// The error and its causes on one line, except for the causes that show a place in a file over several.
+fn message(error: &anyhow::Error) -> String {
+    let shows_place = error
+        .chain()
+        .any(|cause| cause.is::<toml::de::Error>() || cause.is::<gemelo_filebench::ScriptError>());
+    let text = format!("{error:#}");
+    if shows_place { format_lines(&text) } else { format_line(&text) }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -1,5 +1,6 @@
-//! How results are written, the same by every command: files appear whole or not at all and keep their mode; what is no
-//! file is written through and never replaced; what cannot be written is refused before any work is done for it.
+//! How results are written, the same by every command: files appear whole or not at all and keep
+//! their mode; what is no file is written through and never replaced; what cannot be written is
+//! refused before any work is done for it.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,14 +21,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A trace of two records, as `WRITER`s read it.
-const TRACE: &str = "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n2 7 p 16 8 R 6 0 0123456789abcdef0123456789abcde0\n";
+const TRACE: &str =
+    "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n2 7 p 16 8 R 6 0 0123456789abcdef0123456789abcde0\n";
 
 /// A script of Filebench's language that runs for a moment.
-const SCRIPT: &str = "define fileset name=f,path=$dir,entries=1,size=4k,prealloc\n\
-    define process name=p { thread name=t { flowop readwholefile name=r,filesetname=f,iters=1\n\
-    flowop finishoncount name=c,value=1 } }\nrun 1\n";
+const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
+    define fileset name=set,path=$dir,entries=2,dirwidth=5,size=4k,prealloc=50\n\
+    define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
+    flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
 
-/// Every command that writes a file, with `OUT` in its place, and `TRACE`, `SCRIPT` and `DIR` for what it reads.
+/// Every command that writes a file, with `OUT` in its place, and `TRACE`, `SCRIPT` and `DIR` for
+/// what it reads.
 const WRITERS: &[&[&str]] = &[
     &["distribution", "show", "personal", "--json", "OUT"],
     &["distribution", "compare", "personal", "unique", "--json", "OUT"],
@@ -38,9 +42,9 @@ const WRITERS: &[&[&str]] = &[
     &["scan", "TRACE", "--json", "OUT"],
     &["scan", "TRACE", "--plan", "--json", "OUT"],
     &["generate", "--bytes", "16k", "OUT"],
-    &["bench", "--target", "null:", "--bytes", "16k", "--json", "OUT"],
-    &["bench", "--target", "null:", "--bytes", "16k", "--file-size", "16k", "--log", "OUT"],
-    &["suite", "--target", "null:", "--bytes", "16k", "--json", "OUT"],
+    &["bench", "--target", "null:", "--file-size", "16k", "--json", "OUT"],
+    &["bench", "--target", "null:", "--file-size", "16k", "--log", "OUT"],
+    &["suite", "--target", "null:", "--file-size", "16k", "--json", "OUT"],
     &["replay", "TRACE", "--target", "null:", "--speed", "max", "--json", "OUT"],
     &["filebench", "SCRIPT", "--dir", "DIR", "--json", "OUT"],
     &["trace", "stat", "TRACE", "--json", "OUT"],
@@ -59,7 +63,6 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("trace"), TRACE).unwrap();
         fs::write(folder.path().join("script"), SCRIPT).unwrap();
-        fs::create_dir(folder.path().join("dir")).unwrap();
         Self { folder }
     }
 
@@ -157,14 +160,22 @@ fn descriptors_take_results_without_force() {
     for writer in WRITERS {
         let words = |out: &str| -> String {
             let quoted = place.words(writer, out, &[]).into_iter();
-            quoted.map(|word| if word == out { word } else { format!("'{word}'") }).collect::<Vec<_>>().join(" ")
+            quoted
+                .map(|word| if word == out { word } else { format!("'{word}'") })
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let file = place.path("copy");
         // The shell does not wait for what is in >( ): the pipe of its standard output does.
-        let script = format!("{gemelo} {} 2>&1 >/dev/null | cat; cat {file}", words(&format!(">(cat > {file})")));
+        let script =
+            format!("{gemelo} {} 2>&1 >/dev/null | cat; cat {file}", words(&format!(">(cat > {file})")));
         let script = format!("{script} >/dev/null; test -s {file} || {{ sleep 1; test -s {file}; }}");
         let through_shell = Command::new("bash").args(["-c", &script]).output().unwrap();
-        assert!(through_shell.status.success(), "{writer:?}: {}", String::from_utf8_lossy(&through_shell.stderr));
+        assert!(
+            through_shell.status.success(),
+            "{writer:?}: {}",
+            String::from_utf8_lossy(&through_shell.stderr)
+        );
         fs::remove_file(&file).unwrap();
         let script = format!("{gemelo} {} > {file}", words("/dev/stdout"));
         let ran = Command::new("bash").args(["-c", &script]).output().unwrap();
@@ -209,7 +220,15 @@ fn two_results_in_one_file_are_refused() {
     let out = place.path("out");
     for words in [
         &["scan", &place.path("trace"), "--json", &out, "--distribution", &out][..],
-        &["trace", "stat", &place.path("trace"), "--json", &out, "--job", &format!("{}/./out", place.path("."))],
+        &[
+            "trace",
+            "stat",
+            &place.path("trace"),
+            "--json",
+            &out,
+            "--job",
+            &format!("{}/./out", place.path(".")),
+        ],
         &["bench", "--target", "null:", "--bytes", "4k", "--json", "/dev/stdout", "--log", "-"],
     ] {
         let ran = gemelo(words);
@@ -251,7 +270,8 @@ fn a_full_disk_leaves_no_half_file_and_costs_no_other_result() {
     let data = place.path("data");
     succeeds(&place.words(&["generate", "--bytes", "64m", "--block-size", "512", "OUT"], &data, &[]));
     let set = on_small("set");
-    let ran = gemelo(&["scan", &data, "--block-size", "512", "--save", &set, "--json", &place.path("scan.json")]);
+    let ran =
+        gemelo(&["scan", &data, "--block-size", "512", "--save", &set, "--json", &place.path("scan.json")]);
     assert_eq!(ran.status, 1, "{}", ran.err);
     assert!(ran.out.contains("dedup ratio"), "the result is told: {}", ran.out);
     assert!(ran.err.contains("set was not written"), "{}", ran.err);
@@ -311,5 +331,26 @@ fn ctrl_c_leaves_what_was_measured_and_nothing_that_is_half_written() {
         if is_kept {
             fs::remove_file(&out).unwrap();
         }
+    }
+}
+
+#[test]
+fn control_characters_in_names_are_shown_and_end_no_line() {
+    let place = Place::new();
+    let name = "a\nb\u{1b}[31mred";
+    let (file, shown) = (place.path(name), "a\\nb\\u{1b}[31mred");
+    fs::write(&file, [7; 8192]).unwrap();
+    let generate = place.words(&["generate", "--bytes", "16k", "OUT"], &place.path("c\nd"), &[]);
+    for (words, status) in [
+        (vec!["scan".to_owned(), file.clone()], 0),
+        (vec!["scan".to_owned(), place.path("no\nfile\u{1b}")], 2),
+        (place.words(&["distribution", "check", "OUT"], &file, &[]), 1),
+        (generate, 0),
+    ] {
+        let ran = gemelo(&words);
+        assert_eq!(ran.status, status, "{words:?}: {}", ran.err);
+        let said = ran.out + &ran.err;
+        assert!(!said.contains('\u{1b}') && !said.contains("a\nb") && !said.contains("c\nd"), "{said:?}");
+        assert!(said.contains(shown) || said.contains("c\\nd") || said.contains("no\\nfile"), "{said}");
     }
 }

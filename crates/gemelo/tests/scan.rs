@@ -228,7 +228,7 @@ fn what_cannot_be_read_gives_status_1_and_all_the_rest() {
     assert_eq!(ran.status, 1);
     assert!(ran.err.contains(unreadable), "{}", ran.err);
     assert_eq!(line(&ran.out, "blocks"), "blocks 10 40.00 KiB");
-    assert!(ran.out.contains("1 files or directories could not be read"));
+    assert!(ran.out.contains("1 file or directory could not be read"));
 }
 
 /// A tree that takes long to scan, because its reader waits for nobody but holes take arithmetic only.

@@ -261,7 +261,10 @@ fn a_salvage_has_all_but_the_bad_blocks_and_says_which_they_are() {
         assert!(fs::read(&back).unwrap() == bytes, "not the volume with zeros for what is bad");
         let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         let ranges = json.pointer("/result/bad/ranges").unwrap();
-        assert_eq!((&ranges[0]["length_bytes"], &ranges[1]["offset_bytes"]), (&8192.into(), &4_505_600.into()));
+        assert_eq!(
+            (&ranges[0]["length_bytes"], &ranges[1]["offset_bytes"]),
+            (&8192.into(), &4_505_600.into())
+        );
         // A stream gets the same, and the list goes where it does no harm.
         let stream = Command::new(env!("CARGO_BIN_EXE_gemelo"))
             .args(["volume", "export", "--salvage", &volume, "-"])

@@ -202,12 +202,7 @@ struct ReadySize<'options> {
 }
 
 impl ReadData {
-    fn finish(
-        self,
-        options: &ScanOptions,
-        save: Option<&File>,
-        stop: &StopFlag,
-    ) -> Result<Saved, ScanError> {
+    fn finish(self, options: &ScanOptions, save: Option<&File>, stop: &StopFlag) -> Result<Saved, ScanError> {
         let request = options.request();
         let mut effort = Effort::default();
         let ready: Vec<ReadySize<'_>> = self

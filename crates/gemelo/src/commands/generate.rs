@@ -8,7 +8,7 @@ use crate::files::{self, NewFile, NewFolder};
 use crate::values::Size;
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_counted, format_duration_ns, format_rate, format_size};
+use gemelo_base::units::{format_counted, format_duration_ns, format_line, format_rate, format_size};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_content::{ContentSpec, Generator, ScaledDistribution};
 use gemelo_load::{Generated, Output};
@@ -119,7 +119,7 @@ fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapse
     let files = format_counted(generated.files, "file");
     let mut text = format!(
         "{}: {} of {}, {} in {files}, in {}, {}\n",
-        arguments.output.display(),
+        format_line(&arguments.output.to_string_lossy()),
         format_counted(generated.blocks, "block"),
         format_size(spec.block_bytes as u64),
         format_size(generated.data_bytes),

@@ -1,8 +1,9 @@
-//! Reading and writing whole files, with errors that name them. Every command writes its results through this module.
+//! Reading and writing whole files, with errors that name them. Every command writes its results
+//! through this module.
 //!
-//! A result file appears complete or not at all: it is written under a temporary name beside its place, synchronised,
-//! and renamed. [`Place`] says which outputs are files of that kind; all others (devices, FIFOs, descriptors) are
-//! written through and never replaced.
+//! A result file appears complete or not at all: it is written under a temporary name beside its
+//! place, synchronised, and renamed. [`Place`] says which outputs are files of that kind; all
+//! others (devices, FIFOs, descriptors) are written through and never replaced.
 
 mod new_file;
 mod new_folder;
@@ -33,12 +34,14 @@ pub(crate) fn is_some_standard_output(path: Option<&Path>) -> bool {
     path.is_some_and(is_standard_output)
 }
 
-/// Refuses, before any work is done for it, an output that cannot be written or that exists without `force`.
+/// Refuses, before any work is done for it, an output that cannot be written or that exists without
+/// `force`.
 pub(crate) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
     Place::of(path)?.check(path, force)
 }
 
-/// Refuses outputs that cannot be written, and two of them that are the same file: the second would replace the first.
+/// Refuses outputs that cannot be written, and two of them that are the same file: the second would
+/// replace the first.
 pub(crate) fn check_all_new<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
     force: bool,
@@ -50,7 +53,9 @@ pub(crate) fn check_all_new<'a>(
         let Some(key) = place.key() else { continue };
         if taken.contains(&key) {
             let path = path.display();
-            return Err(bad_input(anyhow!("two results would be written to {path}: give each a file of its own")));
+            return Err(bad_input(anyhow!(
+                "two results would be written to {path}: give each a file of its own"
+            )));
         }
         taken.push(key);
     }

@@ -35,7 +35,8 @@ impl NewFile {
             Place::StandardOutput => Self::StandardOutput,
             Place::StandardError => Self::StandardError,
             Place::Descriptor(descriptor) => {
-                // Of a regular file this is a second opening: appending keeps what was written through the first.
+                // Of a regular file this is a second opening: appending keeps what was written
+                // through the first.
                 Self::Through(OpenOptions::new().append(true).open(descriptor).with_context(cannot)?)
             }
             Place::Through { path: device, .. } => {
@@ -113,7 +114,8 @@ impl Beside {
             let kept = kept.display().to_string();
             return Err(error.context(format!("cannot write {place} (the complete result is in {kept})")));
         }
-        // The name is on the medium once the directory is; where that cannot be synchronised, it soon will be.
+        // The name is on the medium once the directory is; where that cannot be synchronised, it
+        // soon will be.
         let _ = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
         Ok(())
     }
@@ -128,7 +130,8 @@ fn persist(
     rename(temporary).map(drop).map_err(|failed| (failed.file, failed.error.into()))
 }
 
-/// Gives the new file the owner, as far as the user may do that, and the mode of the one it replaces.
+/// Gives the new file the owner, as far as the user may do that, and the mode of the one it
+/// replaces.
 fn take_over(file: &File, there: &std::fs::Metadata) {
     if fchown(file, Some(there.uid()), Some(there.gid())).is_err() {
         let _ = fchown(file, None, Some(there.gid()));

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder that is filled. Dropped before [`NewFolder::finish`], it is removed with all that is in it.
+/// A folder that is filled. Dropped before [`NewFolder::finish`], it is removed with all that is in
+/// it.
 pub(crate) struct NewFolder {
     temporary: TempDir,
     place: PathBuf,
@@ -42,7 +43,8 @@ impl NewFolder {
     /// Gives the folder its name, after all that is in it is on the medium.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         let name = self.place.display().to_string();
-        let synchronised = File::open(self.temporary.path()).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
+        let synchronised =
+            File::open(self.temporary.path()).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
         synchronised.with_context(|| format!("cannot write {name}"))?;
         let temporary = self.temporary.keep();
         std::fs::rename(&temporary, &self.place).with_context(|| {

@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// How temporary names begin and end: they say whose they are, should the program be killed before they are renamed
-/// or removed. The name to be is no part of them, since that may be as long as names can be.
+/// How temporary names begin and end: they say whose they are, should the program be killed before
+/// they are renamed or removed. The name to be is no part of them, since that may be as long as
+/// names can be.
 pub(super) const TEMPORARY: (&str, &str) = (".gemelo-", ".part");
 
 /// Symbolic links that lead to one file: the kernel follows no more either.
@@ -101,8 +102,8 @@ impl Place {
         }
     }
 
-    /// Refuses a place that exists and would be overwritten without `force`, or that cannot be written. `path` is its
-    /// name in messages.
+    /// Refuses a place that exists and would be overwritten without `force`, or that cannot be
+    /// written. `path` is its name in messages.
     pub(super) fn check(&self, path: &Path, force: bool) -> anyhow::Result<()> {
         match self {
             Self::StandardOutput | Self::StandardError | Self::Descriptor(_) => Ok(()),
@@ -134,7 +135,8 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The number of this process's descriptor that a path names, as `/dev/fd/63` and `/proc/self/fd/63` do.
+/// The number of this process's descriptor that a path names, as `/dev/fd/63` and
+/// `/proc/self/fd/63` do.
 fn descriptor_of(path: &Path) -> Option<u32> {
     let number = path.file_name()?.to_str()?.parse().ok()?;
     let folder = folder_of(path).canonicalize().ok()?;

@@ -87,7 +87,8 @@ mod tests {
             bad.add(offset, 4096, &error);
         }
         let found = bad.in_order();
-        let ranges: Vec<_> = found.ranges.iter().map(|range| (range.offset_bytes, range.length_bytes)).collect();
+        let ranges: Vec<_> =
+            found.ranges.iter().map(|range| (range.offset_bytes, range.length_bytes)).collect();
         assert_eq!((found.total_bytes, ranges), (20480, vec![(0, 16384), (40960, 4096)]));
     }
 

@@ -1,5 +1,6 @@
 //! `gemelo bench`: load with realistic contents against any storage.
 
+mod effect;
 mod execute;
 pub(crate) mod job_file;
 pub(crate) mod options;
@@ -73,6 +74,7 @@ pub(crate) fn run_jobs(
     let jobs: Vec<ResolvedJob> = jobs
         .map(|(index, options)| resolve(options, index, context.monitor.as_ref()))
         .collect::<anyhow::Result<_>>()?;
+    effect::check(&jobs)?;
     execute::check(&jobs, json)?;
     let quiet = files::is_some_standard_output(json);
     let (ran, mut failures) =

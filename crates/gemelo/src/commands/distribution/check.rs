@@ -5,7 +5,7 @@ use crate::distributions::{self, formats};
 use crate::exit::{Outcome, bad_input};
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::format_count;
+use gemelo_base::units::{format_counted, format_counted_as, format_line};
 use gemelo_content::built_in;
 
 #[derive(Debug, Args)]
@@ -44,9 +44,10 @@ fn check(name: &str) -> Result<String, Vec<String>> {
     };
     let mut report: String = named.notes.iter().map(|note| formats::note_at(name, note) + "\n").collect();
     report += &format!(
-        "{name}: sound, {} classes, {} blocks\n",
-        format_count(named.distribution.classes().len() as u64),
-        format_count(named.distribution.blocks())
+        "{}: sound, {}, {}\n",
+        format_line(name),
+        format_counted_as(named.distribution.classes().len() as u64, "class", "classes"),
+        format_counted(named.distribution.blocks(), "block")
     );
     Ok(report)
 }

@@ -29,7 +29,12 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 /// Prints the distributions side by side.
-pub(super) fn print(names: &[String], json: &JsonOption, force: bool, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn print(
+    names: &[String],
+    json: &JsonOption,
+    force: bool,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
     let columns = names
         .iter()
         .map(|name| Ok(Column::of(short(name), &distributions::load(name)?.distribution)))

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     run_id: Option<u64>,
     /// Check the script and do nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "keep"])]
     check: bool,
     /// Keep the files that the run made
     #[arg(long)]
@@ -229,7 +229,8 @@ impl Session<'_> {
             let is_over = outcome.error.is_some() || outcome.interrupted;
             if let Some(error) = outcome.error {
                 let error = anyhow::Error::from(error);
-                failures.note(Err(error.context("the run failed; what was measured before is kept")), monitor);
+                failures
+                    .note(Err(error.context("the run failed; what was measured before is kept")), monitor);
             }
             if is_over {
                 break;

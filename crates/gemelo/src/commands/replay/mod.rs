@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Load")]
     verify: bool,
     /// Say what would be done, and end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     dry_run: bool,
     /// Write the result as JSON; - is standard output, in place of the text
     #[arg(long, value_name = "FILE")]
@@ -104,6 +104,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let plan = arguments.plan(context)?;
     let layout = arguments.layout(&plan)?;
     let target = gemelo_target::plan(&arguments.target, &layout).map_err(not_ready)?;
+    if arguments.content.distribution.is_some() && plan.drawn_blocks() == 0 {
+        return Err(bad_input(anyhow!(
+            "--distribution has no effect here: the trace says the content of every block"
+        )));
+    }
     let spec = contents::resolve(&arguments.content, context.monitor.as_ref())?;
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).or_bad_input()?;
     let quiet = files::is_some_standard_output(arguments.json.as_deref());
@@ -169,6 +174,11 @@ impl Arguments {
         if depth == 0 || depth > MOST_QUEUE_DEPTH {
             return Err(bad_input(anyhow!(
                 "--queue-depth is {depth}, it has to be from 1 to {MOST_QUEUE_DEPTH}"
+            )));
+        }
+        if asked == Some(Engine::Psync) && depth > 1 {
+            return Err(bad_input(anyhow!(
+                "--engine psync does one operation at a time: use io-uring for --queue-depth {depth}"
             )));
         }
         let usual = match depth {

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use crate::files;
 use clap::Args;
-use gemelo_base::units::format_count;
+use gemelo_base::units::{format_counted, format_line};
 use gemelo_trace::{Format, RecordSource, TraceWriter, WriteError};
 use std::path::PathBuf;
 
@@ -56,8 +56,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Ok(Outcome::Partial);
     }
     if !files::is_standard_output(&arguments.output) {
-        let what = format!("{} records as {}", format_count(records), arguments.to);
-        context.print(&format!("{}: {what}\n", arguments.output.display()))?;
+        let what = format!("{} as {}", format_counted(records, "record"), arguments.to);
+        context.print(&format!("{}: {what}\n", format_line(&arguments.output.to_string_lossy())))?;
     }
     Ok(Outcome::Done)
 }

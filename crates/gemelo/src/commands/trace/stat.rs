@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     distribution: Option<PathBuf>,
     /// Which copies of a content the distribution counts
-    #[arg(long, value_enum, default_value = "writes")]
+    #[arg(long, value_enum, default_value = "writes", requires = "distribution")]
     copies: Copies,
     /// Write a job file for gemelo bench with the same share of writes, pattern, size and distribution
     #[arg(long, value_name = "FILE")]

@@ -9,7 +9,7 @@ use crate::values::{BlockSize, Percent, Size, Span};
 use crate::{distributions, files};
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_count, format_duration_ns};
+use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_line};
 use gemelo_load::Pattern;
 use gemelo_trace::{
     Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter, presets,
@@ -110,9 +110,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if !to_standard_output {
         context.print(&format!(
-            "{}: {} records over {}, {:.1} % of them reads, in places of {} written and {} read blocks\n",
-            arguments.output.display(),
-            format_count(records),
+            "{}: {} over {}, {:.1} % of them reads, in places of {} written and {} read blocks\n",
+            format_line(&arguments.output.to_string_lossy()),
+            format_counted(records, "record"),
             format_duration_ns(length_ns),
             (1.0 - spec.write_share) * 100.0,
             format_count(spec.written_places),

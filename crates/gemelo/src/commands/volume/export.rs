@@ -7,12 +7,10 @@ use crate::files::{self, NewFile};
 use crate::pools;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use gemelo_base::units::{format_counted, format_size};
+use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_serve::{
-    Access, BadRanges, OnBadBlock, Purpose, Sink, TransferError, Transferred, export,
-};
+use gemelo_serve::{Access, BadRanges, OnBadBlock, Purpose, Sink, TransferError, Transferred, export};
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
@@ -79,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let to_standard_output = [Some(arguments.output.as_path()), arguments.json.as_deref()];
     if to_standard_output.into_iter().any(files::is_some_standard_output) {
         if exported.bad.total_bytes > 0 {
-            monitor.warn(text.trim_end());
+            text.lines().skip(1).for_each(|line| monitor.warn(line.trim_start()));
         }
     } else {
         failures.note(context.print(&text), monitor);
@@ -140,7 +138,7 @@ impl Arguments {
         let Exported { transferred, bad } = exported;
         let mut text = format!(
             "{}: {} exported, {} of it not zero\n",
-            self.output.display(),
+            format_line(&self.output.to_string_lossy()),
             format_size(transferred.total_bytes),
             format_size(transferred.copied_bytes)
         );
