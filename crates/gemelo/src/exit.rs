@@ -94,13 +94,34 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if bad_input { 2 } else { 1 })
 }
 
-/// The error and its causes on one line, except for the causes that show a place in a file over several.
+/// Several things that are wrong, a line each.
+#[derive(Debug)]
+struct Lines(String);
+
+impl std::fmt::Display for Lines {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Lines {}
+
+/// An error of several things that are wrong, which are told a line each.
+pub(crate) fn lines(wrong: &[String]) -> anyhow::Error {
+    Lines(wrong.iter().map(|one| format_line(one)).collect::<Vec<_>>().join("\n")).into()
+}
+
+/// The error and its causes, safe to print: on one line, unless a cause has lines of its own.
 fn message(error: &anyhow::Error) -> String {
-    let shows_place = error
-        .chain()
-        .any(|cause| cause.is::<toml::de::Error>() || cause.is::<gemelo_filebench::ScriptError>());
     let text = format!("{error:#}");
-    if shows_place { format_lines(&text) } else { format_line(&text) }
+    if has_lines(error) { format_lines(&text) } else { format_line(&text) }
+}
+
+fn has_lines(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let marked = cause.downcast_ref::<MarkedBad>().is_some_and(|marked| has_lines(&marked.error));
+        marked || cause.is::<Lines>() || cause.is::<toml::de::Error>()
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

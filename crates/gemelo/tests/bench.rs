@@ -121,7 +121,7 @@ fn nothing_existing_is_overwritten_without_force() {
         "bench --target DIR/file --file-size 1m",
         "bench --target null: --file-size 1m --json DIR/file",
         "bench --target null: --file-size 1m --log DIR/file",
-        "bench --target null: --file-size 1m --access-log DIR/file",
+        "bench --target DIR --file-size 1m --access-log DIR/file",
         "generate --bytes 1m DIR/file",
         "generate --bytes 1m --files 3 DIR/file",
     ] {

@@ -162,7 +162,7 @@ fn bad_input_is_refused_with_what_to_do() {
         (vec!["scan", "--estimate", "--save", "x", &file], "cannot be used with"),
         (vec!["scan", "--spill-dir", "/tmp", &file], "--memory"),
         (vec!["scan", "--save", "-", &file], "needs the name of a file"),
-        (vec!["scan", "--save", "no/such/set", &file], "not a folder"),
+        (vec!["scan", "--save", "no/such/set", &file], "not a directory"),
         (vec!["scan", "--tail", "cut", &file], "skip"),
         (vec!["scan", "merge"], "<SET>"),
         (vec!["scan", "merge", &file], "not a saved fingerprint set"),

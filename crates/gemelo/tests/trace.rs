@@ -387,7 +387,7 @@ fn a_replay_leaves_the_contents_of_the_trace() {
     let ran = ok(&[
         "replay", &trace, "--target", &fold, "--size", "16k", "--map", "fold", "--speed", "max", "--keep",
     ]);
-    assert!(ran.out.contains("1 places beyond the end folded back"), "{}", ran.out);
+    assert!(ran.out.contains("1 place beyond the end folded back"), "{}", ran.out);
     assert_eq!(fs::read(&fold).unwrap().len(), 4 * 4096);
 }
 
@@ -437,7 +437,7 @@ fn traces_without_hashes_get_contents_from_a_distribution() {
         "--distribution",
         "all-duplicates",
     ]);
-    assert!(ran.out.contains("300 blocks get contents from the distribution"), "{}", ran.out);
+    assert!(ran.out.contains("300 blocks with contents from the distribution"), "{}", ran.out);
     assert!(ran.out.contains("100 blocks checked, 0 wrong"), "{}", ran.out);
 }
 

@@ -38,7 +38,7 @@ pub(super) fn given(options: &LoadOptions, job: &Job, uri: &TargetUri) -> Vec<Gi
             options.access_log.is_some(),
             "--access-log",
             !matches!(uri, TargetUri::Null),
-            "targets that hold data, and not for null:",
+            "targets that hold data",
         ),
     ];
     let given = all.into_iter().filter(|(is_given, ..)| *is_given);

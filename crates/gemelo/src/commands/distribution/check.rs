@@ -2,8 +2,7 @@
 
 use crate::context::Context;
 use crate::distributions::{self, formats};
-use crate::exit::{Outcome, bad_input};
-use anyhow::anyhow;
+use crate::exit::{self, Outcome, bad_input};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_counted_as, format_line};
 use gemelo_content::built_in;
@@ -26,7 +25,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if problems.is_empty() {
         return Ok(Outcome::Done);
     }
-    Err(bad_input(anyhow!("{}", problems.join("\n"))))
+    Err(bad_input(exit::lines(&problems)))
 }
 
 /// What is to be said of a sound distribution; else its problems, a line each.
