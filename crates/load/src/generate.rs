@@ -50,7 +50,7 @@ pub enum GenerateError {
     #[error(transparent)]
     Content(#[from] ContentError),
     /// More files than blocks, or no file.
-    #[error("{blocks} blocks make no {files} files: each has to have at least one block")]
+    #[error("the number of files is {files}, from 1 to {blocks} are possible: each needs a block")]
     Files {
         /// Blocks of the data set.
         blocks: u64,
