@@ -57,3 +57,18 @@ impl FromStr for BlockSize {
         Ok(Self(bytes))
     }
 }
+
+/// A switch that is on unless it is turned off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnOff {
+    /// Do it.
+    On,
+    /// Do without.
+    Off,
+}
+
+impl OnOff {
+    pub(crate) const fn is_on(self) -> bool {
+        matches!(self, Self::On)
+    }
+}

@@ -232,7 +232,7 @@ fn a_killed_import_leaves_no_volume_that_looks_whole() {
 
 #[test]
 fn a_salvage_has_all_but_the_bad_blocks_and_says_which_they_are() {
-    let pool = TestPool::new(&["--verify-reads"]);
+    let pool = TestPool::new(&[]);
     let (raw, back, volume) = (pool.file("raw"), pool.file("back"), pool.volume("a"));
     let mut bytes = noise(3, 6 << 20);
     fs::write(&raw, &bytes).unwrap();

@@ -9,7 +9,7 @@ use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_nbd::server::{Export, Exports, Server};
-use gemelo_volume::{Pool, Tuning, VolumeError, VolumeSummary};
+use gemelo_volume::{DamagedBlock, Pool, Tuning, VolumeError, VolumeSummary};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -170,6 +170,11 @@ impl OpenPool {
         Ok(StatReport { holder_process_id: Some(std::process::id()), ..self.stat()? })
     }
 
+    /// The damaged blocks that were found since the pool was opened and are still in use.
+    pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
+        self.pool.damaged_blocks()
+    }
+
     pub(crate) fn thresholds(&self) -> &Thresholds {
         &self.thresholds
     }
@@ -217,6 +222,7 @@ fn report_on(
         server,
         holder_process_id: None,
         damage: damage_of(pool),
+        damaged_blocks: pool.damaged_blocks(),
         read_only: pool.is_read_only(),
         warnings: Vec::new(),
     };

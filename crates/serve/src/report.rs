@@ -1,7 +1,7 @@
 //! A pool and its server in numbers, and what they warn of.
 
-use gemelo_base::units::format_size;
-use gemelo_volume::{PoolStat, VolumeSummary};
+use gemelo_base::units::{format_counted, format_size};
+use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
 use serde::{Deserialize, Serialize};
 
 /// A pool in numbers, and its server if it has one.
@@ -22,8 +22,11 @@ pub struct StatReport {
     /// The process that has the pool and does not serve it, if that is not the one that asks.
     #[serde(default)]
     pub holder_process_id: Option<u32>,
-    /// What was found damaged when the pool was opened.
+    /// Damages of the metadata that were found when the pool was opened.
     pub damage: Vec<String>,
+    /// Damaged blocks that were found since then and are still in use: the first thousand.
+    #[serde(default)]
+    pub damaged_blocks: Vec<DamagedBlock>,
     /// Whether it takes no changes.
     pub read_only: bool,
     /// What the user should know.
@@ -91,6 +94,11 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
     let mut warnings = report.damage.clone();
     if let Some(reached) = thresholds.reached(report.used_share) {
         warnings.push(space_warning(report, reached));
+    }
+    let damaged = report.damaged_blocks.len();
+    if damaged > 0 {
+        let blocks = format_counted(damaged as u64, "damaged block");
+        warnings.push(format!("{blocks} found: reads of them fail until they are written again or restored"));
     }
     let failed = report.pool.activity.failed_checkpoints;
     if failed > 0 {

@@ -22,7 +22,7 @@ const MODE: u32 = 0o600;
 pub struct Settings {
     /// Nothing stays without being made durable for longer, in milliseconds.
     pub commit_interval_ms: Option<u64>,
-    /// Compare contents with their fingerprints at every read.
+    /// Compare contents with their checksums at every read.
     pub verify_reads: Option<bool>,
     /// Compare bytes before a block is shared.
     pub verify_bytes: Option<bool>,
@@ -44,7 +44,7 @@ struct Read {
     commit_interval: Option<u64>,
     #[serde(rename = "commit_interval_ms")]
     old_commit_interval_ms: Option<u64>,
-    #[serde(alias = "verify_reads")]
+    #[serde(alias = "verify_reads", deserialize_with = "switch")]
     verify_reads: Option<bool>,
     #[serde(alias = "verify_bytes")]
     verify_bytes: Option<bool>,
@@ -88,6 +88,26 @@ impl Value {
             Self::Text(text) => text.clone(),
         }
     }
+}
+
+/// A switch: `true` and `false`, or `"on"` and `"off"` as an option has it.
+fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a boolean, \"on\" or \"off\"")]
+    enum Switch {
+        Bool(bool),
+        Word(Word),
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Word {
+        On,
+        Off,
+    }
+    Ok(Some(match Switch::deserialize(deserializer)? {
+        Switch::Bool(is_on) => is_on,
+        Switch::Word(word) => matches!(word, Word::On),
+    }))
 }
 
 /// A size in bytes: `"256m"`, `268435456`.

@@ -25,7 +25,7 @@ mod types;
 mod volume;
 
 pub use backend::CacheFigures;
-pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check};
+pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, DiskAccess, FileDisk};
 pub use engine::{DamagedBlock, FinderReport};
@@ -33,7 +33,7 @@ pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning,
+    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning,
     VolumeSummary, convert,
 };
 pub use types::{

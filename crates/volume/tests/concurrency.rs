@@ -264,7 +264,7 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
         }
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         pool.close().unwrap();
-        let options = CheckOptions { data: true, repair: false, record: false };
+        let options = CheckOptions { data: true, repair: false };
         assert!(check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap().is_clean());
     }
 }

@@ -30,7 +30,7 @@ fn lives(usual: u64) -> impl Iterator<Item = (BackendKind, u64)> {
 }
 
 fn check_with(disks: &PoolDisks, data: bool, repair: bool) -> CheckReport {
-    check(disks, CheckOptions { data, repair, record: false }, &Silent, &StopFlag::new()).unwrap()
+    check(disks, CheckOptions { data, repair }, &Silent, &StopFlag::new()).unwrap()
 }
 
 /// A pool after some work, and what it holds.
@@ -118,9 +118,7 @@ fn damaged(
     if report.is_clean() {
         return false;
     }
-    if check(&disks, CheckOptions { data: false, repair: true, record: false }, &Silent, &StopFlag::new())
-        .is_ok()
-    {
+    if check(&disks, CheckOptions { data: false, repair: true }, &Silent, &StopFlag::new()).is_ok() {
         let again = check_with(&disks, true, false);
         assert!(again.is_clean(), "{what}: after the repair {:?}", again.problems.first());
         let pool = open(&disks, tuning()).unwrap();
@@ -410,11 +408,6 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
                 let _ = pool.remove_volume(&volume.name);
             }
         }
-        let _ = check(
-            &disks,
-            CheckOptions { data: true, repair: true, record: false },
-            &Silent,
-            &StopFlag::new(),
-        );
+        let _ = check(&disks, CheckOptions { data: true, repair: true }, &Silent, &StopFlag::new());
     }
 }

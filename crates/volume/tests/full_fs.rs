@@ -159,7 +159,7 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
     assert!(kept(&pool) == before_all, "{backend:?}: what was flushed is there");
     pool.remove_volume("b").unwrap();
     pool.close().unwrap();
-    let options = CheckOptions { data: true, repair: false, record: false };
+    let options = CheckOptions { data: true, repair: false };
     assert!(check(disks, options, &Silent, &StopFlag::new()).unwrap().is_clean());
 }
 

@@ -38,7 +38,7 @@ fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
         let pool = open(&simulation.disks(), *tuning).unwrap();
         check_recovered(&pool, &mut model);
         pool.close().unwrap();
-        let options = CheckOptions { data: true, repair: false, record: false };
+        let options = CheckOptions { data: true, repair: false };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "seed {seed}: {:?}", report.problems);
     }

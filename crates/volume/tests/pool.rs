@@ -52,7 +52,7 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
     assert_eq!(read(&pool.volume("disk 2").unwrap(), 777, 7415).unwrap(), bytes[..7415]);
     pool.close().unwrap();
     let disks = PoolDirectory::lock(&path).unwrap().disks();
-    let options = CheckOptions { data: true, repair: false, record: false };
+    let options = CheckOptions { data: true, repair: false };
     let report = check(&disks, options, &Silent, &StopFlag::new()).unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
     assert_eq!(report.checked_contents, 2);

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
-use crate::values::{Percent, Size, Span};
+use crate::values::{OnOff, Percent, Size, Span};
 use clap::Args;
 use gemelo_nbd::server::{ListenAddress, ServerConfig, TlsPolicy, tls_from_files};
 use gemelo_serve::{Addresses, ServeOptions, Settings, Thresholds};
@@ -84,9 +84,10 @@ pub(crate) struct Arguments {
     /// Compare bytes before a block is shared, whatever the fingerprint
     #[arg(long)]
     verify_bytes: bool,
-    /// Compare contents with their fingerprints at every read
-    #[arg(long)]
-    verify_reads: bool,
+    /// Compare contents with their checksums at every read, so that damage is an error and never a
+    /// wrong content [default: as the pool was made, on]
+    #[arg(long, value_name = "on|off")]
+    verify_reads: Option<OnOff>,
     /// Warn when so much of the data store is in use, in per cent
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "80,90,95")]
     warn_used: Vec<Percent>,
@@ -106,7 +107,7 @@ impl Arguments {
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
             commit_interval_ms: self.commit_interval.map(milliseconds),
-            verify_reads: self.verify_reads.then_some(true),
+            verify_reads: self.verify_reads.map(OnOff::is_on),
             verify_bytes: self.verify_bytes.then_some(true),
             finder_delay_ms: self.finder_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),

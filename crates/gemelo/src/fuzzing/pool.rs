@@ -4,7 +4,7 @@
 use super::disk::{MemoryDisk, small_pool, use_pool};
 use gemelo_volume::format::{
     COMMIT_HEADER_BYTES, Change, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PageRef, PoolSeed, Root, Slot,
-    Superblock, Table, build_chain, build_commit, find_roots, read_chain, read_superblock,
+    Superblock, Table, Version, build_chain, build_commit, find_roots, read_chain, read_superblock,
 };
 use gemelo_volume::{BackendKind, FingerprintKind};
 use std::sync::LazyLock;
@@ -52,7 +52,7 @@ impl Sample {
             let Some(header) = CommitHeader::decode(bytes, self.seed) else { continue };
             let payload = bytes.get(COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + header.payload_bytes as usize);
             self.payloads.extend(payload.map(<[u8]>::to_vec));
-            let behind = page + header.journal_bytes().unwrap_or_default() as usize;
+            let behind = page + header.copy_bytes().unwrap_or_default() as usize;
             self.next_commit = (header.number + 1, behind);
         }
     }
@@ -220,10 +220,10 @@ pub(super) fn pages(bytes: &[u8]) {
 
 /// Commits of the journal.
 pub(super) fn changes(bytes: &[u8]) {
-    if let Some(changes) = Change::decode_all(bytes) {
+    if let Some(changes) = Change::decode_all(bytes, Version::V2) {
         let mut encoded = Vec::new();
         changes.iter().for_each(|change| change.encode(&mut encoded));
-        assert_eq!(Change::decode_all(&encoded), Some(changes), "changes come back");
+        assert_eq!(Change::decode_all(&encoded, Version::V2), Some(changes), "changes come back");
     }
     let Some(sample) = &*SAMPLE else { return };
     sample.run(sample.with_commit(bytes));

@@ -64,7 +64,11 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
         ("pool_journal_bytes", "Length of the journal.", pool.journal_bytes),
         ("pool_volumes", "Volumes.", pool.volumes),
         ("pool_read_only", "Whether the pool takes no changes.", u64::from(report.read_only)),
-        ("pool_damages", "Damages found when the pool was opened.", report.damage.len() as u64),
+        (
+            "pool_damages",
+            "Damages of the metadata found at opening, and damaged blocks found since then.",
+            (report.damage.len() + report.damaged_blocks.len()) as u64,
+        ),
         ("pool_warnings", "Warnings that hold now.", report.warnings.len() as u64),
     ] {
         page.gauge(name, help, value);

@@ -11,6 +11,7 @@ pub(crate) mod walk;
 use crate::error::Result;
 use crate::format::Version;
 use crate::pool::PoolDisks;
+use crate::types::Pbn;
 use gemelo_base::{Monitor, StopFlag};
 use serde::{Deserialize, Serialize};
 use walk::Walk;
@@ -25,9 +26,6 @@ pub struct CheckOptions {
     pub data: bool,
     /// Write anew what can be, and mark what is lost, so that the pool can be written again.
     pub repair: bool,
-    /// Write down in the pool which contents were found damaged, so that nothing shares them. Without
-    /// it, and without `repair`, nothing is written.
-    pub record: bool,
 }
 
 /// Something that is not as it should be.
@@ -62,6 +60,8 @@ pub struct CheckReport {
     pub checked_contents: u64,
     /// LBNs whose content is lost, by fresh damage or by damage that a repair has marked.
     pub lost_blocks: u64,
+    /// Blocks of the data store whose contents were found damaged.
+    pub damaged_blocks: Vec<u32>,
     /// Whether a repair was made.
     pub is_repaired: bool,
     /// The cost of a repair, if there is something to repair: for each volume that loses something.
@@ -108,11 +108,11 @@ pub fn check(
 ) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     let walk = Walk::of(disks, &mut report)?;
-    let mut damaged = Vec::new();
     if let Some(walk) = &walk {
         walk.count(&mut report);
         if options.data {
-            damaged = scrub::scrub(disks, walk, &mut report, monitor, stop)?;
+            let damaged = scrub::scrub(disks, walk, &mut report, monitor, stop)?;
+            report.damaged_blocks = damaged.into_iter().map(Pbn::number).collect();
         }
     }
     if report.is_clean() || walk.as_ref().is_some_and(|walk| walk.superblock.version == Version::V1) {
@@ -124,8 +124,16 @@ pub fn check(
         return Ok(report);
     }
     report.repair_cost = repair::cost(disks, options.data, monitor, stop)?;
-    if options.record && !damaged.is_empty() {
-        repair::record(disks, &damaged)?;
-    }
     Ok(report)
+}
+
+/// Writes down in the pool on two disks, which nobody has open, that the contents of these blocks are
+/// damaged, so that nothing shares them before they are written anew. A pool whose metadata are damaged
+/// as well is left alone: a repair comes first.
+///
+/// # Errors
+/// If there is no pool, or a disk cannot be read or written.
+pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
+    let pbns: Vec<Pbn> = blocks.iter().copied().filter_map(Pbn::new).collect();
+    repair::record(disks, &pbns)
 }

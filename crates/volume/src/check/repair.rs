@@ -62,8 +62,7 @@ pub(super) fn cost(
     Ok(costs(&recovered, &assessment))
 }
 
-/// Writes down that blocks are damaged, so that nothing shares them from now on. A pool with damaged
-/// metadata is left alone: a repair comes first.
+/// Makes blocks suspect; see [`super::record_damage`].
 pub(super) fn record(disks: &PoolDisks, damaged: &[Pbn]) -> Result<()> {
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = match Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())) {

@@ -4,22 +4,27 @@
 //! one, the pool is what it was, so a conversion can be interrupted at any time and begun anew.
 
 use super::create::format_metadata;
-use super::{Pool, PoolDisks, Tuning};
+use super::directory::{METADATA, failed};
+use super::{Pool, PoolDirectory, PoolDisks, Tuning};
 use crate::check::CheckReport;
 use crate::check::walk::{Walk, WalkVolume};
-use crate::disk::Disk;
+use crate::disk::{Disk, FileDisk};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{Change, PoolSeed, Superblock, Version};
 use crate::types::{Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A name that no volume can have, because it contains a slash.
 const EMPTY_NAME: &str = "/";
 /// Changes made between two looks at the length of the open commit.
 const CHANGES_AT_ONCE: usize = 1024;
+/// The new metadata, until they take the place of the old ones.
+const NEW_METADATA: &str = "metadata.new";
 
 /// Reads the pool of format version 1 on `disks`, and writes metadata of version 2 for the same data
 /// store to `metadata`, an empty disk. Contents that do not have their fingerprints are marked as lost.
@@ -52,7 +57,7 @@ pub fn convert(
     format_metadata(&new, &superblock, walk.data_blocks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::open_disks(new, tuning, Arc::new(SystemClock::new()))?;
-    let mut conversion = Conversion::new(disks, &walk, &pool);
+    let mut conversion = Converter::new(disks, &walk, &pool);
     let shown = walk.volumes.values().filter(|volume| !volume.is_hidden);
     let blocks: u64 = shown.clone().map(|volume| volume.map.len() as u64).sum();
     monitor.begin("Converting", Unit::Items, Some(blocks));
@@ -65,8 +70,46 @@ pub fn convert(
     Ok(lost)
 }
 
+/// The outcome of a conversion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversion {
+    /// LBNs whose contents were damaged and are marked as lost.
+    pub lost_blocks: u64,
+    /// The old metadata, if they are not in the pool's directory: they are left where they are.
+    pub old_metadata: Option<PathBuf>,
+}
+
+impl Pool {
+    /// Converts the pool of a directory to the present format. The new metadata are made beside the old
+    /// ones and take their place at the end, in one step.
+    ///
+    /// # Errors
+    /// As [`convert`], and if another process has the pool or the directory cannot be written.
+    pub fn convert(directory: &Path, monitor: &dyn Monitor, stop: &StopFlag) -> Result<Conversion> {
+        let disks = PoolDirectory::lock(directory)?.disks();
+        let (old, new) = (directory.join(METADATA), directory.join(NEW_METADATA));
+        // A conversion that was killed has left it. Nobody else makes one: the pool is locked.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed("remove", &new)(error));
+            }
+            _ => {}
+        }
+        let metadata = Arc::new(FileDisk::create(&new)?);
+        let converted = convert(&disks, Arc::clone(&metadata) as Arc<dyn Disk>, monitor, stop);
+        let lost_blocks = converted.inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(&new);
+        })?;
+        let old_metadata = std::fs::read_link(&old).ok();
+        std::fs::rename(&new, &old).map_err(failed("replace", &old))?;
+        File::open(directory).and_then(|folder| folder.sync_all()).map_err(failed("sync", directory))?;
+        Ok(Conversion { lost_blocks, old_metadata })
+    }
+}
+
 /// A conversion under way.
-struct Conversion<'c> {
+struct Converter<'c> {
     disks: &'c PoolDisks,
     walk: &'c Walk,
     pool: &'c Pool,
@@ -79,7 +122,7 @@ struct Conversion<'c> {
     lost: u64,
 }
 
-impl<'c> Conversion<'c> {
+impl<'c> Converter<'c> {
     fn new(disks: &'c PoolDisks, walk: &'c Walk, pool: &'c Pool) -> Self {
         let superblock = &walk.superblock;
         Self {

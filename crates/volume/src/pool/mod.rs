@@ -10,7 +10,7 @@ mod make;
 mod open;
 mod stat;
 
-pub use convert::convert;
+pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;

@@ -3,24 +3,30 @@
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use crate::pools;
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
-use gemelo_volume::{CheckOptions, CheckReport, DiskAccess, PoolDirectory, VolumeError, check};
-use std::path::PathBuf;
+use gemelo_volume::{
+    CheckOptions, CheckReport, DiskAccess, PoolDirectory, RepairCost, VolumeError, check, record_damage,
+};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// Read all contents and compare them with their fingerprints
+    /// Read all contents and compare them with their checksums and fingerprints
     #[arg(long)]
     data: bool,
     /// Write anew what can be, and mark what is lost, so that the pool can be used again
     #[arg(long)]
     repair: bool,
+    /// With --repair, give up what is lost without a question
+    #[arg(long, requires = "repair")]
+    yes: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -32,7 +38,15 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     match PoolDirectory::open(&arguments.pool, access) {
         Ok(directory) => {
             let disks = directory.disks();
-            let options = CheckOptions { data: arguments.data, repair: arguments.repair };
+            let look = CheckOptions { data: arguments.data, repair: false };
+            let report = check(&disks, look, &*context.monitor, &context.stop).map_err(about)?;
+            if !arguments.repair || report.is_clean() {
+                drop((disks, directory));
+                record(&arguments.pool, &report, context);
+                return show_idle(arguments, &report, settings.as_ref(), context);
+            }
+            arguments.confirm(&report, context)?;
+            let options = CheckOptions { repair: true, ..look };
             let report = check(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
             show_idle(arguments, &report, settings.as_ref(), context)
         }
@@ -47,6 +61,61 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             show_served(&report, settings.as_ref(), context)
         }
         Err(error) => Err(about(error)),
+    }
+}
+
+impl Arguments {
+    /// Asks whether to give up what a repair cannot keep, if there is anything.
+    fn confirm(&self, report: &CheckReport, context: &Context) -> anyhow::Result<()> {
+        if report.repair_cost.is_empty() || self.yes {
+            return Ok(());
+        }
+        let cost = cost(report);
+        let (input, output) = (std::io::stdin(), std::io::stderr());
+        if !input.is_terminal() || !output.is_terminal() {
+            let pool = self.pool.display();
+            return Err(bad_input(anyhow!(
+                "{pool}: nothing is repaired yet, because {cost}say --yes to accept that"
+            )));
+        }
+        context.monitor.warn(&format!("{}: {cost}type yes to accept that:", self.pool.display()));
+        let mut answer = String::new();
+        input.read_line(&mut answer).context("cannot read the answer")?;
+        if answer.trim() == "yes" { Ok(()) } else { Err(bad_input(anyhow!("nothing was repaired"))) }
+    }
+}
+
+/// The cost of a repair, a line for each volume.
+fn cost(report: &CheckReport) -> String {
+    let mut text = String::from("a repair gives up:\n");
+    for RepairCost { volume, lost_blocks, undone_blocks } in &report.repair_cost {
+        let mut parts = Vec::new();
+        if *lost_blocks > 0 {
+            let blocks = format_counted(*lost_blocks, "block");
+            parts.push(format!("{blocks} whose content is lost: reads fail until they are written"));
+        }
+        if *undone_blocks > 0 {
+            let blocks = format_counted(*undone_blocks, "block");
+            parts.push(format!("up to {blocks} written last: they go back to what they held before"));
+        }
+        text += &format!("  volume '{}': {}\n", volume.escape_debug(), parts.join("; "));
+    }
+    text
+}
+
+/// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be written
+/// nothing can be shared either.
+fn record(pool: &Path, report: &CheckReport, context: &Context) {
+    if report.damaged_blocks.is_empty() {
+        return;
+    }
+    let recorded = PoolDirectory::lock(pool)
+        .and_then(|directory| record_damage(&directory.disks(), &report.damaged_blocks));
+    if let Err(error) = recorded {
+        context.monitor.warn(&format!(
+            "the damaged blocks could not be marked in the pool, so that new writes of their contents may \
+             be shared with them: {error}"
+        ));
     }
 }
 
@@ -79,11 +148,14 @@ fn show_idle(
         format_counted(report.commits, "commit")
     );
     if arguments.data {
-        text += &contents(report.checked_contents, report.unverifiable_blocks);
+        text += &contents(report.checked_contents);
     }
     if report.lost_blocks > 0 {
-        text +=
-            &format!("{} blocks of volumes are lost and read as errors\n", format_count(report.lost_blocks));
+        let (blocks, are) = (format_counted(report.lost_blocks, "block"), are(report.lost_blocks));
+        text += &format!("{blocks} of volumes {are} lost: reads fail until they are written\n");
+    }
+    if !report.repair_cost.is_empty() && !report.is_repaired {
+        text += &cost(report);
     }
     text += match (report.is_clean(), report.is_repaired) {
         (true, _) if settings.is_some() => "the disks are what they should be, the settings are not\n",
@@ -97,12 +169,12 @@ fn show_idle(
     Ok(if is_good && settings.is_none() { Outcome::Done } else { Outcome::Partial })
 }
 
-fn contents(checked: u64, unverifiable: u64) -> String {
-    format!(
-        "{} contents compared with their fingerprints, {} blocks have none\n",
-        format_count(checked),
-        format_count(unverifiable)
-    )
+const fn are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
+fn contents(checked: u64) -> String {
+    format!("{} compared with their checksums\n", format_counted(checked, "content"))
 }
 
 fn show_served(
@@ -121,7 +193,7 @@ fn show_served(
         if found.more_problems > 0 {
             text += &format!("and {} more\n", format_count(found.more_problems));
         }
-        text += &contents(found.checked_contents, found.unverifiable_blocks);
+        text += &contents(found.checked_contents);
     }
     text += if report.is_clean() {
         "the counts of the served pool are right; pages on disk are checked when nobody serves it\n"

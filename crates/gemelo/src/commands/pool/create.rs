@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
-use crate::values::{Size, Span};
+use crate::values::{OnOff, Size, Span};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
 use gemelo_serve::{Failure, Settings};
@@ -42,9 +42,10 @@ pub(crate) struct Arguments {
     /// Compare bytes before a block is shared, whatever the fingerprint
     #[arg(long)]
     verify_bytes: bool,
-    /// Compare contents with their fingerprints at every read
-    #[arg(long)]
-    verify_reads: bool,
+    /// Compare contents with their checksums at every read, so that damage is an error and never a
+    /// wrong content [default: on]
+    #[arg(long, value_name = "on|off")]
+    verify_reads: Option<OnOff>,
     /// Use a device for data or metadata although it holds something
     #[arg(long)]
     force: bool,
@@ -105,7 +106,7 @@ impl Arguments {
             commit_interval_ms: self
                 .commit_interval
                 .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)),
-            verify_reads: self.verify_reads.then_some(true),
+            verify_reads: self.verify_reads.map(OnOff::is_on),
             verify_bytes: self.verify_bytes.then_some(true),
             cache_bytes: self.cache.map(|cache| cache.0),
             ..Settings::default()

@@ -1,6 +1,7 @@
 //! `gemelo pool`: pools as a whole.
 
 mod check;
+mod convert;
 mod create;
 mod find;
 mod gc;
@@ -40,8 +41,17 @@ enum Action {
     /// while requests wait, and with --data reads its contents, while they do not. Pages on disk are checked, and repairs
     /// made, when nobody serves it.
     ///
+    /// Before a repair gives up anything, it says which blocks of which volumes, and does so only with
+    /// --yes or after it was told to on a terminal. A content that passes its checksum is never given up.
+    ///
     /// Exit status 0 if nothing is wrong, or all was repaired without loss; 1 otherwise.
     Check(check::Arguments),
+    /// Give a pool of an older version the present format
+    ///
+    /// Contents stay where they are and are read once, because the new format has a checksum for each.
+    /// The new metadata are made beside the old ones and replace them at the end, in one step: a
+    /// conversion that is stopped or killed leaves the pool as it was.
+    Convert(convert::Arguments),
     /// Make the data store larger
     Grow(grow::Arguments),
     /// List the pools in directories
@@ -55,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Gc(arguments) => gc::run(arguments, context),
         Action::Find(arguments) => find::run(arguments, context),
         Action::Check(arguments) => check::run(arguments, context),
+        Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
     }

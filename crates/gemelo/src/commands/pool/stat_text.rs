@@ -3,13 +3,14 @@
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_size};
 use gemelo_serve::StatReport;
-use gemelo_volume::{OperationKind, OperationStat, VolumeSummary};
+use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, VolumeSummary};
 
 /// The figures as text.
 pub(crate) fn text(report: &StatReport) -> String {
     let mut text = space(report);
     text += "\nMetadata\n";
     text += &metadata(report).render(2);
+    text += &damaged(report);
     if let Some(process) = report.holder_process_id {
         text += &format!("\nIn use by process {process}\n");
     }
@@ -23,6 +24,24 @@ pub(crate) fn text(report: &StatReport) -> String {
         text += "\nSince the pool was opened\n";
         text += &activity(&report.volumes).render(2);
         text += &latencies(&report.volumes).render(2);
+    }
+    text
+}
+
+/// The damaged blocks, neighbours of a volume in one line.
+fn damaged(report: &StatReport) -> String {
+    if report.damaged_blocks.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\nDamaged\n");
+    let is_next = |a: &DamagedBlock, b: &DamagedBlock| a.volume == b.volume && a.lbn + 1 == b.lbn;
+    for run in report.damaged_blocks.chunk_by(is_next) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        let volume = first.volume.escape_debug();
+        text += &match run.len() {
+            1 => format!("  block {} of {volume}\n", format_count(first.lbn)),
+            _ => format!("  blocks {} to {} of {volume}\n", format_count(first.lbn), format_count(last.lbn)),
+        };
     }
     text
 }
