@@ -314,6 +314,47 @@ fn a_flush_during_a_checkpoint_whose_commit_failed_waits_for_it() {
     assert!(block(&bytes, 0) == fresh(0) && block(&bytes, 1) == fresh(1), "what was flushed is lost");
 }
 
+/// A checkpoint that finds no room for its commit forgets it when the root is durable, and lets go of
+/// the blocks that it freed. A commit that came meanwhile must not be forgotten with it.
+#[test]
+fn a_checkpoint_without_room_forgets_no_commit_that_came_meanwhile() {
+    for (before, parity) in (0..9).flat_map(|before| [(before, 0), (before, 1)]) {
+        let world = World::new(&options(24));
+        for number in 0..before {
+            write(&world.a, at(1), &fresh(10 + number)).unwrap();
+            flush(&world.a).unwrap();
+        }
+        write(&world.a, 0, &fresh(0)).unwrap();
+        let hold = world.simulation.hold_at(METADATA, Call::Write, SLOTS..u64::MAX);
+        let root = (2 + parity) * PAGE_BYTES as u64;
+        let next_root = world.simulation.hold_at(METADATA, Call::Write, root..root + 1);
+        let after = thread::scope(|scope| {
+            let first = scope.spawn(|| world.pool.checkpoint());
+            hold.wait();
+            let second = scope.spawn(|| write(&world.a, 0, &fresh(1)).and_then(|()| flush(&world.a)));
+            release_after(hold, &second);
+            // Held is the root of this checkpoint, or of one that the flush needs, or none.
+            let is_held = next_root.is_held_within(PATIENCE / 4) && first.is_finished();
+            let filler = is_held.then(|| scope.spawn(|| fill(&world.a, 2, fresh)));
+            if is_held {
+                thread::sleep(PATIENCE / 4);
+            } else {
+                next_root.release();
+                first.join().unwrap().unwrap();
+                second.join().unwrap().unwrap();
+                return world.simulation.after_worst_crash();
+            }
+            let after = world.simulation.after_worst_crash();
+            next_root.release();
+            drop((first.join(), second.join(), filler.map(ScopedJoinHandle::join)));
+            after
+        });
+        let pool = open(&after.disks(), tuning()).unwrap();
+        let bytes = read(&pool.volume("a").unwrap(), 0, BLOCK).unwrap();
+        assert!(bytes == fresh(0) || bytes == fresh(1), "after {before} commits");
+    }
+}
+
 /// The system tells one of those who sync a file at once of an error, and it drops what it could not
 /// write: the others' syncs succeed and mean nothing.
 #[test]

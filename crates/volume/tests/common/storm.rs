@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Blocks of the largest volume.
-pub const MOST_BLOCKS: usize = 24;
 /// Contents that are written again and again.
 const COMMON_CONTENTS: u64 = 8;
 /// Families of contents with one fingerprint, and how many are in each.
@@ -87,6 +85,8 @@ pub struct Storm<'a> {
     pub collider: Option<Collider>,
     pub targets: Mutex<Vec<Target>>,
     pub next_volume: usize,
+    /// Blocks of the largest volume.
+    pub most_blocks: u64,
     pub clients: u64,
     pub steps: u64,
     pub seed: u64,
@@ -401,7 +401,7 @@ impl<'a> Owner<'a> {
         self.next_volume += 1;
         let name = format!("v{id}s{:x}", self.storm.seed);
         let (pool, start) = (self.storm.pool, self.storm.now());
-        let new_blocks = 1 + self.random.below(MOST_BLOCKS as u64) as usize;
+        let new_blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
         let blocks = source.as_ref().map_or(new_blocks, |source| source.blocks);
         let read_only = source.is_some() && self.random.below(2) == 0;
         let result = match &source {
@@ -450,7 +450,7 @@ impl<'a> Owner<'a> {
     }
 
     fn resize(&mut self, target: Target) {
-        let blocks = 1 + self.random.below(MOST_BLOCKS as u64) as usize;
+        let blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
         let start = self.storm.now();
         let is_done = self.storm.pool.resize_volume(&target.name, (blocks * BLOCK) as u64).is_ok();
         let end = self.note(target.id, Change::Resize { blocks }, start, is_done);
