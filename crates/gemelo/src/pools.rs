@@ -18,6 +18,13 @@ pub(crate) fn open(directory: &Path, purpose: Purpose, context: &Context) -> any
     Access::open(directory, purpose, &*context.monitor, &context.stop).map_err(error)
 }
 
+/// Lets other commands look at the figures of the pool that a target has open, until the result is
+/// dropped.
+pub(crate) fn let_look(target: &dyn gemelo_target::Target) -> Option<gemelo_serve::Looks> {
+    let opened = target.pool()?;
+    gemelo_serve::let_look(&opened.directory, opened.pool)
+}
+
 /// Asks one thing of an open pool.
 pub(crate) fn ask(access: &Access, request: &Request, context: &Context) -> anyhow::Result<Reply> {
     access.perform(request, &*context.monitor, &context.stop).map_err(error)

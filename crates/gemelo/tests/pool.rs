@@ -22,9 +22,7 @@ fn a_pool_is_made_as_asked_and_never_over_another() {
     assert_eq!(pool.stat("/pool/block_bytes"), 8192);
     assert_eq!(pool.stat("/pool/fingerprint"), "xxh3-compare");
     assert_eq!(pool.stat("/pool/capacity_blocks"), (64 << 20) / 8192 - 1);
-    assert!(
-        fs::read_to_string(pool.file("pool/settings.toml")).unwrap().contains("commit_interval_ms = 1000")
-    );
+    assert_eq!(fs::read_to_string(pool.file("pool/settings.toml")).unwrap(), "commit-interval = \"1s\"\n");
     let before = fs::read(pool.file("pool/metadata")).unwrap();
     assert!(refused(&["pool", "create", &pool.path()]).contains("exists already"));
     assert_eq!(fs::read(pool.file("pool/metadata")).unwrap(), before);
@@ -234,12 +232,39 @@ fn pools_are_listed_with_who_serves_them() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_named() {
+fn settings_that_make_no_sense_are_named_and_no_health() {
     let pool = TestPool::new(&[]);
-    fs::write(pool.file("pool/settings.toml"), "commit_interval_ms = \"soon\"").unwrap();
+    let served = pool.serve(&[]);
+    fs::write(pool.file("pool/settings.toml"), "cache = \"1m\"\ncommit-interval = \"soon\"\n").unwrap();
+    let check = |last: &str| {
+        let ran = gemelo(&["pool", "check", &pool.path()]);
+        assert_eq!((ran.status, ran.err.as_str()), (1, ""), "{}", ran.out);
+        assert!(ran.out.starts_with("wrong: ") && ran.out.contains("settings.toml: line 2: "), "{}", ran.out);
+        assert!(ran.out.ends_with(last), "{}", ran.out);
+    };
+    check("pages on disk are checked when nobody serves it\n");
+    // The server has read them before.
+    done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
+    served.stop();
+    check("the disks are what they should be, the settings are not\n");
     for words in
         [&["pool", "stat", &pool.path()][..], &["serve", &pool.path(), "--listen", "unix:/nowhere/s"]]
     {
-        assert!(refused(words).contains("settings.toml"));
+        let said = refused(words);
+        assert!(said.contains("settings.toml: line 2: ") && said.contains("remove it"), "{said}");
+    }
+    fs::remove_file(pool.file("pool/settings.toml")).unwrap();
+    pool.assert_clean();
+}
+
+#[test]
+fn an_option_with_a_value_does_not_swallow_the_pool() {
+    let pool = TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
+    for (words, name) in [(["pool", "stat"], pool.path()), (["volume", "stat"], pool.volume("a"))] {
+        let text = done(&[&words[..], &["--json", "-", &name]].concat());
+        assert!(text.starts_with('{'), "{text}");
+        let said = refused(&[&words[..], &["--json", &name]].concat());
+        assert!(said.contains("required arguments were not provided"), "{said}");
     }
 }

@@ -17,9 +17,9 @@ use gemelo_nbd::wire::ErrorCode;
 use served::{Served, TestPool, done, noise, refused};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -65,7 +65,7 @@ fn volumes_come_and_go_as_exports_while_the_pool_is_served() {
     assert_eq!(read(&mut client, 777, 10_000), noise(1, 10_000));
     let mut other = connect(&pool.uri("b")).unwrap();
     let message = refused(&["volume", "rm", &pool.volume("b")]);
-    assert!(message.contains("connected clients"), "{message}");
+    assert!(message.contains("connected client"), "{message}");
     done(&["volume", "rm", &pool.volume("b"), "--force"]);
     let gone = other.run(Submission::Read { offset: 0, length: 1 }, |done| done.error);
     assert!(gone.is_err() || gone.is_ok_and(|error| !error.is_none()));
@@ -215,6 +215,61 @@ fn metrics(served: &Served) -> String {
 }
 
 #[test]
+fn silent_connections_keep_nobody_from_figures_and_from_commands() {
+    let pool = TestPool::new(&[]);
+    let served = pool.serve(&["--metrics", "127.0.0.1:0"]);
+    let address = served.said[1].strip_prefix("metrics at http://").unwrap().trim_end_matches("/metrics");
+    let scrapes: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let control = pool.file("pool/control");
+    let commands: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    let begun = Instant::now();
+    for _ in 0..5 {
+        assert!(metrics(&served).contains("\ngemelo_pool_volumes 0\n"));
+        done(&["volume", "ls", &pool.path()]);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    drop((scrapes, commands));
+    assert_eq!(served.stop(), (0, String::new()));
+}
+
+#[test]
+fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
+    let pool = TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "8m"]);
+    let (path, listen) = (pool.path(), format!("unix:{}", pool.file("socket")));
+    let serve = ["serve", &path, "--listen", &listen];
+    let message = refused(&[&serve[..], &["--memory", "1m"]].concat());
+    for part in
+        ["--memory 1.00 MiB is too little for 256 clients", "at least 80.00 MiB", "--most-connections"]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+    let options = ["--memory", "32m", "--most-connections", "2", "--most-handshakes", "1"];
+    let times = ["--idle-timeout", "300ms", "--receive-timeout", "1s", "--send-timeout", "0s"];
+    let served = pool.serve(&[&options[..], &times].concat());
+    let mut client = connect(&pool.uri("a")).unwrap();
+    assert!(write(&mut client, 0, &noise(1, 4 << 20)).is_none());
+    assert!(read(&mut client, 0, 4 << 20) == noise(1, 4 << 20));
+    std::thread::sleep(Duration::from_millis(800));
+    assert!(client.run(Submission::Flush, |_| ()).is_err(), "it was idle for too long");
+    assert_eq!(served.stop(), (0, String::new()));
+}
+
+#[test]
+fn a_host_is_listened_at_by_its_name() {
+    let pool = TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "8m"]);
+    let served = Served::start(&["serve", &pool.path(), "--listen", "tcp:localhost:0"]);
+    for said in &served.said {
+        let address = said.strip_prefix("listening at tcp:").unwrap();
+        assert_eq!(connect(&format!("nbd://{address}/a")).unwrap().export().size_bytes, 8 << 20);
+    }
+    assert_eq!(served.stop(), (0, String::new()));
+    let message = refused(&["serve", &pool.path(), "--listen", "tcp:nothing.invalid:0"]);
+    assert!(message.contains("cannot listen at tcp:nothing.invalid:0"), "{message}");
+}
+
+#[test]
 fn a_server_tells_when_space_gets_low() {
     let pool = TestPool::new(&[]);
     std::fs::write(pool.file("raw"), noise(5, 8 << 20)).unwrap();
@@ -296,11 +351,12 @@ fn another_program_on_the_pool_is_waited_for_or_named() {
         }
     });
     assert_eq!(pool.stat("/pool/volumes"), 4);
-    let lock = std::fs::File::open(pool.file("pool/lock")).unwrap();
-    lock.lock().unwrap();
+    let data = std::fs::File::open(pool.file("pool/data")).unwrap();
+    rustix::fs::flock(&data, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let ran = gemelo(&["volume", "ls", &pool.path()]);
     assert_eq!(ran.status, 2, "{}", ran.err);
-    assert!(ran.err.contains("the pool is in use by"), "{}", ran.err);
+    let holder = format!("the pool is in use by process {} (", std::process::id());
+    assert!(ran.err.contains(&holder), "{}", ran.err);
 }
 
 #[test]

@@ -20,6 +20,13 @@ pub enum TlsError {
         #[source]
         source: rustls::pki_types::pem::Error,
     },
+    /// A private key of a kind or size that is not supported.
+    #[error(
+        "the private key of {} cannot be used: it must be an ECDSA key on P-256 or P-384, an Ed25519 key, or an RSA key \
+         of 2048, 3072 or 4096 bits; `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out FILE` makes one",
+        .0.display()
+    )]
+    Key(PathBuf),
     /// A file without certificates.
     #[error("{} holds no certificate", .0.display())]
     Empty(PathBuf),
@@ -43,9 +50,14 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     if found.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(found) }
 }
 
-/// The private key of a file.
+/// The private key of a file, one that can sign. The cryptographic library takes RSA keys only if both primes have a
+/// multiple of 512 bits.
 pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(failed("private key", path))
+    let key = PrivateKeyDer::from_pem_file(path).map_err(failed("private key", path))?;
+    match rustls::crypto::ring::sign::any_supported_type(&key) {
+        Ok(_) => Ok(key),
+        Err(_) => Err(TlsError::Key(path.to_owned())),
+    }
 }
 
 /// The authorities of a file, to verify others with.

@@ -3,12 +3,28 @@
 use gemelo_base::{Clock, SystemClock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a TCP connection may be silent before the system asks whether its peer is there still, how often it asks
+/// again, and how many questions without an answer end the connection: a peer that lost its power is noticed after two
+/// minutes.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_QUESTIONS: u32 = 4;
+
+fn keep_alive(stream: &TcpStream) {
+    // A system that does not know one of these has its own times, and notices later.
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER);
+    let _ = sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_EVERY);
+    let _ = sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_QUESTIONS);
+}
 
 /// A connected socket. Clones are the same socket.
 #[derive(Debug, Clone)]
@@ -16,6 +32,8 @@ pub(crate) struct Socket {
     descriptor: Arc<OwnedFd>,
     clock: SystemClock,
     deadline_ns: Option<u64>,
+    /// What this clone has received.
+    received_bytes: u64,
 }
 
 impl From<UnixStream> for Socket {
@@ -29,13 +47,15 @@ impl From<TcpStream> for Socket {
         // Replies are sent whole, so waiting for more to fill a segment only costs time. A socket that refuses is
         // slower and otherwise right.
         let _ = stream.set_nodelay(true);
+        keep_alive(&stream);
         Self::new(stream.into())
     }
 }
 
 impl Socket {
     fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor: Arc::new(descriptor), clock: SystemClock::new(), deadline_ns: None }
+        let (clock, deadline_ns, received_bytes) = (SystemClock::new(), None, 0);
+        Self { descriptor: Arc::new(descriptor), clock, deadline_ns, received_bytes }
     }
 
     /// From now on reads and writes fail with [`io::ErrorKind::TimedOut`] when this time has passed; [`None`] waits
@@ -44,24 +64,44 @@ impl Socket {
         self.deadline_ns = after_ns.map(|after_ns| self.clock.now_ns().saturating_add(after_ns));
     }
 
+    /// From now on [`Self::receive`] fails with [`io::ErrorKind::WouldBlock`] when nothing has arrived for this time.
+    /// For all clones.
+    pub(crate) fn set_receive_timeout(&self, after: Option<Duration>) -> io::Result<()> {
+        Ok(sockopt::set_socket_timeout(&self.descriptor, sockopt::Timeout::Recv, after)?)
+    }
+
+    /// From now on writing fails with [`io::ErrorKind::TimedOut`] when the peer has taken nothing for this time. For all
+    /// clones.
+    pub(crate) fn set_send_timeout(&self, after: Option<Duration>) -> io::Result<()> {
+        Ok(sockopt::set_socket_timeout(&self.descriptor, sockopt::Timeout::Send, after)?)
+    }
+
+    /// How many bytes were received by this clone.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
     /// Receives what is there, waiting for something to be there; 0 is the end of the stream.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait_before_deadline(PollFlags::IN)?;
-        Self::receive_with(self.descriptor.as_fd(), buffer, RecvFlags::empty())
+        self.receive_with(buffer, RecvFlags::empty())
     }
 
     /// Receives what is there; [`None`] if nothing is.
-    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match Self::receive_with(self.descriptor.as_fd(), buffer, RecvFlags::DONTWAIT) {
+    pub(crate) fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.receive_with(buffer, RecvFlags::DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             other => other.map(Some),
         }
     }
 
-    fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+    fn receive_with(&mut self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
-            match recv(socket, &mut *buffer, flags) {
-                Ok((received, _)) => return Ok(received),
+            match recv(&self.descriptor, &mut *buffer, flags) {
+                Ok((received, _)) => {
+                    self.received_bytes += received as u64;
+                    return Ok(received);
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -138,7 +178,11 @@ impl Read for Socket {
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.deadline_ns.is_none() {
-            return self.send_with(bytes, SendFlags::empty());
+            return self.send_with(bytes, SendFlags::empty()).map_err(|error| match error.kind() {
+                // The time of `set_send_timeout` is up.
+                io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+                _ => error,
+            });
         }
         loop {
             self.wait_before_deadline(PollFlags::OUT)?;
@@ -150,5 +194,33 @@ impl Write for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn accepted_tcp_connections_are_kept_alive() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Socket::from(listener.accept().unwrap().0);
+        assert!(sockopt::socket_keepalive(&socket.descriptor).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket.descriptor).unwrap(), KEEP_ALIVE_AFTER);
+        assert_eq!(sockopt::tcp_keepintvl(&socket.descriptor).unwrap(), KEEP_ALIVE_EVERY);
+        assert_eq!(sockopt::tcp_keepcnt(&socket.descriptor).unwrap(), KEEP_ALIVE_QUESTIONS);
+    }
+
+    #[test]
+    fn a_peer_that_sends_or_takes_nothing_is_told_apart_from_one_that_went() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let mut socket = Socket::from(one);
+        socket.set_receive_timeout(Some(Duration::from_millis(10))).unwrap();
+        socket.set_send_timeout(Some(Duration::from_millis(10))).unwrap();
+        assert_eq!(socket.receive(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let error = socket.write_all(&vec![0; 8 << 20]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -12,15 +12,12 @@ mod support;
 use gemelo_base::random::Random;
 use gemelo_device::Geometry;
 use gemelo_nbd::server::{Export, ServerConfig};
-use gemelo_nbd::wire::{
-    Command, GREETING_BYTES, InfoRequest, OPTION_REPLY_HEADER_BYTES, OptionCode, OptionHeader,
-    OptionReplyHeader, OptionReplyKind, RequestHeader,
-};
+use gemelo_nbd::wire::{Command, InfoRequest, OptionCode, OptionHeader, OptionReplyKind, RequestHeader};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 use support::memory::MemoryDevice;
+use support::raw::{assert_closed, greeted, negotiated, read_option_reply, send_option};
 use support::{TestServer, all_of, eventually, python_with_libnbd};
 
 const GEOMETRY: Geometry = Geometry {
@@ -124,44 +121,6 @@ fn libnbd_is_refused_what_is_wrong() {
     let output =
         python.args(["-c", PYTHON, &server.uri(), &server.uri_of("kept").to_string()]).output().unwrap();
     assert!(output.status.success(), "{}", all_of(&output));
-}
-
-/// Connects and takes the greeting.
-fn greeted(server: &TestServer) -> UnixStream {
-    let mut stream = UnixStream::connect(server.socket()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.read_exact(&mut [0; GREETING_BYTES]).unwrap();
-    stream
-}
-
-fn read_option_reply(stream: &mut UnixStream) -> (OptionReplyKind, Vec<u8>) {
-    let mut header = [0; OPTION_REPLY_HEADER_BYTES];
-    stream.read_exact(&mut header).unwrap();
-    let header = OptionReplyHeader::decode(&header).unwrap();
-    let mut data = vec![0; header.length as usize];
-    stream.read_exact(&mut data).unwrap();
-    (header.kind, data)
-}
-
-fn send_option(stream: &mut UnixStream, option: OptionCode, data: &[u8]) {
-    let header = OptionHeader { option, length: data.len() as u32 };
-    stream.write_all(&[&header.encode(), data].concat()).unwrap();
-}
-
-fn negotiated(server: &TestServer) -> UnixStream {
-    let mut stream = greeted(server);
-    stream.write_all(&3u32.to_be_bytes()).unwrap();
-    send_option(&mut stream, OptionCode::GO, &InfoRequest { name: "disk", wanted: vec![] }.encode());
-    while read_option_reply(&mut stream).0 != OptionReplyKind::ACK {}
-    stream
-}
-
-fn assert_closed(mut stream: UnixStream) {
-    let mut rest = Vec::new();
-    match stream.read_to_end(&mut rest) {
-        Ok(_) => {}
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
-    }
 }
 
 fn server() -> TestServer {

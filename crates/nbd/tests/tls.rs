@@ -266,3 +266,30 @@ fn this_client_uses_an_encrypted_nbdkit() {
         panic!("{outcome:?}");
     }
 }
+
+#[test]
+fn an_rsa_key_of_a_size_that_is_not_supported_is_refused_with_those_that_are() {
+    if tool("openssl").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
+    let configure = |bits: &str| {
+        run(tool("openssl")
+            .unwrap()
+            .args(["req", "-x509", "-nodes", "-subj", "/CN=localhost", "-newkey", bits])
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate));
+        tls_from_files(&certificate, &key, None)
+    };
+    assert!(configure("rsa:2048").is_ok());
+    assert!(configure("rsa:3072").is_ok());
+    let refused = configure("rsa:2432").unwrap_err();
+    let message = refused.to_string();
+    assert!(matches!(refused, TlsError::Key(_)), "{message}");
+    for part in [key.to_str().unwrap(), "2048, 3072 or 4096 bits", "openssl genpkey"] {
+        assert!(message.contains(part), "{message}");
+    }
+}

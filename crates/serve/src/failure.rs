@@ -59,6 +59,13 @@ impl From<VolumeError> for Failure {
             VolumeError::Exists { .. }
             | VolumeError::NotAPool { .. }
             | VolumeError::InUse { .. }
+            | VolumeError::DeviceInUse { .. }
+            | VolumeError::HoldsData { .. }
+            | VolumeError::NoDevice { .. }
+            | VolumeError::NoDisk { .. }
+            | VolumeError::LostDisk { .. }
+            | VolumeError::OneDisk { .. }
+            | VolumeError::SmallDevice { .. }
             | VolumeError::BadOption { .. }
             | VolumeError::ReadOnly
             | VolumeError::NoSuchVolume { .. }

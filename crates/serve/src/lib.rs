@@ -19,7 +19,9 @@ mod transfer;
 mod watch;
 
 pub use access::{Access, Purpose};
+pub use control::Looks;
 pub use failure::Failure;
+pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, Reply, Request};
 pub use service::{Addresses, ServeOptions, serve};

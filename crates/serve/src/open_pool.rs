@@ -1,9 +1,11 @@
 //! An open pool, and everything that can be asked of it.
 
+use crate::control::Looks;
 use crate::failure::Failure;
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
 use crate::request::{CheckedReport, Reply, Request};
 use crate::settings::Settings;
+use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_nbd::server::{Export, Exports, Server};
@@ -66,7 +68,7 @@ impl OpenPool {
 
     /// What was found damaged when it was opened, as warnings.
     pub(crate) fn damage(&self) -> Vec<String> {
-        self.pool.damage().iter().map(|what| format!("the metadata are damaged: {what}")).collect()
+        damage_of(&self.pool)
     }
 
     pub(crate) fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, VolumeError> {
@@ -88,7 +90,9 @@ impl OpenPool {
             }
             Request::RemoveVolume { name, force } => self.remove(name, *force)?,
             Request::RenameVolume { name, new_name } => pool.rename_volume(name, new_name)?,
-            Request::ResizeVolume { name, size_bytes, force } => self.resize(name, *size_bytes, *force)?,
+            Request::ResizeVolume { name, size_bytes, force } => {
+                self.resize(name, *size_bytes, *force, monitor)?;
+            }
             Request::CopyVolume { name, new_name, read_only: true } => {
                 pool.snapshot_volume(name, new_name)?;
             }
@@ -121,8 +125,8 @@ impl OpenPool {
     fn remove(&self, name: &str, force: bool) -> Result<(), Failure> {
         let volume = self.summary(name)?;
         let clients = self.connections(name);
-        if clients > 0 && !force {
-            let text = format!("volume '{name}' has {clients} connected clients: say --force to remove it");
+        if let (Some(clients), false) = (connected(clients as u64), force) {
+            let text = format!("volume '{name}' has {clients}: say --force to remove it");
             return Err(Failure::refused(text));
         }
         if volume.mapped_blocks > 0 && !force {
@@ -136,7 +140,7 @@ impl OpenPool {
         Ok(())
     }
 
-    fn resize(&self, name: &str, size_bytes: u64, force: bool) -> Result<(), Failure> {
+    fn resize(&self, name: &str, size_bytes: u64, force: bool, monitor: &dyn Monitor) -> Result<(), Failure> {
         let volume = self.summary(name)?;
         if size_bytes < volume.size_bytes && !force {
             let text = format!(
@@ -145,41 +149,25 @@ impl OpenPool {
             );
             return Err(Failure::refused(text));
         }
-        Ok(self.pool.resize_volume(name, size_bytes)?)
+        let clients = connected(self.connections(name) as u64);
+        self.pool.resize_volume(name, size_bytes)?;
+        if let (Some(clients), true) = (clients, size_bytes < volume.size_bytes) {
+            monitor.warn(&format!(
+                "volume '{name}' was cut under {clients}: what is beyond its new end is an error for them"
+            ));
+        }
+        Ok(())
     }
 
     /// The pool and its server in numbers.
     pub(crate) fn stat(&self) -> Result<StatReport, VolumeError> {
-        let pool = self.pool.stat()?;
-        let volumes = self.pool.volumes();
-        let file_system_free_bytes = free_below(&self.directory);
-        let server = self.server.get().map(|server| {
-            let counts = server.counts();
-            ServerStat {
-                process_id: std::process::id(),
-                connections: server.connections(None) as u64,
-                accepted_connections: counts.accepted,
-                refused_connections: counts.turned_away,
-                broken_connections: counts.broken,
-                volume_connections: volumes
-                    .iter()
-                    .map(|volume| server.connections(Some(&volume.name)) as u64)
-                    .collect(),
-            }
-        });
-        let mut report = StatReport {
-            dedup_ratio: pool.dedup_ratio(),
-            used_share: used_share(&pool, file_system_free_bytes),
-            pool,
-            volumes,
-            file_system_free_bytes,
-            server,
-            damage: self.damage(),
-            read_only: self.pool.is_read_only() && !self.is_only_looked_at,
-            warnings: Vec::new(),
-        };
-        report.warnings = warnings(&report, &self.thresholds);
-        Ok(report)
+        let report = report_on(&self.pool, &self.directory, self.server.get(), &self.thresholds)?;
+        Ok(StatReport { read_only: report.read_only && !self.is_only_looked_at, ..report })
+    }
+
+    /// The same, for other processes while this one has the pool without serving it.
+    pub(crate) fn stat_for_others(&self) -> Result<StatReport, VolumeError> {
+        Ok(StatReport { holder_process_id: Some(std::process::id()), ..self.stat()? })
     }
 
     pub(crate) fn thresholds(&self) -> &Thresholds {
@@ -187,10 +175,82 @@ impl OpenPool {
     }
 }
 
+/// How many clients are connected, in words; nothing if there are none.
+#[must_use]
+pub fn connected(clients: u64) -> Option<String> {
+    (clients > 0).then(|| format_counted(clients, "connected client"))
+}
+
+/// What was found damaged when the pool was opened, as warnings.
+fn damage_of(pool: &Pool) -> Vec<String> {
+    pool.damage().iter().map(|what| format!("the metadata are damaged: {what}")).collect()
+}
+
+/// A pool, and its server if it has one, in numbers.
+fn report_on(
+    pool: &Pool,
+    directory: &Path,
+    server: Option<&Server>,
+    thresholds: &Thresholds,
+) -> Result<StatReport, VolumeError> {
+    let stat = pool.stat()?;
+    let volumes = pool.volumes();
+    let file_system_free_bytes = free_below(directory);
+    let connections_of = |server: &Server, volume: &VolumeSummary| server.connections(Some(&volume.name));
+    let server = server.map(|server| {
+        let counts = server.counts();
+        ServerStat {
+            process_id: std::process::id(),
+            connections: server.connections(None) as u64,
+            accepted_connections: counts.accepted,
+            refused_connections: counts.turned_away,
+            broken_connections: counts.broken,
+            volume_connections: volumes.iter().map(|volume| connections_of(server, volume) as u64).collect(),
+        }
+    });
+    let mut report = StatReport {
+        dedup_ratio: stat.dedup_ratio(),
+        used_share: used_share(&stat, file_system_free_bytes),
+        pool: stat,
+        volumes,
+        file_system_free_bytes,
+        server,
+        holder_process_id: None,
+        damage: damage_of(pool),
+        read_only: pool.is_read_only(),
+        warnings: Vec::new(),
+    };
+    report.warnings = warnings(&report, thresholds);
+    Ok(report)
+}
+
+/// Lets other processes look at the figures of a pool that this one has open and does not serve,
+/// until the result is dropped. Without a socket, as in a directory that cannot be written, there
+/// is none: others wait.
+#[must_use]
+pub fn let_look(directory: &Path, pool: Weak<Pool>) -> Option<Looks> {
+    let place = directory.to_owned();
+    let figures = move || {
+        let report = report_on(&*pool.upgrade()?, &place, None, &Thresholds::default());
+        let holder_process_id = Some(std::process::id());
+        Some(report.map(|report| StatReport { holder_process_id, ..report }))
+    };
+    Looks::open(directory, Box::new(figures)).ok()
+}
+
 /// Why a pool was not opened as its settings say.
 pub(crate) enum OpenError {
     Settings(Failure),
     Pool(VolumeError),
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Settings(failure) => failure,
+            OpenError::Pool(error) => Self::of_opening(&error),
+        }
+    }
 }
 
 /// What the file system of the data store has left for us, in bytes; nothing if the store is no file.

@@ -19,6 +19,9 @@ pub struct StatReport {
     pub used_share: f64,
     /// The server.
     pub server: Option<ServerStat>,
+    /// The process that has the pool and does not serve it, if that is not the one that asks.
+    #[serde(default)]
+    pub holder_process_id: Option<u32>,
     /// What was found damaged when the pool was opened.
     pub damage: Vec<String>,
     /// Whether it takes no changes.

@@ -1,18 +1,26 @@
 //! A served pool, from its opening to its close.
 
-use crate::control::Control;
+use crate::access::{self, open_patiently};
+use crate::control::{self, Asked, Control};
 use crate::failure::{Failure, with_causes};
 use crate::metrics::{MetricsServer, render};
-use crate::open_pool::{OpenPool, VolumeExports};
+use crate::open_pool::{OpenError, OpenPool, VolumeExports};
 use crate::report::Thresholds;
 use crate::{systemd, watch};
+use gemelo_base::units::format_size;
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig, TlsPolicy};
-use gemelo_volume::{Tuning, VolumeError};
+use gemelo_nbd::server::{ListenAddress, Listener, Memory, Server, ServerConfig, TlsPolicy};
+use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Connections at a time of commands that import and export volumes of the served pool.
+const MOST_ATTACHED: usize = 64;
+/// How long such a command may do nothing within a request: a user may have suspended it.
+const ATTACHED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What is served, and how.
 #[derive(Debug, Clone, Default)]
@@ -23,8 +31,10 @@ pub struct ServeOptions {
     pub volumes: Vec<String>,
     /// How the pool behaves; read-only refuses all changes.
     pub tuning: Tuning,
-    /// How the server behaves.
+    /// How the server behaves; its memory is that of `memory_bytes`.
     pub server: ServerConfig,
+    /// The bound for the memory that clients' requests and replies take; as usual if it is not set.
+    pub memory_bytes: Option<u64>,
     /// Where figures are had over HTTP.
     pub metrics: Option<SocketAddr>,
     /// When to warn of little space.
@@ -73,7 +83,8 @@ struct Service {
     pool: Arc<OpenPool>,
     server: Server,
     attached: Server,
-    control: Control,
+    /// None if the pool's directory cannot be written, or another server that only reads has it.
+    control: Option<Control>,
     helpers: Vec<JoinHandle<()>>,
     closing: StopFlag,
 }
@@ -86,8 +97,11 @@ impl Service {
         stop: &StopFlag,
     ) -> Result<(Parts, Self), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
-        let pool = OpenPool::open(directory, options.tuning, options.thresholds.clone())
-            .map_err(|error| about(Failure::of_opening(&error)))?;
+        memory(options, options.listen.len())?;
+        let open =
+            || OpenPool::open(directory, options.tuning, options.thresholds.clone()).map_err(OpenError::Pool);
+        let is_served = || control::is_answering(directory, Asked::Server);
+        let pool = open_patiently(stop, open, is_served).map_err(|error| about(error.into()))?;
         let pool = Arc::new(pool);
         for damage in pool.damage() {
             monitor.warn(&damage);
@@ -102,10 +116,19 @@ impl Service {
         }
         let listeners = listeners(options)?;
         let exports = VolumeExports { pool: Arc::downgrade(&pool), only: options.volumes.clone() };
-        let server = Server::new(Arc::new(exports), options.server.clone(), Arc::clone(&monitor));
+        let memory = memory(options, listeners.len())?;
+        let config = ServerConfig { memory: memory.clone(), ..options.server.clone() };
+        let server = Server::new(Arc::new(exports), config, Arc::clone(&monitor));
         pool.set_server(server.clone());
         let all = VolumeExports { pool: Arc::downgrade(&pool), only: Vec::new() };
-        let attached = Server::new(Arc::new(all), ServerConfig::default(), Arc::clone(&monitor));
+        let config = ServerConfig {
+            most_connections: MOST_ATTACHED,
+            memory,
+            receive_timeout: Some(ATTACHED_TIMEOUT),
+            send_timeout: Some(ATTACHED_TIMEOUT),
+            ..ServerConfig::default()
+        };
+        let attached = Server::new(Arc::new(all), config, Arc::clone(&monitor));
         let metrics = options.metrics.map(MetricsServer::bind).transpose();
         let metrics = metrics.map_err(|error| Failure::refused(with_causes(&error)))?;
         let addresses = Addresses {
@@ -113,8 +136,17 @@ impl Service {
             metrics: metrics.as_ref().map(MetricsServer::address),
         };
         let failed = |error: std::io::Error| Failure::of("cannot start to serve", &error);
-        let control = Control::open(directory, Arc::clone(&pool), attached.clone(), Arc::clone(&monitor))
-            .map_err(|error| about(failed(error)))?;
+        let control = match open_control(directory, &pool, &attached, &monitor) {
+            Ok(control) => Some(control),
+            Err(error) if options.tuning.read_only => {
+                monitor.warn(&format!(
+                    "{}: no socket for commands, which open the pool by themselves: {error}",
+                    directory.display()
+                ));
+                None
+            }
+            Err(error) => return Err(about(failed(error))),
+        };
         let closing = StopFlag::new();
         let mut helpers = vec![watch::start(Arc::clone(&pool), monitor, stop.clone()).map_err(failed)?];
         if let Some(metrics) = metrics {
@@ -127,7 +159,9 @@ impl Service {
     /// Ends everything but the clients, who have been seen off.
     fn close(self) -> Result<(), Failure> {
         let Self { pool, server, attached, control, helpers, closing } = self;
-        control.close();
+        if let Some(control) = control {
+            control.close();
+        }
         closing.raise();
         // Without listeners it only sees its clients off.
         let seen_off = attached.serve(Vec::new(), &closing);
@@ -136,18 +170,23 @@ impl Service {
             let _ = helper.join();
         }
         drop((server, attached));
-        pool_closed(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
+        access::close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
         seen_off.map_err(|error| Failure::midway(with_causes(&error)))
     }
 }
 
-/// Closes it, or, if a client that hangs has it, leaves it so that opening it again is as quick.
-fn pool_closed(pool: Arc<OpenPool>) -> Result<(), VolumeError> {
-    match Arc::try_unwrap(pool) {
-        Ok(pool) => pool.close(),
-        Err(held) if held.is_read_only() => Ok(()),
-        Err(held) => held.checkpoint(),
+/// Opens the control socket, unless another server, which shares the pool because both only read,
+/// has it.
+fn open_control(
+    directory: &Path,
+    pool: &Arc<OpenPool>,
+    attached: &Server,
+    monitor: &Arc<dyn Monitor>,
+) -> std::io::Result<Control> {
+    if control::is_answering(directory, Asked::Server) {
+        return Err(std::io::ErrorKind::AddrInUse.into());
     }
+    Control::open(directory, Arc::clone(pool), attached.clone(), Arc::clone(monitor))
 }
 
 fn start_metrics(
@@ -156,7 +195,25 @@ fn start_metrics(
     closing: StopFlag,
 ) -> std::io::Result<JoinHandle<()>> {
     let text = move || pool.stat().map_or_else(|error| format!("# {error}\n"), |report| render(&report));
-    std::thread::Builder::new().name("gemelo-metrics".into()).spawn(move || metrics.run(&closing, &text))
+    std::thread::Builder::new().name("gemelo-metrics".into()).spawn(move || metrics.run(&closing, text))
+}
+
+/// The memory for clients at this many listeners.
+fn memory(options: &ServeOptions, listeners: usize) -> Result<Memory, Failure> {
+    let clients = listeners.saturating_mul(options.server.most_connections);
+    let connections = clients.saturating_add(MOST_ATTACHED);
+    let asked = options.memory_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let bytes = asked.unwrap_or_else(|| Memory::usual_bytes(connections));
+    let least = Memory::least_bytes(connections);
+    if bytes < least {
+        return Err(Failure::refused(format!(
+            "--memory {} is too little for {} clients at each of {listeners} addresses: say at least {}, or fewer clients with --most-connections",
+            format_size(bytes as u64),
+            options.server.most_connections,
+            format_size(least as u64)
+        )));
+    }
+    Ok(Memory::new(bytes, connections))
 }
 
 /// The sockets handed over, and those that were asked for. An address that is not safe is refused before the pool is served.
@@ -165,7 +222,7 @@ fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
         Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
     })?;
     for address in &options.listen {
-        listeners.push(Listener::bind(address).map_err(|error| Failure::refused(with_causes(&error)))?);
+        listeners.extend(Listener::bind_all(address).map_err(|error| Failure::refused(with_causes(&error)))?);
     }
     let needs_tls = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback());
     let is_safe = options.server.allow_insecure || matches!(options.server.tls, TlsPolicy::Required(_));
@@ -176,7 +233,7 @@ fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
         )));
     }
     if listeners.is_empty() {
-        return Err(Failure::refused("nowhere to listen: say --listen unix:PATH or tcp:ADDRESS:PORT"));
+        return Err(Failure::refused("nowhere to listen: say --listen unix:PATH or tcp:HOST:PORT"));
     }
     Ok(listeners)
 }

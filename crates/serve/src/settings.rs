@@ -1,17 +1,24 @@
 //! How a pool is to behave whenever it is opened: a small text in its directory.
+//!
+//! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`. Keys of
+//! earlier versions, which had the unit in their names, are read as well.
 
 use crate::failure::Failure;
+use gemelo_base::units::{parse_duration, parse_size};
 use gemelo_volume::Tuning;
-use serde::{Deserialize, Serialize};
-use std::io;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 const FILE: &str = "settings.toml";
+/// The owner's alone, as all files of a pool are when they are made.
+const MODE: u32 = 0o600;
 
 /// How a pool is to behave; what is not said is the default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
     /// Nothing stays without being made durable for longer, in milliseconds.
     pub commit_interval_ms: Option<u64>,
@@ -29,6 +36,126 @@ pub struct Settings {
     pub collect_bytes_per_s: Option<u64>,
 }
 
+/// The file as it is read: by the options' names, and by those of earlier versions.
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct Read {
+    #[serde(deserialize_with = "span")]
+    commit_interval: Option<u64>,
+    #[serde(rename = "commit_interval_ms")]
+    old_commit_interval_ms: Option<u64>,
+    #[serde(alias = "verify_reads")]
+    verify_reads: Option<bool>,
+    #[serde(alias = "verify_bytes")]
+    verify_bytes: Option<bool>,
+    #[serde(deserialize_with = "span")]
+    finder_delay: Option<u64>,
+    #[serde(rename = "finder_delay_ms")]
+    old_finder_delay_ms: Option<u64>,
+    #[serde(alias = "finder_bytes_per_s", deserialize_with = "size")]
+    finder_rate: Option<u64>,
+    #[serde(alias = "cache_bytes", deserialize_with = "size")]
+    cache: Option<u64>,
+    #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
+    collect_rate: Option<u64>,
+}
+
+/// The file as it is written.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Written {
+    commit_interval: Option<String>,
+    verify_reads: Option<bool>,
+    verify_bytes: Option<bool>,
+    finder_delay: Option<String>,
+    finder_rate: Option<u64>,
+    cache: Option<u64>,
+    collect_rate: Option<u64>,
+}
+
+/// A value as an option has it, or a bare number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Number(u64),
+    Text(String),
+}
+
+impl Value {
+    fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// A size in bytes: `"256m"`, `268435456`.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    parse_size(&value.text()).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// A duration in milliseconds: `"5s"`, or `5` for as many seconds.
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let span = parse_duration(&value.text()).map_err(serde::de::Error::custom)?;
+    Ok(Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// A duration as an option has it.
+fn span_text(span_ms: u64) -> String {
+    if span_ms.is_multiple_of(1000) { format!("{}s", span_ms / 1000) } else { format!("{span_ms}ms") }
+}
+
+impl From<Settings> for Written {
+    fn from(settings: Settings) -> Self {
+        Self {
+            commit_interval: settings.commit_interval_ms.map(span_text),
+            verify_reads: settings.verify_reads,
+            verify_bytes: settings.verify_bytes,
+            finder_delay: settings.finder_delay_ms.map(span_text),
+            finder_rate: settings.finder_bytes_per_s,
+            cache: settings.cache_bytes,
+            collect_rate: settings.collect_bytes_per_s,
+        }
+    }
+}
+
+impl Read {
+    fn settings(self) -> Result<Settings, String> {
+        let one = |new: Option<u64>, old: Option<u64>, name: &str| match (new, old) {
+            (Some(_), Some(_)) => {
+                Err(format!("'{name}' is said twice, once as '{}_ms'", name.replace('-', "_")))
+            }
+            (new, old) => Ok(new.or(old)),
+        };
+        Ok(Settings {
+            commit_interval_ms: one(self.commit_interval, self.old_commit_interval_ms, "commit-interval")?,
+            verify_reads: self.verify_reads,
+            verify_bytes: self.verify_bytes,
+            finder_delay_ms: one(self.finder_delay, self.old_finder_delay_ms, "finder-delay")?,
+            finder_bytes_per_s: self.finder_rate,
+            cache_bytes: self.cache,
+            collect_bytes_per_s: self.collect_rate,
+        })
+    }
+}
+
+/// Understands the text, or says in which line it cannot and why.
+fn parse(text: &str) -> Result<Settings, String> {
+    let read: Read = toml::from_str(text).map_err(|error| {
+        // What is said of the file as a whole has the whole file for its place.
+        let place =
+            error.span().filter(|span| text.get(span.clone()).is_some_and(|part| !part.contains('\n')));
+        let before = place.and_then(|span| text.get(..span.start));
+        let line =
+            before.map_or_else(String::new, |before| format!("line {}: ", before.matches('\n').count() + 1));
+        format!("{line}{}", error.message().trim_end())
+    })?;
+    read.settings()
+}
+
 impl Settings {
     /// Those of a pool; the defaults if it has none.
     ///
@@ -36,29 +163,49 @@ impl Settings {
     /// If the file is there and makes no sense.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(FILE);
-        let bad = |error: &dyn std::fmt::Display| Failure::refused(format!("{}: {error}", path.display()));
-        match std::fs::read_to_string(&path) {
+        let bad = |error: &dyn std::fmt::Display| {
+            let advice = "correct the file, or remove it to have the defaults";
+            Failure::refused(format!("{}: {error}: {advice}", path.display()))
+        };
+        match fs::read_to_string(&path) {
             // Whether there is a pool at all is told by who opens it.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Ok(Self::default())
             }
             Err(error) => Err(bad(&error)),
-            Ok(text) => toml::from_str(&text).map_err(|error| bad(&error.message())),
+            Ok(text) => parse(&text).map_err(|error| bad(&error)),
         }
     }
 
-    /// Puts them into a pool's directory, unless they say nothing.
+    /// Puts them into a new pool's directory, unless they say nothing. A file that is there is not
+    /// touched.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If there is such a file, or it cannot be written; then it is not there.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
+        let path = directory.join(FILE);
+        if path.symlink_metadata().is_ok() {
+            let text =
+                format!("'{}' exists already: it would change the new pool; remove it", path.display());
+            return Err(Failure::refused(text));
+        }
         if *self == Self::default() {
             return Ok(());
         }
-        let path = directory.join(FILE);
         let failed = |error: &dyn std::error::Error| Failure::of(&path.display().to_string(), error);
-        let text = toml::to_string(self).map_err(|error| failed(&error))?;
-        std::fs::write(&path, text).map_err(|error| failed(&error))
+        let text = toml::to_string(&Written::from(*self)).map_err(|error| failed(&error))?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(MODE)
+            .open(&path)
+            .map_err(|error| failed(&error))?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.map_err(|error| {
+            // The error is the one to tell.
+            let _ = fs::remove_file(&path);
+            failed(&error)
+        })
     }
 
     /// These, where they say something, and those of `other` elsewhere.
@@ -96,19 +243,63 @@ impl Settings {
 mod tests {
     use super::*;
 
+    fn all() -> Settings {
+        Settings {
+            commit_interval_ms: Some(250),
+            verify_reads: Some(false),
+            verify_bytes: Some(true),
+            finder_delay_ms: Some(60_000),
+            finder_bytes_per_s: Some(1 << 20),
+            cache_bytes: Some(64 << 20),
+            collect_bytes_per_s: Some(0),
+        }
+    }
+
     #[test]
-    fn settings_survive_and_nonsense_is_refused_with_its_place() {
+    fn settings_survive_by_the_names_of_the_options_and_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Settings::read(folder.path()).unwrap(), Settings::default());
-        let settings = Settings { commit_interval_ms: Some(250), ..Settings::default() };
-        settings.write(folder.path()).unwrap();
-        assert_eq!(Settings::read(folder.path()).unwrap(), settings);
-        assert_eq!(settings.tuning().commit_interval, Duration::from_millis(250));
-        std::fs::write(folder.path().join(FILE), "commit_intervall_ms = 3").unwrap();
-        let failure = Settings::read(folder.path()).unwrap_err();
-        assert!(
-            failure.is_refusal && failure.text.contains(FILE) && failure.text.contains("intervall"),
-            "{failure}"
-        );
+        all().write(folder.path()).unwrap();
+        assert_eq!(Settings::read(folder.path()).unwrap(), all());
+        assert_eq!(all().tuning().commit_interval, Duration::from_millis(250));
+        let path = folder.path().join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        for line in ["commit-interval = \"250ms\"", "finder-delay = \"60s\"", "collect-rate = 0"] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        let refused = Settings::default().write(folder.path()).unwrap_err();
+        assert!(refused.is_refusal && refused.text.contains("exists already"), "{refused}");
+    }
+
+    #[test]
+    fn values_are_those_of_the_options_and_old_names_are_understood() {
+        let options = "commit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
+                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n";
+        let old = "commit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
+                   finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\ncache_bytes = 67108864\n\
+                   collect_bytes_per_s = 0\n";
+        assert_eq!(parse(options).unwrap(), all());
+        assert_eq!(parse(old).unwrap(), all());
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, parts) in [
+            ("\ncommit-intervall = 3", &["line 2", "commit-intervall"][..]),
+            ("cache = \"much\"", &["line 1", "much"]),
+            ("verify-reads = 7", &["line 1", "boolean"]),
+            ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),
+            ("cache = 1\ncache_bytes = 1", &["duplicate", "cache"]),
+            ("[", &["line 1"]),
+        ] {
+            fs::write(folder.path().join(FILE), text).unwrap();
+            let failure = Settings::read(folder.path()).unwrap_err();
+            assert!(failure.is_refusal && failure.text.contains(FILE), "{failure}");
+            assert!(parts.iter().all(|part| failure.text.contains(part)), "{failure}");
+            assert!(!failure.text.contains('\n'), "{failure}");
+        }
     }
 }

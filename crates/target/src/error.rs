@@ -129,12 +129,17 @@ pub enum TargetError {
         /// The file.
         path: PathBuf,
     },
-    /// A block device whose first bytes are not zeros.
-    #[error("{} holds data: say --force to overwrite it", path.display())]
+    /// Storage that holds something.
+    #[error("{} holds {what}: say --force to overwrite it", path.display())]
     HoldsData {
-        /// The device.
+        /// The device, volume or export.
         path: PathBuf,
+        /// "an XFS file system", or just "data".
+        what: String,
     },
+    /// A device that cannot be used, or is not there.
+    #[error(transparent)]
+    Device(VolumeError),
     /// A block device or file that something else uses.
     #[error("{} is in use: {by}", path.display())]
     InUse {

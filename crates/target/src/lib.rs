@@ -27,6 +27,7 @@ pub use figures::PoolFigures;
 pub use gemelo_volume::DedupMode;
 pub use layout::{Access, AtStart, Layout};
 pub use plan::{Plan, Target, capacity, check_overwritable, plan};
+pub use pool::OpenedPool;
 pub use queue::{
     Completion, Engine, IoFailure, Operation, Queue, QueueOptions, Request, UnknownEngine, Wait,
 };

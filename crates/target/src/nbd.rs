@@ -66,7 +66,7 @@ impl FoundExport {
         }
         let must_be_blank = layout.access == Access::Create && !layout.force;
         if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {
-            return Err(TargetError::HoldsData { path: path() });
+            return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
         Ok(Self { uri: uri.clone(), allows_many, most_bytes: most_bytes(&export) })
     }

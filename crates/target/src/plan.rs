@@ -4,13 +4,12 @@ use crate::error::AtPath;
 use crate::figures::PoolFigures;
 use crate::nbd::{self, FoundExport};
 use crate::null::NullTarget;
-use crate::pool::{self, FoundVolume};
+use crate::pool::{self, FoundVolume, OpenedPool};
 use crate::queue::{Queue, QueueOptions};
 use crate::storage::{Found, Storage};
 use crate::{Access, AtStart, Layout, TargetError, TargetUri, device, direct};
 use gemelo_base::{Monitor, StopFlag};
 use rustix::fs::{FileType, Stat};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Storage with one place for each process.
@@ -42,6 +41,12 @@ pub trait Target: Send + Sync {
     /// If that fails; what was written stays as it is.
     fn settle(&self, _monitor: &dyn Monitor, _stop: &StopFlag) -> Result<(), TargetError> {
         Ok(())
+    }
+
+    /// The pool that this process has open for the target, so that others can be told of it; `None`
+    /// for all other storage.
+    fn pool(&self) -> Option<OpenedPool> {
+        None
     }
 
     /// What storage that deduplicates tells of itself; `None` for all other.
@@ -149,6 +154,7 @@ fn find_new_file(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found
     if layout.access != Access::Create {
         return Err(TargetError::Missing { path: path.to_owned() });
     }
+    device::check_existing(path)?;
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -207,7 +213,7 @@ fn check_existing_file(
         return Err(TargetError::TooSmall { path: path.to_owned(), have_bytes, need_bytes });
     }
     check_writable(path, layout)?;
-    if layout.access.writes() { device::check_not_backing(path, status) } else { Ok(()) }
+    if layout.access.writes() { device::check_file_unused(path, status) } else { Ok(()) }
 }
 
 fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) -> Result<(), TargetError> {
@@ -215,44 +221,28 @@ fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) ->
         device::check_unused(path, status)?;
     }
     check_writable(path, layout)?;
-    let mut file = std::fs::File::open(path).at("open", path)?;
+    let file = std::fs::File::open(path).at("open", path)?;
     let have_bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).at("measure", path)?;
     if have_bytes < need_bytes {
         return Err(TargetError::TooSmall { path: path.to_owned(), have_bytes, need_bytes });
     }
-    if layout.access == Access::Create && !layout.force {
-        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).at("read", path)?;
-        check_blank(path, &mut file)?;
+    if layout.access == Access::Create {
+        device::check_overwritable(path, layout.force)?;
     }
     direct::check(path, layout)
 }
 
-/// Whether a block device can be overwritten: nothing else uses it, and its beginning is blank or `force` is set. What is no
-/// block device is left to the caller.
+/// As [`gemelo_volume::disk::check_overwritable`].
 ///
 /// # Errors
-/// If it cannot, or cannot be looked at.
+/// If it cannot be overwritten, or cannot be looked at.
 pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
-    let Ok(status) = rustix::fs::stat(path) else { return Ok(()) };
-    if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
-        return Ok(());
-    }
-    device::check_unused(path, &status)?;
-    let mut file = std::fs::File::open(path).at("open", path)?;
-    if force { Ok(()) } else { check_blank(path, &mut file) }
+    device::check_overwritable(path, force)
 }
 
-/// File systems, volume managers and partition tables all write to the first MiB.
+/// Bytes at the beginning of storage that nobody overwrites unasked unless they are zeros: file
+/// systems, volume managers and partition tables all write to the first MiB.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
-
-fn check_blank(path: &Path, file: &mut std::fs::File) -> Result<(), TargetError> {
-    let mut head = Vec::new();
-    file.take(LABEL_BYTES).read_to_end(&mut head).at("read", path)?;
-    if head.iter().any(|byte| *byte != 0) {
-        return Err(TargetError::HoldsData { path: path.to_owned() });
-    }
-    Ok(())
-}
 
 fn check_writable(path: &Path, layout: &Layout) -> Result<(), TargetError> {
     if layout.access.writes() && !direct::is_writable(path) {

@@ -12,7 +12,7 @@ use gemelo_device::BlockDevice;
 use gemelo_volume::{DedupMode, Pool, Tuning, Volume, VolumeError, VolumeSummary};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The size of a volume in bytes.
 pub(crate) fn size_bytes(place: &PoolVolume) -> Result<u64, TargetError> {
@@ -69,7 +69,7 @@ impl FoundVolume {
             return Err(TargetError::ReadOnly { path: path() });
         }
         if layout.access == Access::Create && !layout.force && found.mapped_blocks > 0 {
-            return Err(TargetError::HoldsData { path: path() });
+            return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
         let volume = pool
             .volume(&place.volume)
@@ -80,15 +80,24 @@ impl FoundVolume {
 
     pub(crate) fn into_target(self, layout: Layout) -> VolumeTarget {
         let Self { place, pool, volume, at_start } = self;
-        VolumeTarget { place, pool: Some(pool), volume, at_start, layout }
+        VolumeTarget { place, pool: Some(Arc::new(pool)), volume, at_start, layout }
     }
+}
+
+/// A pool that is open for a target.
+#[derive(Clone)]
+pub struct OpenedPool {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The pool, until the target is finished.
+    pub pool: Weak<Pool>,
 }
 
 /// A volume with a region for each process.
 pub(crate) struct VolumeTarget {
     place: PoolVolume,
     /// Until the target is finished.
-    pool: Option<Pool>,
+    pool: Option<Arc<Pool>>,
     volume: Volume,
     at_start: AtStart,
     layout: Layout,
@@ -98,7 +107,13 @@ impl VolumeTarget {
     fn close(&mut self) -> Result<(), TargetError> {
         let Some(pool) = self.pool.take() else { return Ok(()) };
         let directory = || self.place.directory.clone();
-        pool.close().map_err(|source| TargetError::ClosePool { directory: directory(), source })
+        let closed = match Arc::try_unwrap(pool) {
+            Ok(pool) => pool.close(),
+            // Somebody is looking at its figures just now. Opening it again is as quick.
+            Err(held) if held.is_read_only() => Ok(()),
+            Err(held) => held.checkpoint(),
+        };
+        closed.map_err(|source| TargetError::ClosePool { directory: directory(), source })
     }
 }
 
@@ -118,6 +133,12 @@ impl Target for VolumeTarget {
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
         let first_byte = u64::from(process) * self.layout.place_bytes;
         Ok(Box::new(BatchQueue::new(self.volume.clone(), self.place.to_string(), first_byte, options)))
+    }
+
+    fn pool(&self) -> Option<OpenedPool> {
+        // One that is only read can be opened by others as well.
+        let pool = Arc::downgrade(self.pool.as_ref().filter(|pool| !pool.is_read_only())?);
+        Some(OpenedPool { directory: self.place.directory.clone(), pool })
     }
 
     fn pool_figures(&self) -> Option<PoolFigures> {

@@ -72,6 +72,60 @@ pub enum VolumeError {
         /// "process 123", or what else is known.
         holder: String,
     },
+    /// A device that something else uses.
+    #[error("'{path}' is in use: {by}")]
+    DeviceInUse {
+        /// The device.
+        path: PathBuf,
+        /// By what: "mounted at /mnt".
+        by: String,
+    },
+    /// A device that would be overwritten.
+    #[error("'{path}' holds {what}: name another device, or say --force to overwrite it")]
+    HoldsData {
+        /// The device.
+        path: PathBuf,
+        /// "an XFS file system", or just "data".
+        what: String,
+    },
+    /// A path below `/dev` where nothing is.
+    #[error("there is no device '{path}': files are not made in /dev, where they would be in memory")]
+    NoDevice {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Neither a file nor a block device.
+    #[error("'{path}' is {found}: name a file or a block device")]
+    NoDisk {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A link of the pool's directory that leads nowhere.
+    #[error("'{path}' leads to '{target}', where nothing is: attach the device or mount the file system")]
+    LostDisk {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// Data and metadata in one place.
+    #[error("data and metadata are both in '{path}': each needs a file or device of its own")]
+    OneDisk {
+        /// The place.
+        path: PathBuf,
+    },
+    /// A device that is too small for what it is to hold.
+    #[error("'{path}' has {have_bytes} bytes, but {need_bytes} are needed")]
+    SmallDevice {
+        /// The device.
+        path: PathBuf,
+        /// Its size.
+        have_bytes: u64,
+        /// The least size.
+        need_bytes: u64,
+    },
     /// An option is outside of its range.
     #[error("{what} is not {expected}")]
     BadOption {

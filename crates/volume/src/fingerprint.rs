@@ -2,7 +2,7 @@
 
 use crate::hash_many::ManyHasher;
 use crate::types::{Fingerprint, FingerprintKind};
-use sha2::Digest;
+use sha2::{Digest, Sha256};
 use twox_hash::XxHash3_128;
 
 /// Computes fingerprints with a pool's key.
@@ -11,14 +11,22 @@ pub struct Fingerprinter {
     kind: FingerprintKind,
     blake3: ManyHasher,
     seed: u64,
+    /// SHA-256 with the key taken in, in a block of its own: the contents after it cost what they
+    /// cost without a key.
+    keyed_sha256: Sha256,
 }
+
+/// Bytes that SHA-256 takes in at once.
+const SHA256_BLOCK_BYTES: usize = 64;
 
 impl Fingerprinter {
     /// Of this kind, with the pool's key.
     #[must_use]
     pub fn new(kind: FingerprintKind, key: [u8; 32]) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = key;
-        Self { kind, blake3: ManyHasher::new(key), seed: u64::from_le_bytes([a, b, c, d, e, f, g, h]) }
+        let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        let keyed_sha256 = Sha256::new().chain_update(key).chain_update([0; SHA256_BLOCK_BYTES - 32]);
+        Self { kind, blake3: ManyHasher::new(key), seed, keyed_sha256 }
     }
 
     /// The fingerprint of a content.
@@ -28,15 +36,12 @@ impl Fingerprinter {
         Fingerprint::of_hash(match self.kind {
             FingerprintKind::Blake3 => first_16(&self.blake3.hash(content)),
             FingerprintKind::Xxh3Compare => XxHash3_128::oneshot_with_seed(self.seed, content),
-            FingerprintKind::Sha256 => first_16(&sha2::Sha256::digest(content)),
+            FingerprintKind::Sha256 => first_16(&Sha256::digest(content)),
+            FingerprintKind::Sha256Keyed => {
+                first_16(&self.keyed_sha256.clone().chain_update(content).finalize())
+            }
             FingerprintKind::Sha1 => first_16(&sha1::Sha1::digest(content)),
         })
-    }
-
-    /// The fingerprint that a pool of format version 1 has for a content.
-    #[must_use]
-    pub fn of_v1(&self, content: &[u8]) -> Fingerprint {
-        self.of(content)
     }
 
     /// Calls `found` with the fingerprint of every content, in order; faster than one by one if they have one length.
@@ -48,10 +53,15 @@ impl Fingerprinter {
         }
     }
 
-    /// Whether equal fingerprints do not suffice to take contents for equal.
+    /// Whether equal fingerprints do not suffice to take contents for equal. That is so of every
+    /// kind without a key, or with a hash that is not made against forgers: somebody who writes to
+    /// one volume could prepare two contents of one fingerprint and have his own shown in another.
     #[must_use]
     pub const fn must_compare(&self) -> bool {
-        matches!(self.kind, FingerprintKind::Xxh3Compare)
+        match self.kind {
+            FingerprintKind::Blake3 | FingerprintKind::Sha256Keyed => false,
+            FingerprintKind::Xxh3Compare | FingerprintKind::Sha256 | FingerprintKind::Sha1 => true,
+        }
     }
 }
 
@@ -72,8 +82,26 @@ mod tests {
     }
 
     #[test]
+    fn keyed_sha256_is_that_of_a_block_with_the_key_and_the_content() {
+        let content = [5; 4096];
+        let whole = [&[7; 32][..], &[0; 32], &content].concat();
+        let keyed = Fingerprinter::new(FingerprintKind::Sha256Keyed, [7; 32]);
+        assert_eq!(keyed.of(&content), Fingerprint::of_hash(first_16(&Sha256::digest(whole))));
+    }
+
+    #[test]
+    fn what_is_taken_for_equal_without_a_look_has_a_key() {
+        for byte in 0..=u8::MAX {
+            let Some(kind) = FingerprintKind::from_byte(byte) else { continue };
+            let of = |key| Fingerprinter::new(kind, [key; 32]);
+            assert_eq!(kind.byte(), byte);
+            assert!(of(1).must_compare() || of(1).of(b"content") != of(2).of(b"content"), "{kind:?}");
+        }
+    }
+
+    #[test]
     fn the_key_matters_where_it_should() {
-        for kind in [FingerprintKind::Blake3, FingerprintKind::Xxh3Compare] {
+        for kind in [FingerprintKind::Blake3, FingerprintKind::Xxh3Compare, FingerprintKind::Sha256Keyed] {
             let one = Fingerprinter::new(kind, [1; 32]);
             let two = Fingerprinter::new(kind, [2; 32]);
             assert_eq!(one.of(b"content"), one.of(b"content"));

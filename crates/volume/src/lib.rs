@@ -27,14 +27,14 @@ mod volume;
 pub use backend::CacheFigures;
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check};
 pub use counters::{PoolActivity, VolumeStat};
-pub use disk::{Disk, FileDisk};
+pub use disk::{Disk, DiskAccess, FileDisk};
 pub use engine::{DamagedBlock, FinderReport};
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    GcReport, LiveCheck, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning, VolumeSummary,
-    convert,
+    GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning,
+    VolumeSummary, convert,
 };
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS,

@@ -109,6 +109,12 @@ impl Space {
         was_free
     }
 
+    /// Whether a PBN is in use, or none at all.
+    pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
+        let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
+        self.words.get(word).is_none_or(|bits| bits & bit != 0)
+    }
+
     /// What is used is not freed.
     fn note_used(&mut self, word: usize) {
         if let (Some(freed), Some(bits)) = (self.freed.get_mut(word), self.words.get(word)) {
@@ -137,7 +143,8 @@ impl Space {
     /// The PBNs from `first` on are free again, and the system has their space.
     pub(crate) fn release_discarded(&mut self, first: Pbn, count: u32) {
         for number in first.index()..first.index() + count as usize {
-            self.set_free(number);
+            let was_used = self.set_free(number);
+            debug_assert!(was_used, "block {number} was free while the collector had it");
         }
     }
 

@@ -247,10 +247,14 @@ pub enum FingerprintKind {
     Blake3,
     /// XXH3 with 128 bits; bytes are always compared before a block is shared.
     Xxh3Compare,
-    /// SHA-256.
+    /// SHA-256 without a key, of pools made before there was one with it; bytes are always compared
+    /// before a block is shared.
     Sha256,
-    /// SHA-1.
+    /// SHA-1, for which collisions are published; bytes are always compared before a block is
+    /// shared.
     Sha1,
+    /// SHA-256 with the pool's key: nobody who does not know it can prepare collisions.
+    Sha256Keyed,
 }
 
 impl FingerprintKind {
@@ -262,6 +266,7 @@ impl FingerprintKind {
             1 => Some(Self::Xxh3Compare),
             2 => Some(Self::Sha256),
             3 => Some(Self::Sha1),
+            4 => Some(Self::Sha256Keyed),
             _ => None,
         }
     }
@@ -274,6 +279,7 @@ impl FingerprintKind {
             Self::Xxh3Compare => 1,
             Self::Sha256 => 2,
             Self::Sha1 => 3,
+            Self::Sha256Keyed => 4,
         }
     }
 }

@@ -28,6 +28,8 @@ use std::sync::{Arc, Mutex};
 const BLOCK: usize = 4096;
 /// Blocks of the volume that is removed.
 const BLOCKS: u64 = 1500;
+/// LBNs of which a map needs a page.
+const APART: u64 = 1024;
 
 /// A file of a file system that has so many blocks left, for all its files.
 struct SparseDisk {
@@ -100,11 +102,18 @@ fn fill(volume: &Volume, random: &mut Random, blocks: u64) {
     }
 }
 
+/// Blocks so far from each other that the map needs a page for each: the metadata get as large as the contents.
+fn scatter(volume: &Volume, random: &mut Random, blocks: u64) {
+    for number in 0..blocks {
+        write(volume, number * APART * BLOCK as u64, &unique(random, 1)).unwrap();
+    }
+}
+
 /// Writes here and there until there is no room, and some times more.
 fn write_until_full(volume: &Volume, random: &mut Random) {
     let mut refused = 0;
     while refused < 20 {
-        let offset = random.below(20_000) * BLOCK as u64;
+        let offset = random.below(2 * BLOCKS) * APART * BLOCK as u64;
         let blocks = 1 + random.below(8);
         match write(volume, offset, &unique(random, blocks)) {
             Ok(()) => {}
@@ -124,9 +133,10 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
     let mut random = Random::new(7);
     let pool = open(disks);
     for name in ["a", "b"] {
-        pool.create_volume(name, 40_000 * BLOCK as u64, DedupMode::Inline).unwrap();
-        fill(&pool.volume(name).unwrap(), &mut random, BLOCKS);
+        pool.create_volume(name, 4 * BLOCKS * APART * BLOCK as u64, DedupMode::Inline).unwrap();
     }
+    scatter(&pool.volume("a").unwrap(), &mut random, BLOCKS);
+    fill(&pool.volume("b").unwrap(), &mut random, BLOCKS);
     let kept = |pool: &Pool| read(&pool.volume("b").unwrap(), 600 * BLOCK as u64, 100 * BLOCK).unwrap();
     let before_all = kept(&pool);
     make_full();
@@ -185,7 +195,7 @@ impl Drop for Mounted<'_> {
 fn a_full_tmpfs_takes_removals() {
     let folder = tempfile::tempdir().unwrap();
     let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", "size=48m", "tmpfs"]).arg(folder.path());
+    mount.args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(folder.path());
     if !mount.output().is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: mounting a file system needs root");
         return;

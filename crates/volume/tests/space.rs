@@ -60,7 +60,7 @@ fn slow_pool(folder: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>
         data: Arc::clone(&data) as Arc<dyn Disk>,
         metadata: slow_disk(&folder.join("metadata"), 2),
     };
-    Pool::format(&disks, &options(1 + blocks)).unwrap();
+    Pool::format(&disks, &options(2 + blocks)).unwrap();
     (Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap(), data)
 }
 
@@ -122,7 +122,7 @@ fn a_long_overwrite_passes_through_a_single_free_block() {
         let folder = tempfile::tempdir().unwrap();
         let disk = |name: &str| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
         let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
-        Pool::format(&disks, &options_with(backend, 1 + 33)).unwrap();
+        Pool::format(&disks, &options_with(backend, 2 + 33)).unwrap();
         let pool = Pool::open_disks(disks, tuning(), Arc::new(ManualClock::new())).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();

@@ -14,7 +14,7 @@ use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, flush, open, options, options_with, read, trim, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
-use gemelo_volume::{BackendKind, DedupMode, Disk, FileDisk, Pool, PoolDisks, Tuning};
+use gemelo_volume::{BackendKind, DedupMode, Disk, FileDisk, Pool, PoolDisks, Tuning, VolumeError};
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn of_two_that_enlarge_the_pool_at_once_none_makes_it_smaller() {
         scope.spawn(move || assert!(pool.grow(150 * block).is_err(), "it has 2000 blocks by now"));
     });
     assert!(disks.data.len().unwrap() >= 2000 * block);
-    assert_eq!(pool.stat().unwrap().capacity_blocks, 1999);
+    assert_eq!(pool.stat().unwrap().capacity_blocks, 1998);
     pool.create_volume("a", 2000 * block, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     let bytes = unique(&mut Random::new(3), 1900);
@@ -345,4 +345,33 @@ fn copies_and_removals_stop_nobody() {
     });
     assert!(worst.iter().all(|worst| *worst < BOUND), "{worst:?}");
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+}
+
+/// A copy in pieces that finds a block with as many references as can be counted is undone, and said to be.
+#[test]
+fn a_copy_that_cannot_be_counted_leaves_nothing() {
+    const BLOCKS: u64 = 200;
+    for backend in [BackendKind::Table, BackendKind::BTree] {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = disks(folder.path(), 0);
+        Pool::format(&disks, &options_with(backend, 1000)).unwrap();
+        let pool = open(&disks, Tuning { most_references: 2, ..tuning() }).unwrap();
+        pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
+        let bytes = unique(&mut Random::new(1), BLOCKS);
+        write(&pool.volume("a").unwrap(), 0, &bytes).unwrap();
+        pool.clone_volume("a", "b").unwrap();
+        assert!(matches!(pool.clone_volume("a", "c"), Err(VolumeError::TooManyReferences)));
+        assert_eq!(pool.volumes().len(), 2);
+        assert_eq!(pool.stat().unwrap().logical_blocks, 2 * BLOCKS);
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+        pool.remove_volume("b").unwrap();
+        pool.clone_volume("a", "c").unwrap();
+        assert!(read(&pool.volume("c").unwrap(), 0, bytes.len()).unwrap() == bytes);
+        // A volume that was cut shows nothing of what it had when it is made larger again.
+        pool.resize_volume("c", 10 * BLOCK as u64).unwrap();
+        pool.resize_volume("c", BLOCKS * BLOCK as u64).unwrap();
+        let rest = read(&pool.volume("c").unwrap(), 10 * BLOCK as u64, bytes.len() - 10 * BLOCK).unwrap();
+        assert!(rest.iter().all(|byte| *byte == 0));
+        assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
+    }
 }

@@ -11,13 +11,14 @@ use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// Where to listen: unix:PATH or tcp:ADDRESS:PORT; may be given several times
+    /// Where to listen: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
     /// Refuse all changes, by clients and by commands
@@ -44,9 +45,24 @@ pub(crate) struct Arguments {
     /// Listen without encryption at addresses that the network reaches
     #[arg(long)]
     insecure: bool,
-    /// Clients at a time
+    /// Clients at a time at each address
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     most_connections: u32,
+    /// Connections at a time at each address that have not chosen a volume; of more, the oldest is ended
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    most_handshakes: u32,
+    /// Memory for the requests and replies of all clients together [default: 256m, more for many clients]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// End connections that send nothing between requests for this time; 0s for never
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    idle_timeout: Span,
+    /// End connections that send a part of a request and then nothing for this time; 0s for never
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    receive_timeout: Span,
+    /// End connections that take nothing of their replies for this time; 0s for never
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    send_timeout: Span,
     /// Let a connection wait so long for the next request without sleeping: faster answers for a busy processor
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     busy_wait: Span,
@@ -107,15 +123,25 @@ impl Arguments {
             tuning: self.tuning()?,
             server: ServerConfig {
                 most_connections: self.most_connections as usize,
+                most_handshakes: self.most_handshakes as usize,
+                idle_timeout: unless_zero(self.idle_timeout),
+                receive_timeout: unless_zero(self.receive_timeout),
+                send_timeout: unless_zero(self.send_timeout),
                 busy_wait: self.busy_wait.0,
                 tls: self.tls()?,
                 allow_insecure: self.insecure,
                 ..ServerConfig::default()
             },
+            memory_bytes: self.memory.map(|memory| memory.0),
             metrics: self.metrics,
             thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
         })
     }
+}
+
+/// A limit of time, of which zero means that there is none.
+fn unless_zero(span: Span) -> Option<Duration> {
+    (!span.0.is_zero()).then_some(span.0)
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {

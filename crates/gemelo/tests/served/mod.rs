@@ -50,10 +50,10 @@ impl TestPool {
         format!("nbd+unix:///{name}?socket={}", self.file("socket"))
     }
 
-    /// What `pool stat --json` says under these keys.
+    /// What `pool stat --json -` says under these keys.
     pub(crate) fn stat(&self, pointer: &str) -> serde_json::Value {
         // A full pool warns.
-        let Ran { status, out: text, err } = gemelo(&["pool", "stat", &self.path(), "--json"]);
+        let Ran { status, out: text, err } = gemelo(&["pool", "stat", &self.path(), "--json", "-"]);
         assert_eq!(status, 0, "{err}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         json.pointer(&format!("/result{pointer}")).unwrap_or_else(|| panic!("{pointer} in {text}")).clone()

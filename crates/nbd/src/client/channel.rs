@@ -20,7 +20,7 @@ pub(super) struct Tls {
 }
 
 /// A socket that is not waited for: what would wait is an error of kind `WouldBlock`.
-struct Now<'a>(&'a Socket);
+struct Now<'a>(&'a mut Socket);
 
 fn would_block<T>(moved: Option<T>) -> io::Result<T> {
     moved.ok_or_else(|| io::ErrorKind::WouldBlock.into())
@@ -129,7 +129,7 @@ impl Channel {
                 if let Some(received) = unless_blocked(tls.connection.reader().read(buffer))? {
                     return Ok(Some(received));
                 }
-                if unless_blocked(tls.connection.read_tls(&mut Now(&tls.socket)))?.is_none() {
+                if unless_blocked(tls.connection.read_tls(&mut Now(&mut tls.socket)))?.is_none() {
                     return Ok(None);
                 }
                 tls.connection.process_new_packets().map_err(broken)?;
@@ -161,7 +161,7 @@ impl Channel {
 impl Tls {
     fn push_now(&mut self) -> io::Result<bool> {
         while self.connection.wants_write() {
-            if unless_blocked(self.connection.write_tls(&mut Now(&self.socket)))?.is_none() {
+            if unless_blocked(self.connection.write_tls(&mut Now(&mut self.socket)))?.is_none() {
                 return Ok(false);
             }
         }

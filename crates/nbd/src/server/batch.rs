@@ -4,12 +4,15 @@
 //! shorter, because a read failed, leaves a gap; the replies after it then move forward.
 
 use super::check::{Rules, check};
-use super::status::put_block_status;
+use super::intake::LONGEST_WHOLE_BYTES;
+use super::memory::{Buffer, Memory};
+use super::status::{MOST_STATUS_BYTES, put_block_status};
 use crate::wire::{
     COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE, Command, ERROR_CHUNK_BYTES, ErrorCode, OFFSET_DATA_HEADER_BYTES,
     RequestHeader, SIMPLE_REPLY_BYTES, SimpleReply, encode_error_chunk, encode_offset_data_header,
 };
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use std::io;
 use std::ops::Range;
 
 /// The most requests in a batch. The gain of a larger batch is small from here, and the first request waits for the last.
@@ -18,8 +21,11 @@ const MOST_REQUESTS: usize = 128;
 /// The most bytes of data in a batch of more than one request, so that small requests do not wait long for large ones.
 const MOST_DATA_BYTES: usize = 1 << 20;
 
-/// The size that the buffer of replies may keep between batches: enough for the requests of usual clients.
-const KEPT_REPLY_BYTES: usize = 5 << 20;
+/// The size that the buffer of replies may keep between batches: enough for any batch of usual requests.
+const KEPT_REPLY_BYTES: usize = 4 << 20;
+
+/// After so many batches in a row whose replies took less than a quarter of the buffer, it becomes small again.
+const ROOMY_BATCHES: u32 = 1024;
 
 /// Which kind of reply a request gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,8 @@ struct Entry {
     head_bytes: usize,
     /// Bytes that the device reads.
     data_bytes: usize,
+    /// The device has nothing left to do.
+    is_done: bool,
 }
 
 impl Entry {
@@ -70,7 +78,7 @@ impl Entry {
 
     /// What the device has to do, if anything.
     fn operation<'a>(&self, received: &'a [u8], buffer: &'a mut [u8]) -> Option<Operation<'a>> {
-        if !self.error.is_none() {
+        if self.is_done || !self.error.is_none() {
             return None;
         }
         let (offset, length) = (self.request.offset, u64::from(self.request.length));
@@ -100,22 +108,28 @@ pub(crate) struct Batch {
     data_bytes: usize,
     /// Bytes of replies before the device was asked.
     slot_bytes: usize,
-    replies: Vec<u8>,
+    /// The most bytes of replies that come after these: extents.
+    status_bytes: usize,
+    /// Has room for all of both.
+    replies: Buffer,
     /// How many bytes of them are to be sent.
     reply_bytes: usize,
     structured_replies: bool,
+    roomy_batches: u32,
 }
 
 impl Batch {
-    pub(crate) fn new(structured_replies: bool) -> Self {
-        Self {
+    pub(crate) fn new(structured_replies: bool, memory: &Memory) -> io::Result<Self> {
+        Ok(Self {
             entries: Vec::with_capacity(MOST_REQUESTS),
             data_bytes: 0,
             slot_bytes: 0,
-            replies: Vec::new(),
+            status_bytes: 0,
+            replies: Buffer::reserved(memory)?,
             reply_bytes: 0,
             structured_replies,
-        }
+            roomy_batches: 0,
+        })
     }
 
     pub(crate) fn requests(&self) -> usize {
@@ -123,18 +137,33 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= MOST_REQUESTS || self.data_bytes >= MOST_DATA_BYTES
+        self.entries.len() >= MOST_REQUESTS || self.data_bytes + self.status_bytes >= MOST_DATA_BYTES
     }
 
-    /// Adds a request whose data is at `payload` among the received bytes.
-    pub(crate) fn push(&mut self, request: RequestHeader, payload: Range<usize>, rules: &Rules) {
+    /// Adds a request whose data is at `payload` among the received bytes; `false` if there is no memory for its reply,
+    /// which happens to no request without data in an empty batch.
+    pub(crate) fn push(&mut self, request: RequestHeader, payload: Range<usize>, rules: &Rules) -> bool {
         let error = check(&request, rules).err().unwrap_or(ErrorCode::NONE);
-        self.push_checked(request, payload, error, rules);
+        self.push_checked(request, payload, error, rules)
     }
 
-    /// Adds a request that is refused.
-    pub(crate) fn push_refused(&mut self, request: RequestHeader, error: ErrorCode, rules: &Rules) {
-        self.push_checked(request, 0..0, error, rules);
+    /// Adds a request whose outcome is known: a refused one, or one that has been done.
+    pub(crate) fn push_done(&mut self, request: RequestHeader, error: ErrorCode) {
+        let (shape, payload) = (self.shape(&request), 0..0);
+        let head_bytes = Entry::head_bytes(shape, error);
+        let is_status = shape == Shape::Status;
+        self.slot_bytes += head_bytes;
+        self.status_bytes += if is_status { MOST_STATUS_BYTES } else { 0 };
+        // There is room: a batch has one request of this kind.
+        self.entries.push(Entry { request, payload, error, shape, head_bytes, data_bytes: 0, is_done: true });
+    }
+
+    fn shape(&self, request: &RequestHeader) -> Shape {
+        match request.command {
+            Command::READ if self.structured_replies => Shape::Chunk,
+            Command::BLOCK_STATUS if self.structured_replies => Shape::Status,
+            _ => Shape::Simple,
+        }
     }
 
     fn push_checked(
@@ -143,21 +172,40 @@ impl Batch {
         payload: Range<usize>,
         error: ErrorCode,
         rules: &Rules,
-    ) {
+    ) -> bool {
         let is_read = request.command == Command::READ && error.is_none();
         // CACHE is a read whose data is not sent. What is longer than a read may be is advice not taken.
         let is_cache =
             request.command == Command::CACHE && error.is_none() && request.length <= rules.sizes.maximum;
-        let shape = match request.command {
-            Command::READ if self.structured_replies => Shape::Chunk,
-            Command::BLOCK_STATUS if self.structured_replies => Shape::Status,
-            _ => Shape::Simple,
-        };
+        let shape = self.shape(&request);
         let head_bytes = Entry::head_bytes(shape, error);
         let data_bytes = if is_read || is_cache { request.length as usize } else { 0 };
+        let status_bytes = if shape == Shape::Status { MOST_STATUS_BYTES } else { 0 };
+        let room_bytes = self.slot_bytes + self.status_bytes + head_bytes + data_bytes + status_bytes;
+        if !self.make_room(room_bytes) {
+            return false;
+        }
         self.data_bytes += data_bytes + payload.len();
         self.slot_bytes += head_bytes + data_bytes;
-        self.entries.push(Entry { request, payload, error, shape, head_bytes, data_bytes });
+        self.status_bytes += status_bytes;
+        self.entries.push(Entry { request, payload, error, shape, head_bytes, data_bytes, is_done: false });
+        true
+    }
+
+    /// Makes the buffer of replies at least this large.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        if bytes <= self.replies.len() {
+            return true;
+        }
+        let doubled = bytes.next_power_of_two();
+        doubled <= KEPT_REPLY_BYTES && self.replies.grow(doubled, 0) || self.replies.grow(bytes, 0)
+    }
+
+    /// The buffer of replies, to read a piece of a long request into: large enough for the longest request that is done
+    /// whole, if there is memory. For an empty batch only.
+    pub(crate) fn piece_buffer(&mut self) -> &mut [u8] {
+        self.make_room(LONGEST_WHOLE_BYTES as usize);
+        &mut self.replies
     }
 
     /// Whether a write was done after the last flush.
@@ -181,12 +229,9 @@ impl Batch {
     }
 
     fn ask_device(&mut self, received: &[u8], device: &dyn BlockDevice) {
-        if self.replies.len() < self.slot_bytes {
-            self.replies.resize(self.slot_bytes, 0);
-        }
         // One allocation per batch: the requests borrow from two buffers, so they cannot outlive this function.
         let mut requests = Vec::with_capacity(self.entries.len());
-        let mut rest = self.replies.as_mut_slice();
+        let mut rest = &mut *self.replies;
         for entry in &self.entries {
             let (_, after_head) = rest.split_at_mut(entry.head_bytes);
             let (buffer, after) = after_head.split_at_mut(entry.data_bytes);
@@ -237,11 +282,14 @@ impl Batch {
     }
 
     fn append_block_status(&mut self, device: &dyn BlockDevice) {
-        self.replies.truncate(self.reply_bytes);
+        let mut reply = Vec::with_capacity(MOST_STATUS_BYTES);
         for entry in self.entries.iter().filter(|entry| entry.shape == Shape::Status) {
-            put_block_status(&mut self.replies, &entry.request, entry.error, device);
+            reply.clear();
+            put_block_status(&mut reply, &entry.request, entry.error, device);
+            let Some(rest) = self.replies.get_mut(self.reply_bytes..) else { return };
+            put(rest, &reply);
+            self.reply_bytes += reply.len();
         }
-        self.reply_bytes = self.replies.len();
     }
 
     /// The replies, to be sent.
@@ -251,14 +299,27 @@ impl Batch {
 
     /// Begins anew.
     pub(crate) fn clear(&mut self) {
+        let is_roomy = self.replies.is_grown() && self.reply_bytes < self.replies.len() / 4;
+        self.roomy_batches = if is_roomy { self.roomy_batches + 1 } else { 0 };
         self.entries.clear();
         self.data_bytes = 0;
         self.slot_bytes = 0;
+        self.status_bytes = 0;
         self.reply_bytes = 0;
-        if self.replies.len() > KEPT_REPLY_BYTES {
-            self.replies.truncate(KEPT_REPLY_BYTES);
-            self.replies.shrink_to(KEPT_REPLY_BYTES);
+        if self.replies.len() > KEPT_REPLY_BYTES || self.roomy_batches >= ROOMY_BATCHES {
+            self.shrink();
         }
+    }
+
+    /// Whether there is memory to give back.
+    pub(crate) fn is_grown(&self) -> bool {
+        self.replies.is_grown()
+    }
+
+    /// Gives memory back, after [`Batch::clear`].
+    pub(crate) fn shrink(&mut self) {
+        self.roomy_batches = 0;
+        self.replies.shrink(0);
     }
 }
 

@@ -18,6 +18,9 @@ const LONGEST_OPTION_BYTES: u32 = 16 * LONGEST_STRING_BYTES as u32;
 /// The longest data of an option that is read and answered with an error; after longer ones the connection ends.
 const LONGEST_SKIPPED_BYTES: u32 = 1 << 20;
 
+/// How much of an option's data is read at once.
+const PART_BYTES: usize = 4096;
+
 /// The most options of one handshake, so that a client cannot keep a thread busy for ever.
 const MOST_OPTIONS: usize = 4096;
 
@@ -32,13 +35,20 @@ pub(crate) struct Handshake<'a> {
     stream: Stream,
     exports: &'a dyn Exports,
     tls: &'a TlsPolicy,
-    /// Is told the name of the export that is about to be chosen.
-    enter: &'a dyn Fn(&str),
+    /// Is told the name of the export that is about to be chosen; `false` if there are too many clients.
+    enter: &'a dyn Fn(&str) -> bool,
     /// Both sides do without zeros after the reply to EXPORT_NAME.
     no_zeroes: bool,
     structured_replies: bool,
     /// The export whose block status was asked for.
     base_allocation_of: Option<String>,
+}
+
+/// What was found under the name of an export that is to be chosen.
+enum Found {
+    Export(Export),
+    Nothing,
+    TooManyClients,
 }
 
 /// How a handshake goes on after an option.
@@ -53,7 +63,7 @@ impl<'a> Handshake<'a> {
         stream: Stream,
         exports: &'a dyn Exports,
         tls: &'a TlsPolicy,
-        enter: &'a dyn Fn(&str),
+        enter: &'a dyn Fn(&str) -> bool,
     ) -> Self {
         let (no_zeroes, structured_replies, base_allocation_of) = (false, false, None);
         Self { stream, exports, tls, enter, no_zeroes, structured_replies, base_allocation_of }
@@ -100,8 +110,11 @@ impl<'a> Handshake<'a> {
             self.skip(length)?;
             return self.reply(option, OptionReplyKind::ERR_TOO_BIG, &[]);
         }
-        let mut data = vec![0; length as usize];
-        self.stream.read_exact(&mut data)?;
+        let mut data = Vec::new();
+        while data.len() < length as usize {
+            let (part, bytes) = self.read_part(length as usize - data.len())?;
+            data.extend_from_slice(part.get(..bytes).unwrap_or_default());
+        }
         if option == OptionCode::ABORT {
             // The client may have closed already, and then does not read the reply.
             let _ = self.reply(option, OptionReplyKind::ACK, &[]);
@@ -131,8 +144,19 @@ impl<'a> Handshake<'a> {
         if length > LONGEST_SKIPPED_BYTES {
             return Err(SessionError::OptionTooLong(length));
         }
-        self.stream.read_exact(&mut vec![0; length as usize])?;
+        let mut left = length as usize;
+        while left > 0 {
+            left -= self.read_part(left)?.1;
+        }
         Ok(())
+    }
+
+    /// Reads some of this many bytes, and tells how many. What a header announces takes no memory before it arrives.
+    fn read_part(&mut self, most: usize) -> Result<([u8; PART_BYTES], usize), SessionError> {
+        let mut part = [0; PART_BYTES];
+        let bytes = most.min(PART_BYTES);
+        self.stream.read_exact(part.get_mut(..bytes).unwrap_or_default())?;
+        Ok((part, bytes))
     }
 
     fn reply(
@@ -181,9 +205,12 @@ impl<'a> Handshake<'a> {
 
     /// Finds an export that is about to be chosen. It is looked up again after its name was told, so that whoever
     /// removes an export and then ends its connections misses none.
-    fn find_to_choose(&self, name: &str) -> Option<Export> {
-        (self.enter)(&self.exports.find(name)?.name);
-        self.exports.find(name)
+    fn find_to_choose(&self, name: &str) -> Found {
+        match self.exports.find(name) {
+            None => Found::Nothing,
+            Some(export) if !(self.enter)(&export.name) => Found::TooManyClients,
+            Some(_) => self.exports.find(name).map_or(Found::Nothing, Found::Export),
+        }
     }
 
     fn choose(&self, export: Export) -> Chosen {
@@ -198,7 +225,11 @@ impl<'a> Handshake<'a> {
     fn export_name(&mut self, data: &[u8]) -> Result<Step, SessionError> {
         let name = std::str::from_utf8(data).map_err(|_| SessionError::NoSuchExport)?;
         // This option has no reply that refuses; the connection ends instead.
-        let export = self.find_to_choose(name).ok_or(SessionError::NoSuchExport)?;
+        let export = match self.find_to_choose(name) {
+            Found::Export(export) => export,
+            Found::Nothing => return Err(SessionError::NoSuchExport),
+            Found::TooManyClients => return Err(SessionError::TooManyClients),
+        };
         let geometry = export.geometry();
         let flags = export_flags(&geometry, self.structured_replies);
         self.stream.write_all(&encode_export_name_reply(geometry.size_bytes, flags, !self.no_zeroes))?;
@@ -224,9 +255,16 @@ impl<'a> Handshake<'a> {
         };
         let found = match option {
             OptionCode::GO => self.find_to_choose(request.name),
-            _ => self.exports.find(request.name),
+            _ => self.exports.find(request.name).map_or(Found::Nothing, Found::Export),
         };
-        let Some(export) = found else { return self.unknown(option) };
+        let export = match found {
+            Found::Export(export) => export,
+            Found::Nothing => return self.unknown(option),
+            Found::TooManyClients => {
+                self.reply(option, OptionReplyKind::ERR_POLICY, b"there are too many clients")?;
+                return Err(SessionError::TooManyClients);
+            }
+        };
         let geometry = export.geometry();
         let flags = export_flags(&geometry, self.structured_replies);
         let mut told = vec![Info::Export { size_bytes: geometry.size_bytes, flags }];

@@ -1,48 +1,67 @@
 //! The bytes that a client has sent and that were not done yet, cut into requests. A write's data stays where it was
 //! received until the device has it.
+//!
+//! The buffer grows with what arrives, never with what a header announces, and shrinks when its connection is quiet or
+//! does without the room for a while.
 
-use crate::wire::{LONGEST_PAYLOAD_BYTES, REQUEST_BYTES, RequestHeader, Truncated, WireError};
+use super::memory::{Buffer, Memory};
+use crate::wire::{Command, LONGEST_PAYLOAD_BYTES, REQUEST_BYTES, RequestHeader, Truncated, WireError};
+use std::io;
 use std::ops::Range;
 
-/// The usual size of the buffer: several times what a socket holds, so that one call receives everything, and enough for
-/// the requests of usual clients (2 MiB of `qemu-img`). Memory that is never received into is never taken.
-const USUAL_BYTES: usize = 5 << 20;
+/// The longest read or write that is done whole: the longest of usual clients (`qemu-img`). Longer ones are done in
+/// pieces, so that the memory of a connection does not depend on the length of its requests.
+pub(super) const LONGEST_WHOLE_BYTES: u32 = 2 << 20;
 
-/// Below this room at its end, the buffer's rest moves to the front. It moves anyway if it is short, so that the same
-/// few pages, which the processor's caches hold, are used over and over.
-const LEAST_ROOM_BYTES: usize = 256 << 10;
+/// The size up to which a buffer grows: the longest request that is done whole, and room behind it.
+const MOST_BYTES: usize = LONGEST_WHOLE_BYTES as usize + (256 << 10);
+
+/// A rest of this length or less moves to the front of the buffer, so that the same few pages, which the processor's
+/// caches hold, are used over and over. So does any rest that has less than a quarter of the buffer as room behind it.
 const SHORT_REST_BYTES: usize = 64 << 10;
+
+/// A buffer of which so many receipts in a row have used less than a quarter becomes small again.
+const ROOMY_RECEIPTS: u32 = 1024;
 
 /// What comes next in the buffer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(super) enum Next {
     /// A whole request, and where in the buffer its data is.
     Request(RequestHeader, Range<usize>),
     /// More has to be received first.
     Incomplete,
+    /// A read or write that is done in pieces; of a write, any part of the data may be there.
+    Large(RequestHeader),
     /// A write of more data than may be sent; its header only.
     TooLong(RequestHeader),
 }
 
 /// A buffer of received bytes.
 #[derive(Debug)]
-pub(crate) struct Intake {
-    buffer: Vec<u8>,
+pub(super) struct Intake {
+    buffer: Buffer,
     /// The bytes received and not taken out.
     held: Range<usize>,
     /// How many bytes the incomplete request at the front of them has, at least.
     wanted_bytes: usize,
+    /// The last receipt filled the buffer, so there may be more.
+    was_filled: bool,
+    /// The buffer cannot grow, so what does not fit has to be done in pieces.
+    is_full: bool,
+    roomy_receipts: u32,
 }
 
 impl Intake {
-    pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; USUAL_BYTES], held: 0..0, wanted_bytes: REQUEST_BYTES }
+    pub(super) fn new(memory: &Memory) -> io::Result<Self> {
+        let buffer = Buffer::reserved(memory)?;
+        let (was_filled, is_full) = (false, false);
+        Ok(Self { buffer, held: 0..0, wanted_bytes: REQUEST_BYTES, was_filled, is_full, roomy_receipts: 0 })
     }
 
     /// What is at the front. A request stays there until [`Intake::take`], and its data is in [`Intake::all`] until
     /// [`Intake::room`].
-    pub(crate) fn peek(&mut self) -> Result<Next, WireError> {
-        let rest = self.buffer.get(self.held.clone()).unwrap_or_default();
+    pub(super) fn peek(&mut self) -> Result<Next, WireError> {
+        let rest = self.held();
         let header = match RequestHeader::decode(rest) {
             Ok(header) => header,
             Err(WireError::Truncated(Truncated)) => {
@@ -55,8 +74,15 @@ impl Intake {
         if payload_bytes > LONGEST_PAYLOAD_BYTES as usize {
             return Ok(Next::TooLong(header));
         }
+        let has_data = matches!(header.command, Command::READ | Command::WRITE | Command::CACHE);
+        if has_data && header.length > LONGEST_WHOLE_BYTES {
+            return Ok(Next::Large(header));
+        }
         let whole_bytes = REQUEST_BYTES + payload_bytes;
         if rest.len() < whole_bytes {
+            if self.is_full {
+                return Ok(Next::Large(header));
+            }
             self.wanted_bytes = whole_bytes;
             return Ok(Next::Incomplete);
         }
@@ -65,136 +91,85 @@ impl Intake {
     }
 
     /// Takes everything before `end` out: a request whose data ends there.
-    pub(crate) fn take(&mut self, end: usize) {
+    pub(super) fn take(&mut self, end: usize) {
         self.held.start = end.clamp(self.held.start, self.held.end);
+        self.is_full = false;
     }
 
     /// All bytes of the buffer, for the ranges of many requests.
-    pub(crate) fn all(&self) -> &[u8] {
+    pub(super) fn all(&self) -> &[u8] {
         &self.buffer
     }
 
+    /// The bytes received and not taken out.
+    pub(super) fn held(&self) -> &[u8] {
+        self.buffer.get(self.held.clone()).unwrap_or_default()
+    }
+
+    /// The most bytes that can be held at once at the moment.
+    pub(super) fn capacity(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Drops up to so many bytes from the front of those held; tells how many.
-    pub(crate) fn discard(&mut self, most: usize) -> usize {
+    pub(super) fn discard(&mut self, most: usize) -> usize {
         let dropped = self.held.len().min(most);
         self.held.start += dropped;
+        self.is_full = false;
         dropped
     }
 
-    /// Where to receive the next bytes: room for at least the rest of the incomplete request.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
-        if self.held.len() <= SHORT_REST_BYTES
-            || self.held.start + self.wanted_bytes > self.buffer.len()
-            || self.buffer.len() - self.held.end < LEAST_ROOM_BYTES
+    /// Expects this many bytes at the front: the next piece of a request.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        self.wanted_bytes = bytes;
+    }
+
+    /// Where to receive the next bytes. Empty if all of the buffer is held and it cannot grow; then [`Intake::peek`]
+    /// gives the request at the front as a large one.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        let is_short = self.held.len() <= SHORT_REST_BYTES;
+        let lacks_room = self.buffer.len() - self.held.end < self.buffer.len() / 4;
+        if self.held.start > 0
+            && (is_short || lacks_room || self.held.start + self.wanted_bytes > self.buffer.len())
         {
             self.buffer.copy_within(self.held.clone(), 0);
             self.held = 0..self.held.len();
         }
-        if self.buffer.len() < self.wanted_bytes {
-            self.buffer.resize(self.wanted_bytes, 0);
-        } else if self.buffer.len() > USUAL_BYTES && self.held.is_empty() {
-            // A long request made it grow, and is done.
-            self.buffer = vec![0; USUAL_BYTES];
+        if self.held.end == self.buffer.len() || self.was_filled {
+            let bytes = (2 * self.buffer.len()).min(MOST_BYTES);
+            // Held bytes that do not begin at the front are kept with what is before them.
+            let is_grown = self.buffer.len() < bytes && self.buffer.grow(bytes, self.held.end);
+            self.is_full = !is_grown && self.held.len() == self.buffer.len();
+            self.was_filled = false;
         }
         self.buffer.get_mut(self.held.end..).unwrap_or_default()
     }
 
     /// So many bytes were received into [`Intake::room`].
-    pub(crate) fn received(&mut self, bytes: usize) {
+    pub(super) fn received(&mut self, bytes: usize) {
+        self.is_full = false;
         self.held.end = (self.held.end + bytes).min(self.buffer.len());
+        self.was_filled = self.held.end == self.buffer.len();
+        let is_roomy = self.buffer.is_grown() && self.held.end < self.buffer.len() / 4;
+        self.roomy_receipts = if is_roomy { self.roomy_receipts + 1 } else { 0 };
+        if self.roomy_receipts >= ROOMY_RECEIPTS {
+            self.shrink();
+        }
+    }
+
+    /// Whether there is memory to give back.
+    pub(super) fn is_grown(&self) -> bool {
+        self.buffer.is_grown()
+    }
+
+    /// Gives memory back, if what is held fits into less.
+    pub(super) fn shrink(&mut self) {
+        self.roomy_receipts = 0;
+        self.buffer.copy_within(self.held.clone(), 0);
+        self.held = 0..self.held.len();
+        self.buffer.shrink(self.held.end);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::Command;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    fn write(cookie: u64, length: u32) -> Vec<u8> {
-        let header = RequestHeader { flags: 0, command: Command::WRITE, cookie, offset: 0, length };
-        let mut bytes = header.encode().to_vec();
-        bytes.resize(REQUEST_BYTES + length as usize, cookie as u8);
-        bytes
-    }
-
-    fn receive(intake: &mut Intake, bytes: &[u8]) -> usize {
-        let room = intake.room();
-        let fits = room.len().min(bytes.len());
-        room[..fits].copy_from_slice(&bytes[..fits]);
-        intake.received(fits);
-        fits
-    }
-
-    #[test]
-    fn a_request_longer_than_the_buffer_makes_it_grow_and_shrink() {
-        let mut intake = Intake::new();
-        let sent = write(7, 8 << 20);
-        let mut done = 0;
-        while done < sent.len() {
-            assert_eq!(intake.peek(), Ok(Next::Incomplete));
-            done += receive(&mut intake, &sent[done..]);
-        }
-        let Ok(Next::Request(_, data)) = intake.peek() else { panic!("the request has arrived") };
-        assert_eq!(data.len(), 8 << 20);
-        intake.take(data.end);
-        assert_eq!(intake.room().len(), USUAL_BYTES);
-    }
-
-    #[test]
-    fn a_longer_write_than_allowed_is_told_apart() {
-        let mut intake = Intake::new();
-        let header = RequestHeader {
-            flags: 0,
-            command: Command::WRITE,
-            cookie: 0,
-            offset: 0,
-            length: LONGEST_PAYLOAD_BYTES + 1,
-        };
-        receive(&mut intake, &header.encode());
-        assert_eq!(intake.peek(), Ok(Next::TooLong(header)));
-    }
-
-    #[test]
-    fn what_is_no_request_is_an_error() {
-        let mut intake = Intake::new();
-        receive(&mut intake, &[0x55; 100]);
-        assert!(matches!(intake.peek(), Err(WireError::Magic { .. })));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-        /// However a stream is cut into pieces, the same requests with the same data come out.
-        #[test]
-        fn pieces_do_not_matter(lengths in vec(0u32..300_000, 1..30), pieces in vec(1usize..400_000, 1..20)) {
-            let stream: Vec<u8> =
-                lengths.iter().enumerate().flat_map(|(cookie, length)| write(cookie as u64, *length)).collect();
-            let mut intake = Intake::new();
-            let mut sent = 0;
-            let mut found = 0;
-            for piece in pieces.iter().cycle() {
-                loop {
-                    match intake.peek() {
-                        Ok(Next::Request(header, data)) => {
-                            prop_assert_eq!(header.cookie, found);
-                            prop_assert_eq!(data.len(), lengths[found as usize] as usize);
-                            prop_assert!(intake.all()[data.clone()].iter().all(|byte| *byte == found as u8));
-                            intake.take(data.end);
-                            found += 1;
-                        }
-                        Ok(Next::Incomplete) => break,
-                        other => prop_assert!(false, "{:?}", other),
-                    }
-                }
-                if sent == stream.len() {
-                    break;
-                }
-                let end = stream.len().min(sent + piece);
-                sent += receive(&mut intake, &stream[sent..end]);
-            }
-            prop_assert_eq!(found as usize, lengths.len());
-            prop_assert!(intake.held.is_empty());
-        }
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use crate::socket::Socket;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,18 +11,25 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Where to listen: `unix:PATH` or `tcp:ADDRESS:PORT`.
+/// How many clients may wait to be accepted; the system has a limit of its own, often 4096.
+const QUEUE_LENGTH: i32 = 1024;
+
+/// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A socket in the file system.
     Unix(PathBuf),
     /// An address and port; port 0 takes a free one.
     Tcp(SocketAddr),
+    /// The name of a host and a port: all addresses of that name.
+    Name(String, u16),
 }
 
 /// A text that says no place to listen.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("'{0}' is no address: unix:PATH, or tcp:ADDRESS:PORT with a number as address")]
+#[error(
+    "'{0}' is no address: unix:PATH, or tcp:HOST:PORT with a name, an IPv4 address or an IPv6 address in brackets"
+)]
 pub struct UnknownAddress(String);
 
 impl FromStr for ListenAddress {
@@ -32,10 +39,22 @@ impl FromStr for ListenAddress {
         let unknown = || UnknownAddress(text.to_owned());
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            Some(("tcp", address)) => address.parse().map(Self::Tcp).map_err(|_| unknown()),
+            Some(("tcp", address)) => match address.parse() {
+                Ok(address) => Ok(Self::Tcp(address)),
+                Err(_) => parse_name(address).ok_or_else(unknown),
+            },
             _ => Err(unknown()),
         }
     }
+}
+
+/// A host's name and a port. What looks like a number is none: the system would read `1.2.3` as an address.
+fn parse_name(text: &str) -> Option<ListenAddress> {
+    let (name, port) = text.rsplit_once(':')?;
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let last_label = name.trim_end_matches('.').rsplit('.').next()?;
+    let is_name = name.bytes().all(is_valid) && last_label.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if is_name { Some(ListenAddress::Name(name.to_owned(), port.parse().ok()?)) } else { None }
 }
 
 impl fmt::Display for ListenAddress {
@@ -43,6 +62,7 @@ impl fmt::Display for ListenAddress {
         match self {
             Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
             Self::Tcp(address) => write!(formatter, "tcp:{address}"),
+            Self::Name(name, port) => write!(formatter, "tcp:{name}:{port}"),
         }
     }
 }
@@ -73,7 +93,31 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address. A socket file that nobody listens at any more is replaced.
+    /// Listens at all that an address stands for: of a host's name, at each of its addresses that this host has. With
+    /// port 0 each takes a free port of its own.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`]; of several addresses, if not one can be listened at, or one is in use.
+    pub fn bind_all(address: &ListenAddress) -> Result<Vec<Self>, ListenError> {
+        let ListenAddress::Name(name, port) = address else { return Ok(vec![Self::bind(address)?]) };
+        let failed = |source| ListenError { address: address.clone(), source };
+        let mut listeners = Vec::new();
+        let mut missing = io::Error::from(io::ErrorKind::NotFound);
+        for found in (name.as_str(), *port).to_socket_addrs().map_err(failed)? {
+            match Self::bind(&ListenAddress::Tcp(found)) {
+                Ok(listener) => listeners.push(listener),
+                // Names often stand for an IPv6 address as well, also on hosts without IPv6.
+                Err(error) if error.source.kind() == io::ErrorKind::AddrNotAvailable => {
+                    missing = error.source
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if listeners.is_empty() { Err(failed(missing)) } else { Ok(listeners) }
+    }
+
+    /// Listens at an address, of a host's name at the first that can be had. A socket file that nobody listens at any
+    /// more is replaced.
     ///
     /// # Errors
     /// If the address is in use, a file that is no dead socket is there, or the system refuses.
@@ -83,9 +127,13 @@ impl Listener {
             ListenAddress::Unix(path) => {
                 remove_dead_socket(path).map_err(failed)?;
                 let listener = UnixListener::bind(path).map_err(failed)?;
+                lengthen_queue(&listener).map_err(failed)?;
                 Self::of_unix(listener, address.clone(), Some(path.clone())).map_err(failed)
             }
-            ListenAddress::Tcp(wanted) => TcpListener::bind(wanted).and_then(Self::from_tcp).map_err(failed),
+            ListenAddress::Tcp(wanted) => TcpListener::bind(wanted).and_then(Self::made_tcp).map_err(failed),
+            ListenAddress::Name(name, port) => {
+                TcpListener::bind((name.as_str(), *port)).and_then(Self::made_tcp).map_err(failed)
+            }
         }
     }
 
@@ -105,6 +153,11 @@ impl Listener {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { kind: Kind::Unix(listener), address, made_file })
+    }
+
+    fn made_tcp(listener: TcpListener) -> io::Result<Self> {
+        lengthen_queue(&listener)?;
+        Self::from_tcp(listener)
     }
 
     /// Takes over a listening TCP socket.
@@ -165,6 +218,12 @@ impl Drop for Listener {
     }
 }
 
+/// Lets more clients wait to be accepted than the standard library does. Beyond the queue's length the system ignores
+/// TCP clients, who then try again after a second.
+fn lengthen_queue(listener: impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, QUEUE_LENGTH)?)
+}
+
 /// Removes a socket that a program left behind: one that refuses connections.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
@@ -179,13 +238,30 @@ mod tests {
 
     #[test]
     fn addresses_are_what_they_say() {
-        for text in ["unix:/run/a b", "tcp:127.0.0.1:10809", "tcp:[::1]:0"] {
+        for text in
+            ["unix:/run/a b", "tcp:127.0.0.1:10809", "tcp:[::1]:0", "tcp:localhost:1", "tcp:a-b.c_d.:80"]
+        {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
-        for text in ["", "unix:", "tcp:", "tcp:localhost:1", "tcp:1.2.3.4", "/run/x", "udp:1.2.3.4:5"] {
+        let wrong =
+            ["tcp:1.2.3:80", "tcp:localhost", "tcp:localhost:66000", "tcp:a b:1", "tcp:::1:80", "tcp::80"];
+        for text in ["", "unix:", "tcp:", "tcp:1.2.3.4", "/run/x", "udp:1.2.3.4:5"].into_iter().chain(wrong) {
             let message = text.parse::<ListenAddress>().unwrap_err().to_string();
             assert!(message.contains(&format!("'{text}'")), "{message}");
         }
+    }
+
+    #[test]
+    fn a_name_stands_for_its_addresses_and_an_unknown_one_is_refused_by_name() {
+        let listeners = Listener::bind_all(&"tcp:localhost:0".parse().unwrap()).unwrap();
+        for listener in &listeners {
+            assert!(!listener.is_open_to_the_network(), "{}", listener.address());
+            let ListenAddress::Tcp(address) = listener.address() else { panic!("no TCP") };
+            std::net::TcpStream::connect(address).unwrap();
+        }
+        assert!(!listeners.is_empty());
+        let refused = Listener::bind_all(&"tcp:nothing.invalid:0".parse().unwrap()).unwrap_err();
+        assert_eq!(refused.to_string(), "cannot listen at tcp:nothing.invalid:0");
     }
 
     #[test]

@@ -6,13 +6,17 @@
 
 mod batch;
 mod check;
+mod complaints;
 mod counters;
 mod exports;
 mod handshake;
 mod intake;
 mod listener;
+mod memory;
 mod patience;
 mod registry;
+mod session;
+mod silence;
 mod status;
 mod stream;
 mod tls;
@@ -22,23 +26,21 @@ pub use crate::certificates::TlsError;
 pub use counters::ServerCounts;
 pub use exports::{Export, ExportTable, Exports};
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
+pub use memory::Memory;
 pub use tls::{TlsPolicy, tls_from_files};
 
 use crate::socket::Socket;
-use crate::wire::WireError;
+use complaints::Complaints;
 use counters::Counters;
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_device::DeviceError;
-use handshake::Handshake;
-use registry::Registry;
+use registry::{Entry, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use session::{Complaint, Seat, SessionError};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
-use stream::Stream;
 use thiserror::Error;
-use transmission::Transmission;
 
 /// How often a server that waits for connections looks at its stop flag.
 const STOP_CHECKED_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -46,17 +48,33 @@ const STOP_CHECKED_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 }
 /// How long connections get to end after their sockets were closed. What takes longer is a device that hangs.
 const END_WAIT: Duration = Duration::from_secs(1);
 
+/// The most connections that are accepted at one listener before the next one has its turn: a few milliseconds.
+const ACCEPTED_IN_TURN: usize = 16;
+
 /// How long to wait after the system has refused a connection (too many open files), so as not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// The listener's number under which adopted connections are counted. No list of listeners is that long.
+const ADOPTED: usize = usize::MAX;
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// The most connections at a time; more are closed at once. Each takes a thread and up to 10 MiB, usually well
-    /// below 1 MiB; while its client sends the longest requests, up to 100 MiB.
+    /// The most connections at a time by listener, once their clients have chosen an export; more are closed at once.
+    /// Each takes a thread.
     pub most_connections: usize,
+    /// The most connections at a time by listener whose clients have not chosen an export. Of more, the oldest ends.
+    pub most_handshakes: usize,
+    /// What connections receive into and reply from.
+    pub memory: Memory,
     /// How long a client may take to choose an export.
     pub handshake_timeout: Duration,
+    /// How long a client may be silent between requests; [`None`] for ever.
+    pub idle_timeout: Option<Duration>,
+    /// How long a client may be silent within a request; [`None`] for ever.
+    pub receive_timeout: Option<Duration>,
+    /// How long a client may take nothing of its replies; [`None`] for ever.
+    pub send_timeout: Option<Duration>,
     /// How long clients get, when the server stops, to take the replies to what they have sent.
     pub stop_timeout: Duration,
     /// How long a connection waits for the next request without sleeping, while that pays; zero for never.
@@ -71,36 +89,18 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             most_connections: 256,
+            most_handshakes: 64,
+            memory: Memory::default(),
             handshake_timeout: Duration::from_secs(10),
+            idle_timeout: None,
+            receive_timeout: Some(Duration::from_secs(60)),
+            send_timeout: Some(Duration::from_secs(60)),
             stop_timeout: Duration::from_secs(10),
             busy_wait: Duration::ZERO,
             tls: TlsPolicy::Off,
             allow_insecure: false,
         }
     }
-}
-
-/// Why a session ended otherwise than by the client's wish.
-#[derive(Debug, Error)]
-pub(crate) enum SessionError {
-    #[error("the connection failed")]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    #[error("unknown client flags {0:#x}")]
-    ClientFlags(u32),
-    #[error("too many options")]
-    TooManyOptions,
-    #[error("an option with {0} bytes of data")]
-    OptionTooLong(u32),
-    #[error("an export was asked for without encryption")]
-    NotEncrypted,
-    #[error("an export was asked for that does not exist")]
-    NoSuchExport,
-    #[error("a write of {0} bytes")]
-    WriteTooLong(u32),
-    #[error("what was written could not be flushed")]
-    LastFlush(#[source] DeviceError),
 }
 
 /// Why a server did not serve, or not to the end.
@@ -124,6 +124,7 @@ struct Shared {
     exports: Arc<dyn Exports>,
     config: ServerConfig,
     monitor: Arc<dyn Monitor>,
+    complaints: Complaints<Complaint>,
     counters: Counters,
     registry: Registry,
 }
@@ -139,8 +140,9 @@ impl Server {
     #[must_use]
     pub fn new(exports: Arc<dyn Exports>, config: ServerConfig, monitor: Arc<dyn Monitor>) -> Self {
         let counters = Counters::default();
-        let registry = Registry::default();
-        Self { shared: Arc::new(Shared { exports, config, monitor, counters, registry }) }
+        let registry = Registry::new(config.most_connections, config.most_handshakes);
+        let complaints = Complaints::new(Arc::clone(&monitor));
+        Self { shared: Arc::new(Shared { exports, config, monitor, complaints, counters, registry }) }
     }
 
     /// Serves until the flag is raised; then takes no more connections, does and answers what clients have sent,
@@ -164,6 +166,7 @@ impl Server {
             registry.end_all();
         }
         let connections = registry.wait_until_empty(END_WAIT);
+        self.shared.complaints.tell_counted(true);
         waited.map_err(ServeError::Wait)?;
         if connections > 0 { Err(ServeError::Unfinished { connections }) } else { Ok(()) }
     }
@@ -171,7 +174,8 @@ impl Server {
     /// Begins a session on a connection that is there, such as one that was used for something else before. `peer` is
     /// its name in warnings. It ends with [`Self::serve`].
     pub fn adopt(&self, stream: UnixStream, peer: &str) {
-        self.start(stream.into(), peer.to_owned());
+        self.shared.complaints.tell_counted(false);
+        self.start(stream.into(), peer.to_owned(), ADOPTED);
     }
 
     /// How many clients are connected to an export, or, without a name, at all.
@@ -195,82 +199,60 @@ impl Server {
         let mut waited_for: Vec<_> =
             listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
         while !stop.is_raised() {
+            self.shared.complaints.tell_counted(false);
             match poll(&mut waited_for, Some(&STOP_CHECKED_EVERY)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => continue,
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
-            for listener in listeners {
-                match listener.accept() {
-                    Ok(Some((socket, peer))) => self.start(socket, peer),
-                    Ok(None) => {}
-                    Err(error) => {
-                        self.shared.monitor.warn(&format!("{}: no connection: {error}", listener.address()));
-                        std::thread::sleep(ACCEPT_PAUSE);
-                    }
-                }
+            for (gate, listener) in listeners.iter().enumerate() {
+                self.accept_some(gate, listener);
             }
         }
         Ok(())
     }
 
+    /// Accepts connections of one listener: enough to empty its queue, and not so many that others wait.
+    fn accept_some(&self, gate: usize, listener: &Listener) {
+        for _ in 0..ACCEPTED_IN_TURN {
+            match listener.accept() {
+                Ok(Some((socket, peer))) => self.start(socket, peer, gate),
+                Ok(None) => return,
+                Err(error) => {
+                    let message = format!("{}: no connection: {error}", listener.address());
+                    self.shared.complaints.tell(Complaint::NotAccepted, message);
+                    return std::thread::sleep(ACCEPT_PAUSE);
+                }
+            }
+        }
+    }
+
     /// Gives a connection its thread.
-    fn start(&self, socket: Socket, peer: String) {
+    fn start(&self, socket: Socket, peer: String, gate: usize) {
         let shared = Arc::clone(&self.shared);
         shared.counters.count_accepted();
-        let Some(id) = shared.registry.enter(socket.clone(), shared.config.most_connections) else {
+        let refused = |complaint: Complaint, what: &str| {
             shared.counters.count_turned_away();
-            shared.monitor.warn(&format!("{peer}: turned away, there are too many connections"));
-            return;
+            shared.complaints.tell(complaint, format!("{peer}: {what}"));
         };
-        let seat = Seat { shared, id };
-        let session = move || seat.serve(socket, &peer);
+        let id = match shared.registry.enter(socket.clone(), gate) {
+            Entry::Entered(id) => id,
+            Entry::Displacing(id) => {
+                refused(
+                    Complaint::Displaced,
+                    "connected, and the oldest client that chooses no export was ended",
+                );
+                id
+            }
+            Entry::Full => {
+                return refused(Complaint::TurnedAway, "turned away, there are too many connections");
+            }
+        };
+        let seat = Seat::new(Arc::clone(&shared), id);
+        let name = peer.clone();
+        let session = move || seat.serve(socket, &name);
         if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(session) {
-            self.shared.monitor.warn(&format!("a connection gets no thread: {error}"));
+            refused(Complaint::NoThread, &format!("turned away, there is no thread for it: {error}"));
         }
-    }
-}
-
-/// A connection's place among all; it is free again when this is dropped, also by a panic.
-struct Seat {
-    shared: Arc<Shared>,
-    id: u64,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.shared.registry.leave(self.id);
-    }
-}
-
-impl Seat {
-    fn serve(&self, socket: Socket, peer: &str) {
-        let Err(error) = self.run(socket) else { return };
-        self.shared.counters.count_broken();
-        let is_of_the_day = matches!(&error, SessionError::Io(error) if matches!(
-            error.kind(),
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
-        ));
-        if !is_of_the_day {
-            let cause =
-                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            self.shared.monitor.warn(&format!("{peer}: {error}{cause}"));
-        }
-    }
-
-    fn run(&self, socket: Socket) -> Result<(), SessionError> {
-        let config = &self.shared.config;
-        let mut stream = Stream::Plain(socket);
-        let timeout_ns = u64::try_from(config.handshake_timeout.as_nanos()).unwrap_or(u64::MAX);
-        stream.set_deadline_after(Some(timeout_ns));
-        let enter = |export: &str| self.shared.registry.set_export(self.id, export);
-        let handshake = Handshake::new(stream, &*self.shared.exports, &config.tls, &enter);
-        let (mut stream, chosen) = handshake.run()?;
-        let Some(chosen) = chosen else {
-            stream.close();
-            return Ok(());
-        };
-        stream.set_deadline_after(None);
-        Transmission::new(stream, chosen, config.busy_wait, &self.shared.counters).run()
     }
 }

@@ -1,13 +1,16 @@
 //! The reply to BLOCK_STATUS for `base:allocation` ("Metadata querying").
 
 use crate::wire::{
-    BASE_ALLOCATION_ID, BlockDescriptor, COMMAND_FLAG_REQ_ONE, ErrorCode, RequestHeader, STATE_HOLE,
-    STATE_ZERO, encode_block_status_header, encode_error_chunk,
+    BASE_ALLOCATION_ID, BlockDescriptor, CHUNK_HEADER_BYTES, COMMAND_FLAG_REQ_ONE, ErrorCode, RequestHeader,
+    STATE_HOLE, STATE_ZERO, encode_block_status_header, encode_error_chunk,
 };
 use gemelo_device::{BlockDevice, Extent};
 
 /// The most extents in one reply. A client asks again for what is missing.
 const MOST_EXTENTS: usize = 2048;
+
+/// The length of the longest reply, in bytes: a header with the context, and the extents.
+pub(super) const MOST_STATUS_BYTES: usize = CHUNK_HEADER_BYTES + 4 + MOST_EXTENTS * 8;
 
 /// Appends the reply to a request that was refused with `error`, or was not.
 pub(super) fn put_block_status(
@@ -39,6 +42,7 @@ fn describe(request: &RequestHeader, device: &dyn BlockDevice) -> Result<Vec<Blo
         .extents(request.offset, request.length.into(), most)
         .map_err(|error| ErrorCode::of_device(&error))?;
     let mut descriptors = merge(&extents, request.length);
+    descriptors.truncate(MOST_EXTENTS);
     if one_is_enough {
         descriptors.truncate(1);
     }

@@ -4,6 +4,7 @@ use crate::socket::Socket;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A plain or encrypted stream.
 pub(crate) enum Stream {
@@ -32,6 +33,28 @@ impl Stream {
         match self {
             Self::Plain(socket) => socket.set_deadline_after(after_ns),
             Self::Tls(stream) => stream.sock.set_deadline_after(after_ns),
+        }
+    }
+
+    /// As [`Socket::set_receive_timeout`].
+    pub(crate) fn set_receive_timeout(&self, after: Option<Duration>) -> io::Result<()> {
+        self.socket().set_receive_timeout(after)
+    }
+
+    /// As [`Socket::set_send_timeout`].
+    pub(crate) fn set_send_timeout(&self, after: Option<Duration>) -> io::Result<()> {
+        self.socket().set_send_timeout(after)
+    }
+
+    /// As [`Socket::received_bytes`]: encrypted, more than what is read here.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.socket().received_bytes()
+    }
+
+    fn socket(&self) -> &Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &stream.sock,
         }
     }
 

@@ -97,11 +97,21 @@ pub fn encode_offset_data_header(
     offset: u64,
     data_bytes: u32,
 ) -> [u8; OFFSET_DATA_HEADER_BYTES] {
+    encode_offset_data_part(cookie, offset, data_bytes, CHUNK_FLAG_DONE)
+}
+
+/// What comes before `data_bytes` of data read at `offset`, in a reply of several chunks; `flags` of the last one are
+/// [`CHUNK_FLAG_DONE`], of the others 0.
+#[inline]
+#[must_use]
+pub fn encode_offset_data_part(
+    cookie: u64,
+    offset: u64,
+    data_bytes: u32,
+    flags: u16,
+) -> [u8; OFFSET_DATA_HEADER_BYTES] {
     let length = data_bytes.saturating_add(8);
-    ChunkHeader { flags: CHUNK_FLAG_DONE, kind: ChunkKind::OFFSET_DATA, cookie, length }
-        .put()
-        .u64(offset)
-        .finish()
+    ChunkHeader { flags, kind: ChunkKind::OFFSET_DATA, cookie, length }.put().u64(offset).finish()
 }
 
 /// A reply of one chunk that tells of an error, without a message.

@@ -4,6 +4,7 @@
 
 #[path = "../doubles/memory.rs"]
 pub(crate) mod memory;
+pub(crate) mod raw;
 
 use gemelo_base::{Recorder, StopFlag};
 use gemelo_device::BlockDevice;

@@ -1,6 +1,8 @@
 //! Frames of JSON on a socket.
 
 use gemelo_base::{Clock, StopFlag, SystemClock};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -11,6 +13,19 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a peer may take to receive what is sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much of a frame is received at once.
+const PART_BYTES: usize = 64 << 10;
+
+/// A value as it is sent.
+pub(super) fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(value)?;
+    let length = u32::try_from(text.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut frame = Vec::with_capacity(text.len() + 4);
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&text);
+    Ok(frame)
+}
 
 /// A socket that frames are sent and received on.
 pub(super) struct Frames {
@@ -26,10 +41,6 @@ impl Frames {
         Ok(Self { stream, clock: SystemClock::new() })
     }
 
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { stream: self.stream.try_clone()?, clock: self.clock })
-    }
-
     /// The socket, without timeouts. Nothing of what was received is lost.
     pub(super) fn into_stream(self) -> io::Result<UnixStream> {
         self.stream.set_read_timeout(None)?;
@@ -38,12 +49,20 @@ impl Frames {
     }
 
     pub(super) fn send(&mut self, value: &impl Serialize) -> io::Result<()> {
-        let text = serde_json::to_vec(value)?;
-        let length = u32::try_from(text.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let mut frame = Vec::with_capacity(text.len() + 4);
-        frame.extend_from_slice(&length.to_le_bytes());
-        frame.extend_from_slice(&text);
-        self.stream.write_all(&frame)
+        self.send_bytes(&frame(value)?)
+    }
+
+    /// Sends whole frames, or the rest of them.
+    pub(super) fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends what fits without waiting; tells how much.
+    pub(super) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match rustix::net::send(&self.stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            sent => Ok(sent?),
+        }
     }
 
     /// Receives a frame of at most `most` bytes; [`None`] if the flag was raised or the time is up before it was there.
@@ -62,9 +81,14 @@ impl Frames {
         if length > most {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
         }
-        let mut text = vec![0; length];
-        if !self.fill(&mut text, stop, until_ns)? {
-            return Ok(None);
+        // Memory is taken for what arrives, not for what is announced.
+        let mut text = Vec::new();
+        while text.len() < length {
+            let start = text.len();
+            text.resize(length.min(start + PART_BYTES), 0);
+            if !self.fill(text.get_mut(start..).unwrap_or_default(), stop, until_ns)? {
+                return Ok(None);
+            }
         }
         Ok(Some(serde_json::from_slice(&text)?))
     }

@@ -6,9 +6,12 @@
 
 mod client;
 mod frame;
+mod look;
+mod notes;
 mod server;
 
-pub(crate) use client::{ask, attach, is_answering};
+pub(crate) use client::{Asked, ask, attach, is_answering};
+pub use look::Looks;
 pub(crate) use server::Control;
 
 use crate::failure::Failure;
@@ -20,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// The socket's name in the pool's directory.
 const NAME: &str = "control";
+/// The name of the socket of a command that has the pool for a while.
+const LOOK_NAME: &str = "look";
 /// Longest request in bytes: a name is at most 255, written as JSON at most six times that.
 const MOST_REQUEST_BYTES: usize = 16 << 10;
 /// Longest reply in bytes: statistics of a hundred thousand volumes.
@@ -76,8 +81,12 @@ struct Place {
 
 impl Place {
     fn of(directory: &Path) -> std::io::Result<Self> {
+        Self::named(directory, NAME)
+    }
+
+    fn named(directory: &Path, name: &str) -> std::io::Result<Self> {
         let opened = std::fs::File::open(directory)?;
-        let address = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", opened.as_raw_fd()));
+        let address = PathBuf::from(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()));
         Ok(Self { _directory: opened, address })
     }
 }

@@ -1,32 +1,37 @@
-//! Answering those who ask, a thread for each.
+//! Answering clients, a thread for each. Clients that have asked nothing yet are limited apart from the others, so that
+//! silent ones hold up nobody.
 
 use super::frame::Frames;
+use super::notes::Notes;
 use super::{MOST_REQUEST_BYTES, Message, NAME, Place};
 use crate::failure::Failure;
 use crate::open_pool::OpenPool;
 use crate::request::{Reply, Request};
-use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use gemelo_base::{Monitor, StopFlag};
 use gemelo_nbd::server::Server;
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
 use std::fs::Permissions;
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Connections at a time; further ones wait in the socket's queue.
-const MOST_CONNECTIONS: usize = 32;
+/// Requests at a time; further clients wait in the socket's queue.
+const MOST_REQUESTS: usize = 128;
+/// Clients at a time that have not asked anything; of more, the oldest is ended.
+const MOST_SILENT: usize = 16;
 /// How often the socket looks whether it is to close.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often progress is sent.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-const PROGRESS_EVERY_NS: u64 = 100_000_000;
+/// How often the server looks whether one of too many clients has gone.
+const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
 
 /// What connections are answered from.
 struct Shared {
@@ -78,43 +83,82 @@ impl Control {
     }
 }
 
+/// A client that is connected.
+struct Client {
+    thread: JoinHandle<()>,
+    stream: UnixStream,
+    /// Its request has arrived, or it was ended.
+    is_known: Arc<AtomicBool>,
+}
+
+impl Client {
+    fn is_silent(&self) -> bool {
+        !self.is_known.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+        // It may have gone by itself.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
 impl Shared {
     fn accept_until_closing(self: &Arc<Self>, listener: &UnixListener) {
-        let mut connections: Vec<JoinHandle<()>> = Vec::new();
+        // The oldest first.
+        let mut clients: VecDeque<Client> = VecDeque::new();
         while !self.closing.is_raised() {
-            connections.retain(|connection| !connection.is_finished());
-            if connections.len() >= MOST_CONNECTIONS {
-                std::thread::sleep(PROGRESS_EVERY);
+            clients.retain(|client| !client.thread.is_finished());
+            if clients.len() >= MOST_REQUESTS {
+                std::thread::sleep(LOOK_FOR_ROOM);
                 continue;
             }
             let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&LOOK));
             if !matches!(ready, Ok(count) if count > 0) {
                 continue;
             }
-            let Ok((stream, _)) = listener.accept() else { continue };
-            let shared = Arc::clone(self);
-            let answer = move || {
-                // A client that goes away while it is answered is its own business.
-                let _ = shared.answer(stream);
+            let Ok((stream, _)) = listener.accept() else {
+                // Too many open files, or a client that has gone again.
+                std::thread::sleep(LOOK_FOR_ROOM);
+                continue;
             };
-            match std::thread::Builder::new().name("gemelo-control".into()).spawn(answer) {
-                Ok(thread) => connections.push(thread),
+            if clients.iter().filter(|client| client.is_silent()).count() >= MOST_SILENT
+                && let Some(oldest) = clients.iter().find(|client| client.is_silent())
+            {
+                oldest.end();
+            }
+            match self.start(stream) {
+                Ok(client) => clients.push_back(client),
                 Err(error) => self.monitor.warn(&format!("a control connection gets no thread: {error}")),
             }
         }
-        for connection in connections {
-            // As above.
-            let _ = connection.join();
+        for client in clients {
+            // A panic in it has been reported.
+            let _ = client.thread.join();
         }
     }
 
-    fn answer(&self, stream: UnixStream) -> io::Result<()> {
+    /// Gives a client its thread.
+    fn start(self: &Arc<Self>, stream: UnixStream) -> io::Result<Client> {
+        let is_known = Arc::new(AtomicBool::new(false));
+        let kept = stream.try_clone()?;
+        let (shared, asked) = (Arc::clone(self), Arc::clone(&is_known));
+        let answer = move || {
+            // A client that goes away while it is answered is its own business.
+            let _ = shared.answer(stream, &asked);
+        };
+        let thread = std::thread::Builder::new().name("gemelo-control".into()).spawn(answer)?;
+        Ok(Client { thread, stream: kept, is_known })
+    }
+
+    fn answer(&self, stream: UnixStream, asked: &AtomicBool) -> io::Result<()> {
         let is_ours = is_of_our_user(&stream);
         let mut frames = Frames::new(stream)?;
         let within = Some(REQUEST_TIMEOUT);
         let Some(request) = frames.receive::<Request>(MOST_REQUEST_BYTES, &self.closing, within)? else {
             return Ok(());
         };
+        asked.store(true, Ordering::Relaxed);
         if !is_ours {
             let failure = Failure::refused("the pool is served by another user");
             return frames.send(&Message::Failure(failure));
@@ -124,8 +168,9 @@ impl Shared {
             self.attached.adopt(frames.into_stream()?, "control socket");
             return Ok(());
         }
-        let notes = Notes::new(frames.try_clone()?, self.closing.clone());
-        let answer = self.pool.perform(&request, &notes, &notes.stop);
+        let notes = Notes::new(frames, self.closing.clone());
+        let answer = self.pool.perform(&request, &notes, notes.stop());
+        let mut frames = notes.finish()?;
         frames.send(&match answer {
             Ok(reply) => Message::Reply(reply),
             Err(failure) => Message::Failure(failure),
@@ -137,60 +182,4 @@ impl Shared {
 fn is_of_our_user(stream: &UnixStream) -> bool {
     let ours = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == ours || peer.uid.is_root())
-}
-
-/// Sends progress to a client. If it is gone, or the server is closing, the work is stopped.
-struct Notes {
-    /// With when progress was sent last, and how much was not.
-    frames: Mutex<(Frames, u64, u64)>,
-    clock: SystemClock,
-    stop: StopFlag,
-    closing: StopFlag,
-}
-
-impl Notes {
-    fn new(frames: Frames, closing: StopFlag) -> Self {
-        Self { frames: Mutex::new((frames, 0, 0)), clock: SystemClock::new(), stop: StopFlag::new(), closing }
-    }
-
-    fn send(&self, message: &Message) {
-        let mut held = self.frames.lock();
-        self.send_with(&mut held.0, message);
-    }
-
-    fn send_with(&self, frames: &mut Frames, message: &Message) {
-        if self.closing.is_raised() || frames.send(message).is_err() {
-            self.stop.raise();
-        }
-    }
-}
-
-impl Monitor for Notes {
-    fn begin(&self, phase: &str, unit: Unit, total: Option<u64>) {
-        self.send(&Message::Begin { phase: phase.to_owned(), unit: unit.into(), total });
-    }
-
-    fn set_total(&self, total: u64) {
-        self.send(&Message::Total { total });
-    }
-
-    fn advance(&self, amount: u64) {
-        let mut held = self.frames.lock();
-        let (frames, sent_ns, unsent) = &mut *held;
-        *unsent += amount;
-        let now_ns = self.clock.now_ns();
-        if now_ns >= *sent_ns + PROGRESS_EVERY_NS || self.closing.is_raised() {
-            let amount = std::mem::take(unsent);
-            *sent_ns = now_ns;
-            self.send_with(frames, &Message::Advance { amount });
-        }
-    }
-
-    fn warn(&self, message: &str) {
-        self.send(&Message::Warn { message: message.to_owned() });
-    }
-
-    fn finish(&self) {
-        self.send(&Message::Finish);
-    }
 }

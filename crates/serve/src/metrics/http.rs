@@ -1,18 +1,40 @@
-//! An HTTP server that answers one question. One client at a time, each briefly: a scraper comes every few seconds.
+//! An HTTP server that answers one question.
+//!
+//! `hyper` reads and writes HTTP/1.1, on one thread. Its clients are limited in number and time: of too many the oldest is
+//! ended, so that connections that say nothing never keep a scraper out.
 
-use gemelo_base::{Clock, StopFlag, SystemClock};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use gemelo_base::StopFlag;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// How often the server looks whether it is to end.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How long a client gets for its request, and for taking a part of the answer.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-const CLIENT_TIMEOUT_NS: u64 = 2_000_000_000;
-/// The longest request with its headers.
+const LOOK: Duration = Duration::from_millis(50);
+/// Clients at a time: some dozen scrapers, and others.
+const MOST_CLIENTS: usize = 64;
+/// How long a client gets for its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a client gets for all, also for taking the answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait after the system has refused a connection (too many open files), so as not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// The longest request with its headers, in bytes: the least that the library can be told.
 const MOST_REQUEST_BYTES: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
 
@@ -26,6 +48,7 @@ pub(crate) struct MetricsError {
 
 /// A listening server of metrics.
 pub(crate) struct MetricsServer {
+    runtime: Runtime,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -33,10 +56,13 @@ pub(crate) struct MetricsServer {
 impl MetricsServer {
     pub(crate) fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
         let failed = |source| MetricsError { address, source };
+        // The figures are taken on a thread of their own, as that may wait for the pool.
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        let runtime = runtime.map_err(failed)?;
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
+        Ok(Self { runtime, listener, address })
     }
 
     /// Where it listens, with the port that was taken.
@@ -44,94 +70,169 @@ impl MetricsServer {
         self.address
     }
 
-    /// Answers until `stop` is raised.
-    pub(crate) fn run(&self, stop: &StopFlag, text: &dyn Fn() -> String) {
-        while !stop.is_raised() {
-            let ready = poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&LOOK));
-            if matches!(ready, Ok(count) if count > 0)
-                && let Ok((client, _)) = self.listener.accept()
-            {
-                // A client that goes away is its own business.
-                let _ = answer(client, text);
-            }
-        }
+    /// Answers with this text until `stop` is raised.
+    pub(crate) fn run(self, stop: &StopFlag, text: impl Fn() -> String + Send + Sync + 'static) {
+        let figures = Figures { text: Arc::new(text), one_at_a_time: Arc::new(Semaphore::new(1)) };
+        // The listener is one that the runtime can wait for, so nothing fails here.
+        let _ = self.runtime.block_on(accept_until(self.listener, stop, figures));
+        self.runtime.shutdown_timeout(REQUEST_TIMEOUT);
     }
 }
 
-fn answer(mut client: TcpStream, text: &dyn Fn() -> String) -> io::Result<()> {
-    client.set_nonblocking(false)?;
-    client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
-    client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let (status, body) = match read_request(&mut client)? {
-        Some((method, path)) if path == "/metrics" || path == "/" => match method.as_str() {
-            "GET" => ("200 OK", text()),
-            "HEAD" => ("200 OK", String::new()),
-            _ => ("405 Method Not Allowed", "only GET is answered here\n".to_owned()),
+/// The figures, taken by one client at a time; others wait no longer than a client may.
+#[derive(Clone)]
+struct Figures {
+    text: Arc<dyn Fn() -> String + Send + Sync>,
+    one_at_a_time: Arc<Semaphore>,
+}
+
+impl Figures {
+    async fn take(&self) -> Option<String> {
+        let turn = Arc::clone(&self.one_at_a_time).acquire_owned().await.ok()?;
+        let text = Arc::clone(&self.text);
+        let taken = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            text()
+        });
+        taken.await.ok()
+    }
+}
+
+async fn accept_until(listener: TcpListener, stop: &StopFlag, figures: Figures) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let mut clients: VecDeque<AbortHandle> = VecDeque::new();
+    while !stop.is_raised() {
+        let stream = match timeout(LOOK, listener.accept()).await {
+            Err(_) => continue,
+            Ok(Err(_)) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+            Ok(Ok((stream, _))) => stream,
+        };
+        clients.retain(|client| !client.is_finished());
+        if clients.len() >= MOST_CLIENTS
+            && let Some(oldest) = clients.pop_front()
+        {
+            oldest.abort();
+        }
+        let answered = timeout(CLIENT_TIMEOUT, answer(stream, figures.clone()));
+        clients.push_back(tokio::spawn(answered).abort_handle());
+    }
+    Ok(())
+}
+
+async fn answer(stream: TcpStream, figures: Figures) {
+    let service = service_fn(|request| respond(request, figures.clone()));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
+    http.max_buf_size(MOST_REQUEST_BYTES).max_headers(MOST_HEADERS);
+    // A client may close its side after the request; each connection has one request.
+    http.half_close(true).keep_alive(false);
+    // A client that goes away is its own business.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn respond(request: Request<Incoming>, figures: Figures) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_asked = request.method() == Method::GET || request.method() == Method::HEAD;
+    let (status, body) = match request.uri().path() {
+        "/metrics" | "/" if is_asked => match figures.take().await {
+            Some(text) => (StatusCode::OK, text),
+            None => (StatusCode::INTERNAL_SERVER_ERROR, "the figures cannot be taken\n".to_owned()),
         },
-        Some(_) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
-        None => ("400 Bad Request", "this is no HTTP request\n".to_owned()),
+        "/metrics" | "/" => (StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "the metrics are at /metrics\n".to_owned()),
     };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    client.write_all(head.as_bytes())?;
-    client.write_all(body.as_bytes())
-}
-
-/// Method and path of the request; [`None`] if it is none.
-fn read_request(client: &mut TcpStream) -> io::Result<Option<(String, String)>> {
-    let clock = SystemClock::new();
-    let mut received = Vec::new();
-    let mut buffer = [0; 1024];
-    while received.len() < MOST_REQUEST_BYTES && clock.now_ns() < CLIENT_TIMEOUT_NS {
-        let count = client.read(&mut buffer)?;
-        received.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-        let mut request = httparse::Request::new(&mut headers);
-        match request.parse(&received) {
-            Ok(httparse::Status::Complete(_)) => {
-                let path = request.path.unwrap_or_default();
-                let path = path.split('?').next().unwrap_or_default();
-                return Ok(Some((request.method.unwrap_or_default().to_owned(), path.to_owned())));
-            }
-            Ok(httparse::Status::Partial) if count > 0 => {}
-            _ => return Ok(None),
-        }
-    }
-    Ok(None)
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(response)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Instant;
 
-    fn ask(request: &[u8]) -> String {
+    fn with_server<T>(
+        text: impl Fn() -> String + Send + Sync + 'static,
+        act: impl FnOnce(SocketAddr) -> T,
+    ) -> T {
         let server = MetricsServer::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = server.address();
         let stop = StopFlag::new();
         std::thread::scope(|scope| {
-            scope.spawn(|| server.run(&stop, &|| "figure 1\n".to_owned()));
-            let mut client = TcpStream::connect(server.address()).unwrap();
-            client.write_all(request).unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
+            let flag = &stop;
+            scope.spawn(move || server.run(flag, text));
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(address)));
             stop.raise();
-            answer
+            outcome.unwrap()
         })
+    }
+
+    fn ask(address: SocketAddr, request: &[u8]) -> String {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.write_all(request).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    fn figure() -> String {
+        "figure 1\n".to_owned()
     }
 
     #[test]
     fn metrics_are_had_by_get_and_nothing_else() {
-        let answer = ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(
-            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nfigure 1\n"),
-            "{answer}"
-        );
-        assert!(answer.contains("Content-Length: 9\r\n"));
-        assert!(ask(b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
-        assert!(ask(b"GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
-        assert!(ask(b"\0\0\0\0\r\n\r\n").starts_with("HTTP/1.1 400 "));
-        assert!(ask(&vec![b'x'; MOST_REQUEST_BYTES]).starts_with("HTTP/1.1 400 "));
+        with_server(figure, |address| {
+            let answer = ask(address, GET);
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            assert!(answer.ends_with("\r\n\r\nfigure 1\n"), "{answer}");
+            assert!(answer.contains("content-length: 9\r\n") && answer.contains("version=0.0.4"), "{answer}");
+            let head = ask(address, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+            assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+            assert!(ask(address, b"GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+            assert!(ask(address, b"\0\0\0\0\r\n\r\n").starts_with("HTTP/1.1 400 "));
+            let long = [b"GET /", &vec![b'x'; MOST_REQUEST_BYTES][..]].concat();
+            assert!(ask(address, &long).starts_with("HTTP/1.1 4"));
+        });
+    }
+
+    #[test]
+    fn silent_and_dripping_connections_keep_no_scraper_out() {
+        with_server(figure, |address| {
+            let connect = |_| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                // The server may have ended it already.
+                let _ = stream.write_all(b"GET /metr");
+                stream
+            };
+            let silent: Vec<TcpStream> = (0..300).map(connect).collect();
+            let begun = Instant::now();
+            for _ in 0..20 {
+                assert!(ask(address, GET).ends_with("figure 1\n"));
+            }
+            assert!(begun.elapsed() < REQUEST_TIMEOUT, "{:?}", begun.elapsed());
+            drop(silent);
+        });
+    }
+
+    #[test]
+    fn a_client_that_takes_no_answer_holds_up_nobody() {
+        let long = || "x".repeat(64 << 20);
+        with_server(long, |address| {
+            let mut greedy = TcpStream::connect(address).unwrap();
+            greedy.write_all(GET).unwrap();
+            let mut first = [0; 100];
+            greedy.read_exact(&mut first).unwrap();
+            assert!(ask(address, GET).len() > 64 << 20);
+        });
     }
 }

@@ -16,6 +16,7 @@ use crate::pool::PoolDisks;
 use crate::types::{BackendKind, DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
 use cached::{BTreeLayout, Overlay, TableLayout};
 use log::LogBackend;
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -175,6 +176,9 @@ pub struct SlotNeed {
     pub next: u64,
 }
 
+/// Memory whose owner is done with it.
+pub type Garbage = Option<Box<dyn Any + Send>>;
+
 /// Pages to be written, each to its slot.
 pub type PageWrites = Vec<(Slot, Box<Page>)>;
 
@@ -269,8 +273,9 @@ pub trait MetadataBackend: Send + Sync {
     #[expect(clippy::missing_errors_doc, reason = "said of the trait")]
     fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)>;
 
-    /// The checkpoint's root is durable: what only the one before needed may be used again.
-    fn finish(&mut self);
+    /// The checkpoint's root is durable: what only the one before needed may be used again. Gives memory that is not
+    /// needed any more, to be freed without the state's lock: that of a large delta takes long.
+    fn finish(&mut self) -> Garbage;
 
     /// The checkpoint failed: what was frozen is to be written another time.
     fn abandon(&mut self);

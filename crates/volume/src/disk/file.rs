@@ -1,44 +1,130 @@
-//! A disk that is a file or a block device.
+//! A disk that is a file or a block device, locked for as long as it is open.
 
 use super::Disk;
-use rustix::fs::{FallocateFlags, FileType, fallocate};
+use super::lock::{self, DiskAccess};
+use super::usage;
+use crate::error::{Result, VolumeError};
+use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Slices that one system call takes (`IOV_MAX` of Linux).
 const MAX_SLICES: usize = 1024;
+/// The mode of a new file: contents and the key of the fingerprints are the owner's alone, whatever
+/// the umask.
+const NEW_FILE_MODE: u32 = 0o600;
+/// Bytes at each end of a device that labels are in: file systems, volume managers and partition
+/// tables have them in the first MiB, GPT, ZFS and MD RAID also in the last.
+pub(super) const LABEL_BYTES: u64 = 1 << 20;
 
-/// A file or block device.
+/// A file or block device, locked.
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
     is_device: bool,
 }
 
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
+    move |source| VolumeError::File { action, path: path.to_owned(), source }
+}
+
 impl FileDisk {
-    /// Opens what exists.
+    /// Opens and locks what exists. Shared, it needs no right to write and no space.
     ///
     /// # Errors
-    /// If it does not, or cannot be written.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Self::of_file(OpenOptions::new().read(true).write(true).open(path)?)
+    /// If it does not exist, is neither file nor block device, another process has it, or a device
+    /// is in use.
+    pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
+        let status = rustix::fs::stat(path).map_err(|error| failed("open", path)(error.into()))?;
+        // Asked before it is opened: opening a pipe would wait for a writer.
+        let is_device = Self::is_device_at(path, &status)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == DiskAccess::Exclusive);
+        if is_device && access == DiskAccess::Exclusive {
+            // The kernel gives a device to one who asks so, and to nobody if it is mounted or part
+            // of another.
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        match options.open(path) {
+            Ok(file) => Self::locked(path, file, access),
+            Err(error) if is_device && error.kind() == io::ErrorKind::ResourceBusy => {
+                Err(busy_device(path, &status))
+            }
+            Err(error) => Err(failed("open", path)(error)),
+        }
     }
 
-    /// Makes a new file.
+    /// Makes a new file, readable by its owner alone, and locks it.
     ///
     /// # Errors
     /// If there is one already, or it cannot be made.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Self::of_file(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
+    pub fn create(path: &Path) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
+        match options.open(path) {
+            Ok(file) => Self::locked(path, file, DiskAccess::Exclusive),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(VolumeError::Exists { path: path.to_owned() })
+            }
+            Err(error) => Err(failed("make", path)(error)),
+        }
     }
 
-    fn of_file(file: File) -> io::Result<Self> {
-        let status = rustix::fs::fstat(&file)?;
-        let is_device = FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
-        Ok(Self { file, is_device })
+    fn locked(path: &Path, file: File, access: DiskAccess) -> Result<Self> {
+        let status = rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
+        let is_device = Self::is_device_at(path, &status)?;
+        if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
+            return Ok(Self { file, is_device });
+        }
+        Err(VolumeError::InUse { holder: lock::holder(&file) })
+    }
+
+    /// Whether this is a block device and not a file; nothing else can be a disk.
+    pub(crate) fn is_device_at(path: &Path, status: &Stat) -> Result<bool> {
+        let found = match FileType::from_raw_mode(status.st_mode) {
+            FileType::BlockDevice => return Ok(true),
+            FileType::RegularFile => return Ok(false),
+            FileType::Directory => "a directory",
+            FileType::CharacterDevice => "a character device",
+            FileType::Fifo => "a pipe",
+            FileType::Socket => "a socket",
+            _ => "something else",
+        };
+        Err(VolumeError::NoDisk { path: path.to_owned(), found })
+    }
+
+    /// Whether it is a block device.
+    pub(crate) const fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    /// What a device has in the places of labels, in words; nothing if they are blank.
+    pub(crate) fn found_on_it(&self) -> io::Result<Option<String>> {
+        super::signature::found_on(&self.file, self.len()?)
+    }
+
+    /// Overwrites the places of labels on a device with zeros, so that nobody takes it for what it
+    /// was.
+    pub(crate) fn wipe_labels(&self) -> io::Result<()> {
+        let length = self.len()?;
+        let zeros = vec![0; LABEL_BYTES.min(length) as usize];
+        self.write_at(0, &mut [IoSlice::new(&zeros)])?;
+        self.write_at(length - zeros.len() as u64, &mut [IoSlice::new(&zeros)])
+    }
+}
+
+/// Why the kernel does not give out a device.
+fn busy_device(path: &Path, status: &Stat) -> VolumeError {
+    match usage::user_of(status) {
+        Some(by) => VolumeError::DeviceInUse { path: path.to_owned(), by },
+        None => {
+            let opened = File::open(path);
+            let holder = opened.map_or_else(|_| "another process".to_owned(), |file| lock::holder(&file));
+            VolumeError::InUse { holder }
+        }
     }
 }
 

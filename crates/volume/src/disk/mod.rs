@@ -1,8 +1,20 @@
 //! The engine's only way to storage, hence the only place where faults are injected.
+//!
+//! [`FileDisk`] is the storage that there is: files and block devices, locked while they are open.
+//! What a path must not be used for, because somebody else uses it or it holds something, is told
+//! by [`check_overwritable`] and [`check_unused`].
 
 mod file;
+mod lock;
+mod overwrite;
+mod signature;
+mod usage;
 
 pub use file::FileDisk;
+pub use lock::DiskAccess;
+pub use overwrite::{check_existing_device, check_overwritable};
+pub(crate) use usage::{are_same, check_no_user};
+pub use usage::{check_file_unused, check_unused};
 
 use std::io::{self, IoSlice};
 

@@ -81,7 +81,8 @@ impl Engine {
             self.state.write().backend.abandon();
             return Err(error);
         }
-        self.state.write().backend.finish();
+        let garbage = self.state.write().backend.finish();
+        drop(garbage);
         let mut committer = held.unwrap_or_else(|| self.committer.lock());
         committer.generation = mark.generation;
         committer.journal.trim(mark.journal_offset);

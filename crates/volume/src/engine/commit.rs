@@ -216,12 +216,20 @@ impl Engine {
 
     /// Blocks that no durable state refers to go to limbo, and those that nobody reads any more from there.
     pub(super) fn release(&self, freed: &mut Vec<Pbn>) {
+        debug_assert!(self.is_unreferenced(freed), "a freed block has a reference");
         let mut limbo = self.limbo.lock();
         limbo.add(freed);
         if limbo.len() > 0 {
             let mut space = self.space.lock();
             limbo.collect(&self.readers, |pbn| space.release(pbn));
         }
+    }
+
+    /// Whether nothing refers to these blocks, as far as it can be read.
+    fn is_unreferenced(&self, pbns: &[Pbn]) -> bool {
+        let mut records = Vec::with_capacity(pbns.len());
+        let is_read = self.state.read().backend.records(pbns, &mut records).is_ok();
+        !is_read || records.iter().all(|record| record.references == 0)
     }
 
     /// A failed sync ends all changes: nobody knows what of them is durable.

@@ -155,8 +155,8 @@ impl Engine {
             return Ok(false);
         };
         let mut copying = state.copies.swap_remove(at);
-        let left = copying.left(first, end).into_iter();
-        let result = left.map(|(first, end)| self.copy_range(&mut state, &mut copying, first, end)).collect();
+        let mut left = copying.left(first, end).into_iter();
+        let result = left.try_for_each(|(first, end)| self.copy_range(&mut state, &mut copying, first, end));
         copying.advance(end);
         let is_saturated = copying.is_saturated;
         state.copies.push(copying);

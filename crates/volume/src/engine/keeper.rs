@@ -19,19 +19,19 @@ pub(super) fn work(engine: &Engine, bell: &Bell) {
             due_ns = engine.clock.now_ns().saturating_add(interval_ns);
         }
         // What fails here fails again for whoever flushes, and is told there.
-        let _ = look(engine, is_due).and_then(|()| collector.work(engine));
+        let _ = look(engine, bell, is_due).and_then(|()| collector.work(engine));
     }
 }
 
-fn look(engine: &Engine, is_due: bool) -> Result<()> {
+fn look(engine: &Engine, bell: &Bell, is_due: bool) -> Result<()> {
     engine.check_writable()?;
     if is_due || engine.is_commit_long() {
         engine.flush()?;
     }
     if is_due {
         engine.release(&mut Vec::new());
-        // Volumes whose removal found no room.
-        engine.clear_hidden(&|| false)?;
+        // Volumes whose removal found no room; those that find none again stay.
+        let _ = engine.clear_hidden(&|| bell.is_rung());
     }
     let is_half_full = {
         let committer = engine.committer.lock();

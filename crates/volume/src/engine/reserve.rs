@@ -17,30 +17,39 @@ pub(crate) const LEAST_RESERVE_SLOTS: u64 = 256;
 const MOST_RESERVE_SLOTS: u64 = 4096;
 /// Slots are allocated this part of what there has to be ahead of need, so that few writers wait for it.
 const AHEAD_PART: u64 = 4;
-/// A checkpoint that would free fewer slots is not worth it.
-const LEAST_FREED_SLOTS: u64 = 64;
+/// A checkpoint that would make the need smaller by fewer slots is not worth it.
+const LEAST_FREED_SLOTS: u64 = 256;
 
 impl Engine {
-    /// Slots in use, and those that have to be there.
+    /// Slots that the next checkpoint may take, and those that have to be there.
     fn slots(&self) -> (u64, u64) {
         let need = self.state.read().backend.slots();
         let reserve = need.in_use.clamp(LEAST_RESERVE_SLOTS, MOST_RESERVE_SLOTS);
-        (need.in_use, need.in_use + need.next + reserve)
+        (need.next, need.in_use + need.next + reserve)
     }
 
     /// Sees to it that the next checkpoint has its slots, with the reserve to spare. By who holds no lock but a gate.
     ///
     /// Without room for more it writes a checkpoint now, while there are slots for it, and fails if that is not enough.
     pub(crate) fn reserve_slots(&self) -> Result<()> {
-        let (in_use, wanted) = self.slots();
+        let (_, wanted) = self.slots();
         if wanted <= self.allocated_slots.load(Ordering::Acquire) {
             return Ok(());
         }
-        match self.allocate_slots(wanted) {
-            Err(VolumeError::NoSpace { .. }) if wanted - in_use >= LEAST_FREED_SLOTS => {}
+        let full = match self.allocate_slots(wanted) {
+            Err(error @ VolumeError::NoSpace { .. }) => error,
             other => return other,
+        };
+        let _alone = self.checkpointer.lock();
+        // Another one may have written a checkpoint meanwhile.
+        let (next, wanted) = self.slots();
+        if wanted <= self.allocated_slots.load(Ordering::Acquire) {
+            return Ok(());
         }
-        self.checkpoint()?;
+        if next < LEAST_FREED_SLOTS {
+            return Err(full);
+        }
+        self.checkpoint_alone()?;
         let (_, wanted) = self.slots();
         self.allocate_slots(wanted)
     }

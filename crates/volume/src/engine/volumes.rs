@@ -127,6 +127,9 @@ impl Engine {
 
     /// Makes a change alone.
     pub(super) fn apply_one(&self, state: &mut State, change: &Change) -> Result<()> {
+        if let Change::Store { pbn, .. } | Change::Share { pbn, .. } | Change::Identify { pbn, .. } = change {
+            debug_assert!(self.space.lock().is_used(*pbn), "block {} is free", pbn.number());
+        }
         let State { backend, open, .. } = state;
         if let Err(error) = backend.apply(std::slice::from_ref(change), &mut open.freed) {
             self.stop(crate::error::DiskRole::Metadata, "change");
@@ -157,6 +160,11 @@ impl Engine {
 
     fn check_name(name: &str) -> Result<()> {
         let is_plain = |c: char| !c.is_control() && c != '/';
+        // In POOL/NAME these would be taken for folders.
+        if matches!(name, "." | "..") {
+            let what = format!("the name '{name}'");
+            return Err(VolumeError::BadOption { what, expected: "a volume's: it means a folder" });
+        }
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
             return Err(VolumeError::BadOption {
                 what: format!("the name '{}'", name.escape_debug()),

@@ -129,8 +129,18 @@ impl Engine {
         let Some((taken, _taken)) = self.take_free(wanted) else { return Ok(Pass::Full(wanted)) };
         plan.place(taken);
         plan.write(self, failed);
-        self.warm_pieces(volume, items.iter().map(|item| item.lbn))?;
-        let made = self.make_changes(volume, &plan)?;
+        let mut made = Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
+        let changed = self
+            .warm_pieces(volume, items.iter().map(|item| item.lbn))
+            .and_then(|()| self.make_changes(volume, &plan, &mut made));
+        if let Err(error) = changed {
+            // Of a pool that has stopped it is unknown what refers to them.
+            if self.stopped.get().is_none() {
+                let unstored = (0..plan.len()).filter(|at| made.done.get(*at) == Some(&false));
+                self.give_back(unstored.filter_map(|at| plan.fresh(at)).collect());
+            }
+            return Err(error);
+        }
         self.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
         add(&volume.counters.patch_retries, made.overtaken.len() as u64);
@@ -146,8 +156,7 @@ impl Engine {
     }
 
     /// Makes the planned changes that are still right.
-    fn make_changes(&self, volume: &VolumeShared, plan: &Plan<'_, '_>) -> Result<Made> {
-        let mut made = Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
+    fn make_changes(&self, volume: &VolumeShared, plan: &Plan<'_, '_>, made: &mut Made) -> Result<()> {
         let mut scratch = Scratch::default();
         let mut state = self.state.write();
         let is_known_now = plan.stored_meanwhile(&state)?;
@@ -173,7 +182,7 @@ impl Engine {
                 made.overtaken.push(at);
             }
         }
-        Ok(made)
+        Ok(())
     }
 
     /// Whether what the plan assumed of an item is true.

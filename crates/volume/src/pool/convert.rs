@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{Change, PoolSeed, Superblock, Version};
-use crate::types::{Checksum, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::types::{Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +42,12 @@ pub fn convert(
     if walk.superblock.version != Version::V1 {
         return Err(VolumeError::NotAPool { why: "its format is the present one already" });
     }
-    let superblock = Superblock { version: Version::V2, header_copy: None, ..walk.superblock.clone() };
+    let fingerprint = match walk.superblock.fingerprint {
+        FingerprintKind::Sha256 => FingerprintKind::Sha256Keyed,
+        other => other,
+    };
+    let superblock =
+        Superblock { version: Version::V2, header_copy: None, fingerprint, ..walk.superblock.clone() };
     let new = PoolDisks { data: Arc::clone(&disks.data), metadata };
     format_metadata(&new, &superblock, walk.data_blocks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
@@ -66,6 +71,7 @@ struct Conversion<'c> {
     walk: &'c Walk,
     pool: &'c Pool,
     seed: PoolSeed,
+    old_fingerprinter: Fingerprinter,
     fingerprinter: Fingerprinter,
     content: Vec<u8>,
     /// Blocks that the new metadata have, with their checksums; `None` for lost ones.
@@ -81,7 +87,8 @@ impl<'c> Conversion<'c> {
             walk,
             pool,
             seed: PoolSeed::of(superblock),
-            fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
+            old_fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
+            fingerprinter: pool.engine.fingerprinter.clone(),
             content: vec![0; superblock.block_bytes as usize],
             stored: HashMap::new(),
             lost: 0,
@@ -133,7 +140,7 @@ impl<'c> Conversion<'c> {
         let offset = u64::from(pbn.number()) * self.content.len() as u64;
         let fingerprint = self.walk.fingerprints.get(&pbn.number()).copied().unwrap_or(Fingerprint::NONE);
         let is_good = match self.disks.data.read_at(offset, &mut self.content) {
-            Ok(()) => fingerprint.is_none() || self.fingerprinter.of_v1(&self.content) == fingerprint,
+            Ok(()) => fingerprint.is_none() || self.old_fingerprinter.of(&self.content) == fingerprint,
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => false,
             Err(error) => return Err(VolumeError::io(DiskRole::Data, "read")(error)),
         };

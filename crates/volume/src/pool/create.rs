@@ -14,6 +14,8 @@ const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
 const MOST_JOURNAL_BYTES: u64 = 128 << 20;
 /// A chosen journal has this share of the data store's size: 0.4 %.
 const DATA_PER_JOURNAL: u64 = 256;
+/// Pages behind the journal that the checkpoints of a pool with hardly anything in it need.
+const LEAST_METADATA_PAGES: u64 = 64;
 /// Bytes of zeros written at once.
 const ZEROS: usize = 1 << 20;
 
@@ -34,6 +36,8 @@ pub struct PoolOptions {
     pub data: Option<PathBuf>,
     /// Where the metadata are, if not in the pool's directory.
     pub metadata: Option<PathBuf>,
+    /// Use a device although it holds something.
+    pub force: bool,
 }
 
 impl Default for PoolOptions {
@@ -46,6 +50,7 @@ impl Default for PoolOptions {
             journal_bytes: None,
             data: None,
             metadata: None,
+            force: false,
         }
     }
 }
@@ -68,6 +73,16 @@ impl PoolOptions {
             return bad("the journal's length".into(), "from 64 KiB to 64 GiB");
         }
         Ok(())
+    }
+
+    /// Bytes that a device has to have: the data store's, or those that metadata begin with.
+    pub(super) fn least_bytes(&self, is_data: bool) -> u64 {
+        let metadata_pages = JOURNAL_PAGE + self.journal_pages() + LEAST_METADATA_PAGES;
+        if is_data {
+            self.data_blocks() * u64::from(self.block_bytes)
+        } else {
+            metadata_pages * PAGE_BYTES as u64
+        }
     }
 
     fn data_blocks(&self) -> u64 {

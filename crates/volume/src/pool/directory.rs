@@ -1,136 +1,85 @@
-//! A pool's directory: which files it has, and whose it is.
+//! A pool's directory: the names of its two disks, which are locked while the pool is open.
 
-use super::{PoolDisks, PoolOptions};
-use crate::disk::FileDisk;
+use super::PoolDisks;
+use crate::disk::{DiskAccess, FileDisk};
 use crate::error::{Result, VolumeError};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-const LOCK: &str = "lock";
-const DATA: &str = "data";
-const METADATA: &str = "metadata";
-/// Bytes of the lock file that are read: a process id has fewer.
-const MOST_HOLDER_BYTES: u64 = 32;
+pub(super) const DATA: &str = "data";
+pub(super) const METADATA: &str = "metadata";
 
-/// A pool's directory, which no other process has as long as this lives.
+/// The disks of a pool's directory, which no other process writes to as long as one of them is
+/// open.
 pub struct PoolDirectory {
-    path: PathBuf,
-    _lock: File,
+    disks: PoolDisks,
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
+pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
     move |source| VolumeError::File { action, path: path.to_owned(), source }
 }
 
 impl PoolDirectory {
-    /// Takes possession of a pool's directory.
+    /// Opens and locks the disks for reading and writing.
     ///
     /// # Errors
-    /// If another process has it, or it is not there.
+    /// If another process has them, or they are not there.
     pub fn lock(path: &Path) -> Result<Self> {
+        Self::open(path, DiskAccess::Exclusive)
+    }
+
+    /// Opens the disks for reading, together with others that read. Nothing is written, not even
+    /// beside them.
+    ///
+    /// # Errors
+    /// If another process writes to them, or they are not there.
+    pub fn share(path: &Path) -> Result<Self> {
+        Self::open(path, DiskAccess::Shared)
+    }
+
+    /// As [`Self::share`] or [`Self::lock`].
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
         if !path.is_dir() {
             let why = if path.exists() { "it is not a directory" } else { "there is no such directory" };
             return Err(VolumeError::NotAPool { why });
         }
-        if !path.join(METADATA).exists() {
-            return Err(VolumeError::NotAPool { why: "the directory has no metadata" });
-        }
-        Self::take(path)
+        // Before the disks are opened: the second lock on one file would be refused because of the
+        // first.
+        refuse_one_disk(path)?;
+        let metadata = open_disk(path, METADATA, "the directory has no metadata", access)?;
+        let data = open_disk(path, DATA, "the directory has no data store", access)?;
+        Ok(Self { disks: PoolDisks { data: Arc::new(data), metadata: Arc::new(metadata) } })
     }
 
-    fn take(path: &Path) -> Result<Self> {
-        let name = path.join(LOCK);
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&name)
-            .map_err(failed("open", &name))?;
-        if let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            if error != rustix::io::Errno::WOULDBLOCK {
-                return Err(failed("lock", &name)(error.into()));
-            }
-            return Err(VolumeError::InUse { holder: holder(&mut lock) });
-        }
-        let write = |lock: &mut File| {
-            lock.set_len(0)?;
-            lock.rewind()?;
-            writeln!(lock, "{}", std::process::id())
-        };
-        write(&mut lock).map_err(failed("write", &name))?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
-    }
-
-    /// Makes the directory and the files of a new pool, or links to where they are to be.
-    pub(super) fn create(path: &Path, options: &PoolOptions) -> Result<Self> {
-        options.check()?;
-        match std::fs::create_dir(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed("make", path)(error));
-            }
-            _ => {}
-        }
-        for name in [METADATA, DATA] {
-            let name = path.join(name);
-            if name.symlink_metadata().is_ok() {
-                return Err(VolumeError::Exists { path: name });
-            }
-        }
-        let directory = Self::take(path)?;
-        for (name, elsewhere) in [(DATA, &options.data), (METADATA, &options.metadata)] {
-            let name = path.join(name);
-            match elsewhere {
-                None => drop(FileDisk::create(&name).map_err(failed("make", &name))?),
-                Some(place) => link(place, &name)?,
-            }
-        }
-        // The names have to be as durable as what is behind them.
-        File::open(path).and_then(|folder| folder.sync_all()).map_err(failed("sync", path))?;
-        Ok(directory)
-    }
-
-    /// The disks behind the names.
-    ///
-    /// # Errors
-    /// If they cannot be opened.
-    pub fn open_disks(&self) -> Result<PoolDisks> {
-        let open = |name: &str| {
-            let name = self.path.join(name);
-            FileDisk::open(&name).map_err(failed("open", &name)).map(Arc::new)
-        };
-        Ok(PoolDisks { data: open(DATA)?, metadata: open(METADATA)? })
+    /// The disks. They stay locked until the last copy of them is dropped.
+    #[must_use]
+    pub fn disks(&self) -> PoolDisks {
+        self.disks.clone()
     }
 }
 
-/// Makes a name for what is, or is to be, elsewhere. A file that is there and not empty is not touched.
-fn link(place: &Path, name: &Path) -> Result<()> {
-    match FileDisk::open(place) {
-        Ok(_) => {
-            let status = std::fs::metadata(place).map_err(failed("look at", place))?;
-            if status.is_file() && status.len() > 0 {
-                return Err(VolumeError::Exists { path: place.to_owned() });
+fn open_disk(folder: &Path, name: &str, missing: &'static str, access: DiskAccess) -> Result<FileDisk> {
+    let path = folder.join(name);
+    match FileDisk::open(&path, access) {
+        Err(VolumeError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            match std::fs::read_link(&path) {
+                Ok(target) => Err(VolumeError::LostDisk { path, target: folder.join(target) }),
+                Err(_) => Err(VolumeError::NotAPool { why: missing }),
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            drop(FileDisk::create(place).map_err(failed("make", place))?);
-        }
-        Err(error) => return Err(failed("open", place)(error)),
+        other => other,
     }
-    let place = std::fs::canonicalize(place).map_err(failed("look at", place))?;
-    symlink(&place, name).map_err(failed("make", name))
 }
 
-/// Who says in the lock file that it has the pool.
-fn holder(lock: &mut File) -> String {
-    let mut text = String::new();
-    let read = lock.take(MOST_HOLDER_BYTES).read_to_string(&mut text);
-    match text.trim().parse::<u32>() {
-        Ok(process) if read.is_ok() => format!("process {process}"),
-        _ => "another process".to_owned(),
+/// Refuses a directory whose two names lead to one disk.
+fn refuse_one_disk(folder: &Path) -> Result<()> {
+    let data = folder.join(DATA);
+    if crate::disk::are_same(&data, &folder.join(METADATA)) {
+        return Err(VolumeError::OneDisk { path: data });
     }
+    Ok(())
 }

@@ -6,6 +6,7 @@ mod directory;
 mod find;
 mod gc;
 mod live;
+mod make;
 mod open;
 mod stat;
 
@@ -16,10 +17,11 @@ pub use directory::PoolDirectory;
 pub(crate) use gc::Collector;
 pub use gc::GcReport;
 pub use live::LiveCheck;
+pub use make::NewPool;
 pub(crate) use open::{Recovered, each_place, recover};
 pub use stat::{PoolStat, VolumeSummary};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskAccess};
 use crate::engine::{DamagedBlock, Engine, Worker};
 use crate::error::{Result, VolumeError};
 use crate::types::{DedupMode, Pbn};
@@ -90,8 +92,6 @@ pub struct Pool {
     engine: Arc<Engine>,
     /// The background, until the pool is closed.
     workers: Mutex<Vec<Worker>>,
-    /// Says that this process has the pool, until it is dropped.
-    directory: Option<PoolDirectory>,
     /// What was found damaged and can be served all the same.
     damage: Vec<String>,
 }
@@ -100,22 +100,21 @@ impl Pool {
     /// Makes a pool in a directory, which is made if it is not there.
     ///
     /// # Errors
-    /// If there is one already, an option is out of range, or the files cannot be made.
+    /// As [`NewPool::make`].
     pub fn create(directory: &Path, options: &PoolOptions) -> Result<()> {
-        let directory = PoolDirectory::create(directory, options)?;
-        let disks = directory.open_disks()?;
-        Self::format(&disks, options)
+        NewPool::make(directory, options)?.keep();
+        Ok(())
     }
 
-    /// Opens the pool of a directory.
+    /// Opens the pool of a directory. Until it is closed and its volumes are dropped, no other
+    /// process writes to it; if it is opened read-only, others may read it meanwhile, and nothing
+    /// is written.
     ///
     /// # Errors
     /// If another process has it, it is no pool, or it is damaged so that it cannot be served.
     pub fn open(directory: &Path, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
-        let directory = PoolDirectory::lock(directory)?;
-        let mut pool = Self::open_disks(directory.open_disks()?, tuning, clock)?;
-        pool.directory = Some(directory);
-        Ok(pool)
+        let access = if tuning.read_only { DiskAccess::Shared } else { DiskAccess::Exclusive };
+        Self::open_disks(PoolDirectory::open(directory, access)?.disks(), tuning, clock)
     }
 
     /// Whether the pool takes no changes: it was opened so, or it is damaged.

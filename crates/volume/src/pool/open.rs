@@ -246,7 +246,7 @@ impl Pool {
             Vec::new()
         };
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
-        Ok(Self { engine, workers: Mutex::new(workers), directory: None, damage })
+        Ok(Self { engine, workers: Mutex::new(workers), damage })
     }
 }
 

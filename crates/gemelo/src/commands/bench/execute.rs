@@ -6,11 +6,12 @@
 use super::resolve::{JobInput, ResolvedJob};
 use crate::context::Context;
 use crate::exit::OrBadInput;
-use crate::files;
+use crate::{files, pools};
 use anyhow::Context as _;
 use gemelo_base::SystemClock;
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, Environment, History, Populate, RunResult};
+use gemelo_serve::Looks;
 use gemelo_target::{Layout, Target};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -24,6 +25,8 @@ pub(crate) struct Ran {
 
 /// Places that a job left for the next one.
 struct Open {
+    /// Before the target: a pool is closed when nobody looks at it any more.
+    looks: Option<Looks>,
     target: Box<dyn Target>,
     layout: Layout,
     name: String,
@@ -46,6 +49,7 @@ impl Open {
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
+        drop(self.looks.take());
         self.target.finish(self.keep).context("cannot remove the files of the run")
     }
 }
@@ -109,8 +113,10 @@ impl ResolvedJob {
         let layout = self.job.layout(self.force);
         let plan =
             gemelo_target::plan(&self.uri, &layout).with_context(|| format!("job {name}")).or_bad_input()?;
+        let target = plan.prepare().with_context(|| format!("job {name}"))?;
         Ok(Open {
-            target: plan.prepare().with_context(|| format!("job {name}"))?,
+            looks: pools::let_look(target.as_ref()),
+            target,
             layout,
             name: self.input.target.clone(),
             content: self.input.content.clone(),

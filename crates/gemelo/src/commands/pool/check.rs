@@ -6,8 +6,8 @@ use crate::pools;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
-use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request};
-use gemelo_volume::{CheckOptions, CheckReport, PoolDirectory, VolumeError, check};
+use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
+use gemelo_volume::{CheckOptions, CheckReport, DiskAccess, PoolDirectory, VolumeError, check};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -26,29 +26,42 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let name = arguments.pool.display();
     let about = |error: VolumeError| pools::error(Failure::from(error).about(&name.to_string()));
-    match PoolDirectory::lock(&arguments.pool) {
+    // Whatever the disks hold: with settings that make no sense no command opens the pool.
+    let settings = Settings::read(&arguments.pool).err();
+    let access = if arguments.repair { DiskAccess::Exclusive } else { DiskAccess::Shared };
+    match PoolDirectory::open(&arguments.pool, access) {
         Ok(directory) => {
-            let disks = directory.open_disks().map_err(about)?;
+            let disks = directory.disks();
             let options = CheckOptions { data: arguments.data, repair: arguments.repair };
             let report = check(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
-            show_idle(arguments, &report, context)
+            show_idle(arguments, &report, settings.as_ref(), context)
         }
         Err(error @ VolumeError::InUse { .. }) if arguments.repair => {
             Err(bad_input(anyhow!("{name}: {error}: stop it first, a pool is repaired when nobody has it")))
         }
         Err(VolumeError::InUse { .. }) => {
-            let access = pools::open(&arguments.pool, Purpose::Look, context)?;
+            let access = pools::open(&arguments.pool, Purpose::Read, context)?;
             let reply = pools::ask(&access, &Request::Check { data: arguments.data }, context)?;
             access.close().map_err(pools::error)?;
             let Reply::Checked(report) = reply else { return Err(pools::other_version()) };
-            show_served(&report, context)
+            show_served(&report, settings.as_ref(), context)
         }
         Err(error) => Err(about(error)),
     }
 }
 
-fn show_idle(arguments: &Arguments, report: &CheckReport, context: &Context) -> anyhow::Result<Outcome> {
-    let mut text = String::new();
+/// A line for settings that make no sense, if they do not.
+fn settings_line(settings: Option<&Failure>) -> String {
+    settings.map_or_else(String::new, |failure| format!("wrong: {failure}\n"))
+}
+
+fn show_idle(
+    arguments: &Arguments,
+    report: &CheckReport,
+    settings: Option<&Failure>,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let mut text = settings_line(settings);
     for problem in &report.problems {
         text += if problem.loses_data { "lost: " } else { "wrong: " };
         text += &problem.what;
@@ -73,6 +86,7 @@ fn show_idle(arguments: &Arguments, report: &CheckReport, context: &Context) -> 
             &format!("{} blocks of volumes are lost and read as errors\n", format_count(report.lost_blocks));
     }
     text += match (report.is_clean(), report.is_repaired) {
+        (true, _) if settings.is_some() => "the disks are what they should be, the settings are not\n",
         (true, _) => "the pool is what it should be\n",
         (false, true) => "repaired: check again to see what is left\n",
         (false, false) => "the pool is damaged: --repair writes anew what can be\n",
@@ -80,7 +94,7 @@ fn show_idle(arguments: &Arguments, report: &CheckReport, context: &Context) -> 
     context.print(&text)?;
     let loses = report.more_problems > 0 || report.problems.iter().any(|problem| problem.loses_data);
     let is_good = report.is_clean() || report.is_repaired && !loses;
-    Ok(if is_good { Outcome::Done } else { Outcome::Partial })
+    Ok(if is_good && settings.is_none() { Outcome::Done } else { Outcome::Partial })
 }
 
 fn contents(checked: u64, unverifiable: u64) -> String {
@@ -91,8 +105,12 @@ fn contents(checked: u64, unverifiable: u64) -> String {
     )
 }
 
-fn show_served(report: &CheckedReport, context: &Context) -> anyhow::Result<Outcome> {
-    let mut text = String::new();
+fn show_served(
+    report: &CheckedReport,
+    settings: Option<&Failure>,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let mut text = settings_line(settings);
     for difference in &report.differences {
         text += &format!("wrong: {difference}\n");
     }
@@ -111,5 +129,5 @@ fn show_served(report: &CheckedReport, context: &Context) -> anyhow::Result<Outc
         "the pool is damaged: stop the server and run this again with --repair\n"
     };
     context.print(&text)?;
-    Ok(if report.is_clean() { Outcome::Done } else { Outcome::Partial })
+    Ok(if report.is_clean() && settings.is_none() { Outcome::Done } else { Outcome::Partial })
 }

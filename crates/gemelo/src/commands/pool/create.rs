@@ -7,7 +7,7 @@ use crate::values::{Size, Span};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
 use gemelo_serve::{Failure, Settings};
-use gemelo_volume::{BackendKind, FingerprintKind, Pool, PoolOptions};
+use gemelo_volume::{BackendKind, FingerprintKind, NewPool, PoolOptions};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -82,9 +82,9 @@ enum Fingerprint {
     /// XXH3, faster; bytes are always compared before a block is shared
     #[value(name = "xxh3+compare")]
     Xxh3Compare,
-    /// SHA-256
+    /// SHA-256 with a key of the pool's own
     Sha256,
-    /// SHA-1, for comparison with other systems
+    /// SHA-1, for comparison with other systems; bytes are always compared before a block is shared
     Sha1,
 }
 
@@ -93,7 +93,7 @@ impl From<Fingerprint> for FingerprintKind {
         match name {
             Fingerprint::Blake3 => Self::Blake3,
             Fingerprint::Xxh3Compare => Self::Xxh3Compare,
-            Fingerprint::Sha256 => Self::Sha256,
+            Fingerprint::Sha256 => Self::Sha256Keyed,
             Fingerprint::Sha1 => Self::Sha1,
         }
     }
@@ -132,6 +132,7 @@ impl Arguments {
             backend: self.backend.into(),
             data: self.data.clone(),
             metadata,
+            force: self.force,
             ..usual
         })
     }
@@ -151,13 +152,11 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let options = arguments.options()?;
-    for place in [&arguments.data, &arguments.metadata].into_iter().flatten() {
-        gemelo_target::check_overwritable(place, arguments.force).or_bad_input()?;
-    }
     let directory = &arguments.directory;
     let about = |failure: Failure| pools::error(failure.about(&directory.display().to_string()));
-    Pool::create(directory, &options).map_err(|error| about(error.into()))?;
+    let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
     arguments.settings().write(directory).map_err(pools::error)?;
+    new.keep();
     context.print(&format!(
         "{}: a pool of {} in blocks of {}\n",
         directory.display(),

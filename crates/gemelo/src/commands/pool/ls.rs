@@ -47,10 +47,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         match pools::stat(&pool, context) {
             Ok(report) => {
                 let block_bytes = u64::from(report.pool.block_bytes);
-                let state = match (&report.server, report.damage.is_empty()) {
-                    (_, false) => "damaged".to_owned(),
-                    (Some(server), true) => format!("served by process {}", server.process_id),
-                    (None, true) => "idle".to_owned(),
+                let state = match (&report.server, report.holder_process_id) {
+                    _ if !report.damage.is_empty() => "damaged".to_owned(),
+                    (Some(server), _) => format!("served by process {}", server.process_id),
+                    (None, Some(process)) => format!("in use by process {process}"),
+                    (None, None) => "idle".to_owned(),
                 };
                 table.row([
                     name,

@@ -10,6 +10,9 @@ pub(crate) fn text(report: &StatReport) -> String {
     let mut text = space(report);
     text += "\nMetadata\n";
     text += &metadata(report).render(2);
+    if let Some(process) = report.holder_process_id {
+        text += &format!("\nIn use by process {process}\n");
+    }
     if let Some(server) = &report.server {
         text += &format!(
             "\nServed by process {}, {}, {} so far\n",

@@ -7,7 +7,7 @@ use super::trace::input::{TraceInput, failed};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::values::Size;
-use crate::{contents, files};
+use crate::{contents, files, pools};
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::SystemClock;
@@ -114,12 +114,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Ok(Outcome::Done);
     }
     let mut target = target.prepare().map_err(not_ready)?;
+    let looks = pools::let_look(target.as_ref());
     let clock = SystemClock::new();
     let monitor = context.monitor.as_ref();
     let environment = Environment { clock: &clock, monitor, stop: &context.stop };
     let mut trace = arguments.trace.open()?;
     let result = gemelo_replay::replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment)
         .map_err(not_replayed)?;
+    drop(looks);
     target.finish(arguments.keep)?;
     let warnings = text::advice(&result);
     let replayed =

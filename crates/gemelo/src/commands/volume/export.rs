@@ -42,12 +42,13 @@ fn is_stream(path: &Path) -> bool {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let output = &arguments.output;
-    if is_device(output) {
+    if output.as_os_str() != "-" && !is_stream(output) {
         gemelo_target::check_overwritable(output, arguments.force).or_bad_input()?;
-    } else if !is_stream(output) {
+    }
+    if !is_device(output) && !is_stream(output) {
         files::check_new(output, arguments.force)?;
     }
-    let access = pools::open(&arguments.volume.pool, Purpose::Look, context)?;
+    let access = pools::open(&arguments.volume.pool, Purpose::Read, context)?;
     let transferred = arguments.copy(&access, context)?;
     access.close().map_err(pools::error)?;
     if output.as_os_str() != "-" {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
-use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, import};
+use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
@@ -36,7 +36,8 @@ pub(crate) struct Arguments {
     /// When duplicates are found
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
-    /// Replace what a volume of this name holds; it keeps its size and mode
+    /// Replace what a volume of this name holds, also under connected clients; it keeps its size
+    /// and mode
     #[arg(long)]
     force: bool,
 }
@@ -82,6 +83,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     Ok(Outcome::Done)
 }
 
+/// Clients that are connected to a volume of a served pool.
+fn clients_of(report: &StatReport, name: &str) -> Option<u64> {
+    let at = report.volumes.iter().position(|volume| volume.name == name)?;
+    report.server.as_ref()?.volume_connections.get(at).copied()
+}
+
 impl Arguments {
     fn copy(
         &self,
@@ -94,6 +101,10 @@ impl Arguments {
         let report = pools::stat_of(access, context)?;
         let block_bytes = u64::from(report.pool.block_bytes);
         let is_new = self.is_new(&report, length)?;
+        if let Some(clients) = clients_of(&report, name).and_then(connected) {
+            let text = format!("{}: replaced under {clients}", self.volume);
+            context.monitor.warn(&text);
+        }
         let whole = |bytes: u64| bytes.div_ceil(block_bytes).max(1) * block_bytes;
         if is_new {
             let wanted = self.size.map(|size| size.0).or(length.map(whole));

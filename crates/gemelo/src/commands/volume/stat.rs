@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "POOL/NAME")]
     volume: VolumeName,
     /// Write the figures as JSON; - for standard output
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Overwrite the JSON file
     #[arg(long)]

@@ -128,7 +128,7 @@ proptest! {
         }).collect();
 
         let mut received = Vec::new();
-        let mut batch = Batch::new(structured_replies);
+        let mut batch = Batch::new(structured_replies, &Memory::default()).unwrap();
         let device = Sectors::default();
         // Twice, because a batch is used again.
         for round in 0..2u8 {
@@ -138,7 +138,7 @@ proptest! {
             for request in &requests {
                 let start = received.len();
                 received.resize(start + request.payload_bytes(), request.cookie as u8 ^ round);
-                batch.push(*request, start..received.len(), &rules);
+                prop_assert!(batch.push(*request, start..received.len(), &rules));
             }
             batch.execute(&received, &device);
 

@@ -34,7 +34,7 @@ impl<L: Layout> Overlay<L> {
                     self.unmap(*volume, Lbn(0), END, freed)?;
                 }
                 self.volumes.remove(volume);
-                self.active.forget_words(*volume);
+                self.forgotten.extend(self.active.forget_words(*volume));
                 Ok(())
             }
             Change::Resize { volume, size_bytes } => {

@@ -9,10 +9,13 @@ const WORD_BYTES: usize = 30;
 const COUNT_BYTES: usize = 16;
 const IDENTITY_BYTES: usize = 40;
 
+/// The words of a volume, by LBN.
+pub(super) type Words = BTreeMap<u64, u64>;
+
 /// New values by key. Where there is none, the one below holds.
 #[derive(Default)]
 pub(super) struct Delta {
-    pub(super) words: BTreeMap<VolumeId, BTreeMap<u64, u64>>,
+    pub(super) words: BTreeMap<VolumeId, Words>,
     pub(super) counts: BTreeMap<u32, u32>,
     pub(super) identities: BTreeMap<u32, Identity>,
     /// PBNs by fingerprint: referenced ones, whose identity is in `identities`.
@@ -33,9 +36,11 @@ impl Delta {
         self.words_len += usize::from(self.words.entry(volume).or_default().insert(lbn.0, word).is_none());
     }
 
-    /// The volume is gone.
-    pub(super) fn forget_words(&mut self, volume: VolumeId) {
-        self.words_len -= self.words.remove(&volume).map_or(0, |words| words.len());
+    /// The volume is gone; gives what it had, for freeing much of it takes long.
+    pub(super) fn forget_words(&mut self, volume: VolumeId) -> Option<Words> {
+        let words = self.words.remove(&volume)?;
+        self.words_len -= words.len();
+        Some(words)
     }
 
     /// A PBN that has this content, if it came since the delta began.

@@ -19,12 +19,12 @@ mod table;
 pub(crate) use btree::BTreeLayout;
 pub(crate) use table::TableLayout;
 
-use super::{Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo};
+use super::{Garbage, Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo};
 use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree};
 use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
-use delta::Delta;
+use delta::{Delta, Words};
 use layout::{Cursor, Index, Layout, MOST_CANDIDATES, Values};
 use pages::Pages;
 use parking_lot::Mutex;
@@ -87,6 +87,8 @@ pub(crate) struct Overlay<L> {
     references: u64,
     physical: u64,
     active: Delta,
+    /// What the delta had of volumes that were removed, to be freed after a checkpoint.
+    forgotten: Vec<Words>,
     frozen: Option<Arc<Frozen>>,
     version: Version,
     /// What the checkpoint under way has made.
@@ -123,6 +125,7 @@ impl<L: Layout> Overlay<L> {
             references: 0,
             physical: 0,
             active: Delta::default(),
+            forgotten: Vec::new(),
             frozen: None,
             version: Version::default(),
             merged: Arc::default(),
@@ -457,8 +460,8 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
         Ok((link, stream.len() as u64))
     }
 
-    fn finish(&mut self) {
-        self.frozen = None;
+    fn finish(&mut self) -> Garbage {
+        let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
         if let Some(version) = self.merged.lock().take() {
             self.version = version;
         }
@@ -466,6 +469,7 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
             self.table = table;
         }
         self.pages.finish();
+        Some(Box::new(garbage))
     }
 
     fn abandon(&mut self) {

@@ -13,7 +13,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use super::{CacheFigures, MetadataBackend, PageWrites, Record, SlotNeed, Totals, VolumeInfo};
+use super::{CacheFigures, Garbage, MetadataBackend, PageWrites, Record, SlotNeed, Totals, VolumeInfo};
 use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
@@ -270,8 +270,9 @@ impl MetadataBackend for LogBackend {
         Ok((link, stream.len() as u64))
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self) -> Garbage {
         self.pager.finish();
+        None
     }
 
     fn abandon(&mut self) {

@@ -1,0 +1,139 @@
+//! However a stream arrives, the same requests come out, and the buffer is as large as what arrives.
+
+use super::super::memory::RESERVED_BUFFER_BYTES;
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn intake() -> Intake {
+    Intake::new(&Memory::default()).unwrap()
+}
+
+fn header(length: u32) -> RequestHeader {
+    RequestHeader { flags: 0, command: Command::WRITE, cookie: 0, offset: 0, length }
+}
+
+fn write(cookie: u64, length: u32) -> Vec<u8> {
+    let mut bytes = RequestHeader { cookie, ..header(length) }.encode().to_vec();
+    bytes.resize(REQUEST_BYTES + length as usize, cookie as u8);
+    bytes
+}
+
+fn receive(intake: &mut Intake, bytes: &[u8]) -> usize {
+    let room = intake.room();
+    let fits = room.len().min(bytes.len());
+    room[..fits].copy_from_slice(&bytes[..fits]);
+    intake.received(fits);
+    fits
+}
+
+#[test]
+fn the_buffer_grows_with_what_arrives_and_not_with_what_is_announced() {
+    let mut intake = intake();
+    receive(&mut intake, &header(LONGEST_WHOLE_BYTES).encode());
+    assert_eq!(intake.peek(), Ok(Next::Incomplete));
+    intake.room();
+    assert_eq!(intake.capacity(), RESERVED_BUFFER_BYTES);
+    let mut arrived = REQUEST_BYTES;
+    while arrived < REQUEST_BYTES + LONGEST_WHOLE_BYTES as usize {
+        assert_eq!(intake.peek(), Ok(Next::Incomplete));
+        arrived += receive(&mut intake, &[7; 10_000]);
+        assert!(intake.capacity() <= (2 * arrived).max(RESERVED_BUFFER_BYTES), "{arrived} have arrived");
+    }
+    let Ok(Next::Request(_, data)) = intake.peek() else { panic!("the request has arrived") };
+    intake.take(data.end);
+    assert!(intake.is_grown());
+    intake.shrink();
+    assert_eq!(intake.capacity(), RESERVED_BUFFER_BYTES);
+}
+
+#[test]
+fn a_buffer_that_is_not_used_for_long_becomes_small_while_requests_go_on() {
+    let mut intake = intake();
+    let sent = write(1, 1 << 20);
+    let mut done = 0;
+    while done < sent.len() {
+        done += receive(&mut intake, &sent[done..]);
+    }
+    for round in 0.. {
+        while let Ok(Next::Request(_, data)) = intake.peek() {
+            intake.take(data.end);
+        }
+        if !intake.is_grown() {
+            break;
+        }
+        assert!(round <= ROOMY_RECEIPTS, "still large");
+        receive(&mut intake, &write(2, 4096));
+    }
+}
+
+#[test]
+fn a_request_that_no_memory_is_granted_for_is_done_in_pieces() {
+    let memory = Memory::new(2 * RESERVED_BUFFER_BYTES, 1);
+    let mut intake = Intake::new(&memory).unwrap();
+    let sent = write(3, 100_000);
+    let mut done = 0;
+    while intake.peek() == Ok(Next::Incomplete) {
+        done += receive(&mut intake, &sent[done..]);
+        intake.room();
+    }
+    assert_eq!(intake.peek(), Ok(Next::Large(RequestHeader { cookie: 3, ..header(100_000) })));
+    assert_eq!((done, intake.held().len()), (RESERVED_BUFFER_BYTES, RESERVED_BUFFER_BYTES));
+}
+
+#[test]
+fn large_and_over_long_requests_are_told_apart_by_their_headers() {
+    for (command, length, expected) in [
+        (Command::WRITE, LONGEST_WHOLE_BYTES + 1, Next::Large as fn(RequestHeader) -> Next),
+        (Command::READ, LONGEST_WHOLE_BYTES + 1, Next::Large),
+        (Command::CACHE, u32::MAX, Next::Large),
+        (Command::WRITE, LONGEST_PAYLOAD_BYTES + 1, Next::TooLong),
+    ] {
+        let mut intake = intake();
+        let sent = RequestHeader { command, ..header(length) };
+        receive(&mut intake, &sent.encode());
+        assert_eq!(intake.peek(), Ok(expected(sent)));
+    }
+}
+
+#[test]
+fn what_is_no_request_is_an_error() {
+    let mut intake = intake();
+    receive(&mut intake, &[0x55; 100]);
+    assert!(matches!(intake.peek(), Err(WireError::Magic { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// However a stream is cut into pieces, the same requests with the same data come out.
+    #[test]
+    fn pieces_do_not_matter(lengths in vec(0u32..300_000, 1..30), pieces in vec(1usize..400_000, 1..20)) {
+        let stream: Vec<u8> =
+            lengths.iter().enumerate().flat_map(|(cookie, length)| write(cookie as u64, *length)).collect();
+        let mut intake = intake();
+        let mut sent = 0;
+        let mut found = 0;
+        for piece in pieces.iter().cycle() {
+            loop {
+                match intake.peek() {
+                    Ok(Next::Request(header, data)) => {
+                        prop_assert_eq!(header.cookie, found);
+                        prop_assert_eq!(data.len(), lengths[found as usize] as usize);
+                        prop_assert!(intake.all()[data.clone()].iter().all(|byte| *byte == found as u8));
+                        intake.take(data.end);
+                        found += 1;
+                    }
+                    Ok(Next::Incomplete) => break,
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
+            if sent == stream.len() {
+                break;
+            }
+            let end = stream.len().min(sent + piece);
+            sent += receive(&mut intake, &stream[sent..end]);
+        }
+        prop_assert_eq!(found as usize, lengths.len());
+        prop_assert!(intake.held.is_empty());
+    }
+}

@@ -1,0 +1,231 @@
+//! The memory that connections receive into and reply from: one bound for a whole server, shared fairly.
+//!
+//! Every connection has a reserved share, which it always gets. More is granted out of what is left: a buffer may grow
+//! as long as it is not larger than what remains free for all others afterwards. One greedy connection thus gets half of
+//! that memory, two get a third each, and a small buffer can still grow when large ones cannot. A buffer that may not
+//! grow is not waited for: its connection does the request in pieces of the size that it has.
+
+use memmap2::MmapMut;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The size of a buffer that every connection has without asking: some dozen small requests.
+pub(super) const RESERVED_BUFFER_BYTES: usize = 64 << 10;
+
+/// What a connection has in any case: one buffer to receive into, one to reply from.
+pub(super) const RESERVED_CONNECTION_BYTES: usize = 2 * RESERVED_BUFFER_BYTES;
+
+/// The usual bound for a server, in bytes: a hundred connections with requests of 2 MiB each.
+const USUAL_BYTES: usize = 256 << 20;
+
+/// The usual number of connections that have a reserved share.
+const USUAL_CONNECTIONS: usize = 256;
+
+/// A bound for the buffers of all connections of one or more servers. Clones are the same memory.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    limit_bytes: usize,
+    /// The limit without the reserved shares.
+    shared_bytes: usize,
+    /// What was granted of the shared memory.
+    granted_bytes: AtomicUsize,
+    /// What is in use of the reserved shares.
+    reserved_bytes: AtomicUsize,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new(USUAL_BYTES, USUAL_CONNECTIONS)
+    }
+}
+
+impl Memory {
+    /// Memory of this size, in bytes, with a reserved share for this many connections.
+    #[must_use]
+    pub fn new(limit_bytes: usize, connections: usize) -> Self {
+        let reserved = connections.saturating_mul(RESERVED_CONNECTION_BYTES);
+        let shared_bytes = limit_bytes.saturating_sub(reserved);
+        let (granted_bytes, reserved_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { inner: Arc::new(Inner { limit_bytes, shared_bytes, granted_bytes, reserved_bytes }) }
+    }
+
+    /// The least memory, in bytes, for this many connections: half of it is reserved for them.
+    #[must_use]
+    pub const fn least_bytes(connections: usize) -> usize {
+        connections.saturating_mul(2 * RESERVED_CONNECTION_BYTES)
+    }
+
+    /// The usual memory, in bytes, for this many connections.
+    #[must_use]
+    pub fn usual_bytes(connections: usize) -> usize {
+        USUAL_BYTES.max(Self::least_bytes(connections))
+    }
+
+    /// The bound in bytes.
+    #[must_use]
+    pub fn limit_bytes(&self) -> usize {
+        self.inner.limit_bytes
+    }
+
+    /// What connections have at the moment, in bytes.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        let Inner { granted_bytes, reserved_bytes, .. } = &*self.inner;
+        granted_bytes.load(Ordering::Relaxed) + reserved_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Where a buffer of this size is counted: it is a reserved one, or a larger one that was granted.
+    fn account(&self, bytes: usize) -> &AtomicUsize {
+        if bytes > RESERVED_BUFFER_BYTES { &self.inner.granted_bytes } else { &self.inner.reserved_bytes }
+    }
+
+    fn reserve(&self) {
+        self.inner.reserved_bytes.fetch_add(RESERVED_BUFFER_BYTES, Ordering::Relaxed);
+    }
+
+    /// Grants a buffer of this size if as much remains free.
+    fn grant(&self, bytes: usize) -> bool {
+        let granted = |used: usize| {
+            let used = used.checked_add(bytes)?;
+            let left = self.inner.shared_bytes.checked_sub(used)?;
+            (bytes <= left).then_some(used)
+        };
+        self.inner.granted_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, granted).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.account(bytes).fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A buffer within a [`Memory`]. It is a mapping of its own, so the system has its pages back as soon as it goes, and a
+/// page takes memory from its first use only.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    bytes: MmapMut,
+    memory: Memory,
+}
+
+impl Buffer {
+    /// A buffer of the size that is reserved.
+    ///
+    /// # Errors
+    /// If the system has no memory.
+    pub(super) fn reserved(memory: &Memory) -> io::Result<Self> {
+        let bytes = MmapMut::map_anon(RESERVED_BUFFER_BYTES)?;
+        memory.reserve();
+        Ok(Self { bytes, memory: memory.clone() })
+    }
+
+    pub(super) fn is_grown(&self) -> bool {
+        self.bytes.len() > RESERVED_BUFFER_BYTES
+    }
+
+    /// Makes the buffer this large, and keeps its first `kept` bytes; `false` if that is not granted.
+    pub(super) fn grow(&mut self, bytes: usize, kept: usize) -> bool {
+        if bytes <= self.bytes.len() {
+            return true;
+        }
+        if !self.memory.grant(bytes) {
+            return false;
+        }
+        let is_mapped = self.replace(bytes, kept);
+        if !is_mapped {
+            self.memory.give_back(bytes);
+        }
+        is_mapped
+    }
+
+    /// Goes back to the reserved size, and keeps the first `kept` bytes; if these are more, nothing happens.
+    pub(super) fn shrink(&mut self, kept: usize) {
+        if self.is_grown() && kept <= RESERVED_BUFFER_BYTES {
+            self.memory.reserve();
+            if !self.replace(RESERVED_BUFFER_BYTES, kept) {
+                self.memory.give_back(RESERVED_BUFFER_BYTES);
+            }
+        }
+    }
+
+    /// Takes a new mapping, whose memory was granted, and gives back the memory of the old one.
+    fn replace(&mut self, bytes: usize, kept: usize) -> bool {
+        let Ok(mut fresh) = MmapMut::map_anon(bytes) else { return false };
+        if let (Some(to), Some(from)) = (fresh.get_mut(..kept), self.bytes.get(..kept)) {
+            to.copy_from_slice(from);
+        }
+        let old_bytes = self.bytes.len();
+        self.bytes = fresh;
+        self.memory.give_back(old_bytes);
+        true
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserved_share_is_always_there_and_more_is_shared_fairly() {
+        let memory = Memory::new(16 << 20, 0);
+        let mut greedy: Vec<Buffer> = (0..4).map(|_| Buffer::reserved(&memory).unwrap()).collect();
+        let mut largest = Vec::new();
+        for buffer in &mut greedy {
+            while buffer.grow(buffer.len() * 2, 0) {}
+            largest.push(buffer.len());
+        }
+        // Each could double as long as it left as much to the others.
+        assert_eq!(largest, [4 << 20, 4 << 20, 2 << 20, 2 << 20]);
+        let mut modest = Buffer::reserved(&memory).unwrap();
+        assert!(modest.grow(1 << 20, 0), "greedy ones leave something");
+        assert!(memory.used_bytes() <= memory.limit_bytes());
+        let reserved = Memory::new(16 << 20, 100);
+        assert!(!Buffer::reserved(&reserved).unwrap().grow(2 << 20, 0), "the others' shares are not granted");
+
+        greedy.truncate(1);
+        assert!(modest.grow(2 << 20, 0), "what is given back can be had");
+        drop((greedy, modest));
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_buffer_keeps_its_first_bytes_and_gives_back_what_it_has_grown_by() {
+        let memory = Memory::new(8 << 20, 0);
+        let mut buffer = Buffer::reserved(&memory).unwrap();
+        buffer[..3].copy_from_slice(b"abc");
+        assert!(buffer.grow(1 << 20, 3));
+        assert_eq!((&buffer[..3], buffer.len(), memory.used_bytes()), (&b"abc"[..], 1 << 20, 1 << 20));
+        buffer.shrink(RESERVED_BUFFER_BYTES + 1);
+        assert!(buffer.is_grown(), "what is held does not fit");
+        buffer.shrink(3);
+        assert_eq!((&buffer[..3], memory.used_bytes()), (&b"abc"[..], RESERVED_BUFFER_BYTES));
+        assert!(!buffer.grow(5 << 20, 0), "more than half of all is not granted");
+    }
+}

@@ -1,0 +1,162 @@
+//! Progress of a request, sent to the client that has asked. It never waits for the client: what does not fit into the
+//! socket is kept, up to a limit, because the work may hold locks while it tells of its progress.
+
+use super::Message;
+use super::frame::{Frames, frame};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
+use parking_lot::Mutex;
+use std::io;
+
+/// How often progress is sent.
+const PROGRESS_EVERY_NS: u64 = 100_000_000;
+/// The most bytes that are kept for a client that takes nothing. Beyond, progress is added up, and after anything else
+/// the work is stopped.
+const MOST_UNSENT_BYTES: usize = 256 << 10;
+
+/// Sends progress to a client. If it is gone, or the server is closing, the work is stopped.
+pub(super) struct Notes {
+    outbox: Mutex<Outbox>,
+    clock: SystemClock,
+    stop: StopFlag,
+    closing: StopFlag,
+}
+
+struct Outbox {
+    frames: Frames,
+    /// Whole frames, the first of which may have been sent in part.
+    unsent: Vec<u8>,
+    /// When progress was sent last, and how much was not.
+    told_ns: u64,
+    untold: u64,
+}
+
+impl Outbox {
+    /// Sends what the socket takes now of what is unsent, with this message at its end; `false` if there is no room.
+    fn put(&mut self, message: &Message) -> io::Result<bool> {
+        let bytes = frame(message)?;
+        if self.unsent.len() + bytes.len() > MOST_UNSENT_BYTES {
+            let sent = self.frames.send_now(&self.unsent)?;
+            self.unsent.drain(..sent);
+        }
+        if self.unsent.len() + bytes.len() > MOST_UNSENT_BYTES {
+            return Ok(false);
+        }
+        self.unsent.extend_from_slice(&bytes);
+        let sent = self.frames.send_now(&self.unsent)?;
+        self.unsent.drain(..sent);
+        Ok(true)
+    }
+}
+
+impl Notes {
+    pub(super) fn new(frames: Frames, closing: StopFlag) -> Self {
+        let outbox = Outbox { frames, unsent: Vec::new(), told_ns: 0, untold: 0 };
+        Self { outbox: Mutex::new(outbox), clock: SystemClock::new(), stop: StopFlag::new(), closing }
+    }
+
+    /// Is raised when the work is to stop.
+    pub(super) fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    /// Sends what is left, waiting for the client as long as for a reply, and gives the connection back.
+    pub(super) fn finish(self) -> io::Result<Frames> {
+        let Outbox { mut frames, unsent, .. } = self.outbox.into_inner();
+        frames.send_bytes(&unsent)?;
+        Ok(frames)
+    }
+
+    fn send(&self, message: &Message) {
+        if self.closing.is_raised() || !self.outbox.lock().put(message).unwrap_or(false) {
+            self.stop.raise();
+        }
+    }
+}
+
+impl Monitor for Notes {
+    fn begin(&self, phase: &str, unit: Unit, total: Option<u64>) {
+        self.send(&Message::Begin { phase: phase.to_owned(), unit: unit.into(), total });
+    }
+
+    fn set_total(&self, total: u64) {
+        self.send(&Message::Total { total });
+    }
+
+    fn advance(&self, amount: u64) {
+        let mut outbox = self.outbox.lock();
+        outbox.untold += amount;
+        let now_ns = self.clock.now_ns();
+        if self.closing.is_raised() {
+            self.stop.raise();
+        } else if now_ns >= outbox.told_ns + PROGRESS_EVERY_NS {
+            outbox.told_ns = now_ns;
+            let amount = outbox.untold;
+            match outbox.put(&Message::Advance { amount }) {
+                Ok(true) => outbox.untold = 0,
+                Ok(false) => {}
+                Err(_) => self.stop.raise(),
+            }
+        }
+    }
+
+    fn warn(&self, message: &str) {
+        self.send(&Message::Warn { message: message.to_owned() });
+    }
+
+    fn finish(&self) {
+        self.send(&Message::Finish);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Reply;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_client_that_takes_nothing_is_not_waited_for_and_hears_all_of_it_later() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let notes = Notes::new(Frames::new(one).unwrap(), StopFlag::new());
+        let begun = Instant::now();
+        let long = "x".repeat(4096);
+        let fitting = (0..80).take_while(|_| {
+            notes.warn(&long);
+            !notes.stop().is_raised()
+        });
+        assert_eq!(fitting.count(), 80, "what fits is kept");
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        let reader = std::thread::spawn(move || {
+            let mut frames = Frames::new(other).unwrap();
+            let mut warnings = 0;
+            loop {
+                match frames.receive::<Message>(1 << 20, &StopFlag::new(), None).unwrap().unwrap() {
+                    Message::Warn { message } => warnings += usize::from(message.len() == 4096),
+                    Message::Reply(Reply::Done) => return warnings,
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        Notes::finish(notes).unwrap().send(&Message::Reply(Reply::Done)).unwrap();
+        assert_eq!(reader.join().unwrap(), 80);
+    }
+
+    #[test]
+    fn what_does_not_fit_stops_the_work_and_progress_is_added_up() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let notes = Notes::new(Frames::new(one).unwrap(), StopFlag::new());
+        let long = "x".repeat(64 << 10);
+        while !notes.stop().is_raised() {
+            notes.warn(&long);
+        }
+        let (one, _other) = UnixStream::pair().unwrap();
+        let notes = Notes::new(Frames::new(one).unwrap(), StopFlag::new());
+        notes.outbox.lock().unsent = vec![0; MOST_UNSENT_BYTES + (8 << 20)];
+        notes.outbox.lock().told_ns = 0;
+        std::thread::sleep(Duration::from_nanos(PROGRESS_EVERY_NS));
+        notes.advance(5);
+        assert!(!notes.stop().is_raised());
+        assert_eq!(notes.outbox.lock().untold, 5);
+    }
+}

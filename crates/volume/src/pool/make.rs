@@ -1,0 +1,240 @@
+//! The places of a new pool: its directory, its files, its links to files and devices elsewhere.
+//!
+//! What can be refused is refused before anything is made. What was made by then is removed if a
+//! later step fails, and nothing else is: a directory or an empty file that was there stays, and is
+//! as it was.
+
+use super::directory::{DATA, METADATA, failed};
+use super::{Pool, PoolDisks, PoolOptions};
+use crate::disk::{Disk, DiskAccess, FileDisk, check_existing_device, check_no_user};
+use crate::error::{Result, VolumeError};
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The mode of a new pool's directory: the pool is its owner's alone, whatever the umask.
+const NEW_DIRECTORY_MODE: u32 = 0o700;
+
+/// A pool that was made and is not settled yet: dropped, it is removed again.
+///
+/// ```no_run
+/// # use gemelo_volume::{NewPool, PoolOptions, VolumeError};
+/// let new = NewPool::make("pool".as_ref(), &PoolOptions::default())?;
+/// // Whatever else belongs into the directory is written here.
+/// new.keep();
+/// # Ok::<(), VolumeError>(())
+/// ```
+#[must_use = "a pool that is not kept is removed"]
+pub struct NewPool {
+    made: Made,
+}
+
+impl NewPool {
+    /// Makes a pool in a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If there is one already, an option is out of range, a device is in use or holds something,
+    /// or the files cannot be made; then nothing is left of it.
+    pub fn make(path: &Path, options: &PoolOptions) -> Result<Self> {
+        options.check()?;
+        let places = Places::check(path, options)?;
+        let mut made = Made::default();
+        let disks = places.take(&mut made)?;
+        Pool::format(&disks, options)?;
+        sync_names(path)?;
+        Ok(Self { made })
+    }
+
+    /// Leaves the pool where it is.
+    pub fn keep(self) {
+        let Self { mut made } = self;
+        made.is_kept = true;
+    }
+}
+
+/// Where the disks of a pool are to be. Each is a path elsewhere, or nothing if it is a file of the
+/// directory.
+struct Places<'a> {
+    folder: &'a Path,
+    options: &'a PoolOptions,
+    data: Option<PathBuf>,
+    metadata: Option<PathBuf>,
+}
+
+impl<'a> Places<'a> {
+    /// Refuses what can be refused without making anything.
+    fn check(folder: &'a Path, options: &'a PoolOptions) -> Result<Self> {
+        for name in [METADATA, DATA] {
+            let name = folder.join(name);
+            if name.symlink_metadata().is_ok() {
+                return Err(VolumeError::Exists { path: name });
+            }
+        }
+        let place = |place: &Option<PathBuf>, name: &str| -> Result<Option<PathBuf>> {
+            let Some(place) = place else { return Ok(None) };
+            let there = std::path::absolute(place).map_err(failed("find", place))?;
+            check_existing_device(&there)?;
+            // The name that it would have anyway.
+            Ok((resolved(&there) != resolved(&folder.join(name))).then_some(there))
+        };
+        let (data, metadata) = (place(&options.data, DATA)?, place(&options.metadata, METADATA)?);
+        let places = Self { folder, options, data, metadata };
+        let (data, metadata) = (places.path_of(DATA), places.path_of(METADATA));
+        if resolved(&data) == resolved(&metadata) || crate::disk::are_same(&data, &metadata) {
+            return Err(VolumeError::OneDisk { path: data });
+        }
+        Ok(places)
+    }
+
+    fn elsewhere(&self, name: &str) -> Option<&Path> {
+        if name == DATA { self.data.as_deref() } else { self.metadata.as_deref() }
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.elsewhere(name).map_or_else(|| self.folder.join(name), Path::to_owned)
+    }
+
+    /// Takes what is there, and makes what is not.
+    fn take(&self, made: &mut Made) -> Result<PoolDisks> {
+        let existing = |name| self.elsewhere(name).map(|place| self.open_existing(place, name)).transpose();
+        let (data, metadata) = (existing(DATA)?.flatten(), existing(METADATA)?.flatten());
+        made.directory(self.folder)?;
+        let data = self.or_new(data, DATA, made)?;
+        let metadata = self.or_new(metadata, METADATA, made)?;
+        for (disk, name) in [(&data, DATA), (&metadata, METADATA)] {
+            if disk.is_device() {
+                disk.wipe_labels().map_err(failed("write", &self.path_of(name)))?;
+            }
+        }
+        Ok(PoolDisks { data, metadata })
+    }
+
+    /// Opens a disk that is there; nothing is written yet. Anything but an empty file or a blank
+    /// device is refused.
+    fn open_existing(&self, place: &Path, name: &str) -> Result<Option<FileDisk>> {
+        let Ok(status) = rustix::fs::stat(place) else { return Ok(None) };
+        if FileDisk::is_device_at(place, &status)? {
+            check_no_user(place, &status)?;
+        }
+        let in_use = |error| match error {
+            VolumeError::InUse { holder } => VolumeError::DeviceInUse { path: place.to_owned(), by: holder },
+            error => error,
+        };
+        let disk = FileDisk::open(place, DiskAccess::Exclusive).map_err(in_use)?;
+        let have_bytes = disk.len().map_err(failed("measure", place))?;
+        if disk.is_device() {
+            let need_bytes = self.options.least_bytes(name == DATA);
+            if have_bytes < need_bytes {
+                return Err(VolumeError::SmallDevice { path: place.to_owned(), have_bytes, need_bytes });
+            }
+            let found = disk.found_on_it().map_err(failed("read", place))?;
+            if let (Some(what), false) = (found, self.options.force) {
+                return Err(VolumeError::HoldsData { path: place.to_owned(), what });
+            }
+        } else if have_bytes > 0 {
+            return Err(VolumeError::Exists { path: place.to_owned() });
+        }
+        Ok(Some(disk))
+    }
+
+    /// A disk that was opened, or else a new file; with a link to it in the directory if it is
+    /// elsewhere.
+    fn or_new(&self, opened: Option<FileDisk>, name: &str, made: &mut Made) -> Result<Arc<FileDisk>> {
+        let place = self.path_of(name);
+        let disk = match opened {
+            Some(disk) => {
+                if !disk.is_device() {
+                    made.undo.push(Undo::Empty(place.clone()));
+                }
+                Arc::new(disk)
+            }
+            None => {
+                let disk = FileDisk::create(&place)?;
+                made.undo.push(Undo::Remove(place.clone()));
+                Arc::new(disk)
+            }
+        };
+        made.held.push(Arc::clone(&disk));
+        if self.elsewhere(name).is_some() {
+            // As it was said: names such as those in /dev/disk/by-id are there because what they
+            // lead to changes.
+            let link = self.folder.join(name);
+            symlink(&place, &link).map_err(failed("make", &link))?;
+            made.undo.push(Undo::Remove(link));
+        }
+        Ok(disk)
+    }
+}
+
+/// A path with its folder's links followed: the same for all names of a file that may not be there
+/// yet, but for links to it.
+fn resolved(path: &Path) -> PathBuf {
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (path.parent().and_then(|folder| folder.canonicalize().ok()), path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path,
+    }
+}
+
+/// The names have to be as durable as what is behind them: those in the directory, and its own.
+fn sync_names(path: &Path) -> Result<()> {
+    let parent = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
+    for folder in [Some(path.to_owned()), parent].into_iter().flatten() {
+        File::open(&folder).and_then(|open| open.sync_all()).map_err(failed("sync", &folder))?;
+    }
+    Ok(())
+}
+
+/// How something that was made is unmade.
+enum Undo {
+    Remove(PathBuf),
+    RemoveDirectory(PathBuf),
+    /// It was an empty file before.
+    Empty(PathBuf),
+}
+
+/// What was made so far, in order; unmade in the opposite one when it is dropped, unless it is
+/// kept.
+#[derive(Default)]
+struct Made {
+    undo: Vec<Undo>,
+    /// The disks, so that they are locked until all is unmade.
+    held: Vec<Arc<FileDisk>>,
+    is_kept: bool,
+}
+
+impl Made {
+    fn directory(&mut self, path: &Path) -> Result<()> {
+        match DirBuilder::new().mode(NEW_DIRECTORY_MODE).create(path) {
+            Ok(()) => self.undo.push(Undo::RemoveDirectory(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !path.is_dir() {
+                    return Err(VolumeError::Exists { path: path.to_owned() });
+                }
+            }
+            Err(error) => return Err(failed("make", path)(error)),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        for step in self.undo.drain(..).rev() {
+            // The error that led here is the one to tell.
+            let _ = match step {
+                Undo::Remove(path) => std::fs::remove_file(path),
+                Undo::RemoveDirectory(path) => std::fs::remove_dir(path),
+                Undo::Empty(path) => File::options().write(true).open(path).and_then(|file| file.set_len(0)),
+            };
+        }
+    }
+}

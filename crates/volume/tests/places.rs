@@ -1,0 +1,393 @@
+//! Where a pool's disks are: what is locked, what is made, what is refused, and what is left when
+//! making fails.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test that cannot go on fails, and says what it lacks"
+)]
+
+mod common;
+
+use common::{read, write};
+use gemelo_base::SystemClock;
+use gemelo_volume::{
+    DedupMode, FingerprintKind, Fingerprinter, NewPool, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError,
+};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+const SIZE: u64 = 8 << 20;
+
+fn small() -> PoolOptions {
+    PoolOptions { capacity_bytes: SIZE, journal_bytes: Some(64 << 10), ..PoolOptions::default() }
+}
+
+fn open(path: &Path) -> Result<Pool, VolumeError> {
+    Pool::open(path, Tuning::default(), Arc::new(SystemClock::new()))
+}
+
+fn look(path: &Path) -> Result<Pool, VolumeError> {
+    let tuning = Tuning { read_only: true, ..Tuning::default() };
+    Pool::open(path, tuning, Arc::new(SystemClock::new()))
+}
+
+fn is_in_use(opened: Result<Pool, VolumeError>) -> bool {
+    matches!(opened, Err(VolumeError::InUse { holder }) if holder.contains(&std::process::id().to_string()))
+}
+
+#[test]
+fn a_copy_of_the_directory_has_the_same_disks_and_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    for name in ["data", "metadata"] {
+        let options = PoolOptions {
+            data: (name == "data").then(|| file("disk")),
+            metadata: (name == "metadata").then(|| file("disk")),
+            ..small()
+        };
+        let (pool, copy) = (file("pool"), file("copy"));
+        Pool::create(&pool, &options).unwrap();
+        fs::create_dir(&copy).unwrap();
+        symlink(file("disk"), copy.join(name)).unwrap();
+        let other = if name == "data" { "metadata" } else { "data" };
+        fs::copy(pool.join(other), copy.join(other)).unwrap();
+        let held = open(&pool).unwrap();
+        assert!(is_in_use(open(&copy)), "one {name}");
+        held.close().unwrap();
+        let held = open(&copy).unwrap();
+        assert!(is_in_use(open(&pool)), "one {name}");
+        held.close().unwrap();
+        for path in [pool, copy] {
+            fs::remove_dir_all(path).unwrap();
+        }
+        fs::remove_file(file("disk")).unwrap();
+    }
+}
+
+#[test]
+fn readers_share_a_pool_that_nobody_writes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    Pool::create(&path, &small()).unwrap();
+    open(&path).unwrap().close().unwrap();
+    let (one, two) = (look(&path).unwrap(), look(&path).unwrap());
+    assert!(is_in_use(open(&path)));
+    one.close().unwrap();
+    two.close().unwrap();
+    let writer = open(&path).unwrap();
+    assert!(is_in_use(look(&path)));
+    writer.close().unwrap();
+}
+
+#[test]
+fn a_volume_keeps_the_disks_of_its_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    Pool::create(&path, &small()).unwrap();
+    let pool = open(&path).unwrap();
+    pool.create_volume("a", SIZE, DedupMode::Inline).unwrap();
+    let volume = pool.volume("a").unwrap();
+    pool.close().unwrap();
+    assert!(is_in_use(open(&path)), "the volume could still be written to");
+    drop(volume);
+    open(&path).unwrap().close().unwrap();
+}
+
+#[test]
+fn data_and_metadata_in_one_place_are_refused_by_all_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    fs::write(file("disk"), "").unwrap();
+    fs::hard_link(file("disk"), file("other-name")).unwrap();
+    symlink(file("disk"), file("link")).unwrap();
+    symlink(folder.path(), file("folder")).unwrap();
+    let pool = file("pool");
+    for (data, metadata) in [
+        ("disk", "disk"),
+        ("disk", "other-name"),
+        ("link", "disk"),
+        ("folder/disk", "disk"),
+        ("new", "new"),
+        ("folder/new", "new"),
+        ("pool/metadata", "pool/metadata"),
+    ] {
+        let options = PoolOptions { data: Some(file(data)), metadata: Some(file(metadata)), ..small() };
+        let made = Pool::create(&pool, &options);
+        assert!(matches!(made, Err(VolumeError::OneDisk { .. })), "{data} {metadata}: {made:?}");
+        assert!(!pool.exists() && !file("new").exists());
+    }
+    // The one's own name is not the other's.
+    let options = PoolOptions { data: Some(pool.join("data")), ..small() };
+    Pool::create(&pool, &options).unwrap();
+    fs::remove_file(pool.join("data")).unwrap();
+    symlink("metadata", pool.join("data")).unwrap();
+    assert!(matches!(open(&pool), Err(VolumeError::OneDisk { .. })));
+    assert!(matches!(look(&pool), Err(VolumeError::OneDisk { .. })));
+    fs::remove_file(pool.join("data")).unwrap();
+    symlink("/no/such/disk", pool.join("data")).unwrap();
+    let Err(lost @ VolumeError::LostDisk { .. }) = open(&pool) else { panic!("there is no disk") };
+    assert!(lost.to_string().contains("'/no/such/disk'"), "{lost}");
+}
+
+#[test]
+fn what_is_made_is_the_owners_alone_and_a_directory_that_was_there_keeps_its_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    fs::create_dir(file("old")).unwrap();
+    fs::set_permissions(file("old"), fs::Permissions::from_mode(0o750)).unwrap();
+    for (name, expected) in [("new", 0o700), ("old", 0o750)] {
+        let options = PoolOptions { data: Some(file(&format!("{name}-data"))), ..small() };
+        Pool::create(&file(name), &options).unwrap();
+        assert_eq!(mode(&file(name)), expected, "{name}");
+        assert_eq!(mode(&file(name).join("metadata")), 0o600);
+        assert_eq!(mode(&file(&format!("{name}-data"))), 0o600);
+    }
+}
+
+/// All paths below a folder, with their lengths.
+fn contents(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let status = entry.path().symlink_metadata().unwrap();
+        if status.is_dir() {
+            found.extend(contents(&entry.path()));
+        }
+        found.push((entry.path(), if status.is_file() { status.len() } else { 0 }));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_fails_leaves_everything_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    fs::write(file("precious"), "precious").unwrap();
+    fs::write(file("empty"), "").unwrap();
+    fs::create_dir(file("there")).unwrap();
+    fs::create_dir(file("half")).unwrap();
+    fs::write(file("half/metadata"), "").unwrap();
+    let before = contents(folder.path());
+    let place = |name: &str| (!name.is_empty()).then(|| file(name));
+    for (pool, data, metadata) in [
+        ("new", "precious", ""),
+        ("new", "", "precious"),
+        ("there", "empty", "precious"),
+        ("there", "new", "no-folder/metadata"),
+        ("new", "no-folder/data", ""),
+        ("new", "there", ""),
+        ("half", "new", ""),
+        ("precious", "", ""),
+    ] {
+        let options = PoolOptions { data: place(data), metadata: place(metadata), ..small() };
+        let made = Pool::create(&file(pool), &options);
+        assert!(made.is_err(), "{pool} {data} {metadata}");
+        assert_eq!(contents(folder.path()), before, "{pool} {data} {metadata}: {made:?}");
+    }
+    // Dropped before it is kept, as by a caller that fails.
+    let options = PoolOptions { data: place("empty"), ..small() };
+    drop(NewPool::make(&file("new"), &options).unwrap());
+    assert_eq!(contents(folder.path()), before);
+    Pool::create(&file("new"), &options).unwrap();
+}
+
+/// A loop device; without the right to make one the test says so and is over.
+struct Loop {
+    device: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Loop {
+    fn new(bytes: u64) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let backing = folder.path().join("backing");
+        fs::File::create(&backing).unwrap().set_len(bytes).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "loop devices need losetup and root");
+            eprintln!("not tested: loop devices need losetup and root");
+            return None;
+        };
+        Some(Self { device: String::from_utf8(made.stdout).unwrap().trim().into(), folder })
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.folder.path().join("pool")
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        use std::os::unix::fs::FileExt;
+        let device = fs::File::options().write(true).open(&self.device).unwrap();
+        device.write_all_at(bytes, offset).unwrap();
+        device.sync_all().unwrap();
+    }
+
+    fn options(&self) -> PoolOptions {
+        PoolOptions { data: Some(self.device.clone()), ..small() }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
+#[test]
+fn a_device_that_holds_something_is_named_and_taken_by_force_only() {
+    let Some(device) = Loop::new(16 << 20) else { return };
+    for (offset, bytes, named) in [
+        (0, &b"XFSB"[..], "an XFS file system"),
+        (0, b"GEMELODS", "the data store of a pool"),
+        (3 << 10, b"x", "data"),
+        ((16 << 20) - 512, b"EFI PART", "data at its end"),
+    ] {
+        device.write(offset, bytes);
+        let made = Pool::create(&device.pool(), &device.options());
+        let Err(VolumeError::HoldsData { what, .. }) = made else { panic!("{named}: {made:?}") };
+        assert!(what.starts_with(named), "{what} for {named}");
+        assert!(!device.pool().exists());
+        device.write(offset, &vec![0; bytes.len()]);
+    }
+    device.write((16 << 20) - 512, b"EFI PART");
+    let forced = PoolOptions { force: true, ..device.options() };
+    Pool::create(&device.pool(), &forced).unwrap();
+    let bytes = fs::read(&device.device).unwrap();
+    assert!(bytes[bytes.len() - 512..].iter().all(|byte| *byte == 0), "the old label is gone");
+    let again = device.folder.path().join("again");
+    let Err(VolumeError::HoldsData { what, .. }) = Pool::create(&again, &device.options()) else {
+        panic!("over another pool")
+    };
+    assert_eq!(what, "the data store of a pool");
+    open(&device.pool()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_device_is_had_by_one_under_all_its_names() {
+    let Some(device) = Loop::new(16 << 20) else { return };
+    let link = device.folder.path().join("by-id");
+    symlink(&device.device, &link).unwrap();
+    let options = PoolOptions { data: Some(link.clone()), ..device.options() };
+    Pool::create(&device.pool(), &options).unwrap();
+    assert_eq!(fs::read_link(device.pool().join("data")).unwrap(), link, "as it was said");
+    let held = open(&device.pool()).unwrap();
+    assert!(is_in_use(open(&device.pool())) && is_in_use(look(&device.pool())));
+    let force = PoolOptions { force: true, ..device.options() };
+    let other = device.folder.path().join("other");
+    let made = Pool::create(&other, &force);
+    assert!(matches!(made, Err(VolumeError::DeviceInUse { .. })), "{made:?}");
+    // Another node of the same device is not locked, but the kernel knows what is behind it.
+    let node = device.folder.path().join("node");
+    let numbers = fs::metadata(&device.device).unwrap().rdev();
+    let kind = rustix::fs::FileType::BlockDevice;
+    rustix::fs::mknodat(rustix::fs::CWD, &node, kind, 0o600.into(), numbers).unwrap();
+    let made = Pool::create(&other, &PoolOptions { data: Some(node), ..force.clone() });
+    assert!(matches!(made, Err(VolumeError::DeviceInUse { .. })), "{made:?}");
+    let one = PoolOptions { metadata: Some(link), ..force };
+    assert!(matches!(Pool::create(&other, &one), Err(VolumeError::OneDisk { .. })));
+    assert!(!other.exists());
+    held.close().unwrap();
+    let (one, two) = (look(&device.pool()).unwrap(), look(&device.pool()).unwrap());
+    assert!(is_in_use(open(&device.pool())));
+    drop((one, two));
+    open(&device.pool()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let pool = nowhere.path().join("pool");
+    for place in ["/dev/no-such-disk", "/dev/disk/by-id/no-such-disk", "/dev/null"] {
+        for is_data in [true, false] {
+            let there = || Some(PathBuf::from(place));
+            let options = PoolOptions {
+                data: is_data.then(there).flatten(),
+                metadata: (!is_data).then(there).flatten(),
+                force: true,
+                ..small()
+            };
+            let made = Pool::create(&pool, &options);
+            let is_refused = matches!(made, Err(VolumeError::NoDevice { .. } | VolumeError::NoDisk { .. }));
+            assert!(is_refused, "{place}: {made:?}");
+            assert!(!pool.exists() && (place == "/dev/null" || !Path::new(place).exists()));
+        }
+    }
+    let Some(device) = Loop::new(16 << 20) else { return };
+    let large = PoolOptions { capacity_bytes: 32 << 20, ..device.options() };
+    assert!(matches!(Pool::create(&device.pool(), &large), Err(VolumeError::SmallDevice { .. })));
+    let journal = Some(32 << 20);
+    let metadata = Some(device.device.clone());
+    let large = PoolOptions { data: None, metadata, journal_bytes: journal, ..device.options() };
+    assert!(matches!(Pool::create(&device.pool(), &large), Err(VolumeError::SmallDevice { .. })));
+    assert!(Command::new("mkfs.ext4").arg("-q").arg(&device.device).status().unwrap().success());
+    let mount = device.folder.path().join("mount");
+    fs::create_dir(&mount).unwrap();
+    assert!(Command::new("mount").arg(&device.device).arg(&mount).status().unwrap().success());
+    let made = Pool::create(&device.pool(), &PoolOptions { force: true, ..device.options() });
+    // A pool's link may lead to a device that is used for something else by now.
+    let other = device.folder.path().join("other");
+    Pool::create(&other, &small()).unwrap();
+    fs::remove_file(other.join("data")).unwrap();
+    symlink(&device.device, other.join("data")).unwrap();
+    let opened = open(&other).map(drop);
+    assert!(Command::new("umount").arg(&mount).status().unwrap().success());
+    let is_mounted = |error: &VolumeError| matches!(error, VolumeError::DeviceInUse { by, .. } if by.contains("mounted at"));
+    assert!(is_mounted(&made.unwrap_err()) && is_mounted(&opened.unwrap_err()));
+    assert!(!device.pool().exists());
+}
+
+/// The two messages of 320 bytes with one SHA-1 that Stevens and others published in 2017 ("The
+/// first collision for full SHA-1"), filled up to a block: what follows after a collision keeps it.
+fn collision() -> [Vec<u8>; 2] {
+    const PREFIX: &str = "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865\
+        696768742033203020522f547970652034203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f72\
+        53706163652037203020522f4c656e6774682038203020522f42697473506572436f6d706f6e656e7420383e3e0a73747265616d0aff\
+        d8fffe00245348412d3120697320646561642121212121852fec092339759c39b1a1c63c4c97e1fffe01";
+    const ENDS: [&str; 2] = [
+        "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb76038e97272\
+         2fe7ad728f0e4904e046c230570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c\
+         78305a21566461309789606bd0bf3f98cda8044629a1",
+        "7346dc9166b67e118f029ab621b2560ff9ca67cca8c7f85ba84c79030c2b3de218f86db3a90901d5df45c14f26fedfb3dc38e96ac2\
+         2fe7bd728f0e45bce046d23c570feb141398bb552ef5a0a82be331fea48037b8b5d71f0e332edf93ac3500eb4ddc0decc1a864790c\
+         782c76215660dd309791d06bd0af3f98cda4bc4629b1",
+    ];
+    ENDS.map(|end| {
+        let digits = format!("{PREFIX}{end}");
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        let mut bytes: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
+        assert_eq!(bytes.len(), 320);
+        bytes.resize(4096, 0);
+        bytes
+    })
+}
+
+#[test]
+fn contents_with_one_sha1_are_not_shared() {
+    let [one, two] = collision();
+    let sha1 = Fingerprinter::new(FingerprintKind::Sha1, [0; 32]);
+    assert!(one != two && sha1.of(&one) == sha1.of(&two), "this is no collision");
+    for mode in [DedupMode::Inline, DedupMode::Offline] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        Pool::create(&path, &PoolOptions { fingerprint: FingerprintKind::Sha1, ..small() }).unwrap();
+        let pool = open(&path).unwrap();
+        pool.create_volume("a", SIZE, mode).unwrap();
+        let volume = pool.volume("a").unwrap();
+        for (at, content) in [&one, &two, &one, &two].into_iter().enumerate() {
+            write(&volume, at as u64 * 4096, content).unwrap();
+        }
+        pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()).unwrap();
+        for (at, content) in [&one, &two, &one, &two].into_iter().enumerate() {
+            assert!(read(&volume, at as u64 * 4096, 4096).unwrap() == *content, "block {at} with {mode:?}");
+        }
+        let disks = PoolDirectory::open(&path, gemelo_volume::DiskAccess::Shared);
+        assert!(disks.is_err(), "the pool is open");
+    }
+}
