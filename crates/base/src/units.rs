@@ -1,6 +1,6 @@
 //! Sizes, counts and durations as people write and read them.
 //!
-//! Sizes are powers of 1024, as storage tools have it: `4k` is 4096 bytes, and so are `4K`, `4KiB` and `4kb`.
+//! `4k`, `4K` and `4KiB` are 4096 bytes, as storage tools have it; `4kB` is 4000, as links and disks are sold.
 
 use std::time::Duration;
 use thiserror::Error;
@@ -15,21 +15,32 @@ pub struct UnitError {
     pub expected: &'static str,
 }
 
-const SIZE: &str = "a size in bytes, such as 4096, 4k, 1.5g or 2TiB (at most 16 EiB - 1)";
+const SIZE: &str =
+    "a size in bytes, such as 4096, 4k or 4KiB (4096), 1.5g, 2TiB or 2TB (2 * 10^12), at most 16 EiB - 1";
 const DURATION: &str = "a duration, such as 30s, 500ms, 5m, 2h or 1h30m";
 const SHARE: &str = "a percentage from 0 to 100, such as 25 or 12.5%";
 
-/// Bytes of one `k`.
+/// Bytes of one `k` or `KiB`, and of one `kB`.
 const KIB: u64 = 1024;
-const SIZE_SUFFIXES: [(&str, u64); 7] = [
-    ("", 1),
-    ("k", KIB),
-    ("m", KIB.pow(2)),
-    ("g", KIB.pow(3)),
-    ("t", KIB.pow(4)),
-    ("p", KIB.pow(5)),
-    ("e", KIB.pow(6)),
-];
+const KB: u64 = 1000;
+/// The letters of the powers of these, from the first on.
+const SIZE_LETTERS: [&str; 6] = ["k", "m", "g", "t", "p", "e"];
+
+/// Bytes of a unit in lower case: `g`, `gib`, `gb`, `b` or none.
+fn size_unit(suffix: &str) -> Option<u64> {
+    let power =
+        |letter: &str| (1..).zip(SIZE_LETTERS).find(|(_, name)| *name == letter).map(|(power, _)| power);
+    if suffix.is_empty() || suffix == "b" {
+        return Some(1);
+    }
+    if let Some(letter) = suffix.strip_suffix("ib") {
+        return Some(KIB.pow(power(letter)?));
+    }
+    match suffix.strip_suffix('b') {
+        Some(letter) => Some(KB.pow(power(letter)?)),
+        None => Some(KIB.pow(power(suffix)?)),
+    }
+}
 
 fn error(text: &str, expected: &'static str) -> UnitError {
     UnitError { text: text.to_owned(), expected }
@@ -61,12 +72,7 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
 /// If the text is not a number with an optional suffix, or is above 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let (number, suffix) = split_number(text.trim());
-    let letters = suffix.strip_suffix("ib").or_else(|| suffix.strip_suffix('b')).unwrap_or(&suffix);
-    SIZE_SUFFIXES
-        .iter()
-        .find(|(name, _)| *name == letters)
-        .and_then(|(_, unit)| scaled(number, *unit))
-        .ok_or_else(|| error(text, SIZE))
+    size_unit(&suffix).and_then(|unit| scaled(number, unit)).ok_or_else(|| error(text, SIZE))
 }
 
 /// A duration; a bare number is seconds.
@@ -171,6 +177,36 @@ pub fn format_counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
+/// How many of a thing with a plural of its own: `1 directory`, `2 directories`.
+#[must_use]
+pub fn format_counted_as(count: u64, one: &str, several: &str) -> String {
+    format!("{} {}", format_count(count), if count == 1 { one } else { several })
+}
+
+/// A text on one line, safe to print: control characters, as names of files can have them, are escaped.
+#[must_use]
+pub fn format_line(text: &str) -> String {
+    escape_controls(text, |_| false)
+}
+
+/// A text of several lines, safe to print: control characters are escaped, but for the ends of lines.
+#[must_use]
+pub fn format_lines(text: &str) -> String {
+    escape_controls(text, |letter| letter == '\n')
+}
+
+fn escape_controls(text: &str, keeps: impl Fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() && !keeps(letter) {
+            escaped.extend(letter.escape_default());
+        } else {
+            escaped.push(letter);
+        }
+    }
+    escaped
+}
+
 /// A duration for people: `1.50 µs`, `12.0 s`, `1 h 02 m`.
 #[must_use]
 pub fn format_duration_ns(nanoseconds: u64) -> String {
@@ -197,13 +233,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes_are_powers_of_1024_in_every_spelling() {
+    fn sizes_are_powers_of_1024_but_for_units_that_end_in_b_alone() {
         for (text, bytes) in [
             ("4096", 4096),
             ("4k", 4096),
             ("4K", 4096),
             ("4KiB", 4096),
-            ("4 kb", 4096),
+            ("4 kB", 4000),
+            ("4096B", 4096),
+            ("1GB", 1_000_000_000),
+            ("1.5 gb", 1_500_000_000),
+            ("1GiB", 1 << 30),
+            ("2TB", 2_000_000_000_000),
+            ("15EiB", 15 << 60),
             ("1.5g", 1_610_612_736),
             ("1_000", 1000),
             ("2T", 2 << 40),
@@ -215,8 +257,21 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused_with_the_text_in_the_message() {
-        for text in ["", "k", "-1", "4x", "1.2.3", "16e", "99999999999999999999", "nan", "inf", "4k8", "1e9"]
-        {
+        for text in [
+            "",
+            "k",
+            "-1",
+            "4x",
+            "1.2.3",
+            "16e",
+            "99999999999999999999",
+            "nan",
+            "inf",
+            "4k8",
+            "1e9",
+            "4ib",
+            "4bb",
+        ] {
             let message = parse_size(text).unwrap_err().to_string();
             assert!(message.contains(&format!("'{text}'")), "{message}");
         }
@@ -256,6 +311,14 @@ mod tests {
         assert_eq!(format_duration_ns(1_500), "1.50 µs");
         assert_eq!(format_duration_ns(3_725_000_000_000), "1 h 02 m");
         assert_eq!(format_rate(4.7e9), "4.70 GB/s");
+    }
+
+    #[test]
+    fn control_characters_are_shown_and_do_nothing() {
+        assert_eq!(format_line("a\nb\u{1b}[31m\té\u{9b}"), "a\\nb\\u{1b}[31m\\té\\u{9b}");
+        assert_eq!(format_lines("a\nb\r"), "a\nb\\r");
+        assert_eq!(format_counted_as(1, "directory", "directories"), "1 directory");
+        assert_eq!(format_counted_as(0, "directory", "directories"), "0 directories");
     }
 
     proptest! {

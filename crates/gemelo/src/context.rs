@@ -2,6 +2,7 @@
 
 use crate::progress::TerminalMonitor;
 use anyhow::Context as _;
+use gemelo_base::units::format_lines;
 use gemelo_base::{Monitor, StopFlag};
 use std::io::Write;
 use std::sync::Arc;
@@ -30,10 +31,17 @@ impl Context {
         Ok(Self { monitor: Arc::new(TerminalMonitor::new()), stop, started_at: SystemTime::now() })
     }
 
-    /// Prints to standard output.
+    /// Prints lines to standard output. Control characters are escaped; names have none, see `format_line`.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
         let mut out = std::io::stdout().lock();
+        let text = format_lines(text);
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+    }
+
+    /// Prints to standard error, where standard output belongs to data.
+    pub(crate) fn print_beside(&self, text: &str) -> anyhow::Result<()> {
+        self.monitor.finish();
+        std::io::stderr().write_all(format_lines(text).as_bytes()).context("cannot write to standard error")
     }
 }

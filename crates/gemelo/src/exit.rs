@@ -1,5 +1,6 @@
 //! How a command ends: exit status and error text, decided in one place.
 
+use gemelo_base::units::{format_line, format_lines};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -48,6 +49,28 @@ impl std::error::Error for MarkedBad {
     }
 }
 
+/// What failed after there was a result: one output that cannot be written must not cost the others.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    first: Option<anyhow::Error>,
+}
+
+impl Failures {
+    /// Goes on, whatever came of it. A failure after the first is told at once.
+    pub(crate) fn note(&mut self, outcome: anyhow::Result<()>, monitor: &dyn gemelo_base::Monitor) {
+        match (outcome, &self.first) {
+            (Ok(()), _) => (),
+            (Err(error), None) => self.first = Some(error),
+            (Err(error), Some(_)) => monitor.warn(&format!("{error:#}")),
+        }
+    }
+
+    /// The first failure, or how the command ended without one.
+    pub(crate) fn or(self, outcome: Outcome) -> anyhow::Result<Outcome> {
+        self.first.map_or(Ok(outcome), Err)
+    }
+}
+
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // Help and version go to standard output with status 0, errors to standard error with status 2.
     let _ = error.print();
@@ -66,9 +89,39 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
         // The reader of our output has seen enough: `gemelo scan / | head`.
         return ExitCode::SUCCESS;
     }
-    let _ = writeln!(std::io::stderr(), "gemelo: {error:#}");
+    let _ = writeln!(std::io::stderr(), "gemelo: {}", message(error));
     let bad_input = error.chain().any(<dyn std::error::Error>::is::<MarkedBad>);
     ExitCode::from(if bad_input { 2 } else { 1 })
+}
+
+/// Several things that are wrong, a line each.
+#[derive(Debug)]
+struct Lines(String);
+
+impl std::fmt::Display for Lines {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Lines {}
+
+/// An error of several things that are wrong, which are told a line each.
+pub(crate) fn lines(wrong: &[String]) -> anyhow::Error {
+    Lines(wrong.iter().map(|one| format_line(one)).collect::<Vec<_>>().join("\n")).into()
+}
+
+/// The error and its causes, safe to print: on one line, unless a cause has lines of its own.
+fn message(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    if has_lines(error) { format_lines(&text) } else { format_line(&text) }
+}
+
+fn has_lines(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let marked = cause.downcast_ref::<MarkedBad>().is_some_and(|marked| has_lines(&marked.error));
+        marked || cause.is::<Lines>() || cause.is::<toml::de::Error>()
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

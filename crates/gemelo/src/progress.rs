@@ -1,5 +1,6 @@
 //! Progress on a terminal; nothing but warnings where there is none.
 
+use gemelo_base::units::format_line;
 use gemelo_base::{Monitor, Unit};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::HashSet;
@@ -84,7 +85,7 @@ impl Monitor for TerminalMonitor {
         {
             return;
         }
-        let line = format!("gemelo: warning: {message}");
+        let line = format!("gemelo: warning: {}", format_line(message));
         let mut printed = false;
         self.with_bar(|bar| {
             bar.suspend(|| {

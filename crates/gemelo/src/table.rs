@@ -1,5 +1,7 @@
 //! Tables for people: the first column to the left, all others to the right.
 
+use gemelo_base::units::format_line;
+
 /// Rows of text, as wide as they need to be.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -14,9 +16,9 @@ impl Table {
         Self::default()
     }
 
-    /// One more row.
+    /// One more row. A name with the end of a line in it does not end the line.
     pub(crate) fn row<Cell: Into<String>>(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        self.rows.push(cells.into_iter().map(|cell| format_line(&cell.into())).collect());
     }
 
     /// The rows as lines, each indented by `indent` spaces.

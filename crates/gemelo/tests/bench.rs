@@ -121,7 +121,7 @@ fn nothing_existing_is_overwritten_without_force() {
         "bench --target DIR/file --file-size 1m",
         "bench --target null: --file-size 1m --json DIR/file",
         "bench --target null: --file-size 1m --log DIR/file",
-        "bench --target null: --file-size 1m --access-log DIR/file",
+        "bench --target DIR --file-size 1m --access-log DIR/file",
         "generate --bytes 1m DIR/file",
         "generate --bytes 1m --files 3 DIR/file",
     ] {
@@ -275,4 +275,85 @@ fn a_full_disk_is_told_with_its_place_and_keeps_the_measurements() {
     assert!(generated.err.contains("/set: No space left on device"), "{}", generated.err);
     assert_eq!(refused.status, 2, "{}", refused.out);
     assert!(refused.err.contains("bytes"), "{}", refused.err);
+}
+
+#[test]
+fn bytes_are_those_of_all_processes_together_and_file_size_is_that_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "bench --target null: --processes 4 --bytes 40m --file-size 16m --json DIR/result.json";
+    assert_eq!(run(folder.path(), words).status, 0);
+    let result = json(&folder.path().join("result.json"));
+    assert_eq!(result["result"][0]["total"]["writes"]["data_bytes"], 40 << 20);
+    assert_eq!(result["input"][0]["job"]["file_bytes"], 16 << 20);
+    let processes = result["result"][0]["processes"].as_array().unwrap();
+    assert!(processes.iter().all(|process| process["writes"] == (10 << 20) / 4096), "{processes:?}");
+}
+
+#[test]
+fn units_that_end_in_b_alone_are_powers_of_1000() {
+    let folder = tempfile::tempdir().unwrap();
+    for (size, bytes) in [("4MB", 4_000_000), ("4MiB", 4 << 20), ("4m", 4 << 20)] {
+        let words = format!("generate --block-size 500 --bytes {size} --distribution unique DIR/{size}");
+        let ran = run(folder.path(), &words);
+        if bytes % 500 == 0 {
+            assert_eq!(fs::metadata(folder.path().join(size)).unwrap().len(), bytes, "{}", ran.err);
+        } else {
+            assert!(ran.err.contains(&format!("{bytes} bytes")), "{}", ran.err);
+        }
+    }
+}
+
+#[test]
+fn options_that_would_have_no_effect_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, message) in [
+        ("bench --write-share 30", "--write-share has no effect here, it is for --operation mixed"),
+        (
+            "bench --write-share 30 --operation mixed --read-rate 5 --write-rate 5",
+            "--write-share has no effect here",
+        ),
+        ("bench --fsync-every 3", "--fsync-every has no effect here, it is for writes with --sync fsync"),
+        ("bench --fsync-every 3 --sync both --operation read", "--fsync-every has no effect"),
+        ("bench --sync fsync --operation read", "--sync fsync has no effect here, it is for jobs that write"),
+        ("bench --access-log DIR/log", "--access-log has no effect here"),
+        ("suite --write-share 30", "--write-share has no effect here"),
+        ("suite --operation read", "the loads of the suite have their own --operation"),
+        ("suite --pattern uniform", "the loads of the suite have their own --pattern"),
+    ] {
+        let ran = run(folder.path(), &format!("{words} --target null: --file-size 64k"));
+        assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{words}: {}", ran.err);
+        assert!(ran.err.contains(message), "{words}: {}", ran.err);
+    }
+    assert!(files(folder.path()).is_empty());
+    // What a file says for all its jobs need suit only one of them.
+    let text =
+        "target = 'null:'\nfile-size = '64k'\nwrite-share = 30\n[[job]]\n[[job]]\noperation = 'mixed'\n";
+    fs::write(folder.path().join("job.toml"), text).unwrap();
+    let ran = run(folder.path(), "bench DIR/job.toml");
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_eq!(
+        run(folder.path(), "suite --target null: --file-size 64k --sync fsync --fsync-every 2").status,
+        0
+    );
+}
+
+#[test]
+fn a_log_that_was_cut_short_is_printed_as_far_as_it_goes_and_said_to_be_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    // Two chunks of 8192 records, and a shorter one.
+    assert_eq!(run(folder.path(), "bench --target null: --file-size 80m --log DIR/log").status, 0);
+    let whole = run(folder.path(), "log DIR/log");
+    assert_eq!((whole.status, whole.out.lines().count()), (0, 1 + 20480));
+    let bytes = fs::read(&log).unwrap();
+    let chunk = 16 + 8192 * 24;
+    for (length, records) in [(32, 0), (32 + chunk, 8192), (32 + chunk + 500, 8192), (bytes.len() - 1, 20480)]
+    {
+        fs::write(&log, &bytes[..length]).unwrap();
+        let ran = run(folder.path(), "log DIR/log");
+        assert_eq!((ran.status, ran.out.lines().count()), (1, 1 + records), "{length}: {}", ran.err);
+        assert!(ran.err.contains("/log is not complete") && ran.err.contains("cut short"), "{}", ran.err);
+    }
+    fs::write(&log, &bytes[..20]).unwrap();
+    assert_eq!(run(folder.path(), "log DIR/log").status, 2);
 }

@@ -80,13 +80,13 @@ fn check_names_file_and_line_of_every_problem() {
         good(&["check", &odd]),
         format!(
             "{odd}:2: 0 duplicates stood on an earlier line; added up\n{odd}:3: no contents with 3 duplicates; left \
-             out\n{odd}: sound, 1 classes, 11 blocks\n"
+             out\n{odd}: sound, 1 class, 11 blocks\n"
         )
     );
     let wrong = write(folder.path(), "wrong", "0 5\nx\n1 1 1\n");
     let message = bad(&["check", &wrong]);
     assert!(message.contains(&format!("{wrong}:2: expected")), "{message}");
-    assert!(message.contains(&format!("{wrong}:3: expected")), "{message}");
+    assert!(message.contains(&format!("\n{wrong}:3: expected")), "{message}");
     let mixed = distribution(&["check", &odd, &wrong, "nonsense"]);
     assert_eq!(mixed.status, 2);
     assert!(mixed.out.contains("sound") && mixed.err.contains("nonsense"));

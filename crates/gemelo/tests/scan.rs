@@ -162,7 +162,7 @@ fn bad_input_is_refused_with_what_to_do() {
         (vec!["scan", "--estimate", "--save", "x", &file], "cannot be used with"),
         (vec!["scan", "--spill-dir", "/tmp", &file], "--memory"),
         (vec!["scan", "--save", "-", &file], "needs the name of a file"),
-        (vec!["scan", "--save", "no/such/set", &file], "not a folder"),
+        (vec!["scan", "--save", "no/such/set", &file], "not a directory"),
         (vec!["scan", "--tail", "cut", &file], "skip"),
         (vec!["scan", "merge"], "<SET>"),
         (vec!["scan", "merge", &file], "not a saved fingerprint set"),
@@ -228,7 +228,7 @@ fn what_cannot_be_read_gives_status_1_and_all_the_rest() {
     assert_eq!(ran.status, 1);
     assert!(ran.err.contains(unreadable), "{}", ran.err);
     assert_eq!(line(&ran.out, "blocks"), "blocks 10 40.00 KiB");
-    assert!(ran.out.contains("1 files or directories could not be read"));
+    assert!(ran.out.contains("1 file or directory could not be read"));
 }
 
 /// A tree that takes long to scan, because its reader waits for nobody but holes take arithmetic only.

@@ -369,7 +369,7 @@ fn a_replay_leaves_the_contents_of_the_trace() {
     let target = place.name("disk");
     let words = ["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"];
     let ran = ok(&words);
-    assert!(ran.out.contains("1 blocks are read before they are written"), "{}", ran.out);
+    assert!(ran.out.contains("1 block to populate first"), "{}", ran.out);
     assert!(ran.out.contains("2 blocks checked, 0 wrong"), "{}", ran.out);
     let bytes = fs::read(&target).unwrap();
     let block = |number: usize| &bytes[number * 4096..(number + 1) * 4096];
@@ -387,7 +387,7 @@ fn a_replay_leaves_the_contents_of_the_trace() {
     let ran = ok(&[
         "replay", &trace, "--target", &fold, "--size", "16k", "--map", "fold", "--speed", "max", "--keep",
     ]);
-    assert!(ran.out.contains("1 places beyond the end folded back"), "{}", ran.out);
+    assert!(ran.out.contains("1 place beyond the end folded back"), "{}", ran.out);
     assert_eq!(fs::read(&fold).unwrap().len(), 4 * 4096);
 }
 
@@ -437,7 +437,7 @@ fn traces_without_hashes_get_contents_from_a_distribution() {
         "--distribution",
         "all-duplicates",
     ]);
-    assert!(ran.out.contains("300 blocks get contents from the distribution"), "{}", ran.out);
+    assert!(ran.out.contains("300 blocks with contents from the distribution"), "{}", ran.out);
     assert!(ran.out.contains("100 blocks checked, 0 wrong"), "{}", ran.out);
 }
 
@@ -461,7 +461,7 @@ fn recorded_gaps_are_kept_and_scaled() {
     let two = place.file("two.csv", "1,W,0,4096,5\n2,W,4096,4096,9\n");
     for (rules, part) in [
         (&[][..], "2 requests onto 12.00 KiB"),
-        (&["--device", "2"], "1 requests onto 8.00 KiB"),
+        (&["--device", "2"], "1 request onto 8.00 KiB"),
         (&["--device", "1", "--device", "2=1"], "2 requests onto 8.00 KiB"),
     ] {
         let ran = ok(&[&["replay", &two, "--target", "null:", "--dry-run"], rules].concat());

@@ -182,3 +182,100 @@ fn pipes_and_character_devices_are_streams_and_stay_what_they_are() {
     done(&["volume", "export", &pool.volume("a"), "/dev/null", "--force"]);
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
 }
+
+/// Kills an import of standard input after the pool has taken some of it.
+fn kill_an_import(pool: &TestPool, name: &str) {
+    use std::io::Write;
+    let mut import = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+        .args(["volume", "import", "-", &pool.volume(name)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The last of these is taken from the pipe after the first was handed to the pool.
+    import.stdin.as_mut().unwrap().write_all(&noise(1, 20 << 20)).unwrap();
+    import.kill().unwrap();
+    import.wait().unwrap();
+}
+
+#[test]
+fn a_killed_import_leaves_no_volume_that_looks_whole() {
+    let pool = TestPool::new(&[]);
+    let names = |pool: &TestPool| -> Vec<String> {
+        let list = done(&["volume", "ls", &pool.path()]);
+        list.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    fs::write(pool.file("raw"), noise(2, 1 << 20)).unwrap();
+    kill_an_import(&pool, "a");
+    assert_eq!(names(&pool), ["a.importing"]);
+    // Nobody else can have an idle pool: what lies there is left over.
+    let ran = gemelo_reading("", &["volume", "import", &pool.file("raw"), &pool.volume("a")]);
+    assert!(ran.status == 0 && ran.err.contains("left by an import that was killed"), "{}", ran.err);
+    assert_eq!(names(&pool), ["a"]);
+
+    let served = pool.serve(&[]);
+    kill_an_import(&pool, "b");
+    let words = ["volume", "import", &pool.file("raw"), &pool.volume("b")];
+    let said = refused(&words);
+    let remove = format!("gemelo volume rm --force {}", pool.volume("b.importing"));
+    assert!(said.contains(&remove), "{said}");
+    done(&["volume", "rm", "--force", &pool.volume("b.importing")]);
+    done(&words);
+    assert_eq!(names(&pool), ["a", "b"]);
+    served.stop();
+    pool.assert_clean();
+    let long = "n".repeat(246);
+    let said = refused(&["volume", "import", &pool.file("raw"), &pool.volume(&long)]);
+    assert!(said.contains("246 bytes, an import takes 245"), "{said}");
+}
+
+#[test]
+fn a_salvage_has_all_but_the_bad_blocks_and_says_which_they_are() {
+    let pool = TestPool::new(&["--verify-reads"]);
+    let (raw, back, volume) = (pool.file("raw"), pool.file("back"), pool.volume("a"));
+    let mut bytes = noise(3, 6 << 20);
+    fs::write(&raw, &bytes).unwrap();
+    done(&["volume", "import", &raw, &volume]);
+    let data = pool.file("pool/data");
+    let mut stored = fs::read(&data).unwrap();
+    for block in [7, 8, 1100] {
+        let content = &bytes[block * 4096..][..4096];
+        let at = (0..stored.len()).step_by(512).find(|at| stored[*at..].starts_with(content)).unwrap();
+        stored[at + 100] ^= 1;
+        bytes[block * 4096..][..4096].fill(0);
+    }
+    fs::write(&data, &stored).unwrap();
+    for is_served in [false, true] {
+        let served = is_served.then(|| pool.serve(&[]));
+        let ran = gemelo_reading("", &["volume", "export", &volume, &back]);
+        assert_eq!(ran.status, 1);
+        assert!(ran.err.contains("byte 28672") && ran.err.contains("--salvage"), "{}", ran.err);
+        assert!(!fs::exists(&back).unwrap());
+        let json = pool.file("bad.json");
+        let words = ["volume", "export", &volume, &back, "--salvage", "--json", &json];
+        let ran = gemelo_reading("", &words);
+        assert_eq!(ran.status, 1, "{}", ran.err);
+        assert!(ran.out.contains("12.00 KiB of") && ran.out.contains("in 2 ranges"), "{}", ran.out);
+        assert!(ran.out.contains("8,192 bytes at byte 28672:"), "{}", ran.out);
+        assert!(fs::read(&back).unwrap() == bytes, "not the volume with zeros for what is bad");
+        let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        let ranges = json.pointer("/result/bad/ranges").unwrap();
+        assert_eq!(
+            (&ranges[0]["length_bytes"], &ranges[1]["offset_bytes"]),
+            (&8192.into(), &4_505_600.into())
+        );
+        // A stream gets the same, and the list goes where it does no harm.
+        let stream = Command::new(env!("CARGO_BIN_EXE_gemelo"))
+            .args(["volume", "export", "--salvage", &volume, "-"])
+            .output()
+            .unwrap();
+        assert!(stream.status.code() == Some(1) && stream.stdout == bytes);
+        assert!(String::from_utf8_lossy(&stream.stderr).contains("12.00 KiB of"));
+        if let Some(served) = served {
+            served.stop();
+        }
+        fs::remove_file(&back).unwrap();
+        fs::remove_file(pool.file("bad.json")).unwrap();
+    }
+}

@@ -3,8 +3,8 @@
 use crate::populate::joined;
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +15,16 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Files in one folder of a tree: what file systems and people still handle well.
 const FILES_PER_FOLDER: u64 = 1000;
 
-/// Where a data set goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
-    /// One file.
-    File(PathBuf),
-    /// A new folder with so many files, a thousand to a folder, whose blocks are the data set's in order.
+/// Where a data set goes. Whoever makes the file or folder gives it its name, and removes it after a failure.
+pub enum Output<'a> {
+    /// A new, empty file; the path is its name in messages.
+    File(&'a File, &'a Path),
+    /// Anything that takes bytes in order; the path is its name in messages.
+    Stream(&'a mut dyn Write, &'a Path),
+    /// A new, empty folder that gets so many files, a thousand to a folder, whose blocks are the data set's in order.
     Tree {
         /// The folder.
-        folder: PathBuf,
+        folder: &'a Path,
         /// How many files.
         files: u64,
     },
@@ -49,18 +50,12 @@ pub enum GenerateError {
     #[error(transparent)]
     Content(#[from] ContentError),
     /// More files than blocks, or no file.
-    #[error("{blocks} blocks make no {files} files: each has to have at least one block")]
+    #[error("the number of files is {files}, from 1 to {blocks} are possible: each needs a block")]
     Files {
         /// Blocks of the data set.
         blocks: u64,
         /// Files asked for.
         files: u64,
-    },
-    /// Something is there already.
-    #[error("{} exists: name another output, or say --force for a file", path.display())]
-    Exists {
-        /// The output.
-        path: PathBuf,
     },
     /// A file or folder could not be made or written.
     #[error("cannot {action} {}", path.display())]
@@ -89,29 +84,33 @@ impl GenerateError {
 pub fn generate(
     spec: &ContentSpec,
     blocks: u64,
-    output: &Output,
-    force: bool,
+    output: Output<'_>,
     monitor: &dyn Monitor,
     stop: &StopFlag,
 ) -> Result<Generated, GenerateError> {
+    let files = if let Output::Tree { files, .. } = output { files } else { 1 };
+    if files == 0 || files > blocks {
+        return Err(GenerateError::Files { blocks, files });
+    }
     let work = Work {
         assignment: Assignment::new(spec, blocks, 1)?,
         generator: Generator::new(spec)?,
         blocks,
-        output,
         monitor,
         stop,
         halt: StopFlag::new(),
         next: AtomicU64::new(0),
         written: AtomicU64::new(0),
     };
-    work.check(force)?;
     monitor.begin("generating", Unit::Bytes, blocks.checked_mul(spec.block_bytes as u64));
-    let outcome = work.run(force);
+    let outcome = match output {
+        Output::File(file, path) => work.write_one(&OutputFile { file, path }),
+        Output::Stream(stream, path) => work.write_stream(stream, path),
+        Output::Tree { folder, files } => work.write_tree(folder, files),
+    };
     monitor.finish();
     outcome?;
     let written = work.written.into_inner();
-    let files = if let Output::Tree { files, .. } = output { *files } else { 1 };
     let data_bytes = written.saturating_mul(spec.block_bytes as u64);
     Ok(Generated { blocks: written, data_bytes, files, is_complete: written == blocks })
 }
@@ -121,7 +120,6 @@ struct Work<'a> {
     assignment: Assignment,
     generator: Generator,
     blocks: u64,
-    output: &'a Output,
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
     halt: StopFlag,
@@ -131,40 +129,35 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn check(&self, force: bool) -> Result<(), GenerateError> {
-        let (path, files) = match self.output {
-            Output::File(path) => (path, 1),
-            Output::Tree { folder, files } => (folder, *files),
-        };
-        if files == 0 || files > self.blocks {
-            return Err(GenerateError::Files { blocks: self.blocks, files });
-        }
-        match (path.symlink_metadata(), self.output) {
-            (Ok(status), Output::File(_)) if force && status.is_file() => Ok(()),
-            (Ok(_), _) => Err(GenerateError::Exists { path: path.clone() }),
-            (Err(_), _) => Ok(()),
-        }
+    fn write_one(&self, file: &OutputFile<'_>) -> Result<(), GenerateError> {
+        let chunk_blocks = self.chunk_blocks();
+        self.on_all_cores(self.blocks.div_ceil(chunk_blocks), |chunk, buffer| {
+            let first = chunk * chunk_blocks;
+            let blocks = chunk_blocks.min(self.blocks - first);
+            self.write(file, first, blocks, first, buffer)
+        })
     }
 
-    fn run(&self, force: bool) -> Result<(), GenerateError> {
-        match self.output {
-            Output::File(path) => {
-                let file = create(path, force)?;
-                let chunk_blocks = self.chunk_blocks();
-                self.on_all_cores(self.blocks.div_ceil(chunk_blocks), |chunk, buffer| {
-                    let first = chunk * chunk_blocks;
-                    let blocks = chunk_blocks.min(self.blocks - first);
-                    self.write(&file, first, blocks, first, buffer)
-                })
-            }
-            Output::Tree { folder, files } => {
-                for number in 0..files.div_ceil(FILES_PER_FOLDER) {
-                    let part = part_folder(folder, number);
-                    std::fs::create_dir_all(&part).map_err(at("create", &part))?;
-                }
-                self.on_all_cores(*files, |number, buffer| self.write_file(folder, *files, number, buffer))
-            }
+    fn write_tree(&self, folder: &Path, files: u64) -> Result<(), GenerateError> {
+        for number in 0..files.div_ceil(FILES_PER_FOLDER) {
+            let part = part_folder(folder, number);
+            std::fs::create_dir(&part).map_err(at("create", &part))?;
         }
+        self.on_all_cores(files, |number, buffer| self.write_file(folder, files, number, buffer))
+    }
+
+    /// Writes everything in order, on this thread: making a block is faster than a pipe takes it.
+    fn write_stream(&self, stream: &mut dyn Write, path: &Path) -> Result<(), GenerateError> {
+        let mut buffer = vec![0; self.chunk_blocks() as usize * self.generator.block_bytes()];
+        let mut next = 0;
+        while next < self.blocks && !self.stop.is_raised() {
+            let blocks = self.chunk_blocks().min(self.blocks - next);
+            let bytes = self.fill(next, blocks, &mut buffer);
+            stream.write_all(bytes).map_err(at("write", path))?;
+            self.wrote(blocks, bytes.len());
+            next += blocks;
+        }
+        stream.flush().map_err(at("write", path))
     }
 
     /// Takes units of work, in order, until none is left, on every core.
@@ -206,7 +199,8 @@ impl Work<'_> {
         let start = |number: u64| (u128::from(self.blocks) * u128::from(number) / u128::from(files)) as u64;
         let (first, end) = (start(number), start(number + 1));
         let path = part_folder(folder, number / FILES_PER_FOLDER).join(format!("{number:06}.data"));
-        let file = create(&path, false)?;
+        let file = File::create_new(&path).map_err(at("create", &path))?;
+        let file = OutputFile { file: &file, path: &path };
         let mut next = first;
         while next < end && !self.stop.is_raised() {
             let blocks = self.chunk_blocks().min(end - next);
@@ -225,15 +219,26 @@ impl Work<'_> {
         to: u64,
         buffer: &mut [u8],
     ) -> Result<(), GenerateError> {
+        let bytes = self.fill(first, blocks, buffer);
+        let offset = to * self.generator.block_bytes() as u64;
+        file.file.write_all_at(bytes, offset).map_err(at("write", file.path))?;
+        self.wrote(blocks, bytes.len());
+        Ok(())
+    }
+
+    /// Makes blocks of the data set, from `first` on.
+    fn fill<'b>(&self, first: u64, blocks: u64, buffer: &'b mut [u8]) -> &'b [u8] {
         let block_bytes = self.generator.block_bytes();
         let bytes = &mut buffer[..blocks as usize * block_bytes];
         for (sequence, block) in (first..).zip(bytes.chunks_mut(block_bytes)) {
             self.generator.fill(self.assignment.content(0, sequence), block);
         }
-        file.file.write_all_at(bytes, to * block_bytes as u64).map_err(at("write", file.path))?;
+        bytes
+    }
+
+    fn wrote(&self, blocks: u64, bytes: usize) {
         self.written.fetch_add(blocks, Ordering::Relaxed);
-        self.monitor.advance(bytes.len() as u64);
-        Ok(())
+        self.monitor.advance(bytes as u64);
     }
 }
 
@@ -243,20 +248,8 @@ fn part_folder(folder: &Path, number: u64) -> PathBuf {
 
 /// A file, and its path for messages.
 struct OutputFile<'a> {
-    file: File,
+    file: &'a File,
     path: &'a Path,
-}
-
-fn create(path: &Path, force: bool) -> Result<OutputFile<'_>, GenerateError> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
-    };
-    let file = options.open(path).map_err(at("create", path))?;
-    Ok(OutputFile { file, path })
 }
 
 fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> GenerateError {
@@ -276,57 +269,58 @@ mod tests {
         ContentSpec::new(Distribution::parse("0 700\n2 100\n").unwrap(), 4096, 9)
     }
 
-    fn write(output: &Output) -> Result<Generated, GenerateError> {
-        generate(&spec(), BLOCKS, output, false, &Recorder::new(), &StopFlag::new())
+    fn write(output: Output<'_>) -> Result<Generated, GenerateError> {
+        generate(&spec(), BLOCKS, output, &Recorder::new(), &StopFlag::new())
     }
 
     #[test]
-    fn a_file_and_a_tree_hold_the_same_data_set() {
+    fn a_file_a_stream_and_a_tree_hold_the_same_data_set() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, tree) = (folder.path().join("one"), folder.path().join("tree"));
-        let generated = write(&Output::File(one.clone())).unwrap();
+        let one = folder.path().join("one");
+        let file = File::create_new(&one).unwrap();
+        let generated = write(Output::File(&file, &one)).unwrap();
         let whole = Generated { blocks: BLOCKS, data_bytes: BLOCKS * 4096, files: 1, is_complete: true };
         assert_eq!(generated, whole);
         let files = 300;
-        assert_eq!(
-            write(&Output::Tree { folder: tree.clone(), files }).unwrap(),
-            Generated { files, ..whole }
-        );
-        let mut paths: Vec<_> =
-            std::fs::read_dir(tree.join("000")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let tree = Output::Tree { folder: folder.path(), files };
+        assert_eq!(write(tree).unwrap(), Generated { files, ..whole });
+        let mut paths: Vec<_> = std::fs::read_dir(folder.path().join("000"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         paths.sort_unstable();
         assert_eq!(paths.len(), 300);
         let parts: Vec<u8> = paths.iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
         let all = std::fs::read(&one).unwrap();
         assert!(parts == all, "the tree is not the file in parts");
+        let mut stream = Vec::new();
+        assert_eq!(write(Output::Stream(&mut stream, Path::new("-"))).unwrap(), whole);
+        assert!(stream == all, "the stream is not the file");
         let distinct: std::collections::HashSet<&[u8]> = all.chunks(4096).collect();
         assert_eq!(distinct.len(), 800);
     }
 
     #[test]
-    fn what_exists_is_refused_and_what_cannot_be_is_said() {
+    fn what_cannot_be_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        std::fs::write(&file, "mine").unwrap();
-        assert!(matches!(write(&Output::File(file.clone())), Err(GenerateError::Exists { .. })));
-        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
-        let tree = Output::Tree { folder: folder.path().to_owned(), files: 2 };
-        assert!(matches!(write(&tree), Err(GenerateError::Exists { .. })));
         for files in [0, BLOCKS + 1] {
-            let tree = Output::Tree { folder: folder.path().join("new"), files };
-            assert!(matches!(write(&tree), Err(GenerateError::Files { .. })));
+            let error = write(Output::Tree { folder: folder.path(), files }).unwrap_err();
+            assert!(error.is_bad_input() && matches!(error, GenerateError::Files { .. }));
         }
-        let error = write(&Output::File(folder.path().join("no/file"))).unwrap_err();
-        assert!(!error.is_bad_input() && error.to_string().contains("no/file"), "{error}");
+        let error = write(Output::Tree { folder: &folder.path().join("no"), files: 1 }).unwrap_err();
+        assert!(!error.is_bad_input() && error.to_string().contains("/no/000"), "{error}");
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = write(Output::File(&full, Path::new("/dev/full"))).unwrap_err();
+        assert!(!error.is_bad_input() && error.to_string() == "cannot write /dev/full", "{error}");
     }
 
     #[test]
     fn a_raised_flag_stops_it() {
-        let folder = tempfile::tempdir().unwrap();
         let stop = StopFlag::new();
         stop.raise();
-        let output = Output::File(folder.path().join("file"));
-        let generated = generate(&spec(), BLOCKS, &output, false, &Recorder::new(), &stop).unwrap();
-        assert!(!generated.is_complete && generated.blocks == 0);
+        let mut stream = Vec::new();
+        let output = Output::Stream(&mut stream, Path::new("-"));
+        let generated = generate(&spec(), BLOCKS, output, &Recorder::new(), &stop).unwrap();
+        assert!(!generated.is_complete && generated.blocks == 0 && stream.is_empty());
     }
 }

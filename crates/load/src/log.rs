@@ -11,7 +11,7 @@
 //! | 16-19 | service time in nanoseconds, at most 2^32 - 1 (u32) |
 //! | 20-23 | how long after it should have the operation started, in nanoseconds, 0 in a closed loop (u32) |
 //!
-//! A process's records are in order of completion. A file that ends within a chunk was cut short.
+//! A process's records are in order of completion. The last chunk has no records: a file without it was cut short.
 
 use crate::operations::Kind;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -28,6 +28,8 @@ const CHUNK_RECORDS: usize = 8192;
 /// Chunks handed over and not yet written. A process waits when there are more: better late than lost.
 const MOST_WAITING_CHUNKS: usize = 64;
 const WRITE_BIT: u64 = 1 << 63;
+/// The process of the last chunk, which has no records.
+const END_PROCESS: u32 = u32::MAX;
 
 /// One process's end of the log.
 pub(crate) struct LogSender {
@@ -98,7 +100,7 @@ impl LogWriter {
                 outcome = write_chunk(out, process, &records);
             }
         }
-        outcome.and_then(|()| out.flush())
+        outcome.and_then(|()| write_chunk(out, END_PROCESS, &[])).and_then(|()| out.flush())
     }
 }
 
@@ -144,6 +146,12 @@ pub enum LogError {
     /// Another kind of file.
     #[error("not a log of operations: it does not begin with 'gemelog1'")]
     Magic,
+    /// The end is missing.
+    #[error("the log ends after {chunks} chunks without its end mark: the file was cut short")]
+    Cut {
+        /// Whole chunks before.
+        chunks: u64,
+    },
     /// Bytes that are not those written.
     #[error("chunk {chunk} of the log is damaged")]
     Damaged {
@@ -155,7 +163,7 @@ pub enum LogError {
 /// Calls back for every operation of a log. Returns the block size and the number of processes.
 ///
 /// # Errors
-/// If the log cannot be read, is damaged, or cut short.
+/// If the log cannot be read, is damaged, or cut short. What came before was given to `each`.
 pub fn read_log(from: &mut dyn Read, mut each: impl FnMut(LogRecord)) -> Result<(u32, u32), LogError> {
     let mut header = [0; HEADER_BYTES];
     from.read_exact(&mut header)?;
@@ -163,29 +171,34 @@ pub fn read_log(from: &mut dyn Read, mut each: impl FnMut(LogRecord)) -> Result<
         return Err(LogError::Magic);
     }
     let mut chunk = 0;
-    while let Some((process, records)) = read_chunk(from, chunk)? {
+    loop {
+        let (process, records) = read_chunk(from, chunk)?;
+        if process == END_PROCESS && records.is_empty() {
+            break;
+        }
         records.chunks_exact(RECORD_BYTES).for_each(|record| each(decode(process, record)));
         chunk += 1;
     }
     Ok((word(&header, 8), word(&header, 12)))
 }
 
-fn read_chunk(from: &mut dyn Read, chunk: u64) -> Result<Option<(u32, Vec<u8>)>, LogError> {
+fn read_chunk(from: &mut dyn Read, chunk: u64) -> Result<(u32, Vec<u8>), LogError> {
+    let cut = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => LogError::Cut { chunks: chunk },
+        _ => LogError::Read(error),
+    };
     let mut header = [0; CHUNK_HEADER_BYTES];
-    match from.read(&mut header[..1])? {
-        0 => return Ok(None),
-        _ => from.read_exact(&mut header[1..])?,
-    }
+    from.read_exact(&mut header).map_err(cut)?;
     let count = word(&header, 0) as usize;
     if count > CHUNK_RECORDS {
         return Err(LogError::Damaged { chunk });
     }
     let mut records = vec![0; count * RECORD_BYTES];
-    from.read_exact(&mut records)?;
+    from.read_exact(&mut records).map_err(cut)?;
     if XxHash3_64::oneshot(&records) != long(&header, 8) {
         return Err(LogError::Damaged { chunk });
     }
-    Ok(Some((word(&header, 4), records)))
+    Ok((word(&header, 4), records))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -256,8 +269,12 @@ mod tests {
             // The process of a chunk is not under its checksum.
             assert!(outcome.is_err() || processes != [3; 100], "byte {place}");
         }
-        for length in [HEADER_BYTES + 1, bytes.len() - 1] {
-            assert!(read_log(&mut &bytes[..length], |_| ()).is_err());
+        // Also where a chunk ends.
+        for length in HEADER_BYTES..bytes.len() {
+            let mut records = 0;
+            let outcome = read_log(&mut &bytes[..length], |_| records += 1);
+            assert!(matches!(outcome, Err(LogError::Cut { .. })), "{length}");
+            assert!(records == 0 || length >= bytes.len() - CHUNK_HEADER_BYTES, "{length}");
         }
     }
 }

@@ -37,6 +37,9 @@ pub struct RunResult {
     /// What the target's places hold: for `gemelo verify`, and for a job that goes on with them. `None` where that is
     /// not known, or the target holds nothing.
     pub history: Option<History>,
+    /// Why the log of operations is not complete, if one was asked for and is not.
+    #[serde(default)]
+    pub log_failure: Option<String>,
     /// Advice computed from the figures.
     pub warnings: Vec<String>,
 }
@@ -46,7 +49,8 @@ impl RunResult {
     #[must_use]
     pub fn is_success(&self) -> bool {
         let verified = self.verification.as_ref().is_none_or(Verification::is_success);
-        self.failure.is_none() && self.ended.is_complete() && verified
+        let did_all = self.failure.is_none() && self.log_failure.is_none() && self.ended.is_complete();
+        did_all && verified
     }
 }
 

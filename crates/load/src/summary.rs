@@ -51,6 +51,7 @@ pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished
         verification: None,
         usage: Usage::default(),
         history: None,
+        log_failure: None,
         warnings: Vec::new(),
     }
 }
@@ -88,11 +89,10 @@ pub(crate) fn result(
         usage: ran.used,
         history: target.holds_data().then_some(history),
         failure: ran.failure,
+        log_failure: ran.log_error,
         warnings: Vec::new(),
     };
     result.warnings = warnings(job, &result);
-    let log_warning = ran.log_error.map(|error| format!("the log of operations is incomplete: {error}"));
-    result.warnings.extend(log_warning);
     result
 }
 
@@ -222,6 +222,8 @@ fn per_s(count: u64, time_ns: u64) -> f64 {
 const MUCH_GENERATING: f64 = 0.5;
 /// The share of late operations above which an open loop was none.
 const MANY_LATE: f64 = 0.01;
+/// Fewer late operations than this say more of the scheduler of this machine than of the storage.
+const FEWEST_LATE: u64 = 10;
 
 /// Advice computed from the figures.
 fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
@@ -235,7 +237,7 @@ fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
     }
     let operations =
         [&total.reads, &total.writes].into_iter().flatten().map(|side| side.operations).sum::<u64>();
-    if total.late_operations as f64 > operations as f64 * MANY_LATE {
+    if total.late_operations >= FEWEST_LATE && total.late_operations as f64 > operations as f64 * MANY_LATE {
         warnings.push(format!(
             "{} of {operations} operations started late: the storage, or this machine, does not keep up with the rate",
             total.late_operations
@@ -246,6 +248,9 @@ fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
             "{} operations should have started by the end of the run and did not: the true latencies are longer",
             total.missed_operations
         ));
+    }
+    if let Some(error) = &result.log_failure {
+        warnings.push(format!("the log of operations could not be written: {error}"));
     }
     if result.intervals.len() >= MOST_INTERVALS {
         warnings.push(format!("only the first {MOST_INTERVALS} intervals were kept"));

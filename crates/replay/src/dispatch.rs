@@ -14,6 +14,9 @@ use gemelo_trace::{Blocks, Operation, Record, RecordSource};
 
 /// How far the reader runs ahead: longer than anything that could hold it up for a moment.
 const AHEAD_NS: u64 = 100_000_000;
+/// The first record is due this long after the start: it has to be read, handed over and given its content before. A
+/// replay that began with it would start it late whatever the target.
+const LEAD_NS: u64 = 20_000_000;
 /// Operations of a batch: enough that a channel costs nothing for each.
 const BATCH: usize = 128;
 /// Bytes of the target that one process owns in a row. Small enough to spread a hot region, large enough that few requests are cut.
@@ -61,7 +64,8 @@ impl<'a> Dispatcher<'a> {
 
     /// Hands out the whole trace, or as much as there was time for.
     pub(crate) fn run(mut self, source: &mut impl RecordSource) -> Result<Handed, ReplayError> {
-        self.handed.origin_ns = self.shared.environment.clock.now_ns();
+        let lead_ns = if self.shared.options.speed == Speed::Unlimited { 0 } else { LEAD_NS };
+        self.handed.origin_ns = self.shared.environment.clock.now_ns() + lead_ns;
         let mut record = Record::new();
         let outcome = loop {
             match source.next_record(&mut record) {

@@ -290,6 +290,36 @@ fn late_operations_are_counted_with_by_how_much() {
     assert!((100_900_000..=101_100_000).contains(&response.max_ns), "{response:?}");
 }
 
+/// A trace whose reading takes its time, by the clock.
+struct Slow<'a>(Listed, &'a ManualClock);
+
+impl RecordSource for Slow<'_> {
+    fn next_record(&mut self, record: &mut Record) -> Result<bool, TraceError> {
+        self.1.advance_ns(5_000_000);
+        self.0.next_record(record)
+    }
+
+    fn names(&self) -> &Names {
+        self.0.names()
+    }
+}
+
+#[test]
+fn the_first_record_is_not_late_because_it_has_to_be_read() {
+    let records = [record(7, Operation::Write, 0, &[1])];
+    let plan = plan(&records, MapRule::Refuse);
+    let folder = tempfile::tempdir().unwrap();
+    let target = file(&folder.path().join("disk"), &plan);
+    let clock = ManualClock::new();
+    let options = ReplayOptions { speed: Speed::Times(1.0), ..options(1, 1, Engine::Psync) };
+    let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
+    let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
+    let environment = Environment { clock: &clock, monitor: &Silent, stop: &StopFlag::new() };
+    let mut trace = Slow(Listed::new(records.to_vec()), &clock);
+    let result = replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment).unwrap();
+    assert_eq!((result.writes.operations, result.lateness.unwrap().late), (1, 0));
+}
+
 /// Reads find what the trace says, not what the target happened to hold.
 #[test]
 fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {

@@ -36,6 +36,6 @@ pub use result::{
     BlockSizeResult, ENTROPY_STEPS, Effort, EstimateResult, FileCounts, Interval, LocalityResult,
     NatureClass, NatureFigures, NatureResult, RangeInterval, RangeResult, Repeated, ScanResult,
 };
-pub use saved::{MOST_SETS, SavedSetError, merge_sets};
+pub use saved::{MOST_SETS, Saved, SavedSetError, merge_sets};
 pub use scan::{scan, scan_and_save};
 pub use set::Place;

@@ -12,7 +12,7 @@ use crate::plan;
 use crate::queue::Queue;
 use crate::read::{Counted, Session, SizeCounts, SizeState, Worker};
 use crate::result::{BlockSizeResult, Effort, FileCounts, ScanResult};
-use crate::saved::{SavedSetError, SetHead, SetWriter, SizeHead};
+use crate::saved::{Saved, SavedSetError, Saving, SetHead, SizeHead};
 use crate::set::{self, CountingSet, Place, locked};
 use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
@@ -32,19 +32,19 @@ use std::sync::atomic::Ordering;
 /// # Errors
 /// If a path cannot be scanned at all, threads cannot be started, or a temporary file cannot be read back.
 pub fn scan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Result<ScanResult, ScanError> {
-    scan_and_save(options, None, monitor, stop)
+    scan_and_save(options, None, monitor, stop).map(|saved| saved.result)
 }
 
 /// Scans, and writes the fingerprint set to `save`, an empty file opened for reading and writing.
 ///
 /// # Errors
-/// As [`scan`], and if the set cannot be written or the options ask for an estimate.
+/// As [`scan`], and if the options ask for an estimate. If the set cannot be written, [`Saved::set`] says so.
 pub fn scan_and_save(
     options: &ScanOptions,
     save: Option<&File>,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<ScanResult, ScanError> {
+) -> Result<Saved, ScanError> {
     let clock = SystemClock::new();
     raise_open_files();
     let roots = roots_of(&options.request().paths)?;
@@ -54,10 +54,10 @@ pub fn scan_and_save(
     }
     let read = read_all(options, &roots, monitor, stop)?;
     monitor.begin("adding up", Unit::Items, None);
-    let mut result = read.finish(options, save, stop)?;
-    result.effort.elapsed_ns = clock.now_ns();
+    let mut saved = read.finish(options, save, stop)?;
+    saved.result.effort.elapsed_ns = clock.now_ns();
     monitor.finish();
-    Ok(result)
+    Ok(saved)
 }
 
 /// Everything that was read, before it is added up.
@@ -202,12 +202,7 @@ struct ReadySize<'options> {
 }
 
 impl ReadData {
-    fn finish(
-        self,
-        options: &ScanOptions,
-        save: Option<&File>,
-        stop: &StopFlag,
-    ) -> Result<ScanResult, ScanError> {
+    fn finish(self, options: &ScanOptions, save: Option<&File>, stop: &StopFlag) -> Result<Saved, ScanError> {
         let request = options.request();
         let mut effort = Effort::default();
         let ready: Vec<ReadySize<'_>> = self
@@ -236,13 +231,10 @@ impl ReadData {
             position_bytes: self.position_bytes,
             sizes: ready.iter().map(ReadySize::head).collect(),
         };
-        let mut writer = save.map(SetWriter::create).transpose()?;
+        let mut saving = Saving::begin(save);
         let block_sizes =
-            ready.into_iter().map(|size| size.finish(writer.as_mut())).collect::<Result<Vec<_>, _>>()?;
-        if let Some(writer) = writer {
-            writer.finish(&head)?;
-        }
-        Ok(ScanResult {
+            ready.into_iter().map(|size| size.finish(&mut saving)).collect::<Result<Vec<_>, _>>()?;
+        let result = ScanResult {
             partial: self.partial,
             fingerprint: request.fingerprint,
             tail: request.tail,
@@ -250,7 +242,8 @@ impl ReadData {
             files: self.files,
             effort,
             block_sizes,
-        })
+        };
+        Ok(Saved { result, set: saving.finish(&head) })
     }
 }
 
@@ -264,7 +257,7 @@ impl ReadySize<'_> {
         }
     }
 
-    fn finish(mut self, mut writer: Option<&mut SetWriter<'_>>) -> Result<BlockSizeResult, ScanError> {
+    fn finish(mut self, saving: &mut Saving<'_>) -> Result<BlockSizeResult, ScanError> {
         let request = self.options.request();
         let most_measured = budget::nature_contents(self.options, self.block_bytes);
         let mut tally = Tally::new(self.block_bytes, request.zeros, most_measured);
@@ -274,26 +267,24 @@ impl ReadySize<'_> {
         let mut places = self.set.candidates.places().into_iter().peekable();
         let mut natures = self.nature.contents.iter().copied().peekable();
         let mut localities = std::mem::take(&mut self.locality.contents).into_iter().peekable();
-        let mut take_up = |row: Row| -> Result<(), ScanError> {
+        let mut take_up = |row: Row| {
             tally.add(&row);
-            match &mut writer {
-                Some(writer) => Ok(writer.add(self.block_bytes, &row)?),
-                None => Ok(()),
-            }
+            saving.add(self.block_bytes, &row);
         };
-        let joined = self.set.for_each(|counted| -> Result<(), Ended> {
+        let joined = self.set.for_each(|counted| -> Result<(), io::Error> {
             if counted.fingerprint.low >= below && scale.is_some_and(|scale| scale.share < 1.0) {
                 return Ok(());
             }
             while let Some(zero) = zeros.pop_if(|zero| zero.fingerprint < counted.fingerprint) {
-                take_up(zero).map_err(Ended::Scan)?;
+                take_up(zero);
             }
             let row = join(counted, &mut places, &mut natures, &mut localities);
-            take_up(row).map_err(Ended::Scan)
+            take_up(row);
+            Ok(())
         });
-        joined.map_err(|ended| ended.into_error(self.options))?;
+        joined.map_err(|error| spilled(error, self.options))?;
         while let Some(zero) = zeros.pop() {
-            take_up(zero)?;
+            take_up(zero);
         }
         Ok(tally.finish(&self.counts.totals, scale))
     }
@@ -317,28 +308,10 @@ impl ReadySize<'_> {
     }
 }
 
-/// Why adding up ended early.
-enum Ended {
-    Spill(io::Error),
-    Scan(ScanError),
-}
-
-impl From<io::Error> for Ended {
-    fn from(error: io::Error) -> Self {
-        Self::Spill(error)
-    }
-}
-
-impl Ended {
-    fn into_error(self, options: &ScanOptions) -> ScanError {
-        match self {
-            Self::Scan(error) => error,
-            Self::Spill(source) => {
-                let folder = options.request().spill_folder.clone().unwrap_or_else(std::env::temp_dir);
-                ScanError::Spill { folder, source }
-            }
-        }
-    }
+/// Temporary files that cannot be read back.
+fn spilled(source: io::Error, options: &ScanOptions) -> ScanError {
+    let folder = options.request().spill_folder.clone().unwrap_or_else(std::env::temp_dir);
+    ScanError::Spill { folder, source }
 }
 
 /// Which contents of the set are the sample (those below the first figure, in their last 64 bits), and what part of

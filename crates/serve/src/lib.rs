@@ -26,4 +26,6 @@ pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, Reply, Request};
 pub use service::{Addresses, ServeOptions, serve};
 pub use settings::Settings;
-pub use transfer::{Sink, Source, TransferError, Transferred, export, import};
+pub use transfer::{
+    BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
+};

@@ -83,8 +83,9 @@ fn submissions<'a>(operation: &'a Operation<'_>) -> Vec<Submission<'a>> {
     }
 }
 
+/// The connection failed, and so will everything after it.
 fn lost(error: ClientError) -> DeviceError {
-    DeviceError::Io(io::Error::other(error))
+    DeviceError::Io(io::Error::new(io::ErrorKind::NotConnected, error))
 }
 
 fn device_error(code: ErrorCode) -> Option<DeviceError> {

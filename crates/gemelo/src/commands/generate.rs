@@ -4,10 +4,11 @@ use super::bench::options::ContentOptions;
 use crate::contents;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
+use crate::files::{self, NewFile, NewFolder};
 use crate::values::Size;
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_base::units::{format_counted, format_duration_ns, format_line, format_rate, format_size};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_content::{ContentSpec, Generator, ScaledDistribution};
 use gemelo_load::{Generated, Output};
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 /// Writes a data set whose contents have the distribution, the entropy and the compressibility asked for.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A new file, or with --files a new folder
+    /// A new file, or with --files a new folder; - is standard output
     output: PathBuf,
     /// Size of the data set [default: that of the distribution]
     #[arg(long, value_name = "SIZE")]
@@ -47,34 +48,79 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         }
         None => spec.distribution.blocks(),
     };
-    let output = match arguments.files {
-        Some(files) => Output::Tree { folder: arguments.output.clone(), files },
-        None => Output::File(arguments.output.clone()),
-    };
     let clock = SystemClock::new();
-    let generated = gemelo_load::generate(
-        &spec,
-        blocks,
-        &output,
-        arguments.force,
-        context.monitor.as_ref(),
-        &context.stop,
-    )
-    .map_err(|error| if error.is_bad_input() { bad_input(error.into()) } else { error.into() })?;
-    context.print(&text(arguments, &spec, &generated, clock.now_ns()))?;
+    let generated = match arguments.files {
+        Some(files) => write_tree(arguments, files, &spec, blocks, context)?,
+        None => write_file(arguments, &spec, blocks, context)?,
+    };
+    let text = text(arguments, &spec, &generated, clock.now_ns());
+    if files::is_standard_output(&arguments.output) {
+        context.print_beside(&text)?;
+    } else {
+        context.print(&text)?;
+    }
     Ok(if generated.is_complete { Outcome::Done } else { Outcome::Partial })
 }
 
-fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapsed_ns: u64) -> String {
-    let files = if generated.files == 1 {
-        "1 file".to_owned()
-    } else {
-        format!("{} files", format_count(generated.files))
+/// What fails or is interrupted leaves nothing under the name of the output.
+fn write_file(
+    arguments: &Arguments,
+    spec: &ContentSpec,
+    blocks: u64,
+    context: &Context,
+) -> anyhow::Result<Generated> {
+    let path = &arguments.output;
+    files::check_new(path, arguments.force)?;
+    let mut new = NewFile::create(path, arguments.force)?;
+    let handle = new.file().filter(|_| new.is_regular()).map(std::fs::File::try_clone).transpose()?;
+    let output = match &handle {
+        Some(file) => Output::File(file, path),
+        None => Output::Stream(&mut new, path),
     };
+    let generated = generate(spec, blocks, output, context)?;
+    if generated.is_complete {
+        new.finish()?;
+    }
+    Ok(generated)
+}
+
+fn write_tree(
+    arguments: &Arguments,
+    files: u64,
+    spec: &ContentSpec,
+    blocks: u64,
+    context: &Context,
+) -> anyhow::Result<Generated> {
+    if files::is_standard_output(&arguments.output) {
+        return Err(bad_input(anyhow!("--files makes a folder, which standard output is not: name one")));
+    }
+    if arguments.force {
+        return Err(bad_input(anyhow!("--force overwrites a file: leave it out, and name a new folder")));
+    }
+    let new = NewFolder::create(&arguments.output)?;
+    let generated = generate(spec, blocks, Output::Tree { folder: new.path(), files }, context)?;
+    if generated.is_complete {
+        new.finish()?;
+    }
+    Ok(generated)
+}
+
+fn generate(
+    spec: &ContentSpec,
+    blocks: u64,
+    output: Output<'_>,
+    context: &Context,
+) -> anyhow::Result<Generated> {
+    gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)
+        .map_err(|error| if error.is_bad_input() { bad_input(error.into()) } else { error.into() })
+}
+
+fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapsed_ns: u64) -> String {
+    let files = format_counted(generated.files, "file");
     let mut text = format!(
-        "{}: {} blocks of {}, {} in {files}, in {}, {}\n",
-        arguments.output.display(),
-        format_count(generated.blocks),
+        "{}: {} of {}, {} in {files}, in {}, {}\n",
+        format_line(&arguments.output.to_string_lossy()),
+        format_counted(generated.blocks, "block"),
         format_size(spec.block_bytes as u64),
         format_size(generated.data_bytes),
         format_duration_ns(elapsed_ns),
@@ -93,7 +139,8 @@ fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapse
             );
         }
         _ if generated.is_complete => (),
-        _ => text += "stopped before the end\n",
+        _ if files::is_standard_output(&arguments.output) => text += "stopped before the end\n",
+        _ => text += &format!("stopped before the end: {} is not kept\n", arguments.output.display()),
     }
     text += &format!("seed {}, run {}\n", spec.seed, spec.run);
     text

@@ -3,7 +3,8 @@
 use super::bench;
 use super::bench::options::{JobOptions, OperationChoice, VerifyChoice};
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, bad_input};
+use anyhow::anyhow;
 use clap::Args;
 use gemelo_load::Pattern;
 use std::path::PathBuf;
@@ -36,6 +37,14 @@ const LOADS: [(&str, OperationChoice, Pattern); 8] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let load = &arguments.options.load;
+    for (is_given, option) in
+        [(load.operation.is_some(), "--operation"), (load.pattern.is_some(), "--pattern")]
+    {
+        if is_given {
+            return Err(bad_input(anyhow!("the loads of the suite have their own {option}: leave it out")));
+        }
+    }
     let jobs = LOADS.map(|(name, operation, pattern)| {
         let mut job = JobOptions { name: Some(name.to_owned()), ..JobOptions::default() };
         job.load.operation = Some(operation);

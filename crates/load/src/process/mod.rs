@@ -82,10 +82,16 @@ impl Process<'_> {
         self.state.now_ns
     }
 
-    /// Operations of an open loop that should have started by the end, and did not.
+    /// Operations of an open loop that should have started by the end, and did not. A closed loop has none: what it
+    /// prepared and did not start was never due.
     pub(crate) fn missed(&self) -> u64 {
-        let held = self.state.held.is_some_and(|held| held.operation.due_ns < self.state.now_ns);
-        self.operations.due_by(self.state.now_ns.min(self.state.end_ns)) + u64::from(held)
+        if !self.state.is_open_loop {
+            return 0;
+        }
+        let until_ns = self.state.now_ns.min(self.state.end_ns);
+        let held = self.state.held.is_some_and(|held| held.operation.due_ns < until_ns);
+        // A run that ends after so many bytes never wanted more than those.
+        (self.operations.due_by(until_ns) + u64::from(held)).min(self.state.left)
     }
 
     #[inline]

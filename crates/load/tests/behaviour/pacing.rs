@@ -4,6 +4,7 @@ use super::memory::{Event, Shared};
 use super::{BLOCK, blocks, job, operations, run_by};
 use gemelo_base::{ManualClock, StopFlag};
 use gemelo_load::{Ended, JobOperation, JobSpec, Pace, Pattern, Phase, RunResult};
+use gemelo_target::Engine;
 use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
@@ -107,6 +108,23 @@ fn what_should_have_started_and_did_not_is_told() {
     assert_eq!(operations(&result), (0, 1000));
     assert_eq!(result.total.missed_operations, 1000);
     assert!(result.warnings.iter().any(|warning| warning.contains("did not")), "{:?}", result.warnings);
+}
+
+/// Two operations on the same block never overlap, so one is prepared, waits for the other, and is left over when the
+/// time is up.
+#[test]
+fn a_closed_loop_misses_nothing() {
+    let spec = JobSpec { file_bytes: blocks(1), queue_depth: 4, engine: Engine::IoUring, ..second() };
+    let result = run_timed(spec, 300 * MS, &[]);
+    assert_eq!((result.total.late_operations, result.total.missed_operations), (0, 0));
+    assert_eq!(result.warnings, [""; 0]);
+}
+
+#[test]
+fn bytes_that_are_done_leave_nothing_that_was_missed() {
+    let pace = Pace::Rate { ops_per_s: 2000.0 };
+    let result = run_timed(JobSpec { pace, process_bytes: Some(blocks(300)), ..second() }, MS, &[]);
+    assert_eq!((result.ended, result.total.missed_operations), (Ended::Bytes, 0));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::error::SavedSetError;
 use super::read::SetReader;
-use super::write::SetWriter;
-use super::{SetHead, SizeHead};
+use super::write::Saving;
+use super::{Saved, SetHead, SizeHead};
 use crate::fingerprint::Fingerprint;
 use crate::locality::MOST_COPIES;
 use crate::nature;
@@ -26,15 +26,15 @@ const ADVANCE_ROWS: u64 = 1 << 16;
 /// is written to `save`, if there is one: an empty file opened for reading and writing.
 ///
 /// # Errors
-/// If a set cannot be read, is damaged, or has another fingerprint, block sizes or tail policy than the first; if the
-/// united set cannot be written; and after a stop.
+/// If a set cannot be read, is damaged, or has another fingerprint, block sizes or tail policy than the first; and after
+/// a stop. If the united set cannot be written, [`Saved::set`] says so.
 pub fn merge_sets(
     paths: &[PathBuf],
     zeros: ZeroPolicy,
     save: Option<&File>,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<ScanResult, SavedSetError> {
+) -> Result<Saved, SavedSetError> {
     let clock = SystemClock::new();
     if paths.is_empty() || paths.len() > MOST_SETS {
         return Err(SavedSetError::Count { found: paths.len(), most: MOST_SETS });
@@ -55,16 +55,14 @@ pub fn merge_sets(
     let mut head = united_head(&sets);
     monitor.begin("merging", Unit::Items, None);
     let mut merge = Merge::new(sets)?;
-    let mut writer = save.map(SetWriter::create).transpose()?;
+    let mut saving = Saving::begin(save);
     let mut block_sizes = Vec::with_capacity(head.sizes.len());
     for size in &mut head.sizes {
-        block_sizes.push(merge.block_size(size, zeros, writer.as_mut(), monitor, stop)?);
+        block_sizes.push(merge.block_size(size, zeros, &mut saving, monitor, stop)?);
     }
-    if let Some(writer) = writer {
-        writer.finish(&head)?;
-    }
+    let set = saving.finish(&head);
     monitor.finish();
-    Ok(ScanResult {
+    let result = ScanResult {
         partial: head.partial,
         fingerprint: head.fingerprint,
         tail: head.tail,
@@ -72,7 +70,8 @@ pub fn merge_sets(
         files: head.files,
         effort: Effort { elapsed_ns: clock.now_ns(), ..Effort::default() },
         block_sizes,
-    })
+    };
+    Ok(Saved { result, set })
 }
 
 fn check_alike(first: &SetReader, second: &SetReader) -> Result<(), SavedSetError> {
@@ -184,7 +183,7 @@ impl Merge {
         &mut self,
         size: &mut SizeHead,
         zeros: ZeroPolicy,
-        mut writer: Option<&mut SetWriter<'_>>,
+        saving: &mut Saving<'_>,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<BlockSizeResult, SavedSetError> {
@@ -202,9 +201,7 @@ impl Merge {
             }
             counted.blocks = counted.blocks.saturating_add(row.copies);
             tally.add(&row);
-            if let Some(writer) = &mut writer {
-                writer.add(size.block_bytes, &row)?;
-            }
+            saving.add(size.block_bytes, &row);
         }
         if counted.blocks != size.totals.blocks {
             return Err(self.invalid("the copies of its rows are not the blocks of its head"));

@@ -11,11 +11,11 @@ mod write;
 
 pub use error::SavedSetError;
 pub use merge::{MOST_SETS, merge_sets};
-pub(crate) use write::SetWriter;
+pub(crate) use write::Saving;
 
 use crate::fingerprint::FingerprintKind;
 use crate::options::TailPolicy;
-use crate::result::FileCounts;
+use crate::result::{FileCounts, ScanResult};
 use crate::tally::BlockTotals;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,15 @@ pub(crate) const HEAD_KEY: &str = "gemelo.scan-set";
 
 /// The key of the checksum.
 pub(crate) const CHECKSUM_KEY: &str = "gemelo.checksum";
+
+/// A result, and whether the set it was to be saved in was written.
+#[derive(Debug)]
+pub struct Saved {
+    /// The figures, which do not depend on the set.
+    pub result: ScanResult,
+    /// Why the set was not written. Without a file to save to, this is no error.
+    pub set: Result<(), SavedSetError>,
+}
 
 /// Everything about a set that is not about a single content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -113,6 +113,35 @@ impl<'file> SetWriter<'file> {
     }
 }
 
+/// Writes a set where one is asked for. The first failure ends the writing alone: the figures do not need the set.
+pub(crate) struct Saving<'file> {
+    writer: Option<SetWriter<'file>>,
+    outcome: Result<(), SavedSetError>,
+}
+
+impl<'file> Saving<'file> {
+    pub(crate) fn begin(file: Option<&'file File>) -> Self {
+        match file.map(SetWriter::create).transpose() {
+            Ok(writer) => Self { writer, outcome: Ok(()) },
+            Err(error) => Self { writer: None, outcome: Err(error) },
+        }
+    }
+
+    pub(crate) fn add(&mut self, block_bytes: u32, row: &Row) {
+        if let Some(writer) = &mut self.writer
+            && let Err(error) = writer.add(block_bytes, row)
+        {
+            self.writer = None;
+            self.outcome = Err(error);
+        }
+    }
+
+    pub(crate) fn finish(self, head: &SetHead) -> Result<(), SavedSetError> {
+        self.outcome?;
+        self.writer.map_or(Ok(()), |writer| writer.finish(head))
+    }
+}
+
 impl Group {
     fn add(&mut self, block_bytes: u32, row: &Row) {
         // Block sizes are at most 1 MiB.

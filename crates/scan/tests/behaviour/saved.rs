@@ -16,11 +16,13 @@ fn new_file(path: &Path) -> File {
 fn saved(request: ScanRequest, path: &Path) -> ScanResult {
     let file = new_file(path);
     let options = ScanOptions::new(request).unwrap();
-    scan_and_save(&options, Some(&file), &Silent, &StopFlag::new()).unwrap()
+    let saved = scan_and_save(&options, Some(&file), &Silent, &StopFlag::new()).unwrap();
+    saved.set.unwrap();
+    saved.result
 }
 
 fn merged(paths: &[PathBuf]) -> Result<ScanResult, SavedSetError> {
-    merge_sets(paths, ZeroPolicy::Include, None, &Silent, &StopFlag::new())
+    merge_sets(paths, ZeroPolicy::Include, None, &Silent, &StopFlag::new()).map(|saved| saved.result)
 }
 
 /// Three folders that have contents in common, large enough that samples rise above their lowest level.
@@ -57,11 +59,12 @@ fn merged_sets_say_what_one_scan_of_everything_says() {
     // A merge that is saved can be merged again.
     let united = data.path("ab.set");
     let file = new_file(&united);
-    merge_sets(&sets[..2], ZeroPolicy::Include, Some(&file), &Silent, &StopFlag::new()).unwrap();
+    let union = merge_sets(&sets[..2], ZeroPolicy::Include, Some(&file), &Silent, &StopFlag::new());
+    union.unwrap().set.unwrap();
     let stepwise = merged(&[united, sets[2].clone()]).unwrap();
     assert_eq!(comparable(&stepwise), comparable(&whole));
     // Zeros are in the set in any case.
-    let without = merge_sets(&sets, ZeroPolicy::Exclude, None, &Silent, &StopFlag::new()).unwrap();
+    let without = merge_sets(&sets, ZeroPolicy::Exclude, None, &Silent, &StopFlag::new()).unwrap().result;
     let exclude = scanned(ScanRequest { zeros: ZeroPolicy::Exclude, ..of(&data, &["a", "b", "c"]) });
     assert_eq!(comparable(&without), comparable(&exclude));
     assert!(without.block_sizes[0].zero_blocks > 0);
@@ -112,6 +115,16 @@ fn sets_that_do_not_fit_each_other_are_refused() {
     }
     assert!(matches!(merged(&[]), Err(SavedSetError::Count { .. })));
     assert!(matches!(merged(&vec![first; 600]), Err(SavedSetError::Count { .. })));
+}
+
+#[test]
+fn a_set_that_cannot_be_written_does_not_cost_the_figures() {
+    let data = three_folders();
+    let options = ScanOptions::new(of(&data, &["a", "b"])).unwrap();
+    let full = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
+    let saved = scan_and_save(&options, Some(&full), &Silent, &StopFlag::new()).unwrap();
+    assert!(matches!(saved.set, Err(SavedSetError::WriteColumns(_) | SavedSetError::Write(_))));
+    assert_eq!(comparable(&saved.result), comparable(&scanned(of(&data, &["a", "b"]))));
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! Copying between volumes and files, devices or streams, without what is zero: a few threads, each with a piece in flight.
 
+mod salvage;
 mod sink;
 mod source;
 
-pub use sink::{Sink, export};
+pub use salvage::{BadRange, BadRanges};
+pub use sink::{OnBadBlock, Sink, export};
 pub use source::{Source, import};
 
 use gemelo_device::{DeviceError, Operation, Request};
+use serde::Serialize;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
@@ -18,7 +21,7 @@ const PIECE_BYTES: usize = 4 << 20;
 static ZEROS: [u8; 4096] = [0; 4096];
 
 /// What was copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Transferred {
     /// Bytes from beginning to end.
     pub total_bytes: u64,
@@ -231,12 +234,73 @@ mod tests {
             prop_assert_eq!(imported.total_bytes, length as u64);
             let mut out = tempfile::tempfile().unwrap();
             let sink = Sink::NewFile(out.try_clone().unwrap());
-            let exported = export(&devices, sink, &recorder, &StopFlag::new()).unwrap();
+            let (exported, bad) =
+                export(&devices, sink, OnBadBlock::Fail, &recorder, &StopFlag::new()).unwrap();
+            prop_assert_eq!(bad, BadRanges::default());
             let mut back = Vec::new();
             out.rewind().unwrap();
             out.read_to_end(&mut back).unwrap();
             prop_assert!(back == bytes);
             prop_assert_eq!(exported.total_bytes, whole as u64);
+        }
+    }
+
+    /// A volume of ones, of which some blocks cannot be read.
+    struct Rotten {
+        blocks: u64,
+        bad: Vec<u64>,
+    }
+
+    impl BlockDevice for Rotten {
+        fn geometry(&self) -> Geometry {
+            Geometry {
+                size_bytes: self.blocks * BLOCK as u64,
+                minimum_block_bytes: 1,
+                preferred_block_bytes: BLOCK as u32,
+                maximum_request_bytes: 32 << 20,
+                read_only: true,
+            }
+        }
+
+        fn execute(&self, batch: &mut [Request<'_>]) {
+            for request in batch {
+                let Operation::Read { offset, buffer } = &mut request.operation else { continue };
+                let read = *offset / BLOCK as u64..(*offset + buffer.len() as u64) / BLOCK as u64;
+                buffer.fill(1);
+                let bad = self.bad.iter().find(|bad| read.contains(bad));
+                request.outcome =
+                    bad.map_or(Ok(()), |bad| Err(DeviceError::Damaged { offset: bad * BLOCK as u64 }));
+            }
+        }
+
+        fn extents(&self, _offset: u64, length: u64, _most: usize) -> Result<Vec<Extent>, DeviceError> {
+            Ok(vec![Extent { length, allocated: true, zero: false }])
+        }
+    }
+
+    #[test]
+    fn a_bad_block_ends_an_export_and_costs_a_salvage_nothing_but_itself() {
+        let bad = vec![0, 1, 1025, 3000];
+        let rotten: Arc<dyn BlockDevice> = Arc::new(Rotten { blocks: 3001, bad: bad.clone() });
+        let devices = vec![Arc::clone(&rotten), rotten];
+        let run = |on_bad_block| {
+            let mut out = tempfile::tempfile().unwrap();
+            let sink = Sink::NewFile(out.try_clone().unwrap());
+            let ended = export(&devices, sink, on_bad_block, &Recorder::new(), &StopFlag::new());
+            let mut bytes = Vec::new();
+            out.rewind().unwrap();
+            out.read_to_end(&mut bytes).unwrap();
+            (ended, bytes)
+        };
+        let (ended, _) = run(OnBadBlock::Fail);
+        assert!(matches!(ended, Err(TransferError::Volume { action: "read", .. })), "{ended:?}");
+        let (ended, bytes) = run(OnBadBlock::Zeros);
+        let ranges = ended.unwrap().1;
+        let places: Vec<u64> = ranges.ranges.iter().map(|range| range.offset_bytes / BLOCK as u64).collect();
+        assert_eq!((ranges.total_bytes, places), (4 * BLOCK as u64, vec![0, 1025, 3000]));
+        for (block, found) in (0..).zip(bytes.chunks(BLOCK)) {
+            let expected = u8::from(!bad.contains(&block));
+            assert!(found.iter().all(|byte| *byte == expected), "block {block}");
         }
     }
 
@@ -247,7 +311,7 @@ mod tests {
         let memory: Arc<dyn BlockDevice> =
             Arc::new(Memory { bytes: parking_lot::Mutex::new(vec![1; BLOCK]) });
         let sink = Sink::Stream(Box::new(Vec::new()));
-        let ended = export(&[memory], sink, &Recorder::new(), &stop);
+        let ended = export(&[memory], sink, OnBadBlock::Fail, &Recorder::new(), &stop);
         assert!(matches!(ended, Err(TransferError::Interrupted)));
     }
 }

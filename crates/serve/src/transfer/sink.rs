@@ -1,8 +1,9 @@
 //! Out of a volume: to a new file, which gets holes; to a device, which gets zeros; or to a stream, in its order.
 
+use super::salvage::{BadRanges, is_of_one_block};
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_device::{BlockDevice, Operation, Request};
+use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::VecDeque;
@@ -25,6 +26,15 @@ pub enum Sink {
     Device(File),
     /// A stream, which gets everything.
     Stream(Box<dyn Write + Send>),
+}
+
+/// What becomes of an export when a block cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnBadBlock {
+    /// It fails.
+    Fail,
+    /// Zeros stand in the place of the block.
+    Zeros,
 }
 
 /// A piece of the volume, not longer than [`PIECE_BYTES`] if it holds something.
@@ -67,17 +77,19 @@ impl Extents {
     }
 }
 
-/// Copies a volume, with a thread for each of the devices, which all are that volume; a stream has one.
+/// Copies a volume, with a thread for each of the devices, which all are that volume; a stream has one. Gives what was
+/// copied, and what could not be read, which is nothing with [`OnBadBlock::Fail`].
 ///
 /// # Errors
 /// If the sink or the volume fails. What was copied stays.
 pub fn export(
     devices: &[Arc<dyn BlockDevice>],
     mut sink: Sink,
+    on_bad_block: OnBadBlock,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Transferred, TransferError> {
-    let Some(first) = devices.first() else { return Ok(Transferred::default()) };
+) -> Result<(Transferred, BadRanges), TransferError> {
+    let Some(first) = devices.first() else { return Ok(Default::default()) };
     let size_bytes = first.geometry().size_bytes;
     monitor.begin("Exporting", Unit::Bytes, Some(size_bytes));
     let outside = |offset| move |source| TransferError::Outside { action: "write", offset, source };
@@ -88,6 +100,8 @@ pub fn export(
         monitor,
         stop,
         failed: StopFlag::new(),
+        on_bad_block,
+        bad: Mutex::default(),
     };
     match &mut sink {
         Sink::NewFile(file) => {
@@ -106,7 +120,7 @@ pub fn export(
     }
     shared.tally.reached(size_bytes);
     monitor.finish();
-    Ok(shared.tally.sum())
+    Ok((shared.tally.sum(), shared.bad.into_inner().in_order()))
 }
 
 struct Shared<'a> {
@@ -115,6 +129,8 @@ struct Shared<'a> {
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
     failed: StopFlag,
+    on_bad_block: OnBadBlock,
+    bad: Mutex<BadRanges>,
 }
 
 impl Shared<'_> {
@@ -126,16 +142,28 @@ impl Shared<'_> {
     }
 
     /// Reads a piece into the buffer.
-    fn read(device: &dyn BlockDevice, piece: &Piece, buffer: &mut Vec<u8>) -> Result<(), TransferError> {
+    fn read(
+        &self,
+        device: &dyn BlockDevice,
+        piece: &Piece,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), TransferError> {
         // Pieces that hold something are short.
         buffer.resize(piece.length as usize, 0);
-        let operation = Operation::Read { offset: piece.offset, buffer };
-        let mut batch = vec![Request { operation, outcome: Ok(()) }];
-        device.execute(&mut batch);
-        match first_error(batch) {
-            Some((offset, source)) => Err(TransferError::Volume { action: "read", offset, source }),
-            None => Ok(()),
+        if read_at(device, piece.offset, buffer).is_ok() {
+            return Ok(());
         }
+        // The error is that of the whole piece: each block alone tells which of them it is.
+        let block_bytes = (device.geometry().preferred_block_bytes as usize).max(1);
+        for (block, offset) in buffer.chunks_mut(block_bytes).zip((piece.offset..).step_by(block_bytes)) {
+            let Err(source) = read_at(device, offset, block) else { continue };
+            if self.on_bad_block == OnBadBlock::Fail || !is_of_one_block(&source) {
+                return Err(TransferError::Volume { action: "read", offset, source });
+            }
+            block.fill(0);
+            self.bad.lock().add(offset, block.len() as u64, &source);
+        }
+        Ok(())
     }
 
     fn to_file(&self, device: &dyn BlockDevice, file: &File, zeroes: bool) -> Result<(), TransferError> {
@@ -151,7 +179,7 @@ impl Shared<'_> {
                     zero(file, piece.offset, piece.length).map_err(outside)?;
                 }
             } else {
-                Self::read(device, &piece, &mut buffer)?;
+                self.read(device, &piece, &mut buffer)?;
                 if zeroes {
                     file.write_all_at(&buffer, piece.offset).map_err(outside)?;
                     self.tally.copied(piece.length);
@@ -178,7 +206,7 @@ impl Shared<'_> {
             if piece.is_hole {
                 io::copy(&mut io::Read::take(io::repeat(0), piece.length), stream).map_err(outside)?;
             } else {
-                Self::read(device, &piece, &mut buffer)?;
+                self.read(device, &piece, &mut buffer)?;
                 stream.write_all(&buffer).map_err(outside)?;
                 self.tally.copied(piece.length);
             }
@@ -186,6 +214,12 @@ impl Shared<'_> {
         }
         Ok(())
     }
+}
+
+fn read_at(device: &dyn BlockDevice, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+    let mut batch = vec![Request { operation: Operation::Read { offset, buffer }, outcome: Ok(()) }];
+    device.execute(&mut batch);
+    first_error(batch).map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// Makes a range of a device read as zeros.

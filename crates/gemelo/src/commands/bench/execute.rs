@@ -5,8 +5,9 @@
 
 use super::resolve::{JobInput, ResolvedJob};
 use crate::context::Context;
-use crate::exit::OrBadInput;
-use crate::{files, pools};
+use crate::exit::{Failures, OrBadInput};
+use crate::files::{self, NewFile};
+use crate::pools;
 use anyhow::Context as _;
 use gemelo_base::SystemClock;
 use gemelo_content::ContentSpec;
@@ -14,8 +15,8 @@ use gemelo_load::{Contents, Environment, History, Populate, RunResult};
 use gemelo_serve::Looks;
 use gemelo_target::{Layout, Target};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 
 /// What was run, and what came of it.
 pub(crate) struct Ran {
@@ -55,12 +56,12 @@ impl Open {
 }
 
 /// Checks all jobs as far as that is possible before the first one runs: nothing was touched if this fails.
-pub(crate) fn check(jobs: &[ResolvedJob]) -> anyhow::Result<()> {
+pub(crate) fn check(jobs: &[ResolvedJob], json: Option<&Path>) -> anyhow::Result<()> {
+    let outputs = jobs.iter().flat_map(|job| [&job.access_log, &job.log]).flatten().map(PathBuf::as_path);
+    let force = jobs.iter().any(|job| job.force);
+    files::check_all_new(outputs.chain(json), force)?;
     let mut before: Option<&ResolvedJob> = None;
     for job in jobs {
-        for path in [&job.access_log, &job.log].into_iter().flatten() {
-            files::check_new(path, job.force)?;
-        }
         // A job on the target of the one before it finds what that one leaves.
         if before.is_none_or(|before| before.input.target != job.input.target) {
             let name = &job.input.name;
@@ -73,29 +74,31 @@ pub(crate) fn check(jobs: &[ResolvedJob]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the jobs in order, until one fails or the user stops them. `each` gets every result as it comes.
+/// Runs the jobs in order, until one fails or the user stops them. `each` gets every result as it comes. What was
+/// measured comes back whatever fails after it.
 pub(crate) fn run(
     jobs: Vec<ResolvedJob>,
     context: &Context,
     mut each: impl FnMut(&JobInput, &RunResult) -> anyhow::Result<()>,
-) -> anyhow::Result<Ran> {
+) -> (Ran, Failures) {
+    let monitor = context.monitor.as_ref();
+    let mut failures = Failures::default();
     let mut open: Option<Open> = None;
     let mut ran = Ran { inputs: Vec::new(), results: Vec::new() };
     for mut job in jobs {
-        let place = match open.take() {
-            Some(before) if before.fits(&job) => {
-                job.go_on_with(&before)?;
-                before
+        let run = job.place_after(open.take()).and_then(|place| job.run_at(place, context));
+        let (result, place, logged) = match run {
+            Ok(run) => run,
+            Err(error) => {
+                failures.note(Err(error), monitor);
+                break;
             }
-            Some(before) => {
-                before.finish()?;
-                job.open()?
-            }
-            None => job.open()?,
         };
-        let (result, place) = job.run_at(place, context)?;
-        each(&job.input, &result)?;
-        let go_on = result.failure.is_none() && !context.stop.is_raised();
+        let printed = each(&job.input, &result);
+        let go_on =
+            result.failure.is_none() && !context.stop.is_raised() && printed.is_ok() && logged.is_ok();
+        failures.note(printed, monitor);
+        failures.note(logged, monitor);
         ran.inputs.push(job.input);
         ran.results.push(result);
         open = Some(place);
@@ -103,11 +106,26 @@ pub(crate) fn run(
             break;
         }
     }
-    open.map_or(Ok(()), Open::finish)?;
-    Ok(ran)
+    failures.note(open.map_or(Ok(()), Open::finish), monitor);
+    (ran, failures)
 }
 
 impl ResolvedJob {
+    /// The places of the job before, if they fit, or its own.
+    fn place_after(&mut self, before: Option<Open>) -> anyhow::Result<Open> {
+        match before {
+            Some(before) if before.fits(self) => {
+                self.go_on_with(&before)?;
+                Ok(before)
+            }
+            Some(before) => {
+                before.finish()?;
+                self.open()
+            }
+            None => self.open(),
+        }
+    }
+
     fn open(&self) -> anyhow::Result<Open> {
         let name = &self.input.name;
         let layout = self.job.layout(self.force);
@@ -134,12 +152,17 @@ impl ResolvedJob {
         Ok(())
     }
 
-    fn run_at(&self, mut place: Open, context: &Context) -> anyhow::Result<(RunResult, Open)> {
+    /// Runs the job. The last of the results is whether its logs were written.
+    fn run_at(
+        &self,
+        mut place: Open,
+        context: &Context,
+    ) -> anyhow::Result<(RunResult, Open, anyhow::Result<()>)> {
         let clock = SystemClock::new();
         let environment =
             Environment { clock: &clock, monitor: context.monitor.as_ref(), stop: &context.stop };
-        let mut log = self.open_log()?;
-        let log = log.as_mut().map(|file| file as &mut (dyn std::io::Write + Send));
+        let mut log_file = self.open_log()?;
+        let log = log_file.as_mut().map(|file| file as &mut (dyn std::io::Write + Send));
         let before = place.history.take();
         let result = gemelo_load::run(
             &self.job,
@@ -151,16 +174,17 @@ impl ResolvedJob {
         )
         .with_context(|| format!("job {}", self.input.name))
         .or_bad_input()?;
-        self.write_access_log(&result)?;
+        // The run has told of a log that it could not write: what there is of it is not kept.
+        let log_file = log_file.filter(|_| result.log_failure.is_none());
+        let logged = log_file.map_or(Ok(()), finish_log).and(self.write_access_log(&result));
         place.history.clone_from(&result.history);
         place.keep = self.input.job.keep;
-        Ok((result, place))
+        Ok((result, place, logged))
     }
 
-    fn open_log(&self) -> anyhow::Result<Option<BufWriter<File>>> {
+    fn open_log(&self) -> anyhow::Result<Option<BufWriter<NewFile>>> {
         let Some(path) = &self.log else { return Ok(None) };
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Some(BufWriter::new(file)))
+        Ok(Some(BufWriter::new(NewFile::create(path, self.force)?)))
     }
 
     /// `<block> <accesses>` a line; blocks of the second process come after those of the first, and so on.
@@ -178,6 +202,12 @@ impl ResolvedJob {
                 let _ = writeln!(text, "{block} {accesses}");
             }
         }
-        files::write_whole(path, text.as_bytes())
+        files::write_whole(path, self.force, text.as_bytes())
     }
+}
+
+/// Puts a complete log into its place.
+fn finish_log(log: BufWriter<NewFile>) -> anyhow::Result<()> {
+    let file = log.into_inner().map_err(std::io::IntoInnerError::into_error);
+    file.context("cannot write the log of operations")?.finish()
 }

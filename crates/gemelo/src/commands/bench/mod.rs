@@ -1,5 +1,6 @@
 //! `gemelo bench`: load with realistic contents against any storage.
 
+mod effect;
 mod execute;
 pub(crate) mod job_file;
 pub(crate) mod options;
@@ -73,31 +74,37 @@ pub(crate) fn run_jobs(
     let jobs: Vec<ResolvedJob> = jobs
         .map(|(index, options)| resolve(options, index, context.monitor.as_ref()))
         .collect::<anyhow::Result<_>>()?;
-    execute::check(&jobs)?;
-    let quiet = json == Some(Path::new("-"));
-    let ran =
+    effect::check(&jobs)?;
+    execute::check(&jobs, json)?;
+    let quiet = files::is_some_standard_output(json);
+    let (ran, mut failures) =
         execute::run(
             jobs,
             context,
             |input, result| {
                 if quiet { Ok(()) } else { context.print(&text::job(input, result)) }
             },
-        )?;
+        );
+    if ran.results.is_empty() {
+        return failures.or(Outcome::Done);
+    }
+    let monitor = context.monitor.as_ref();
     if ran.results.len() > 1 && !quiet {
-        context.print(&format!("\n{}", text::summary(&ran.inputs, &ran.results)))?;
+        let summary = format!("\n{}", text::summary(&ran.inputs, &ran.results));
+        failures.note(context.print(&summary), monitor);
     }
     let outcome = outcome(&ran.results);
     if let Some(path) = json {
-        write_result(path, ran, context)?;
+        failures.note(write_result(path, force, ran, context), monitor);
     }
-    Ok(outcome)
+    failures.or(outcome)
 }
 
 fn outcome(results: &[RunResult]) -> Outcome {
     if results.iter().all(RunResult::is_success) { Outcome::Done } else { Outcome::Partial }
 }
 
-fn write_result(path: &Path, ran: Ran, context: &Context) -> anyhow::Result<()> {
+fn write_result(path: &Path, force: bool, ran: Ran, context: &Context) -> anyhow::Result<()> {
     let mut provenance = Provenance::of_this_process(context.started_at);
     provenance.target = ran.inputs.first().map(|input| input.target.clone());
     provenance.seed = ran.inputs.first().map(|input| input.content.seed);
@@ -109,5 +116,5 @@ fn write_result(path: &Path, ran: Ran, context: &Context) -> anyhow::Result<()> 
         result: ran.results,
         warnings,
     };
-    files::write_json(path, &result)
+    files::write_json(path, force, &result)
 }

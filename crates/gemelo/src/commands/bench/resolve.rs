@@ -1,5 +1,6 @@
 //! From the options of a job to what the libraries run: defaults filled in, contradictions refused.
 
+use super::effect::{self, Given};
 use super::options::{JobOptions, LoadOptions};
 use crate::contents;
 use crate::exit::{OrBadInput, bad_input};
@@ -47,6 +48,8 @@ pub(crate) struct ResolvedJob {
     pub(crate) log: Option<PathBuf>,
     /// Whether the user said what files hold before the run.
     pub(crate) says_populate: bool,
+    /// Options that may have no effect.
+    pub(super) given: Vec<Given>,
 }
 
 /// The job that the options describe, the `index`-th of the run.
@@ -77,6 +80,7 @@ pub(crate) fn resolve(
         monitor.warn(&shortfall);
     }
     warn_of_cut_contents(&contents, monitor);
+    let given = effect::given(&options.load, &job, &uri);
     Ok(ResolvedJob {
         input: JobInput {
             name,
@@ -93,6 +97,7 @@ pub(crate) fn resolve(
         access_log: options.load.access_log,
         log: options.load.log,
         says_populate: options.load.populate.is_some(),
+        given,
     })
 }
 

@@ -3,7 +3,9 @@
 use super::resolve::JobInput;
 use crate::stored::stored_text;
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_base::units::{
+    format_count, format_counted, format_counted_as, format_duration_ns, format_rate, format_size,
+};
 use gemelo_content::{Distribution, ScaledDistribution};
 use gemelo_load::{
     Ended, Measured, OperationFigures, Pace, RunResult, Timing, Verification, WrittenDistribution,
@@ -87,8 +89,7 @@ fn load(input: &JobInput) -> String {
             format!("{reads_per_s} reads and {writes_per_s} writes a second and process")
         }
     };
-    let processes =
-        if job.processes == 1 { "1 process".to_owned() } else { format!("{} processes", job.processes) };
+    let processes = format_counted_as(u64::from(job.processes), "process", "processes");
     format!(
         "{} {operation} of {}, {processes} on {} each, {} queue depth {}, {pace}, contents {}",
         job.pattern,
@@ -119,8 +120,8 @@ fn ended(result: &RunResult) -> String {
 
 fn throughput(figures: &OperationFigures) -> String {
     format!(
-        "{} operations, {}, {}, {} operations/s",
-        format_count(figures.operations),
+        "{}, {}, {}, {} operations/s",
+        format_counted(figures.operations, "operation"),
         format_size(figures.data_bytes),
         format_rate(figures.bytes_per_s),
         format_count(figures.operations_per_s.round() as u64)
@@ -136,8 +137,8 @@ fn generating(total: &Measured, processes: usize) -> String {
     if total.late_operations + total.missed_operations > 0 {
         let _ = write!(
             text,
-            "; {} operations started late, {} never",
-            format_count(total.late_operations),
+            "; {} started late, {} never",
+            format_counted(total.late_operations, "operation"),
             format_count(total.missed_operations)
         );
     }
@@ -230,7 +231,7 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
 
 /// What checking found, worst first.
 pub(crate) fn verified(verification: &Verification) -> String {
-    let mut text = format!("  verified    {} blocks", format_count(verification.checked_blocks));
+    let mut text = format!("  verified    {}", format_counted(verification.checked_blocks, "block"));
     text += &match verification.wrong_blocks {
         0 => ", all as written".to_owned(),
         wrong => format!(", {} WRONG", format_count(wrong)),

@@ -2,10 +2,9 @@
 
 use crate::context::Context;
 use crate::distributions::{self, formats};
-use crate::exit::{Outcome, bad_input};
-use anyhow::anyhow;
+use crate::exit::{self, Outcome, bad_input};
 use clap::Args;
-use gemelo_base::units::format_count;
+use gemelo_base::units::{format_counted, format_counted_as, format_line};
 use gemelo_content::built_in;
 
 #[derive(Debug, Args)]
@@ -26,7 +25,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if problems.is_empty() {
         return Ok(Outcome::Done);
     }
-    Err(bad_input(anyhow!("{}", problems.join("\n"))))
+    Err(bad_input(exit::lines(&problems)))
 }
 
 /// What is to be said of a sound distribution; else its problems, a line each.
@@ -44,9 +43,10 @@ fn check(name: &str) -> Result<String, Vec<String>> {
     };
     let mut report: String = named.notes.iter().map(|note| formats::note_at(name, note) + "\n").collect();
     report += &format!(
-        "{name}: sound, {} classes, {} blocks\n",
-        format_count(named.distribution.classes().len() as u64),
-        format_count(named.distribution.blocks())
+        "{}: sound, {}, {}\n",
+        format_line(name),
+        format_counted_as(named.distribution.classes().len() as u64, "class", "classes"),
+        format_counted(named.distribution.blocks(), "block")
     );
     Ok(report)
 }

@@ -25,17 +25,22 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check(arguments.force)?;
     let names: Vec<String> = std::iter::once(&arguments.first).chain(&arguments.others).cloned().collect();
-    print(&names, &arguments.json, context)
+    print(&names, &arguments.json, arguments.force, context)
 }
 
 /// Prints the distributions side by side.
-pub(super) fn print(names: &[String], json: &JsonOption, context: &Context) -> anyhow::Result<Outcome> {
+pub(super) fn print(
+    names: &[String],
+    json: &JsonOption,
+    force: bool,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
     let columns = names
         .iter()
         .map(|name| Ok(Column::of(short(name), &distributions::load(name)?.distribution)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let columns = Columns::new(columns);
-    json.write(context, names, &columns, &[])?;
+    json.write(force, context, names, &columns, &[])?;
     if !json.is_standard_output() {
         context.print(&columns.to_text())?;
     }

@@ -21,15 +21,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    arguments.output.check()?;
-    let named = distributions::load(&arguments.distribution)?;
-    for note in &named.notes {
-        context.monitor.warn(&distributions::formats::note_at(&named.name, note));
-    }
     let output = OutputOptions {
         output: Some(arguments.output.output.clone().unwrap_or_else(|| PathBuf::from("-"))),
         ..arguments.output
     };
+    output.check()?;
+    let named = distributions::load(&arguments.distribution)?;
+    for note in &named.notes {
+        context.monitor.warn(&distributions::formats::note_at(&named.name, note));
+    }
     output.write(&named.to_profile(arguments.block_size.map(|size| size.0)))?;
     Ok(Outcome::Done)
 }

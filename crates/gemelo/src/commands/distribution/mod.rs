@@ -12,11 +12,12 @@ mod show;
 
 use crate::context::Context;
 use crate::distributions::formats::Format;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, bad_input};
 use crate::files;
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use gemelo_content::Profile;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Wherever a distribution is named: a built-in one (personal, primary, debian-usr, unique, all-duplicates), a file in the
 /// DEDISbench format (a line is `DUPLICATES CONTENTS`), a profile (TOML or JSON), a CSV file, or - for standard input.
@@ -69,18 +70,27 @@ struct OutputOptions {
 
 impl OutputOptions {
     fn check(&self) -> anyhow::Result<()> {
-        self.output.iter().try_for_each(|path| files::check_new(path, self.force))
+        self.check_with(None)
+    }
+
+    /// Refuses outputs that exist or cannot be written, and a format for no output.
+    fn check_with(&self, json: Option<&JsonOption>) -> anyhow::Result<()> {
+        if self.output.is_none() && self.to.is_some() {
+            return Err(bad_input(anyhow!("--to is the format of --output: name the file with --output")));
+        }
+        let json = json.and_then(|json| json.json.as_deref());
+        files::check_all_new(self.output.as_deref().into_iter().chain(json), self.force)
     }
 
     /// Whether standard output belongs to the distribution.
     fn is_standard_output(&self) -> bool {
-        self.output.as_deref() == Some(Path::new("-"))
+        files::is_some_standard_output(self.output.as_deref())
     }
 
     fn write(&self, profile: &Profile) -> anyhow::Result<()> {
         let Some(path) = &self.output else { return Ok(()) };
         let format = self.to.unwrap_or_else(|| Format::of_name(path));
-        files::write_whole(path, format.write(profile)?.as_bytes())
+        files::write_whole(path, self.force, format.write(profile)?.as_bytes())
     }
 }
 
@@ -98,11 +108,12 @@ impl JsonOption {
     }
 
     fn is_standard_output(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        files::is_some_standard_output(self.json.as_deref())
     }
 
     fn write<Input: serde::Serialize, Measured: serde::Serialize>(
         &self,
+        force: bool,
         context: &Context,
         input: Input,
         result: Measured,
@@ -116,7 +127,7 @@ impl JsonOption {
             result,
             warnings: warnings.to_vec(),
         };
-        files::write_json(path, &file)
+        files::write_json(path, force, &file)
     }
 }
 

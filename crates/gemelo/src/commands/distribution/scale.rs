@@ -40,8 +40,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    arguments.output.check()?;
-    arguments.json.check(arguments.output.force)?;
+    arguments.output.check_with(Some(&arguments.json))?;
     if arguments.sampled && arguments.seed.is_none() && arguments.output.output.is_some() {
         return Err(bad_input(anyhow!(
             "expected figures are no distribution that --output could write: add --seed N to draw one"
@@ -65,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let columns = Columns::new(columns);
     let notes = cut_short(&scaled);
     arguments.output.write(&profile(&named, &written, blocks, block_bytes))?;
-    arguments.json.write(context, &arguments.distribution, &columns, &notes)?;
+    arguments.json.write(arguments.output.force, context, &arguments.distribution, &columns, &notes)?;
     if !arguments.output.is_standard_output() && !arguments.json.is_standard_output() {
         let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
         context.print(&(columns.to_text() + &notes))?;

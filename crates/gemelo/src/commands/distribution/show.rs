@@ -25,7 +25,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check(arguments.force)?;
     let [name] = arguments.distributions.as_slice() else {
-        return compare::print(&arguments.distributions, &arguments.json, context);
+        return compare::print(&arguments.distributions, &arguments.json, arguments.force, context);
     };
     let named = distributions::load(name)?;
     let asked = arguments.block_size.map(|size| size.0);
@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for warning in &warnings {
         context.monitor.warn(warning);
     }
-    arguments.json.write(context, [name], [&figures], &warnings)?;
+    arguments.json.write(arguments.force, context, [name], [&figures], &warnings)?;
     if !arguments.json.is_standard_output() {
         context.print(&figures.to_text())?;
     }

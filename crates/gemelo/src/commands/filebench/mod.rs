@@ -4,7 +4,7 @@ mod console;
 mod sweep;
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::values::Span;
 use crate::{distributions, files};
 use anyhow::{Context as _, anyhow};
@@ -16,7 +16,7 @@ use gemelo_filebench::{Console, Options, Program, RunError, RunResult, Script};
 use gemelo_report::{Provenance, ResultFile};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use sweep::Sweep;
 
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     run_id: Option<u64>,
     /// Check the script and do nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "keep"])]
     check: bool,
     /// Keep the files that the run made
     #[arg(long)]
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if let Some(json) = &arguments.json {
         files::check_new(json, arguments.force)?;
     }
-    let to_stderr = arguments.json.as_deref() == Some(Path::new("-"));
+    let to_stderr = files::is_some_standard_output(arguments.json.as_deref());
     let session = Session {
         arguments,
         context,
@@ -203,13 +203,22 @@ impl Session<'_> {
 
     fn run_all(&self, programs: &[Planned], text: String) -> anyhow::Result<Outcome> {
         let mut points = Vec::new();
-        let mut failure = None;
+        let mut failures = Failures::default();
+        let monitor = self.context.monitor.as_ref();
         let mut complete = true;
         for planned in programs {
             if let (Some(sweep), Some(value)) = (&self.arguments.sweep, &planned.value) {
                 self.console.line(&format!("{} = {value}", sweep.name));
             }
-            let outcome = self.execute(planned)?;
+            let outcome = match self.execute(planned) {
+                Ok(outcome) => outcome,
+                // Nothing was measured yet, so nothing is lost.
+                Err(error) if points.is_empty() => return Err(error),
+                Err(error) => {
+                    failures.note(Err(error), monitor);
+                    break;
+                }
+            };
             complete &= outcome.error.is_none() && outcome.runs.iter().all(|run| run.complete);
             complete &= !outcome.interrupted;
             points.push(Point {
@@ -217,22 +226,21 @@ impl Session<'_> {
                 variables: planned.program.variables.clone(),
                 runs: outcome.runs,
             });
-            if outcome.error.is_some() || outcome.interrupted {
-                failure = outcome.error;
+            let is_over = outcome.error.is_some() || outcome.interrupted;
+            if let Some(error) = outcome.error {
+                let error = anyhow::Error::from(error);
+                failures
+                    .note(Err(error.context("the run failed; what was measured before is kept")), monitor);
+            }
+            if is_over {
                 break;
             }
         }
         if let Some(sweep) = &self.arguments.sweep {
             self.console.line(&format!("\n{}", sweep.table(&points)));
         }
-        self.write_json(text, points)?;
-        match failure {
-            Some(error) => {
-                Err(anyhow::Error::from(error).context("the run failed; what was measured before is kept"))
-            }
-            None if complete => Ok(Outcome::Done),
-            None => Ok(Outcome::Partial),
-        }
+        failures.note(self.write_json(text, points), monitor);
+        failures.or(if complete { Outcome::Done } else { Outcome::Partial })
     }
 
     fn execute(&self, planned: &Planned) -> anyhow::Result<gemelo_filebench::Outcome> {
@@ -280,6 +288,6 @@ impl Session<'_> {
             result: points,
             warnings,
         };
-        files::write_json(path, &result)
+        files::write_json(path, self.arguments.force, &result)
     }
 }

@@ -42,9 +42,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             warnings: report.warnings.clone(),
             result: &report,
         };
-        files::write_json(path, &result)?;
+        files::write_json(path, arguments.force, &result)?;
     }
-    if arguments.json.as_deref() != Some(Path::new("-")) {
+    if !files::is_some_standard_output(arguments.json.as_deref()) {
         context.print(&stat_text::text(&report))?;
     }
     report.warnings.iter().for_each(|warning| context.monitor.warn(warning));

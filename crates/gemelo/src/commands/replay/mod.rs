@@ -5,10 +5,10 @@ mod text;
 use super::bench::options::ContentOptions;
 use super::trace::input::{TraceInput, failed};
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::values::Size;
 use crate::{contents, files, pools};
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::SystemClock;
 use gemelo_load::Environment;
@@ -19,7 +19,7 @@ use gemelo_replay::{
 use gemelo_report::{Provenance, ResultFile};
 use gemelo_target::{Access, Engine, Layout, TargetError, TargetUri};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The layout of the result in JSON.
 const SCHEMA: &str = "gemelo.replay/1";
@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Load")]
     verify: bool,
     /// Say what would be done, and end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     dry_run: bool,
     /// Write the result as JSON; - is standard output, in place of the text
     #[arg(long, value_name = "FILE")]
@@ -104,9 +104,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let plan = arguments.plan(context)?;
     let layout = arguments.layout(&plan)?;
     let target = gemelo_target::plan(&arguments.target, &layout).map_err(not_ready)?;
+    if arguments.content.distribution.is_some() && plan.drawn_blocks() == 0 {
+        return Err(bad_input(anyhow!(
+            "--distribution has no effect here: the trace says the content of every block"
+        )));
+    }
     let spec = contents::resolve(&arguments.content, context.monitor.as_ref())?;
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).or_bad_input()?;
-    let quiet = arguments.json.as_deref() == Some(Path::new("-"));
+    let quiet = files::is_some_standard_output(arguments.json.as_deref());
     if !quiet {
         context.print(&text::plan(&plan, &options, &arguments.target))?;
     }
@@ -122,17 +127,19 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let result = gemelo_replay::replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment)
         .map_err(not_replayed)?;
     drop(looks);
-    target.finish(arguments.keep)?;
+    let finished = target.finish(arguments.keep).context("cannot remove the file of the replay");
     let warnings = text::advice(&result);
     let replayed =
         Replayed { plan: &plan, options: &options, result: &result, warnings: &warnings, seed: spec.seed };
-    arguments.write_json(context, &replayed)?;
+    let mut failures = Failures::default();
     if !quiet {
-        context.print(&text::result(&result))?;
-        warnings.iter().for_each(|warning| context.monitor.warn(warning));
+        failures.note(context.print(&text::result(&result)), monitor);
+        warnings.iter().for_each(|warning| monitor.warn(warning));
     }
+    failures.note(arguments.write_json(context, &replayed), monitor);
+    failures.note(finished, monitor);
     let is_sound = result.is_complete && result.verification.wrong == 0;
-    Ok(if is_sound { Outcome::Done } else { Outcome::Partial })
+    failures.or(if is_sound { Outcome::Done } else { Outcome::Partial })
 }
 
 fn not_ready(error: TargetError) -> anyhow::Error {
@@ -169,6 +176,11 @@ impl Arguments {
         if depth == 0 || depth > MOST_QUEUE_DEPTH {
             return Err(bad_input(anyhow!(
                 "--queue-depth is {depth}, it has to be from 1 to {MOST_QUEUE_DEPTH}"
+            )));
+        }
+        if asked == Some(Engine::Psync) && depth > 1 {
+            return Err(bad_input(anyhow!(
+                "--engine psync does one operation at a time: use io-uring for --queue-depth {depth}"
             )));
         }
         let usual = match depth {
@@ -249,6 +261,6 @@ impl Arguments {
         };
         let file =
             ResultFile { schema: SCHEMA.to_owned(), provenance, input, result, warnings: warnings.to_vec() };
-        files::write_json(path, &file)
+        files::write_json(path, self.force, &file)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::stored::stored_text;
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_rate, format_size};
 use gemelo_replay::{MapRule, OperationFigures, Plan, ReplayOptions, ReplayResult, Speed};
 use gemelo_target::TargetUri;
 
@@ -12,7 +12,7 @@ pub(super) fn plan(plan: &Plan, options: &ReplayOptions, target: &TargetUri) -> 
         MapRule::Refuse => "every place where the trace has it".to_owned(),
         MapRule::Dense => "all places laid out dense".to_owned(),
         MapRule::Fold => {
-            format!("{} places beyond the end folded back", format_count(plan.folded_places))
+            format!("{} beyond the end folded back", format_counted(plan.folded_places, "place"))
         }
     };
     let duration_ns = match options.speed {
@@ -23,30 +23,33 @@ pub(super) fn plan(plan: &Plan, options: &ReplayOptions, target: &TargetUri) -> 
         Speed::Unlimited => "as fast as the target takes them".to_owned(),
     };
     let mut text = format!(
-        "{} requests onto {} of {target}, {map}; {duration_ns}\n",
-        format_count(plan.requests),
+        "{} onto {} of {target}, {map}; {duration_ns}\n",
+        format_counted(plan.requests, "request"),
         format_size(plan.target_bytes()),
     );
     if plan.populated_blocks() > 0 {
-        let blocks = format_count(plan.populated_blocks());
-        text += &format!("{blocks} blocks are read before they are written: they are populated first\n");
+        let blocks = format_counted(plan.populated_blocks(), "block");
+        text += &format!("{blocks} to populate first, since the trace reads there before it writes\n");
     }
     let drawn = plan.drawn_blocks();
     if drawn > 0 {
-        text += &format!("{} blocks get contents from the distribution\n", format_count(drawn));
+        text += &format!("{} with contents from the distribution\n", format_counted(drawn, "block"));
     }
     if plan.widened > 0 {
-        let widened = format_count(plan.widened);
+        let widened = format_counted(plan.widened, "request");
         let block = format_size(plan.block_bytes());
-        text += &format!("{widened} requests are widened to whole blocks of {block}\n");
+        text += &format!("{widened} widened to whole blocks of {block}\n");
     }
     text
 }
 
 /// What was measured.
 pub(super) fn result(result: &ReplayResult) -> String {
-    let mut text =
-        format!("{} records in {}\n", format_count(result.records), format_duration_ns(result.duration_ns));
+    let mut text = format!(
+        "{} in {}\n",
+        format_counted(result.records, "record"),
+        format_duration_ns(result.duration_ns)
+    );
     let mut table = Table::new();
     table.row(["", "operations", "a second", "throughput", "p50", "p99", "max"]);
     for (name, side) in [("writes", &result.writes), ("reads", &result.reads)] {
@@ -57,12 +60,12 @@ pub(super) fn result(result: &ReplayResult) -> String {
     text += &table.render(2);
     if result.populated_blocks > 0 {
         let took = format_duration_ns(result.populate_ns);
-        text += &format!("  {} blocks populated in {took}\n", format_count(result.populated_blocks));
+        text += &format!("  {} populated in {took}\n", format_counted(result.populated_blocks, "block"));
     }
     text += &format!("  {} making contents\n", format_duration_ns(result.generating_ns));
     if let Some(lateness) = &result.lateness {
         let after = format_duration_ns(lateness.late_after_ns);
-        text += &format!("  {} operations started more than {after} late", format_count(lateness.late));
+        text += &format!("  {} started more than {after} late", format_counted(lateness.late, "operation"));
         if let Some(summary) = &lateness.summary {
             let by = [summary.mean_ns as u64, summary.max_ns].map(format_duration_ns);
             text += &format!(", by {} on average and {} at most", by[0], by[1]);
@@ -70,7 +73,7 @@ pub(super) fn result(result: &ReplayResult) -> String {
         text.push('\n');
     }
     if result.trims > 0 {
-        text += &format!("  {} trims\n", format_count(result.trims));
+        text += &format!("  {}\n", format_counted(result.trims, "trim"));
     }
     if let Some(stored) = &result.stored {
         text += &stored_text(stored);
@@ -107,8 +110,8 @@ fn verification(result: &ReplayResult) -> String {
     if found.checked == 0 {
         return String::new();
     }
-    let counts = [found.checked, found.wrong].map(format_count);
-    let mut text = format!("  {} blocks checked, {} wrong\n", counts[0], counts[1]);
+    let checked = format_counted(found.checked, "block");
+    let mut text = format!("  {checked} checked, {} wrong\n", format_count(found.wrong));
     for wrong in found.mismatches.iter().take(SHOWN) {
         text += &format!("    block {}: {} expected, found {}\n", wrong.block, wrong.expected, wrong.found);
     }
@@ -117,15 +120,19 @@ fn verification(result: &ReplayResult) -> String {
 
 /// From what share of late operations on the target, or this machine, does not keep up.
 const MANY_LATE: f64 = 0.01;
+/// Fewer late operations than this say more of the scheduler of this machine than of the target.
+const FEWEST_LATE: u64 = 10;
 
 /// What the figures should make one wary of.
 pub(super) fn advice(result: &ReplayResult) -> Vec<String> {
     let mut advice = Vec::new();
-    let operations = result.reads.operations + result.writes.operations;
+    let blocks = result.reads.operations + result.writes.operations;
+    let operations = (blocks + result.trims + result.flushes).max(1);
     if let Some(lateness) = &result.lateness
+        && lateness.late >= FEWEST_LATE
         && lateness.late as f64 > operations as f64 * MANY_LATE
     {
-        let share = lateness.late as f64 / operations as f64 * 100.0;
+        let share = (lateness.late as f64 / operations as f64).min(1.0) * 100.0;
         advice.push(format!(
             "{share:.1} % of the operations started late: the target did not keep up; try more --queue-depth or \
              --processes, or a lower --speed"
@@ -133,8 +140,8 @@ pub(super) fn advice(result: &ReplayResult) -> Vec<String> {
     }
     if result.verification.contradictions > 0 {
         advice.push(format!(
-            "{} blocks were read with another content than the trace wrote there: writes are missing from it",
-            result.verification.contradictions
+            "{} read with another content than the trace wrote there: writes are missing from it",
+            format_counted(result.verification.contradictions, "block")
         ));
     }
     advice

@@ -23,8 +23,8 @@ pub(super) struct MergeArguments {
 
 pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&[])?;
-    let saving = Saving::begin(arguments.outputs.save.as_deref())?;
-    let result = gemelo_scan::merge_sets(
+    let saving = Saving::begin(&arguments.outputs)?;
+    let saved = gemelo_scan::merge_sets(
         &arguments.sets,
         arguments.zeros.policy(),
         saving.file(),
@@ -32,7 +32,8 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
         &context.stop,
     )
     .map_err(classified_set)?;
-    arguments.outputs.check(&result.block_sizes.iter().map(|size| size.block_bytes).collect::<Vec<_>>())?;
-    saving.finish()?;
-    finish(&result, &arguments.sets, &arguments.outputs, context)
+    let sizes = saved.result.block_sizes.iter().map(|size| size.block_bytes).collect::<Vec<_>>();
+    // Only the sets say which block sizes there are, and so which distributions.
+    arguments.outputs.check(&sizes)?;
+    finish(saved, saving, &arguments.sets, &arguments.outputs, context)
 }

@@ -7,11 +7,11 @@ mod plan;
 mod text;
 
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
-use anyhow::{Context as _, anyhow};
+use crate::exit::{Failures, Outcome, bad_input};
+use anyhow::anyhow;
 pub(crate) use arguments::Arguments;
 use arguments::{Action, ScanArguments};
-use gemelo_scan::{SavedSetError, ScanError, ScanOptions, ScanResult};
+use gemelo_scan::{Saved, SavedSetError, ScanError, ScanOptions};
 use outputs::Saving;
 
 /// What a result file of this command says it is.
@@ -28,32 +28,34 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
 fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&arguments.block_size)?;
     let options = ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
-    let saving = Saving::begin(arguments.outputs.save.as_deref())?;
+    let saving = Saving::begin(&arguments.outputs)?;
     let monitor = context.monitor.as_ref();
-    let result = gemelo_scan::scan_and_save(&options, saving.file(), monitor, &context.stop);
-    let result = result.map_err(classified)?;
-    saving.finish()?;
-    finish(&result, &options.request(), &arguments.outputs, context)
+    let saved = gemelo_scan::scan_and_save(&options, saving.file(), monitor, &context.stop);
+    finish(saved.map_err(classified)?, saving, &options.request(), &arguments.outputs, context)
 }
 
-/// Prints and writes a result.
+/// Prints and writes a result: every output that can be, whatever becomes of the others.
 fn finish<Input: serde::Serialize>(
-    result: &ScanResult,
+    saved: Saved,
+    saving: Saving<'_>,
     input: &Input,
     outputs: &outputs::OutputOptions,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let warnings = text::warnings(result);
+    let Saved { result, set } = saved;
+    let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
+    let warnings = text::warnings(&result);
     for warning in &warnings {
-        context.monitor.warn(warning);
+        monitor.warn(warning);
     }
-    outputs.write_json(SCHEMA, input, result, &warnings, context)?;
     if !outputs.is_json_standard_output() {
-        context.print(&text::of_result(result))?;
+        failures.note(context.print(&text::of_result(&result)), monitor);
     }
-    outputs.write_distributions(result).context("there is no distribution to write")?;
+    failures.note(outputs.write_json(SCHEMA, input, &result, &warnings, context), monitor);
+    failures.note(outputs.write_distributions(&result), monitor);
+    failures.note(saving.finish(set), monitor);
     let is_whole = !result.partial && result.files.unreadable == 0;
-    Ok(if is_whole { Outcome::Done } else { Outcome::Partial })
+    failures.or(if is_whole { Outcome::Done } else { Outcome::Partial })
 }
 
 /// What was refused before anything was read is bad input.

@@ -1,16 +1,15 @@
 //! The files that a scan can write.
 
 use crate::context::Context;
-use crate::exit::bad_input;
-use crate::files;
+use crate::exit::{OrBadInput, bad_input};
+use crate::files::{self, NewFile};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_scan::{BlockSizeResult, ScanResult};
+use gemelo_scan::{BlockSizeResult, SavedSetError, ScanResult};
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -34,20 +33,18 @@ impl OutputOptions {
     /// Refuses files that exist, of a scan with these block sizes.
     pub(super) fn check(&self, block_sizes: &[u32]) -> anyhow::Result<()> {
         for (option, path) in [("--distribution", &self.distribution), ("--save", &self.save)] {
-            if path.as_deref() == Some(Path::new("-")) {
+            if files::is_some_standard_output(path.as_deref()) {
                 return Err(bad_input(anyhow!(
-                    "{option} needs the name of a file: it cannot be written to -"
+                    "{option} needs the name of a file: it cannot be written to standard output"
                 )));
             }
         }
-        for path in self.json.iter().chain(&self.save) {
-            files::check_new(path, self.force)?;
-        }
+        let mut paths: Vec<PathBuf> = self.json.iter().chain(&self.save).cloned().collect();
         for path in self.distribution_paths(block_sizes) {
-            files::check_new(&path, self.force)?;
-            files::check_new(&with_ending(&path, "toml"), self.force)?;
+            paths.push(with_ending(&path, "toml"));
+            paths.push(path);
         }
-        Ok(())
+        files::check_all_new(paths.iter().map(PathBuf::as_path), self.force)
     }
 
     /// The distribution's file of every block size.
@@ -60,7 +57,7 @@ impl OutputOptions {
     }
 
     pub(super) fn is_json_standard_output(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        files::is_some_standard_output(self.json.as_deref())
     }
 
     pub(super) fn write_json<Input: serde::Serialize, Found: serde::Serialize>(
@@ -80,27 +77,27 @@ impl OutputOptions {
             result,
             warnings: warnings.to_vec(),
         };
-        files::write_json(path, &file)
+        files::write_json(path, self.force, &file)
     }
 
     /// Writes each block size's distribution and profile.
     pub(super) fn write_distributions(&self, result: &ScanResult) -> anyhow::Result<()> {
         let sizes: Vec<u32> = result.block_sizes.iter().map(|size| size.block_bytes).collect();
         for (path, size) in self.distribution_paths(&sizes).iter().zip(&result.block_sizes) {
-            write_distribution(path, size)?;
+            write_distribution(path, self.force, size).context("there is no distribution to write")?;
         }
         Ok(())
     }
 }
 
-fn write_distribution(path: &Path, size: &BlockSizeResult) -> anyhow::Result<()> {
+fn write_distribution(path: &Path, force: bool, size: &BlockSizeResult) -> anyhow::Result<()> {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let kind = if size.estimate.is_some() { "estimated" } else { "counted" };
     let words: Vec<String> = std::env::args().skip(1).collect();
     let source = format!("{kind} by gemelo {}: gemelo {}", env!("CARGO_PKG_VERSION"), words.join(" "));
     let profile = size.to_profile(&name, &source)?;
-    files::write_whole(path, size.to_distribution()?.to_text().as_bytes())?;
-    files::write_whole(&with_ending(path, "toml"), profile.to_toml()?.as_bytes())
+    files::write_whole(path, force, size.to_distribution()?.to_text().as_bytes())?;
+    files::write_whole(&with_ending(path, "toml"), force, profile.to_toml()?.as_bytes())
 }
 
 /// `name` to `name.ending`.
@@ -113,22 +110,29 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 
 /// A fingerprint set on its way to its file, which appears complete or not at all.
 pub(super) struct Saving<'path> {
-    temporary: Option<(NamedTempFile, &'path Path)>,
+    file: Option<(NewFile, &'path Path)>,
 }
 
 impl<'path> Saving<'path> {
-    pub(super) fn begin(path: Option<&'path Path>) -> anyhow::Result<Self> {
-        let temporary = path.map(|path| files::temporary_beside(path).map(|file| (file, path)));
-        Ok(Self { temporary: temporary.transpose()? })
+    pub(super) fn begin(outputs: &'path OutputOptions) -> anyhow::Result<Self> {
+        let Some(path) = outputs.save.as_deref() else { return Ok(Self { file: None }) };
+        let file = NewFile::create(path, outputs.force).or_bad_input()?;
+        if !file.is_regular() {
+            let path = path.display();
+            // The checksum at the head is written last.
+            return Err(bad_input(anyhow!("--save needs a regular file, which {path} is not")));
+        }
+        Ok(Self { file: Some((file, path)) })
     }
 
     pub(super) fn file(&self) -> Option<&File> {
-        self.temporary.as_ref().map(|(file, _)| file.as_file())
+        self.file.as_ref().and_then(|(file, _)| file.file())
     }
 
-    pub(super) fn finish(self) -> anyhow::Result<()> {
-        let Some((file, path)) = self.temporary else { return Ok(()) };
-        file.persist(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(())
+    /// Puts the set into its place, if all of it was written.
+    pub(super) fn finish(self, written: Result<(), SavedSetError>) -> anyhow::Result<()> {
+        let Some((file, path)) = self.file else { return Ok(()) };
+        written.with_context(|| format!("{} was not written", path.display()))?;
+        file.finish()
     }
 }

@@ -1,11 +1,17 @@
 //! A scan's result as text for people.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
+use gemelo_base::units::{
+    format_count, format_counted, format_counted_as, format_duration_ns, format_line, format_rate,
+    format_size,
+};
 use gemelo_scan::{
     BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures, NatureResult,
     Repeated, ScanResult,
 };
+
+/// What a path may stand for, one and several.
+const FILE_OR_DIRECTORY: (&str, &str) = ("file or directory", "files or directories");
 
 /// The widest bar of a histogram, in characters.
 const BAR_WIDTH: f64 = 40.0;
@@ -21,14 +27,13 @@ pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
             .push("the scan did not come to its end: all figures are of what was read until then".to_owned());
     }
     if result.files.unreadable > 0 {
-        let count = format_count(result.files.unreadable);
-        warnings.push(format!("{count} files or directories could not be read: their blocks are missing"));
+        let count = format_counted_as(result.files.unreadable, FILE_OR_DIRECTORY.0, FILE_OR_DIRECTORY.1);
+        warnings.push(format!("{count} could not be read, and the blocks are missing"));
     }
     if result.files.changed > 0 {
-        let count = format_count(result.files.changed);
-        warnings.push(format!(
-            "{count} files changed under the scan: of some blocks it saw the old, of some the new"
-        ));
+        let count = format_counted(result.files.changed, "file");
+        warnings
+            .push(format!("{count} changed under the scan: of some blocks it saw the old, of some the new"));
     }
     for size in &result.block_sizes {
         if let Some(nature) = &size.nature
@@ -36,9 +41,8 @@ pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
             && size.distinct > FEW_CONTENTS
         {
             let block = format_size(u64::from(size.block_bytes));
-            let count = nature.overall.sampled_contents;
-            warnings
-                .push(format!("compressibility and entropy at {block} are means of only {count} contents"));
+            let count = format_counted(nature.overall.sampled_contents, "content");
+            warnings.push(format!("compressibility and entropy at {block} are means of only {count}"));
         }
     }
     warnings
@@ -58,9 +62,9 @@ fn files(result: &ScanResult) -> String {
     let FileCounts { files, directories, data_bytes, hole_bytes, .. } = result.files;
     let elapsed_ns = result.effort.elapsed_ns;
     let mut text = format!(
-        "{} files in {} directories, {}",
-        format_count(files),
-        format_count(directories),
+        "{} in {}, {}",
+        format_counted(files, "file"),
+        format_counted_as(directories, "directory", "directories"),
         format_size(data_bytes)
     );
     if hole_bytes > 0 {
@@ -69,17 +73,17 @@ fn files(result: &ScanResult) -> String {
     let rate = data_bytes as f64 / (elapsed_ns.max(1) as f64 / 1e9);
     text += &format!(", in {}, {}\n", format_duration_ns(elapsed_ns), format_rate(rate));
     let counts = result.files;
-    for (count, what) in [
-        (counts.hard_links_skipped, "further hard links, counted once"),
-        (counts.symbolic_links_skipped, "symbolic links, not followed"),
-        (counts.special_skipped, "special files, skipped"),
-        (counts.excluded, "files or directories, excluded"),
-        (counts.other_file_systems_skipped, "files or directories on other file systems, skipped"),
-        (counts.changed, "files changed under the scan"),
-        (counts.unreadable, "files or directories could not be read"),
+    for (count, (one, several), what) in [
+        (counts.hard_links_skipped, ("further hard link", "further hard links"), ", counted once"),
+        (counts.symbolic_links_skipped, ("symbolic link", "symbolic links"), ", not followed"),
+        (counts.special_skipped, ("special file", "special files"), ", skipped"),
+        (counts.excluded, FILE_OR_DIRECTORY, ", excluded"),
+        (counts.other_file_systems_skipped, FILE_OR_DIRECTORY, " on other file systems, skipped"),
+        (counts.changed, ("file", "files"), " changed under the scan"),
+        (counts.unreadable, FILE_OR_DIRECTORY, " could not be read"),
     ] {
         if count > 0 {
-            text += &format!("{} {what}\n", format_count(count));
+            text += &format!("{}{what}\n", format_counted_as(count, one, several));
         }
     }
     if result.effort.spilled_bytes > 0 {
@@ -174,10 +178,10 @@ fn summary(size: &BlockSizeResult) -> String {
 
 fn tails(size: &BlockSizeResult) -> String {
     if size.short_blocks > 0 {
-        format!("  {} of the blocks are short last blocks\n", format_count(size.short_blocks))
+        format!("  {} among the blocks\n", format_counted(size.short_blocks, "short last block"))
     } else if size.skipped_tails > 0 {
         let bytes = format_size(size.skipped_tail_bytes);
-        format!("  {} short last blocks ({bytes}) were left out\n", format_count(size.skipped_tails))
+        format!("  {} ({bytes}) left out\n", format_counted(size.skipped_tails, "short last block"))
     } else if size.padding_bytes > 0 {
         format!("  {} of zeros fill up short last blocks\n", format_size(size.padding_bytes))
     } else {
@@ -189,9 +193,9 @@ fn sample_of(estimate: &EstimateResult) -> String {
     if estimate.sampled_share >= 1.0 {
         return "  all contents fitted the memory: the figures are exact\n".to_owned();
     }
-    let contents = format_count(estimate.sampled_contents);
+    let contents = format_counted(estimate.sampled_contents, "distinct content");
     let share = percent(estimate.sampled_share);
-    format!("  estimated from {contents} distinct contents, {share} of all\n")
+    format!("  estimated from {contents}, {share} of all\n")
 }
 
 fn ranges(size: &BlockSizeResult) -> String {
@@ -227,11 +231,11 @@ fn most_repeated(size: &BlockSizeResult) -> String {
             notes += " zeros";
         }
         if *length_bytes != size.block_bytes {
-            notes += &format!(" {length_bytes} bytes");
+            notes += &format!(" {}", format_counted(u64::from(*length_bytes), "byte"));
         }
         let place = place.as_ref().map_or_else(
             || " place not kept".to_owned(),
-            |place| format!(" {} at {}", place.path, place.offset_bytes),
+            |place| format!(" {} at {}", format_line(&place.path), place.offset_bytes),
         );
         text += &format!("  {:>width$} copies  {fingerprint} {notes}{place}\n", format_count(*copies));
     }
@@ -255,8 +259,8 @@ fn of_nature(nature: &NatureResult) -> String {
         row(&class.duplicates, &class.figures);
     }
     let mut text = format!(
-        "\n  Compressibility and byte entropy, of {} distinct contents\n{}",
-        format_count(nature.overall.sampled_contents),
+        "\n  Compressibility and byte entropy, of {}\n{}",
+        format_counted(nature.overall.sampled_contents, "distinct content"),
         table.render(2)
     );
     text += "\n  Contents by entropy, bits a byte\n";
@@ -287,8 +291,8 @@ fn histogram(steps: impl Iterator<Item = (String, u64)>) -> String {
 
 fn of_locality(locality: &LocalityResult) -> String {
     let mut text = format!(
-        "\n  Distance from copy to copy, of {} contents: mean {}, median {}\n",
-        format_count(locality.sampled_contents),
+        "\n  Distance from copy to copy, of {}: mean {}, median {}\n",
+        format_counted(locality.sampled_contents, "content"),
         format_size(locality.mean_bytes as u64),
         format_size(locality.median_bytes)
     );

@@ -6,9 +6,9 @@ use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use crate::files;
 use clap::Args;
-use gemelo_base::units::format_count;
+use gemelo_base::units::{format_counted, format_line};
 use gemelo_trace::{Format, RecordSource, TraceWriter, WriteError};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -36,23 +36,28 @@ pub(super) fn not_written(error: WriteError) -> anyhow::Error {
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     files::check_new(&arguments.output, arguments.force)?;
     let mut trace = arguments.input.open()?;
-    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output)?);
+    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
     let is_complete =
         for_each(&mut trace, context, ("converting", arguments.input.limit), |record, trace| {
             writer.write(record, trace.names()).map_err(not_written)
         })?;
     trace.source().check_devices().map_err(super::input::failed)?;
     let (records, loss) = (writer.records(), writer.loss());
-    writer.finish().map_err(not_written)?.finish()?;
+    let file = writer.finish().map_err(not_written)?;
+    if is_complete || files::is_standard_output(&arguments.output) {
+        file.finish()?;
+    }
     for remark in TraceInput::remarks(trace.source()).iter().chain(&loss.in_words()) {
         context.monitor.warn(remark);
     }
     if !is_complete {
-        context.monitor.warn("interrupted: the file ends early");
+        let output = arguments.output.display();
+        context.monitor.warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
+        return Ok(Outcome::Partial);
     }
-    if arguments.output != Path::new("-") {
-        let what = format!("{} records as {}", format_count(records), arguments.to);
-        context.print(&format!("{}: {what}\n", arguments.output.display()))?;
+    if !files::is_standard_output(&arguments.output) {
+        let what = format!("{} as {}", format_counted(records, "record"), arguments.to);
+        context.print(&format!("{}: {what}\n", format_line(&arguments.output.to_string_lossy())))?;
     }
-    Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+    Ok(Outcome::Done)
 }

@@ -17,8 +17,8 @@ pub(super) enum TraceFile {
 
 impl TraceFile {
     /// A file, gzip if its name ends in `.gz`, zstd if in `.zst`; `-` is standard output.
-    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = NewFile::create(path)?;
+    pub(super) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
+        let file = NewFile::create(path, force)?;
         let ending = path.extension().and_then(|ending| ending.to_str());
         Ok(match ending {
             Some("gz") => Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::fast())),

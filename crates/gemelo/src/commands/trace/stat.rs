@@ -3,7 +3,7 @@
 use super::input::{ReadTrace, TraceInput, failed, for_each};
 use super::stat_text;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
 use crate::values::{BlockSize, Size};
 use anyhow::{Context as _, anyhow};
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     distribution: Option<PathBuf>,
     /// Which copies of a content the distribution counts
-    #[arg(long, value_enum, default_value = "writes")]
+    #[arg(long, value_enum, default_value = "writes", requires = "distribution")]
     copies: Copies,
     /// Write a job file for gemelo bench with the same share of writes, pattern, size and distribution
     #[arg(long, value_name = "FILE")]
@@ -69,9 +69,8 @@ struct Counted {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    for path in [&arguments.distribution, &arguments.job, &arguments.json].into_iter().flatten() {
-        files::check_new(path, arguments.force)?;
-    }
+    let outputs = [&arguments.distribution, &arguments.job, &arguments.json];
+    files::check_all_new(outputs.into_iter().flatten().map(PathBuf::as_path), arguments.force)?;
     let mut trace = arguments.input.open()?;
     let mut statistics = Statistics::new(arguments.block_size.0, MemoryLimit(arguments.memory.0));
     let is_complete = for_each(&mut trace, context, ("counting", arguments.input.limit), |record, _| {
@@ -91,39 +90,36 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Err(bad_input(anyhow!("no record is left: --skip, --limit and --time leave nothing")));
     }
     warnings.extend(stat_text::advice(&counted.figures));
-    arguments.write_files(&statistics, &counted, &trace)?;
+    let distribution =
+        arguments.distribution.as_deref().map(|path| arguments.distribution_text(&statistics, &trace, path));
+    let distribution = distribution.transpose()?;
+    let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
+    if !files::is_some_standard_output(arguments.json.as_deref()) {
+        let text = stat_text::text(&counted.figures, &counted.access_profile, trace.source().formats());
+        failures.note(context.print(&text), monitor);
+        warnings.iter().for_each(|warning| monitor.warn(warning));
+    }
+    if let (Some(path), Some(text)) = (&arguments.distribution, distribution) {
+        failures.note(files::write_whole(path, arguments.force, text.as_bytes()), monitor);
+    }
+    failures.note(arguments.write_job(&counted), monitor);
     if let Some(path) = &arguments.json {
         let result = ResultFile {
             schema: SCHEMA.to_owned(),
             provenance: Provenance::of_this_process(context.started_at),
             input: Input { trace: arguments.input.as_read(trace.source()), memory_bytes: arguments.memory.0 },
             result: &counted,
-            warnings: warnings.clone(),
+            warnings,
         };
-        files::write_json(path, &result)?;
+        failures.note(files::write_json(path, arguments.force, &result), monitor);
     }
-    if arguments.json.as_deref() != Some(Path::new("-")) {
-        let text = stat_text::text(&counted.figures, &counted.access_profile, trace.source().formats());
-        context.print(&text)?;
-        warnings.iter().for_each(|warning| context.monitor.warn(warning));
-    }
-    Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+    failures.or(if is_complete { Outcome::Done } else { Outcome::Partial })
 }
 
 impl Arguments {
-    fn write_files(
-        &self,
-        statistics: &Statistics,
-        counted: &Counted,
-        trace: &Window<Merged>,
-    ) -> anyhow::Result<()> {
-        if let Some(path) = &self.distribution {
-            files::write_whole(path, self.distribution_text(statistics, trace, path)?.as_bytes())?;
-        }
-        if let Some(path) = &self.job {
-            files::write_whole(path, self.job_text(counted)?.as_bytes())?;
-        }
-        Ok(())
+    fn write_job(&self, counted: &Counted) -> anyhow::Result<()> {
+        let Some(path) = &self.job else { return Ok(()) };
+        files::write_whole(path, self.force, self.job_text(counted)?.as_bytes())
     }
 
     fn source(&self) -> String {
@@ -179,7 +175,7 @@ impl Arguments {
             "pattern = \"{}\"\nblock-size = {block_bytes}\nfile-size = {}\n",
             profile.pattern, profile.touched_bytes
         );
-        if let Some(path) = self.distribution.as_ref().filter(|path| *path != Path::new("-")) {
+        if let Some(path) = self.distribution.as_ref().filter(|path| !files::is_standard_output(path)) {
             let path = std::path::absolute(path).context("cannot find the current folder")?;
             text += &format!("distribution = {}\n", toml::Value::String(path.display().to_string()));
         }

@@ -1,7 +1,7 @@
 //! The figures of a trace for people.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_duration_ns, format_size};
+use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_size};
 use gemelo_trace::{AccessProfile, Concentration, Figures, Format};
 
 /// Devices that get a row of their own.
@@ -23,8 +23,8 @@ fn share(part: f64) -> String {
 pub(super) fn text(figures: &Figures, profile: &AccessProfile, formats: &[Format]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     let mut text = format!(
-        "{} records ({}), blocks of {}\n",
-        format_count(figures.records),
+        "{} ({}), blocks of {}\n",
+        format_counted(figures.records, "record"),
         names.join(", "),
         format_size(figures.block_bytes)
     );

@@ -9,12 +9,12 @@ use crate::values::{BlockSize, Percent, Size, Span};
 use crate::{distributions, files};
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_count, format_duration_ns};
+use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_line};
 use gemelo_load::Pattern;
 use gemelo_trace::{
     Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter, presets,
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Makes a trace in FIU format. A preset has the published figures of a trace; every option replaces one of them.
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let spec = arguments.spec()?;
     let mut synthesis = Synthesis::new(&spec).or_bad_input()?;
-    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output)?);
+    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
     let mut length_ns = 0;
     let phase = ("synthesizing", Some(spec.records));
     let is_complete = for_each(&mut synthesis, context, phase, |record, synthesis| {
@@ -98,22 +98,28 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         writer.write(record, synthesis.names()).map_err(not_written)
     })?;
     let records = writer.records();
-    writer.finish().map_err(not_written)?.finish()?;
-    if !is_complete {
-        context.monitor.warn("interrupted: the file ends early");
+    let file = writer.finish().map_err(not_written)?;
+    let to_standard_output = files::is_standard_output(&arguments.output);
+    if is_complete || to_standard_output {
+        file.finish()?;
     }
-    if arguments.output != Path::new("-") {
+    if !is_complete {
+        let output = arguments.output.display();
+        context.monitor.warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
+        return Ok(Outcome::Partial);
+    }
+    if !to_standard_output {
         context.print(&format!(
-            "{}: {} records over {}, {:.1} % of them reads, in places of {} written and {} read blocks\n",
-            arguments.output.display(),
-            format_count(records),
+            "{}: {} over {}, {:.1} % of them reads, in places of {} written and {} read blocks\n",
+            format_line(&arguments.output.to_string_lossy()),
+            format_counted(records, "record"),
             format_duration_ns(length_ns),
             (1.0 - spec.write_share) * 100.0,
             format_count(spec.written_places),
             format_count(spec.read_places),
         ))?;
     }
-    Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+    Ok(Outcome::Done)
 }
 
 impl Arguments {

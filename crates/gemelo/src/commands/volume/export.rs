@@ -2,18 +2,29 @@
 
 use super::name::VolumeName;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::{files, pools};
+use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
+use crate::files::{self, NewFile};
+use crate::pools;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use gemelo_base::units::format_size;
-use gemelo_serve::{Access, Purpose, Sink, Transferred, export};
+use gemelo_base::units::{format_counted, format_line, format_size};
+use gemelo_device::BlockDevice;
+use gemelo_report::{Provenance, ResultFile};
+use gemelo_serve::{Access, BadRanges, OnBadBlock, Purpose, Sink, TransferError, Transferred, export};
+use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The layout of the result in JSON.
+const SCHEMA: &str = "gemelo.volume-export/1";
 
 /// Threads that copy, each with a piece of 4 MiB in flight.
 const THREADS: usize = 2;
+
+/// Bad ranges that the text lists; the JSON has them all.
+const MOST_LISTED: usize = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -23,69 +34,85 @@ pub(crate) struct Arguments {
     /// Where to write; - for standard output
     #[arg(value_name = "FILE|DEVICE|-")]
     output: PathBuf,
+    /// Write zeros in the place of blocks that cannot be read, list them, and end with exit status 1
+    #[arg(long)]
+    salvage: bool,
+    /// Write what was exported, and what could not be read, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Replace a file that exists, or overwrite a device that holds something
     #[arg(long)]
     force: bool,
+}
+
+#[derive(Serialize)]
+struct Input<'a> {
+    pool: &'a Path,
+    volume: &'a str,
+    output: &'a Path,
+    salvage: bool,
+}
+
+/// What came of it.
+#[derive(Serialize)]
+struct Exported {
+    #[serde(flatten)]
+    transferred: Transferred,
+    bad: BadRanges,
 }
 
 fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|status| status.file_type().is_block_device())
 }
 
-/// Whether it is there and can only be written from front to end: a terminal, a pipe, `/dev/null`.
-fn is_stream(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|status| {
-        let kind = status.file_type();
-        kind.is_char_device() || kind.is_fifo()
-    })
-}
-
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let output = &arguments.output;
-    if output.as_os_str() != "-" && !is_stream(output) {
-        gemelo_target::check_overwritable(output, arguments.force).or_bad_input()?;
-    }
-    if !is_device(output) && !is_stream(output) {
-        files::check_new(output, arguments.force)?;
-    }
+    let outputs = [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten();
+    files::check_all_new(outputs.map(PathBuf::as_path), arguments.force)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Read, context)?;
-    let transferred = arguments.copy(&access, context)?;
+    let (transferred, bad) = arguments.copy(&access, context)?;
     access.close().map_err(pools::error)?;
-    if output.as_os_str() != "-" {
-        context.print(&format!(
-            "{}: {} exported, {} of it not zero\n",
-            output.display(),
-            format_size(transferred.total_bytes),
-            format_size(transferred.copied_bytes)
-        ))?;
+    let exported = Exported { transferred, bad };
+    let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
+    let text = arguments.text(&exported);
+    let to_standard_output = [Some(arguments.output.as_path()), arguments.json.as_deref()];
+    if to_standard_output.into_iter().any(files::is_some_standard_output) {
+        if exported.bad.total_bytes > 0 {
+            text.lines().skip(1).for_each(|line| monitor.warn(line.trim_start()));
+        }
+    } else {
+        failures.note(context.print(&text), monitor);
     }
-    Ok(Outcome::Done)
+    let is_whole = exported.bad.total_bytes == 0;
+    failures.note(arguments.write_json(exported, context), monitor);
+    failures.or(if is_whole { Outcome::Done } else { Outcome::Partial })
 }
 
 impl Arguments {
-    fn copy(&self, access: &Access, context: &Context) -> anyhow::Result<Transferred> {
+    fn copy(&self, access: &Access, context: &Context) -> anyhow::Result<(Transferred, BadRanges)> {
         let name = &self.volume.name;
         let devices = (0..THREADS)
             .map(|_| access.device(name).map_err(pools::error))
-            .collect::<anyhow::Result<Vec<_>>>()?;
+            .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
         let about = || format!("{} to {}", self.volume, self.output.display());
-        let run = |sink| export(&devices, sink, &*context.monitor, &context.stop).with_context(about);
-        if self.output.as_os_str() == "-" {
-            return run(Sink::Stream(Box::new(std::io::stdout())));
-        }
-        if is_stream(&self.output) {
-            let stream = OpenOptions::new().write(true).open(&self.output).with_context(about)?;
-            return run(Sink::Stream(Box::new(stream)));
-        }
+        let on_bad_block = if self.salvage { OnBadBlock::Zeros } else { OnBadBlock::Fail };
+        let run = |sink| {
+            export(&devices, sink, on_bad_block, &*context.monitor, &context.stop)
+                .map_err(with_advice)
+                .with_context(about)
+        };
         if is_device(&self.output) {
             let size_bytes = devices.first().map_or(0, |device| device.geometry().size_bytes);
             return run(Sink::Device(self.open_device(size_bytes)?));
         }
-        let file = files::temporary_beside(&self.output)?;
-        let handle = file.as_file().try_clone().with_context(about)?;
-        let transferred = run(Sink::NewFile(handle))?;
-        file.persist(&self.output).with_context(|| format!("cannot write {}", self.output.display()))?;
-        Ok(transferred)
+        let file = NewFile::create(&self.output, self.force)?;
+        match file.file().filter(|_| file.is_regular()) {
+            Some(handle) => {
+                let exported = run(Sink::NewFile(handle.try_clone().with_context(about)?))?;
+                file.finish()?;
+                Ok(exported)
+            }
+            None => run(Sink::Stream(Box::new(file))),
+        }
     }
 
     /// Opens a device that is large enough.
@@ -106,4 +133,61 @@ impl Arguments {
         }
         Ok(device)
     }
+
+    fn text(&self, exported: &Exported) -> String {
+        let Exported { transferred, bad } = exported;
+        let mut text = format!(
+            "{}: {} exported, {} of it not zero\n",
+            format_line(&self.output.to_string_lossy()),
+            format_size(transferred.total_bytes),
+            format_size(transferred.copied_bytes)
+        );
+        if bad.total_bytes == 0 {
+            return text;
+        }
+        text += &format!(
+            "{} of {} cannot be read, in {}; zeros stand in their place:\n",
+            format_size(bad.total_bytes),
+            self.volume,
+            format_counted(bad.ranges.len() as u64, "range")
+        );
+        for range in bad.ranges.iter().take(MOST_LISTED) {
+            let length = format_counted(range.length_bytes, "byte");
+            text += &format!("  {length} at byte {}: {}\n", range.offset_bytes, range.error);
+        }
+        if bad.ranges.len() > MOST_LISTED {
+            let more = format_counted((bad.ranges.len() - MOST_LISTED) as u64, "further range");
+            text += &format!("  and {more}, which --json lists\n");
+        }
+        text
+    }
+
+    fn write_json(&self, exported: Exported, context: &Context) -> anyhow::Result<()> {
+        let Some(path) = &self.json else { return Ok(()) };
+        let input = Input {
+            pool: &self.volume.pool,
+            volume: &self.volume.name,
+            output: &self.output,
+            salvage: self.salvage,
+        };
+        let result = ResultFile {
+            schema: SCHEMA.to_owned(),
+            provenance: Provenance::of_this_process(context.started_at),
+            input,
+            result: exported,
+            warnings: Vec::new(),
+        };
+        files::write_json(path, self.force, &result)
+    }
+}
+
+/// Of a block that cannot be read, names the way around it.
+fn with_advice(error: TransferError) -> anyhow::Error {
+    let is_read = matches!(&error, TransferError::Volume { action: "read", .. });
+    let error = anyhow::Error::from(error);
+    if is_read {
+        let cause = format!("{error:#}");
+        return anyhow!("{cause}; --salvage exports the rest, with zeros in the place of bad blocks");
+    }
+    error
 }

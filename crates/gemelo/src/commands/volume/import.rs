@@ -11,6 +11,7 @@ use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
 use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
+use gemelo_volume::MAX_NAME_BYTES;
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
@@ -21,6 +22,9 @@ use std::sync::Arc;
 const THREADS: usize = 2;
 /// The size of a volume that standard input is read into, until it is known: it takes no space.
 const STREAM_BYTES: u64 = 16 << 40;
+
+/// The end of a volume's name until its import is complete, so that a killed import leaves nothing that looks whole.
+const UNFINISHED: &str = ".importing";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -97,35 +101,73 @@ impl Arguments {
         length: Option<u64>,
         context: &Context,
     ) -> anyhow::Result<Transferred> {
-        let name = &self.volume.name;
         let report = pools::stat_of(access, context)?;
+        if !self.is_new(&report, length)? {
+            if let Some(clients) = clients_of(&report, &self.volume.name).and_then(connected) {
+                context.monitor.warn(&format!("{}: replaced under {clients}", self.volume));
+            }
+            return self.replace(access, source, context);
+        }
+        let name = self.unfinished_name()?;
+        self.clear_leftover(&name, &report, access, context)?;
         let block_bytes = u64::from(report.pool.block_bytes);
-        let is_new = self.is_new(&report, length)?;
-        if let Some(clients) = clients_of(&report, name).and_then(connected) {
-            let text = format!("{}: replaced under {clients}", self.volume);
-            context.monitor.warn(&text);
-        }
         let whole = |bytes: u64| bytes.div_ceil(block_bytes).max(1) * block_bytes;
-        if is_new {
-            let wanted = self.size.map(|size| size.0).or(length.map(whole));
-            let size_bytes = wanted.unwrap_or(STREAM_BYTES);
-            let mode = self.dedup.into();
-            pools::ask(access, &Request::CreateVolume { name: name.clone(), size_bytes, mode }, context)?;
-        }
-        let copied = self.fill(access, source, is_new, context);
-        let fitted = copied.and_then(|transferred| {
-            if is_new && self.size.is_none() && length.is_none() {
+        let wanted = self.size.map(|size| size.0).or(length.map(whole));
+        let size_bytes = wanted.unwrap_or(STREAM_BYTES);
+        let mode = self.dedup.into();
+        pools::ask(access, &Request::CreateVolume { name: name.clone(), size_bytes, mode }, context)?;
+        let finished = self.fill(access, &name, source, context).and_then(|transferred| {
+            if wanted.is_none() {
                 let size_bytes = whole(transferred.total_bytes);
                 let request = Request::ResizeVolume { name: name.clone(), size_bytes, force: true };
                 pools::ask(access, &request, context)?;
             }
+            let new_name = self.volume.name.clone();
+            pools::ask(access, &Request::RenameVolume { name: name.clone(), new_name }, context)?;
             Ok(transferred)
         });
-        if fitted.is_err() && is_new {
+        if finished.is_err() {
             // What is half a volume is none. The first error is the one to tell.
-            let _ = pools::ask(access, &Request::RemoveVolume { name: name.clone(), force: true }, context);
+            let _ = pools::ask(access, &Request::RemoveVolume { name, force: true }, context);
         }
-        fitted
+        finished
+    }
+
+    /// The volume's name until the import is complete.
+    fn unfinished_name(&self) -> anyhow::Result<String> {
+        let name = &self.volume.name;
+        let most = MAX_NAME_BYTES - UNFINISHED.len();
+        if name.len() > most {
+            let bytes = name.len();
+            return Err(bad_input(anyhow!(
+                "the name of the volume has {bytes} bytes, an import takes {most}: it is called \
+                 NAME{UNFINISHED} until it is complete"
+            )));
+        }
+        Ok(format!("{name}{UNFINISHED}"))
+    }
+
+    /// Removes what a killed import left. On a served pool nobody can tell it from one that is under way.
+    fn clear_leftover(
+        &self,
+        name: &str,
+        report: &StatReport,
+        access: &Access,
+        context: &Context,
+    ) -> anyhow::Result<()> {
+        if !report.volumes.iter().any(|volume| volume.name == name) {
+            return Ok(());
+        }
+        let leftover = format!("{}/{name}", self.volume.pool.display());
+        if access.is_served() {
+            return Err(bad_input(anyhow!(
+                "{leftover} exists: an import is under way, or was killed; if none is, remove what it left: \
+                 gemelo volume rm --force {leftover}"
+            )));
+        }
+        pools::ask(access, &Request::RemoveVolume { name: name.to_owned(), force: true }, context)?;
+        context.monitor.warn(&format!("{leftover} was left by an import that was killed: it is removed"));
+        Ok(())
     }
 
     /// Whether the volume is to be made; refuses what does not fit.
@@ -155,25 +197,33 @@ impl Arguments {
         }
     }
 
+    /// Clears a volume that exists, and fills it. Until it is full, it holds a part of the input.
+    fn replace(&self, access: &Access, source: Source, context: &Context) -> anyhow::Result<Transferred> {
+        let name = &self.volume.name;
+        let device = access.device(name).map_err(pools::error)?;
+        let length = device.geometry().size_bytes;
+        let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
+        let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
+        device.execute(&mut batch);
+        let [DeviceRequest { outcome, .. }] = batch;
+        outcome.with_context(|| format!("{}: cannot clear it", self.volume))?;
+        // A server may take only so many connections.
+        drop(device);
+        let volume = &self.volume;
+        self.fill(access, name, source, context)
+            .with_context(|| format!("{volume} was cleared, and holds a part of the input: import it again"))
+    }
+
     fn fill(
         &self,
         access: &Access,
+        name: &str,
         source: Source,
-        is_new: bool,
         context: &Context,
     ) -> anyhow::Result<Transferred> {
-        let name = &self.volume.name;
         let devices = (0..THREADS)
             .map(|_| access.device(name).map_err(pools::error))
             .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
-        if let (false, Some(device)) = (is_new, devices.first()) {
-            let length = device.geometry().size_bytes;
-            let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
-            let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
-            device.execute(&mut batch);
-            let [DeviceRequest { outcome, .. }] = batch;
-            outcome.with_context(|| format!("{}: cannot clear it", self.volume))?;
-        }
         import(source, &devices, &*context.monitor, &context.stop)
             .with_context(|| format!("{} to {}", self.input.display(), self.volume))
     }

@@ -54,9 +54,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             warnings: Vec::new(),
             result: &volume,
         };
-        files::write_json(path, &result)?;
+        files::write_json(path, arguments.force, &result)?;
     }
-    if arguments.json.as_deref() != Some(Path::new("-")) {
+    if !files::is_some_standard_output(arguments.json.as_deref()) {
         context.print(&text(&volume, block_bytes, is_served))?;
     }
     Ok(Outcome::Done)

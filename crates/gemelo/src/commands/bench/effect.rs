@@ -1,0 +1,56 @@
+//! Options that have no effect in any job: their user expects something that will not come.
+
+use super::options::{LoadOptions, SyncChoice};
+use super::resolve::ResolvedJob;
+use crate::exit::bad_input;
+use anyhow::anyhow;
+use gemelo_load::{Job, JobOperation, Pace};
+use gemelo_target::TargetUri;
+
+/// An option that was given for a job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given {
+    option: &'static str,
+    has_effect: bool,
+    /// What the option is for.
+    purpose: &'static str,
+}
+
+/// The options given for a job that may have no effect in it.
+pub(super) fn given(options: &LoadOptions, job: &Job, uri: &TargetUri) -> Vec<Given> {
+    let spec = job.spec();
+    let is_drawn = !matches!(spec.pace, Pace::Rates { .. });
+    let all = [
+        (
+            options.write_share.is_some(),
+            "--write-share",
+            spec.operation == JobOperation::Mixed && is_drawn,
+            "--operation mixed without --read-rate and --write-rate",
+        ),
+        (
+            options.fsync_every.is_some(),
+            "--fsync-every",
+            spec.sync.is_synced() && job.may_write(),
+            "writes with --sync fsync or both",
+        ),
+        (options.sync == Some(SyncChoice::Fsync), "--sync fsync", job.may_write(), "jobs that write"),
+        (
+            options.access_log.is_some(),
+            "--access-log",
+            !matches!(uri, TargetUri::Null),
+            "targets that hold data",
+        ),
+    ];
+    let given = all.into_iter().filter(|(is_given, ..)| *is_given);
+    given.map(|(_, option, has_effect, purpose)| Given { option, has_effect, purpose }).collect()
+}
+
+/// Refuses an option that has no effect in any of the jobs. What a file says for all its jobs need
+/// not suit every one.
+pub(super) fn check(jobs: &[ResolvedJob]) -> anyhow::Result<()> {
+    let all = || jobs.iter().flat_map(|job| &job.given);
+    let idle = all().find(|given| !all().any(|other| other.option == given.option && other.has_effect));
+    idle.map_or(Ok(()), |Given { option, purpose, .. }| {
+        Err(bad_input(anyhow!("{option} has no effect here, it is for {purpose}: leave it out")))
+    })
+}

@@ -1,0 +1,79 @@
+//! Reading and writing whole files, with errors that name them. Every command writes its results
+//! through this module.
+//!
+//! A result file appears complete or not at all: it is written under a temporary name beside its
+//! place, synchronised, and renamed. [`Place`] says which outputs are files of that kind; all
+//! others (devices, FIFOs, descriptors) are written through and never replaced.
+
+mod new_file;
+mod new_folder;
+mod place;
+
+pub(crate) use new_file::NewFile;
+pub(crate) use new_folder::NewFolder;
+
+use crate::exit::{OrBadInput, bad_input};
+use anyhow::{Context as _, anyhow};
+use place::Place;
+use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
+
+/// Reads a text file that the user named.
+pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())).or_bad_input()
+}
+
+/// Whether a result with this name goes to standard output: `-`, `/dev/stdout` and the like.
+pub(crate) fn is_standard_output(path: &Path) -> bool {
+    matches!(Place::of(path), Ok(Place::StandardOutput))
+}
+
+/// [`is_standard_output`] of an option that may be absent.
+pub(crate) fn is_some_standard_output(path: Option<&Path>) -> bool {
+    path.is_some_and(is_standard_output)
+}
+
+/// Refuses, before any work is done for it, an output that cannot be written or that exists without
+/// `force`.
+pub(crate) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
+    Place::of(path)?.check(path, force)
+}
+
+/// Refuses outputs that cannot be written, and two of them that are the same file: the second would
+/// replace the first.
+pub(crate) fn check_all_new<'a>(
+    paths: impl IntoIterator<Item = &'a Path>,
+    force: bool,
+) -> anyhow::Result<()> {
+    let mut taken = Vec::new();
+    for path in paths {
+        let place = Place::of(path)?;
+        place.check(path, force)?;
+        let Some(key) = place.key() else { continue };
+        if taken.contains(&key) {
+            let path = path.display();
+            return Err(bad_input(anyhow!(
+                "two results would be written to {path}: give each a file of its own"
+            )));
+        }
+        taken.push(key);
+    }
+    Ok(())
+}
+
+/// Writes a whole file.
+pub(crate) fn write_whole(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut file = NewFile::create(path, force)?;
+    file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    file.finish()
+}
+
+/// Writes a result file, indented.
+pub(crate) fn write_json<Input: Serialize, Measured: Serialize>(
+    path: &Path,
+    force: bool,
+    result: &gemelo_report::ResultFile<Input, Measured>,
+) -> anyhow::Result<()> {
+    write_whole(path, force, gemelo_report::to_json(result)?.as_bytes())
+}
