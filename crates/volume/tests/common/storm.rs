@@ -248,13 +248,13 @@ impl<'a> Client<'a> {
         for ((plan, is_immediate), is_done) in plans.into_iter().zip(is_immediate).zip(is_done) {
             let end = if !is_done && is_down { NEVER } else { end };
             let answer = Answer { start, end, is_done, is_immediate: is_immediate || is_flushed };
-            self.note(target, plan, answer);
+            self.note(target, &plan, answer);
         }
     }
 
-    fn note(&mut self, target: &Target, plan: Plan, answer: Answer) {
+    fn note(&mut self, target: &Target, plan: &Plan, answer: Answer) {
         let Answer { start, end, is_done, is_immediate } = answer;
-        let cells = match &plan {
+        let cells = match plan {
             Plan::Read { blocks, bytes } => {
                 if is_done {
                     let (block, bytes) = (blocks.start, bytes.clone());
@@ -278,7 +278,7 @@ impl<'a> Client<'a> {
             let block = next / CELLS;
             let mine = next - block * CELLS..(cells.end - block * CELLS).min(CELLS);
             let mut bytes = vec![0; BLOCK];
-            if let Plan::Write { bytes: written, .. } = &plan {
+            if let Plan::Write { bytes: written, .. } = plan {
                 let from = (next - cells.start) * CELL;
                 let length = mine.len() * CELL;
                 bytes[mine.start * CELL..][..length].copy_from_slice(&written[from..from + length]);
@@ -337,6 +337,7 @@ impl<'a> Client<'a> {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Answer {
     start: Time,
     end: Time,
@@ -369,7 +370,7 @@ impl<'a> Owner<'a> {
             } else {
                 let target = targets[self.random.below(count) as usize].clone();
                 match self.random.below(8) {
-                    0..2 => self.remove(target),
+                    0..2 => self.remove(&target),
                     2..4 => self.resize(target),
                     4 => self.rename(target),
                     _ => self.set_mode(&target),
@@ -431,7 +432,7 @@ impl<'a> Owner<'a> {
         self.storm.targets.lock().unwrap().retain(|target| target.id != id);
     }
 
-    fn remove(&mut self, target: Target) {
+    fn remove(&mut self, target: &Target) {
         self.take_out(target.id);
         let start = self.storm.now();
         let is_done = self.storm.pool.remove_volume(&target.name).is_ok();
