@@ -16,7 +16,7 @@ use common::simulated::{DATA, METADATA, Simulation};
 use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_device::DeviceError;
 use gemelo_volume::format::PAGE_BYTES;
-use gemelo_volume::{DedupMode, FingerprintKind, Pool, PoolOptions, Volume};
+use gemelo_volume::{BackendKind, DedupMode, FingerprintKind, Pool, PoolOptions, Volume};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -232,6 +232,23 @@ fn the_finder_leaves_alone_what_was_written_meanwhile() {
 }
 
 #[test]
+fn the_finder_shares_what_became_known_since_its_look_up() {
+    let world = World::new(&collisions());
+    write(&world.a, 0, &fresh(2)).unwrap();
+    write(&world.b, 0, &[fresh(1), fresh(2)].concat()).unwrap();
+    // Both were looked up when the block is read that the second one is compared with.
+    let hold = world.simulation.hold_at(DATA, Call::Read, world.place_of(&fresh(2)));
+    thread::scope(|scope| {
+        let finder = scope.spawn(|| world.pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()));
+        hold.wait();
+        write(&world.a, at(1), &fresh(1)).unwrap();
+        hold.release();
+        finder.join().unwrap().unwrap();
+    });
+    assert_eq!(world.pool.stat().unwrap().physical_blocks, 2, "each content is stored once");
+}
+
+#[test]
 fn colliding_contents_are_told_apart() {
     let world = World::new(&collisions());
     let collider = Collider::of(&world.simulation.disks());
@@ -314,6 +331,47 @@ fn a_flush_during_a_checkpoint_whose_commit_failed_waits_for_it() {
     assert!(block(&bytes, 0) == fresh(0) && block(&bytes, 1) == fresh(1), "what was flushed is lost");
 }
 
+/// A checkpoint that finds no room for its commit forgets it when the root is durable, and lets go of
+/// the blocks that it freed. A commit that came meanwhile must not be forgotten with it.
+#[test]
+fn a_checkpoint_without_room_forgets_no_commit_that_came_meanwhile() {
+    for (before, parity) in (0..9).flat_map(|before| [(before, 0), (before, 1)]) {
+        let world = World::new(&options(24));
+        for number in 0..before {
+            write(&world.a, at(1), &fresh(10 + number)).unwrap();
+            flush(&world.a).unwrap();
+        }
+        write(&world.a, 0, &fresh(0)).unwrap();
+        let hold = world.simulation.hold_at(METADATA, Call::Write, SLOTS..u64::MAX);
+        let root = (2 + parity) * PAGE_BYTES as u64;
+        let next_root = world.simulation.hold_at(METADATA, Call::Write, root..root + 1);
+        let after = thread::scope(|scope| {
+            let first = scope.spawn(|| world.pool.checkpoint());
+            hold.wait();
+            let second = scope.spawn(|| write(&world.a, 0, &fresh(1)).and_then(|()| flush(&world.a)));
+            release_after(hold, &second);
+            // Held is the root of this checkpoint, or of one that the flush needs, or none.
+            let is_held = next_root.is_held_within(PATIENCE / 4) && first.is_finished();
+            let filler = is_held.then(|| scope.spawn(|| fill(&world.a, 2, fresh)));
+            if is_held {
+                thread::sleep(PATIENCE / 4);
+            } else {
+                next_root.release();
+                first.join().unwrap().unwrap();
+                second.join().unwrap().unwrap();
+                return world.simulation.after_worst_crash();
+            }
+            let after = world.simulation.after_worst_crash();
+            next_root.release();
+            drop((first.join(), second.join(), filler.map(ScopedJoinHandle::join)));
+            after
+        });
+        let pool = open(&after.disks(), tuning()).unwrap();
+        let bytes = read(&pool.volume("a").unwrap(), 0, BLOCK).unwrap();
+        assert!(bytes == fresh(0) || bytes == fresh(1), "after {before} commits");
+    }
+}
+
 /// The system tells one of those who sync a file at once of an error, and it drops what it could not
 /// write: the others' syncs succeed and mean nothing.
 #[test]
@@ -345,44 +403,45 @@ fn a_sync_beside_or_after_a_failed_one_acknowledges_nothing() {
     }
 }
 
-/// The writer writes its number to the first block, then to the last one.
+/// The writer writes its number to the first block, then to the last one. The volume is so large that its
+/// map is copied piece by piece, while the writer goes on.
 #[test]
 fn a_snapshot_is_of_one_moment() {
-    for backend in gemelo_volume::BackendKind::ALL {
-        let world = World::new(&PoolOptions { backend, ..options(400) });
-        let numbered = |number: u64| [number.to_le_bytes().to_vec(), vec![1; BLOCK - 8]].concat();
-        for lbn in 0..BLOCKS {
-            write(&world.a, at(lbn), &fresh(lbn)).unwrap();
+    for backend in BackendKind::ALL {
+        let blocks = if backend.is_cached() { 1500 } else { 17_000 };
+        let world = World::new(&PoolOptions { backend, ..options(2 * blocks) });
+        world.pool.resize_volume("a", blocks * BLOCK as u64).unwrap();
+        for lbn in (0..blocks).step_by(100) {
+            write(&world.a, at(lbn), &content(1 + lbn, 100 * BLOCK)).unwrap();
         }
-        let last = at(BLOCKS - 1);
-        let (is_over, writes) = (AtomicBool::new(false), AtomicU64::new(0));
-        thread::scope(|scope| {
+        let (last, is_over, writes) = (at(blocks - 1), AtomicBool::new(false), AtomicU64::new(0));
+        let numbered = |number: u64| [number.to_le_bytes().to_vec(), vec![1; BLOCK - 8]].concat();
+        let write_both = || {
+            let number = writes.fetch_add(1, Ordering::Relaxed) + 1;
+            write(&world.a, 0, &numbered(number)).unwrap();
+            write(&world.a, last, &numbered(number)).unwrap();
+        };
+        write_both();
+        let wrong = thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    let number = writes.fetch_add(1, Ordering::Relaxed) + 1;
-                    write(&world.a, 0, &numbered(number)).unwrap();
-                    write(&world.a, last, &numbered(number)).unwrap();
+                    write_both();
                 }
             });
-            while writes.load(Ordering::Relaxed) < 2 {
-                thread::yield_now();
-            }
-            let mut wrong = Vec::new();
-            for _ in 0..60 {
-                world.pool.snapshot_volume("a", "s").unwrap();
-                let snapshot = world.pool.volume("s").unwrap();
-                let number = |offset| {
-                    let bytes = read(&snapshot, offset, 8).unwrap();
-                    u64::from_le_bytes(bytes.try_into().unwrap())
-                };
-                let seen = (number(0), number(last));
-                if seen.0 != seen.1 && seen.0 != seen.1 + 1 {
-                    wrong.push(seen);
-                }
-                world.pool.remove_volume("s").unwrap();
-            }
+            let wrong: Vec<_> = (0..20).filter_map(|_| torn_snapshot(&world.pool, last)).collect();
             is_over.store(true, Ordering::Relaxed);
-            assert!(wrong.is_empty(), "{backend:?}: the first and the last block are of {wrong:?}");
+            wrong
         });
+        assert!(wrong.is_empty(), "{backend:?}: the first and the last block are of {wrong:?}");
     }
+}
+
+/// The numbers of the first and the last block of a new snapshot, if they are not of one moment.
+fn torn_snapshot(pool: &Pool, last: u64) -> Option<(u64, u64)> {
+    pool.snapshot_volume("a", "s").unwrap();
+    let snapshot = pool.volume("s").unwrap();
+    let number = |offset| u64::from_le_bytes(read(&snapshot, offset, 8).unwrap().try_into().unwrap());
+    let seen = (number(0), number(last));
+    pool.remove_volume("s").unwrap();
+    (seen.0 != seen.1 && seen.0 != seen.1 + 1).then_some(seen)
 }

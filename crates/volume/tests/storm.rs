@@ -31,12 +31,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Blocks of the data store: so few that it is full now and then.
-const POOL_BLOCKS: u64 = 130;
+/// Blocks of the data store and of the largest volume: so few that the store is full now and then. The
+/// second kind of pool has volumes that are copied and removed piece by piece.
+const SIZES: [(u64, u64); 2] = [(130, 24), (420, 112)];
 /// Lives of a pool: each ends with a power cut, a kill or a close.
 const LIVES: u64 = 4;
-/// Pools of each backend. Each gives some 140 images.
-const POOLS: u64 = 80;
+/// Pools of each backend. Each gives some 125 images.
+const POOLS: u64 = 85;
 
 /// How a life ends, if it is not by what goes wrong in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,7 @@ struct Life<'a> {
     random: &'a mut Random,
     tuning: Tuning,
     collider: Option<Collider>,
+    most_blocks: u64,
     /// Images that were looked at.
     points: u64,
 }
@@ -116,6 +118,7 @@ impl Life<'_> {
             collider: self.collider.clone(),
             targets: Mutex::new(targets.collect()),
             next_volume: contents.volumes.len(),
+            most_blocks: self.most_blocks,
             clients: 2 + self.random.below(3),
             steps: 60 + self.random.below(120),
             seed: self.random.next_u64(),
@@ -165,12 +168,13 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     let mut simulation = Simulation::new(random.next_u64());
     let collides = random.below(2) == 0;
     let fingerprint = if collides { FingerprintKind::Xxh3Compare } else { FingerprintKind::Blake3 };
-    let options = PoolOptions { fingerprint, ..options_with(backend, POOL_BLOCKS) };
+    let (pool_blocks, most_blocks) = SIZES[usize::from(random.below(4) == 0)];
+    let options = PoolOptions { fingerprint, ..options_with(backend, pool_blocks) };
     Pool::format(&simulation.disks(), &options).unwrap();
     let most_references = if random.below(4) == 0 { 3 } else { u32::MAX };
     let tuning = Tuning { verify_bytes: random.below(4) == 0, most_references, ..tuning() };
     let collider = collides.then(|| Collider::of(&simulation.disks()));
-    let mut life = Life { random: &mut random, tuning, collider, points: 0 };
+    let mut life = Life { random: &mut random, tuning, collider, most_blocks, points: 0 };
     let mut history = History::new(&Contents::default());
     for _ in 0..LIVES {
         (simulation, history) = life.live(&simulation, &mut history);

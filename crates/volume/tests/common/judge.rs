@@ -2,7 +2,7 @@
 
 use super::BLOCK;
 use super::history::{BlockHistory, Flushes, Moments, NEVER, Time, View};
-use super::storm::{Change, Log, MOST_BLOCKS, VolumeEvent};
+use super::storm::{Change, Log, VolumeEvent};
 use gemelo_volume::Pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,16 +78,14 @@ pub struct History {
     volumes: Vec<VolumeHistory>,
 }
 
-fn zeros() -> Arc<[u8]> {
-    vec![0; BLOCK].into()
+fn blocks_of(bytes: &[u8], since: Time) -> Vec<BlockHistory> {
+    bytes.chunks(BLOCK).map(|block| BlockHistory::new(block.into(), since)).collect()
 }
 
-fn blocks_of(bytes: &[u8], since: Time) -> Vec<BlockHistory> {
-    let zeros = zeros();
-    let mut blocks: Vec<BlockHistory> =
-        bytes.chunks(BLOCK).map(|block| BlockHistory::new(block.into(), since)).collect();
-    blocks.resize_with(MOST_BLOCKS, || BlockHistory::new(Arc::clone(&zeros), since));
-    blocks
+/// Adds blocks that nobody has written, up to this many.
+fn extend(blocks: &mut Vec<BlockHistory>, count: usize, since: Time) {
+    let zeros: Arc<[u8]> = vec![0; BLOCK].into();
+    blocks.resize_with(count.max(blocks.len()), || BlockHistory::new(Arc::clone(&zeros), since));
 }
 
 impl History {
@@ -140,19 +138,24 @@ impl History {
             assert_eq!(volume, self.volumes.len(), "volumes are made one after another");
             let known = copy.as_ref().and_then(|(_, bytes)| bytes.clone()).unwrap_or_default();
             let copy = copy.map(|(source, bytes)| Copy { source, start, end, bytes });
+            let mut histories = blocks_of(&known, start);
+            extend(&mut histories, blocks, start);
             self.volumes.push(VolumeHistory {
                 names: Register { changes: vec![(0, 0, name)] },
                 sizes: Register { changes: vec![(0, 0, blocks)] },
                 exists: Register { changes: vec![(0, 0, false), (start, done, true)] },
                 read_only,
-                blocks: blocks_of(&known, start),
+                blocks: histories,
                 copy,
             });
             return;
         }
         let volume = &mut self.volumes[volume];
         match what {
-            Change::Resize { blocks } => volume.sizes.changes.push((start, done, blocks)),
+            Change::Resize { blocks } => {
+                extend(&mut volume.blocks, blocks, 0);
+                volume.sizes.changes.push((start, done, blocks));
+            }
             Change::Rename { name } => volume.names.changes.push((start, done, name)),
             Change::Remove | Change::Create { .. } => volume.exists.changes.push((start, done, false)),
         }

@@ -7,6 +7,7 @@ pub mod driver;
 pub mod history;
 pub mod hold;
 pub mod judge;
+pub mod medium;
 pub mod simulated;
 pub mod storm;
 

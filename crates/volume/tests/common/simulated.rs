@@ -26,6 +26,7 @@
 //! Both disks of a pool share one world: one count of calls, one seed.
 
 use super::hold::{Call, Gate, Hold};
+use super::medium::Image;
 use gemelo_base::random::Random;
 use gemelo_volume::{Disk, PoolDisks};
 use std::io::{self, IoSlice};
@@ -34,7 +35,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const SECTOR: usize = 512;
 /// The number of the data disk and of the metadata disk.
 pub const DATA: usize = 0;
 pub const METADATA: usize = 1;
@@ -73,24 +73,6 @@ pub struct Shot {
     pub images: [Vec<u8>; 2],
 }
 
-/// A write that no sync has covered.
-#[derive(Clone)]
-struct Pending {
-    sequence: u64,
-    offset: usize,
-    bytes: Vec<u8>,
-}
-
-#[derive(Clone, Default)]
-struct Image {
-    live: Vec<u8>,
-    durable: Vec<u8>,
-    unsynced: Vec<Pending>,
-    /// Lengths since the last sync, each with the number of the change that made it.
-    lengths: Vec<(u64, usize)>,
-    sequence: u64,
-}
-
 pub struct World {
     random: Random,
     fault: Fault,
@@ -127,8 +109,7 @@ impl Simulation {
 
     /// Disks that hold this, data first.
     pub fn of_images(seed: u64, images: [Vec<u8>; 2]) -> Self {
-        let image = |live: Vec<u8>| Image { durable: live.clone(), live, ..Image::default() };
-        Self::of(seed, images.map(image))
+        Self::of(seed, images.map(Image::new))
     }
 
     fn of(seed: u64, images: [Image; 2]) -> Self {
@@ -243,90 +224,6 @@ impl Simulation {
     pub fn images(&self) -> [Vec<u8>; 2] {
         let world = self.world.lock().unwrap();
         [DATA, METADATA].map(|which| world.images[which].live.clone())
-    }
-}
-
-impl Image {
-    /// What a power cut leaves.
-    fn survivors(&self, random: &mut Random) -> Vec<u8> {
-        let mut kept = self.durable.clone();
-        // Sometimes all of it makes it to the medium, sometimes nothing, mostly some.
-        let luck = random.below(8);
-        let last = self.lengths.len() as u64;
-        let length = match (luck, random.below(last + 1)) {
-            (1, _) => self.live.len(),
-            (0, _) | (_, 0) => self.durable.len(),
-            (_, at) => self.lengths[at as usize - 1].1,
-        };
-        kept.resize(length, 0);
-        let mut order: Vec<usize> = (0..self.unsynced.len()).collect();
-        for last in (1..order.len()).rev() {
-            order.swap(last, random.below(last as u64 + 1) as usize);
-        }
-        for at in order {
-            let fate = match luck {
-                0 | 1 => luck,
-                _ => random.below(3),
-            };
-            let Pending { offset, bytes, .. } = &self.unsynced[at];
-            keep_some(&mut kept, *offset, bytes, || fate == 1 || fate == 2 && random.below(2) == 1);
-        }
-        kept
-    }
-
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        let end = offset + bytes.len();
-        self.sequence += 1;
-        if end > self.live.len() {
-            self.live.resize(end, 0);
-            self.lengths.push((self.sequence, end));
-        }
-        self.live[offset..end].copy_from_slice(bytes);
-        self.unsynced.push(Pending { sequence: self.sequence, offset, bytes: bytes.to_vec() });
-    }
-
-    fn set_len(&mut self, length: usize) {
-        self.sequence += 1;
-        self.live.resize(length, 0);
-        self.lengths.push((self.sequence, length));
-    }
-
-    /// What was there before the sync began is durable.
-    fn sync(&mut self, until: u64) {
-        self.settle_lengths(until);
-        let count = self.unsynced.iter().take_while(|write| write.sequence <= until).count();
-        for Pending { offset, bytes, .. } in self.unsynced.drain(..count) {
-            keep_some(&mut self.durable, offset, &bytes, || true);
-        }
-    }
-
-    /// See the fault model: some of it is on the medium, and nothing will be tried again.
-    fn fail_sync(&mut self, until: u64, random: &mut Random) {
-        if random.below(2) == 0 {
-            self.settle_lengths(until);
-        }
-        let luck = random.below(3);
-        let count = self.unsynced.iter().take_while(|write| write.sequence <= until).count();
-        for Pending { offset, bytes, .. } in self.unsynced.drain(..count) {
-            keep_some(&mut self.durable, offset, &bytes, || luck == 1 && random.below(2) == 1);
-        }
-    }
-
-    fn settle_lengths(&mut self, until: u64) {
-        let count = self.lengths.iter().take_while(|(sequence, _)| *sequence <= until).count();
-        if let Some((_, length)) = self.lengths.drain(..count).next_back() {
-            self.durable.resize(length, 0);
-        }
-    }
-}
-
-/// Copies the sectors for which `is_kept` says so; what is beyond the end is lost.
-fn keep_some(kept: &mut [u8], offset: usize, bytes: &[u8], mut is_kept: impl FnMut() -> bool) {
-    for (number, sector) in bytes.chunks(SECTOR).enumerate() {
-        let start = offset + number * SECTOR;
-        if let Some(to) = kept.get_mut(start..start + sector.len()).filter(|_| is_kept()) {
-            to.copy_from_slice(sector);
-        }
     }
 }
 

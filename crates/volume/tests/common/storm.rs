@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Blocks of the largest volume.
-pub const MOST_BLOCKS: usize = 24;
 /// Contents that are written again and again.
 const COMMON_CONTENTS: u64 = 8;
 /// Families of contents with one fingerprint, and how many are in each.
@@ -87,6 +85,8 @@ pub struct Storm<'a> {
     pub collider: Option<Collider>,
     pub targets: Mutex<Vec<Target>>,
     pub next_volume: usize,
+    /// Blocks of the largest volume.
+    pub most_blocks: u64,
     pub clients: u64,
     pub steps: u64,
     pub seed: u64,
@@ -248,13 +248,13 @@ impl<'a> Client<'a> {
         for ((plan, is_immediate), is_done) in plans.into_iter().zip(is_immediate).zip(is_done) {
             let end = if !is_done && is_down { NEVER } else { end };
             let answer = Answer { start, end, is_done, is_immediate: is_immediate || is_flushed };
-            self.note(target, plan, answer);
+            self.note(target, &plan, answer);
         }
     }
 
-    fn note(&mut self, target: &Target, plan: Plan, answer: Answer) {
+    fn note(&mut self, target: &Target, plan: &Plan, answer: Answer) {
         let Answer { start, end, is_done, is_immediate } = answer;
-        let cells = match &plan {
+        let cells = match plan {
             Plan::Read { blocks, bytes } => {
                 if is_done {
                     let (block, bytes) = (blocks.start, bytes.clone());
@@ -278,7 +278,7 @@ impl<'a> Client<'a> {
             let block = next / CELLS;
             let mine = next - block * CELLS..(cells.end - block * CELLS).min(CELLS);
             let mut bytes = vec![0; BLOCK];
-            if let Plan::Write { bytes: written, .. } = &plan {
+            if let Plan::Write { bytes: written, .. } = plan {
                 let from = (next - cells.start) * CELL;
                 let length = mine.len() * CELL;
                 bytes[mine.start * CELL..][..length].copy_from_slice(&written[from..from + length]);
@@ -337,6 +337,7 @@ impl<'a> Client<'a> {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Answer {
     start: Time,
     end: Time,
@@ -369,7 +370,7 @@ impl<'a> Owner<'a> {
             } else {
                 let target = targets[self.random.below(count) as usize].clone();
                 match self.random.below(8) {
-                    0..2 => self.remove(target),
+                    0..2 => self.remove(&target),
                     2..4 => self.resize(target),
                     4 => self.rename(target),
                     _ => self.set_mode(&target),
@@ -401,7 +402,7 @@ impl<'a> Owner<'a> {
         self.next_volume += 1;
         let name = format!("v{id}s{:x}", self.storm.seed);
         let (pool, start) = (self.storm.pool, self.storm.now());
-        let new_blocks = 1 + self.random.below(MOST_BLOCKS as u64) as usize;
+        let new_blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
         let blocks = source.as_ref().map_or(new_blocks, |source| source.blocks);
         let read_only = source.is_some() && self.random.below(2) == 0;
         let result = match &source {
@@ -431,7 +432,7 @@ impl<'a> Owner<'a> {
         self.storm.targets.lock().unwrap().retain(|target| target.id != id);
     }
 
-    fn remove(&mut self, target: Target) {
+    fn remove(&mut self, target: &Target) {
         self.take_out(target.id);
         let start = self.storm.now();
         let is_done = self.storm.pool.remove_volume(&target.name).is_ok();
@@ -450,7 +451,7 @@ impl<'a> Owner<'a> {
     }
 
     fn resize(&mut self, target: Target) {
-        let blocks = 1 + self.random.below(MOST_BLOCKS as u64) as usize;
+        let blocks = 1 + self.random.below(self.storm.most_blocks) as usize;
         let start = self.storm.now();
         let is_done = self.storm.pool.resize_volume(&target.name, (blocks * BLOCK) as u64).is_ok();
         let end = self.note(target.id, Change::Resize { blocks }, start, is_done);

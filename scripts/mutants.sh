@@ -1,0 +1,18 @@
+#!/bin/bash
+# Changes the engine in one place at a time and looks whether a test notices: see docs/tests.md.
+# Arguments: files, from the root of the checkout; without any, the whole engine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! cargo mutants --version >/dev/null 2>&1; then
+    echo "scripts/mutants.sh needs cargo-mutants: cargo install cargo-mutants --locked" >&2
+    exit 2
+fi
+files=("$@")
+if [ ${#files[@]} -eq 0 ]; then
+    files=('crates/volume/src/engine/*.rs' 'crates/volume/src/backend/**/*.rs' 'crates/volume/src/pool/*.rs'
+        crates/volume/src/journal.rs crates/volume/src/space.rs crates/volume/src/readers.rs)
+fi
+# Few rounds: a mutation that only a long run notices wants a test of its own.
+export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-8}"
+exec cargo mutants --package gemelo-volume "${files[@]/#/--file=}"
