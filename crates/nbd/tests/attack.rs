@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stderr,
     clippy::print_stdout,
     reason = "a test ends where it cannot go on, and says what it has measured"
 )]

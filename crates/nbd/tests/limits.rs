@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stderr,
     clippy::print_stdout,
     reason = "a test ends where it cannot go on, and says what it has measured"
 )]
@@ -68,6 +69,23 @@ fn half_sent_requests_end_and_idle_and_slow_clients_stay() {
     assert_eq!(server.server.counts().broken, 4);
     idle.write_all(&request(Command::READ, 0, 0, 512)).unwrap();
     assert_eq!(read_simple_reply(&mut idle), ErrorCode::NONE);
+}
+
+#[test]
+fn pauses_within_a_slow_request_do_not_add_up() {
+    const IDLE: Duration = Duration::from_millis(150);
+    let (idle_timeout, receive_timeout) = (Some(IDLE), Some(3 * IDLE));
+    let server = start(ServerConfig { idle_timeout, receive_timeout, ..ServerConfig::default() }, &[]);
+    let mut slow = negotiated(&server);
+    for part in request(Command::READ, 0, 0, 512).chunks(5) {
+        slow.write_all(part).unwrap();
+        // Longer than one wait of the server, and shorter than the limit.
+        std::thread::sleep(IDLE * 3 / 2);
+        if part.len() < 5 {
+            break;
+        }
+    }
+    assert_eq!(read_simple_reply(&mut slow), ErrorCode::NONE);
 }
 
 #[test]

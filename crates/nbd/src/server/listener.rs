@@ -108,7 +108,7 @@ impl Listener {
                 Ok(listener) => listeners.push(listener),
                 // Names often stand for an IPv6 address as well, also on hosts without IPv6.
                 Err(error) if error.source.kind() == io::ErrorKind::AddrNotAvailable => {
-                    missing = error.source
+                    missing = error.source;
                 }
                 Err(error) => return Err(error),
             }

@@ -175,7 +175,7 @@ impl Server {
     /// its name in warnings. It ends with [`Self::serve`].
     pub fn adopt(&self, stream: UnixStream, peer: &str) {
         self.shared.complaints.tell_counted(false);
-        self.start(stream.into(), peer.to_owned(), ADOPTED);
+        self.start(stream.into(), peer, ADOPTED);
     }
 
     /// How many clients are connected to an export, or, without a name, at all.
@@ -216,7 +216,7 @@ impl Server {
     fn accept_some(&self, gate: usize, listener: &Listener) {
         for _ in 0..ACCEPTED_IN_TURN {
             match listener.accept() {
-                Ok(Some((socket, peer))) => self.start(socket, peer, gate),
+                Ok(Some((socket, peer))) => self.start(socket, &peer, gate),
                 Ok(None) => return,
                 Err(error) => {
                     let message = format!("{}: no connection: {error}", listener.address());
@@ -228,7 +228,7 @@ impl Server {
     }
 
     /// Gives a connection its thread.
-    fn start(&self, socket: Socket, peer: String, gate: usize) {
+    fn start(&self, socket: Socket, peer: &str, gate: usize) {
         let shared = Arc::clone(&self.shared);
         shared.counters.count_accepted();
         let refused = |complaint: Complaint, what: &str| {
@@ -249,7 +249,7 @@ impl Server {
             }
         };
         let seat = Seat::new(Arc::clone(&shared), id);
-        let name = peer.clone();
+        let name = peer.to_owned();
         let session = move || seat.serve(socket, &name);
         if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(session) {
             refused(Complaint::NoThread, &format!("turned away, there is no thread for it: {error}"));
