@@ -15,8 +15,7 @@ pub struct UnitError {
     pub expected: &'static str,
 }
 
-const SIZE: &str =
-    "a size in bytes, such as 4096, 4k or 4KiB (4096), 1.5g, 2TiB or 2TB (2 * 10^12), at most 16 EiB - 1";
+const SIZE: &str = "a size in bytes, such as 4096, 4k or 4KiB (4096), 1.5g, 2TiB or 2TB (2 * 10^12), at most 16 EiB - 1";
 const DURATION: &str = "a duration, such as 30s, 500ms, 5m, 2h or 1h30m";
 const SHARE: &str = "a percentage from 0 to 100, such as 25 or 12.5%";
 
@@ -28,8 +27,9 @@ const SIZE_LETTERS: [&str; 6] = ["k", "m", "g", "t", "p", "e"];
 
 /// Bytes of a unit in lower case: `g`, `gib`, `gb`, `b` or none.
 fn size_unit(suffix: &str) -> Option<u64> {
-    let power =
-        |letter: &str| (1..).zip(SIZE_LETTERS).find(|(_, name)| *name == letter).map(|(power, _)| power);
+    let power = |letter: &str| {
+        (1..).zip(SIZE_LETTERS).find(|(_, name)| *name == letter).map(|(power, _)| power)
+    };
     if suffix.is_empty() || suffix == "b" {
         return Some(1);
     }
@@ -48,7 +48,8 @@ fn error(text: &str, expected: &'static str) -> UnitError {
 
 /// Splits "1.5GiB" into "1.5" and "gib".
 fn split_number(text: &str) -> (&str, String) {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let end =
+        text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     (number, suffix.trim().to_ascii_lowercase())
 }

@@ -2,7 +2,11 @@
 //!
 //! `cargo bench -p gemelo-content`: every line is the median of several rounds in which all candidates take turns.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its figures, or ends")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures, or ends"
+)]
 
 use gemelo_content::{Assignment, AssignmentMode, ContentSpec, Distribution, Generator, Nature};
 use std::hint::black_box;
@@ -38,7 +42,8 @@ fn content(name: &'static str, spec: &ContentSpec) -> Candidate {
 
 fn main() {
     let distribution =
-        Distribution::parse("0 760000\n1 40000\n2 15000\n4 5000\n9 3000\n49 400\n999 30\n").unwrap();
+        Distribution::parse("0 760000\n1 40000\n2 15000\n4 5000\n9 3000\n49 400\n999 30\n")
+            .unwrap();
     let spec = ContentSpec::new(distribution, BLOCK_BYTES, 1);
     let with = |entropy_bits, compressible_share| {
         let nature = Nature { entropy_bits, compressible_share };
@@ -60,7 +65,10 @@ fn main() {
             }
         }),
         content("exact, random bytes", &spec),
-        content("sampled, random bytes", &ContentSpec { mode: AssignmentMode::Sampled, ..spec.clone() }),
+        content(
+            "sampled, random bytes",
+            &ContentSpec { mode: AssignmentMode::Sampled, ..spec.clone() },
+        ),
         content("exact, entropy 5 bits", &with(5.0, 0.0)),
         content("exact, compressible 50 %", &with(8.0, 0.5)),
         content(
@@ -84,6 +92,11 @@ fn main() {
     for candidate in &mut candidates {
         candidate.bytes_per_s.sort_by(f64::total_cmp);
         let median = candidate.bytes_per_s[ROUNDS / 2];
-        println!("{:<38} {:>10.1} {:>12.0}", candidate.name, median / 1e9, BLOCK_BYTES as f64 / median * 1e9);
+        println!(
+            "{:<38} {:>10.1} {:>12.0}",
+            candidate.name,
+            median / 1e9,
+            BLOCK_BYTES as f64 / median * 1e9
+        );
     }
 }

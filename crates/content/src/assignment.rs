@@ -2,7 +2,9 @@
 
 use crate::distribution::RankedContent;
 use crate::layout::Layout;
-use crate::{AssignmentMode, ContentError, ContentId, ContentSpec, Distribution, ScaledDistribution};
+use crate::{
+    AssignmentMode, ContentError, ContentId, ContentSpec, Distribution, ScaledDistribution,
+};
 use gemelo_base::random::{mix_pair, mix64};
 
 /// Contents of one class that a shared content's number can tell apart; the class is in the bits above.
@@ -55,7 +57,11 @@ impl Assignment {
             AssignmentMode::Exact => Source::Exact {
                 scaled: ScaledDistribution::new(&spec.distribution, blocks)
                     .map_err(|source| ContentError::Scale { blocks, source })?,
-                layout: Layout::new(blocks, spec.duplicate_distance, mix_pair(spec.seed, LAYOUT_KEY)),
+                layout: Layout::new(
+                    blocks,
+                    spec.duplicate_distance,
+                    mix_pair(spec.seed, LAYOUT_KEY),
+                ),
                 processes: u64::from(processes),
             },
             AssignmentMode::Sampled => Source::Sampled(Cumulative::new(&spec.distribution)),
@@ -71,12 +77,16 @@ impl Assignment {
             Source::Exact { scaled, layout, processes } => {
                 let first = part_start(scaled.blocks(), *processes, u64::from(process));
                 let size = part_start(scaled.blocks(), *processes, u64::from(process) + 1) - first;
-                let (epoch, place) =
-                    if sequence < size { (0, sequence) } else { (sequence / size, sequence % size) };
+                let (epoch, place) = if sequence < size {
+                    (0, sequence)
+                } else {
+                    (sequence / size, sequence % size)
+                };
                 match scaled.at_rank(layout.rank(epoch, first + place)) {
-                    RankedContent::Unique(number) => {
-                        ContentId::unique(process, epoch.wrapping_mul(scaled.unique()).wrapping_add(number))
-                    }
+                    RankedContent::Unique(number) => ContentId::unique(
+                        process,
+                        epoch.wrapping_mul(scaled.unique()).wrapping_add(number),
+                    ),
                     RankedContent::Duplicated { source, content } => shared(source, content),
                 }
             }
@@ -175,7 +185,8 @@ mod tests {
     #[test]
     fn a_data_set_of_several_processes_carries_the_distribution() {
         let spec = spec("0 700\n1 100\n9 10\n");
-        for (blocks, processes, distance) in [(1000, 1, None), (1000, 3, None), (5000, 7, Some(50))] {
+        for (blocks, processes, distance) in [(1000, 1, None), (1000, 3, None), (5000, 7, Some(50))]
+        {
             let spec = ContentSpec { duplicate_distance: distance, ..spec.clone() };
             let assignment = Assignment::new(&spec, blocks, processes).unwrap();
             let contents = (0..processes).flat_map(|process| {
@@ -183,7 +194,8 @@ mod tests {
                 let end = Assignment::first_position(blocks, processes, process + 1);
                 (0..end - first).map(move |sequence| (process, sequence))
             });
-            let found = distribution_of(contents.map(|(process, n)| assignment.content(process, n)));
+            let found =
+                distribution_of(contents.map(|(process, n)| assignment.content(process, n)));
             assert_eq!(found, assignment.scaled().unwrap().to_distribution().unwrap());
         }
     }
@@ -204,7 +216,8 @@ mod tests {
         let small = Assignment::new(&spec(text), 100, 1).unwrap();
         let large = Assignment::new(&spec(text), 2000, 1).unwrap();
         let sampled =
-            Assignment::new(&ContentSpec { mode: AssignmentMode::Sampled, ..spec(text) }, 1, 1).unwrap();
+            Assignment::new(&ContentSpec { mode: AssignmentMode::Sampled, ..spec(text) }, 1, 1)
+                .unwrap();
         let names = |assignment: &Assignment, writes| -> std::collections::HashSet<_> {
             (0..writes).map(|n| assignment.content(0, n)).collect()
         };

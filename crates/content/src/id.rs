@@ -17,7 +17,9 @@ const SERIAL_BITS: u32 = 48;
 
 /// A unique content outside of what a name can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("process {process}, serial {serial} is above 2^15 processes or 2^48 unique contents a process")]
+#[error(
+    "process {process}, serial {serial} is above 2^15 processes or 2^48 unique contents a process"
+)]
 pub struct UniqueIdError {
     /// The process asked for.
     pub process: u32,

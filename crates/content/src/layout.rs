@@ -93,7 +93,8 @@ mod tests {
                 hits[(position * 16 / BLOCKS) as usize] += 1;
             }
         }
-        let chi_square: f64 = hits.iter().map(|hit| (f64::from(*hit) - 1024.0).powi(2) / 1024.0).sum();
+        let chi_square: f64 =
+            hits.iter().map(|hit| (f64::from(*hit) - 1024.0).powi(2) / 1024.0).sum();
         // 15 degrees of freedom: above 37.7 once in a thousand.
         assert!(chi_square < 37.7, "{chi_square} {hits:?}");
     }

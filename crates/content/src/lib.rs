@@ -20,8 +20,9 @@ pub use builtin::{built_in, built_in_names};
 pub use bytes::{Examination, Generator};
 pub use distribution::{
     ComparedRange, Comparison, Distribution, DistributionError, DuplicateClass, ExpectedSample,
-    FITTED_BLOCKS, Figure, LargestDifference, ParseNote, RANGE_COUNT, RangeRow, RankedContent, ScaledClass,
-    ScaledDistribution, Summary, SummaryFigures, range_index, range_label, range_start,
+    FITTED_BLOCKS, Figure, LargestDifference, ParseNote, RANGE_COUNT, RangeRow, RankedContent,
+    ScaledClass, ScaledDistribution, Summary, SummaryFigures, range_index, range_label,
+    range_start,
 };
 pub use id::{ContentId, UniqueIdError};
 pub use profile::{PROFILE_SCHEMA, Profile, ProfileClass, ProfileError};

@@ -142,18 +142,18 @@ impl Profile {
     /// If the pairs make none.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
         let pairs = self.distribution.iter();
-        Distribution::new(
-            pairs.map(|[duplicates, contents]| DuplicateClass {
-                duplicates: *duplicates,
-                contents: *contents,
-            }),
-        )
+        Distribution::new(pairs.map(|[duplicates, contents]| DuplicateClass {
+            duplicates: *duplicates,
+            contents: *contents,
+        }))
     }
 
     /// What is known of contents with this many duplicates.
     #[must_use]
     pub fn class_of(&self, duplicates: u64) -> Option<&ProfileClass> {
-        self.classes.iter().find(|class| (class.duplicates_from..=class.duplicates_to).contains(&duplicates))
+        self.classes
+            .iter()
+            .find(|class| (class.duplicates_from..=class.duplicates_to).contains(&duplicates))
     }
 }
 
@@ -171,7 +171,10 @@ impl ProfileClass {
             return Err(wrong("entropy_bits is not from 0 to 8"));
         }
         // A compressor may make a block larger: a saving can be a little below 0.
-        if ![self.lz4_saved_share, self.zstd_saved_share].iter().all(|share| (-1.0..=1.0).contains(share)) {
+        if ![self.lz4_saved_share, self.zstd_saved_share]
+            .iter()
+            .all(|share| (-1.0..=1.0).contains(share))
+        {
             return Err(wrong("a saved share is not from -1 to 1"));
         }
         Ok(())

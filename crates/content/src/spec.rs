@@ -158,7 +158,10 @@ impl ContentSpec {
         }
         check_share("the share of similar contents", self.similar_share)?;
         check_share("the share of shifted contents", self.shifted_share)?;
-        check_share("the share of similar and shifted contents", self.similar_share + self.shifted_share)?;
+        check_share(
+            "the share of similar and shifted contents",
+            self.similar_share + self.shifted_share,
+        )?;
         if self.duplicate_distance == Some(0) {
             return Err(range("the duplicate distance", &0, "at least 1 block"));
         }
@@ -167,7 +170,11 @@ impl ContentSpec {
 }
 
 fn check_share(what: &'static str, share: f64) -> Result<(), ContentError> {
-    if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(range(what, &(share * 100.0), "from 0 to 100 %")) }
+    if (0.0..=1.0).contains(&share) {
+        Ok(())
+    } else {
+        Err(range(what, &(share * 100.0), "from 0 to 100 %"))
+    }
 }
 
 fn range(what: &'static str, value: &dyn std::fmt::Display, range: &'static str) -> ContentError {
@@ -189,9 +196,21 @@ mod tests {
             (ContentSpec { block_bytes: 63, ..spec() }, "the block size is 63"),
             (ContentSpec { duplicate_distance: Some(0), ..spec() }, "the duplicate distance is 0"),
             (ContentSpec { similar_share: 1.5, ..spec() }, "the share of similar contents is 150"),
-            (ContentSpec { similar_share: 0.6, shifted_share: 0.6, ..spec() }, "similar and shifted"),
-            (ContentSpec { nature: Nature { entropy_bits: 8.1, ..Nature::RANDOM }, ..spec() }, "the entropy"),
-            (ContentSpec { nature: Nature { entropy_bits: f64::NAN, ..Nature::RANDOM }, ..spec() }, "NaN"),
+            (
+                ContentSpec { similar_share: 0.6, shifted_share: 0.6, ..spec() },
+                "similar and shifted",
+            ),
+            (
+                ContentSpec { nature: Nature { entropy_bits: 8.1, ..Nature::RANDOM }, ..spec() },
+                "the entropy",
+            ),
+            (
+                ContentSpec {
+                    nature: Nature { entropy_bits: f64::NAN, ..Nature::RANDOM },
+                    ..spec()
+                },
+                "NaN",
+            ),
         ];
         for (spec, message) in wrong {
             let error = spec.check().unwrap_err().to_string();

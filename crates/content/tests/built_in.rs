@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use gemelo_content::{
-    Distribution, RANGE_COUNT, ScaledDistribution, built_in, built_in_names, range_index, range_label,
+    Distribution, RANGE_COUNT, ScaledDistribution, built_in, built_in_names, range_index,
+    range_label,
 };
 use std::collections::BTreeMap;
 
@@ -55,7 +56,8 @@ fn the_measured_profile_knows_the_nature_of_its_contents() {
 #[test]
 fn the_baselines_have_no_duplicates_and_nothing_else() {
     for blocks in [1, 1000, 1 << 40] {
-        let unique = ScaledDistribution::new(&named("unique"), blocks).unwrap().to_distribution().unwrap();
+        let unique =
+            ScaledDistribution::new(&named("unique"), blocks).unwrap().to_distribution().unwrap();
         assert_eq!(unique.summary().distinct, blocks);
         let all = ScaledDistribution::new(&named("all-duplicates"), blocks).unwrap();
         assert_eq!(all.to_distribution().unwrap().summary().distinct, 1);
@@ -84,16 +86,24 @@ fn exact_content_keeps_the_shares_at_every_size_from_100_000_blocks_on() {
         let source = named(name);
         let (asked_classes, asked_ranges) = shares(&source);
         for blocks in sizes.iter().copied() {
-            let found = ScaledDistribution::new(&source, blocks).unwrap().to_distribution().unwrap();
+            let found =
+                ScaledDistribution::new(&source, blocks).unwrap().to_distribution().unwrap();
             let (classes, ranges) = shares(&found);
             for duplicates in asked_classes.keys().chain(classes.keys()) {
                 let of = |map: &BTreeMap<u64, f64>| map.get(duplicates).copied().unwrap_or(0.0);
                 let difference = of(&classes) - of(&asked_classes);
-                assert!(difference.abs() < 0.001, "{name}, {blocks} blocks, {duplicates}: {difference}");
+                assert!(
+                    difference.abs() < 0.001,
+                    "{name}, {blocks} blocks, {duplicates}: {difference}"
+                );
             }
             for (index, (asked, found)) in asked_ranges.iter().zip(ranges).enumerate() {
                 let difference = found - asked;
-                assert!(difference.abs() < 0.001, "{name}, {blocks}, {}: {difference}", range_label(index));
+                assert!(
+                    difference.abs() < 0.001,
+                    "{name}, {blocks}, {}: {difference}",
+                    range_label(index)
+                );
             }
             let ratio = found.summary().dedup_ratio() / source.summary().dedup_ratio();
             assert!((ratio - 1.0).abs() < 0.001, "{name}, {blocks} blocks: {ratio}");
@@ -107,15 +117,20 @@ fn exact_content_keeps_the_shares_at_every_size_from_100_000_blocks_on() {
 fn sampled_content_misses_the_figures_as_published() {
     let personal = named("personal");
     let real = personal.summary();
-    let (real_unique, real_duplicates) = (share(real.unique, &personal), share(real.duplicates, &personal));
+    let (real_unique, real_duplicates) =
+        (share(real.unique, &personal), share(real.duplicates, &personal));
     let mut last = (1.0, 0.0);
     for gib in [8u64, 16, 32] {
         let blocks = (gib << 30) / 4096;
         let drawn = personal.drawn_sample(blocks, gib).unwrap();
-        let found = (share(drawn.summary().unique, &drawn), share(drawn.summary().duplicates, &drawn));
+        let found =
+            (share(drawn.summary().unique, &drawn), share(drawn.summary().duplicates, &drawn));
         let expected = personal.expected_sample(blocks).unwrap();
         assert!((expected.unique / blocks as f64 - found.0).abs() < 0.001, "{gib} GiB: {found:?}");
-        assert!((expected.duplicates / blocks as f64 - found.1).abs() < 0.001, "{gib} GiB: {found:?}");
+        assert!(
+            (expected.duplicates / blocks as f64 - found.1).abs() < 0.001,
+            "{gib} GiB: {found:?}"
+        );
         if gib == 8 {
             assert_eq!(format!("{:.0} {:.0}", 100.0 * found.0, 100.0 * found.1), "90 7");
         }

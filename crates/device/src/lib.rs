@@ -137,5 +137,10 @@ pub trait BlockDevice: Send + Sync {
     ///
     /// # Errors
     /// If the range is outside of the device, or its metadata cannot be read.
-    fn extents(&self, offset: u64, length: u64, most_extents: usize) -> Result<Vec<Extent>, DeviceError>;
+    fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError>;
 }

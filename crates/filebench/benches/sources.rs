@@ -38,7 +38,8 @@ fn main() {
     );
     let mut buffer = vec![0; REPORT_BYTES];
     for (method, _) in METHODS {
-        let spec = SourceSpec::parse(&format!("entro,entropy={REPORT_BITS},method={method}")).unwrap();
+        let spec =
+            SourceSpec::parse(&format!("entro,entropy={REPORT_BITS},method={method}")).unwrap();
         let none = |_: &str| Err(String::new());
         let around = Surroundings { seed: 1, run_id: 1, data_bytes: 1 << 30, distributions: &none };
         let mut stream = open(&spec, &around).unwrap().stream(0);

@@ -154,14 +154,17 @@ impl Law {
                 };
                 lower + width * place
             }
-            Self::Weibull { shape, scale } => scale * (-positive_unit(random).ln()).powf(1.0 / shape),
+            Self::Weibull { shape, scale } => {
+                scale * (-positive_unit(random).ln()).powf(1.0 / shape)
+            }
         }
     }
 }
 
 fn draw_from_table(rows: &[TableRow], random: &mut Random) -> f64 {
     let unit = random.unit();
-    let index = rows.partition_point(|row| row.cumulative <= unit).min(rows.len().saturating_sub(1));
+    let index =
+        rows.partition_point(|row| row.cumulative <= unit).min(rows.len().saturating_sub(1));
     let Some(row) = rows.get(index) else { return 0.0 };
     row.from + (row.to - row.from) * random.unit()
 }
@@ -176,7 +179,8 @@ impl RandomVariable {
     /// The next value.
     pub fn draw(&self, random: &mut Random) -> f64 {
         let value = self.law.draw(random);
-        let value = if self.round > 0.0 { (value / self.round).round() * self.round } else { value };
+        let value =
+            if self.round > 0.0 { (value / self.round).round() * self.round } else { value };
         value.max(self.min).min(self.max)
     }
 

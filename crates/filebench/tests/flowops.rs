@@ -1,6 +1,11 @@
 //! What each flowop does to a folder on disk.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
@@ -32,14 +37,16 @@ fn createfile_writewholefile_and_closefile_make_a_file_of_its_planned_size() {
         "flowop createfile name=c,filesetname=set,fd=1\nflowop writewholefile name=w,fd=1,iosize=4k\nflowop closefile name=x,fd=1",
     ));
     assert_eq!(ran.files("set").len(), 11);
-    assert!(ran.files("set").iter().all(|(_, bytes)| *bytes == 10_000), "the last write is a short one");
+    assert!(
+        ran.files("set").iter().all(|(_, bytes)| *bytes == 10_000),
+        "the last write is a short one"
+    );
     assert_eq!((ran.flowop("c"), ran.flowop("w"), ran.flowop("x")), ((1, 0), (1, 10_000), (1, 0)));
 }
 
 #[test]
 fn writewholefile_takes_its_size_from_the_source() {
-    let definitions =
-        "define file name=small,path=$dir,size=3000,prealloc\ndefine file name=large,path=$dir,size=90000";
+    let definitions = "define file name=small,path=$dir,size=3000,prealloc\ndefine file name=large,path=$dir,size=90000";
     let flowops = "flowop openfile name=o,filename=small,fd=1\nflowop createfile name=c,filename=large,fd=2\n\
                    flowop writewholefile name=w,fd=2,srcfd=1\nflowop closefile name=x,fd=1\nflowop closefile name=y,fd=2";
     assert_eq!(run(&once(definitions, flowops)).files("large")[0].1, 3000);
@@ -48,7 +55,8 @@ fn writewholefile_takes_its_size_from_the_source() {
 #[test]
 fn readwholefile_reads_all_whatever_the_size_of_one_read() {
     for size in ["iosize=1k", "iosize=4096", "iosize=1m", "workingset=0"] {
-        let ran = run(&once(FILE, &format!("flowop readwholefile name=r,filename=file,{size},iters=3")));
+        let ran =
+            run(&once(FILE, &format!("flowop readwholefile name=r,filename=file,{size},iters=3")));
         assert_eq!(ran.flowop("r"), (3, 3 * 4096), "{size}");
     }
 }
@@ -62,14 +70,16 @@ fn a_sequential_read_starts_anew_behind_the_end() {
 
 #[test]
 fn sequential_writes_go_on_where_the_last_one_ended() {
-    let ran = run(&once(FILE, "flowop write name=w,filename=file,iosize=3000,iters=3,dsync,noreadahead"));
+    let ran =
+        run(&once(FILE, "flowop write name=w,filename=file,iosize=3000,iters=3,dsync,noreadahead"));
     assert_eq!((ran.flowop("w"), ran.files("file")[0].1), ((3, 9000), 9000));
 }
 
 #[test]
 fn random_writes_stay_in_the_working_set() {
     let definitions = "define file name=plain,path=$dir,size=64k,prealloc,datasource=random";
-    let ran = run(&once(definitions, "flowop read name=r,filename=plain,iosize=4k,random,iters=50"));
+    let ran =
+        run(&once(definitions, "flowop read name=r,filename=plain,iosize=4k,random,iters=50"));
     assert_eq!(ran.flowop("r"), (50, 50 * 4096));
     // The file holds zeros until the flowop writes into its first half.
     let flowops = "flowop openfile name=o,filename=zeros,fd=1\nflowop copyfile name=c,srcfd=1,filename=mixed,fd=2\n\
@@ -79,7 +89,8 @@ fn random_writes_stay_in_the_working_set() {
     let ran = run(&once(definitions, flowops));
     let bytes = bytes_of(&ran, "mixed");
     assert_eq!(bytes.len(), 64 << 10);
-    let touched: Vec<bool> = bytes.chunks(4096).map(|block| block.iter().any(|byte| *byte != 0)).collect();
+    let touched: Vec<bool> =
+        bytes.chunks(4096).map(|block| block.iter().any(|byte| *byte != 0)).collect();
     assert_eq!(touched, [[true; 8], [false; 8]].concat());
 }
 
@@ -180,18 +191,23 @@ fn copyfile_copies_every_byte() {
 
 #[test]
 fn asynchronous_operations_are_done_when_the_run_ends() {
-    let definitions = "define file name=file,path=$dir,size=256k,prealloc,datasource=entro,entropy=8";
+    let definitions =
+        "define file name=file,path=$dir,size=256k,prealloc,datasource=entro,entropy=8";
     let flowops = "flowop aiowrite name=w,filename=file,iosize=8k,random,iters=300\nflowop aiowait name=wait\n\
                    flowop aioread name=r,filename=file,iosize=8k,random,iters=100";
     let ran = run(&once(definitions, flowops));
     assert!(ran.outcome.error.is_none(), "{:?}", ran.outcome.error);
-    assert_eq!((ran.flowop("w"), ran.flowop("r").0, ran.flowop("wait").0), ((300, 300 << 13), 100, 1));
+    assert_eq!(
+        (ran.flowop("w"), ran.flowop("r").0, ran.flowop("wait").0),
+        ((300, 300 << 13), 100, 1)
+    );
     assert_eq!(ran.files("file")[0].1, 256 << 10);
 }
 
 #[test]
 fn opennext_goes_through_the_files() {
-    let definitions = "define fileset name=set,path=$dir,entries=5,dirwidth=10,size=4k,prealloc,writeonly";
+    let definitions =
+        "define fileset name=set,path=$dir,entries=5,dirwidth=10,size=4k,prealloc,writeonly";
     let flowops = "flowop write name=w,filesetname=set,iosize=8k,opennext,iters=5";
     let ran = run(&once(definitions, flowops));
     assert!(ran.files("set").iter().all(|(_, bytes)| *bytes == 8192), "{:?}", ran.files("set"));
@@ -212,7 +228,10 @@ fn indexed_flowops_take_the_file_of_that_number() {
 #[test]
 fn readonly_files_can_be_read_and_direct_io_is_aligned() {
     let definitions = "define file name=file,path=$dir,size=64k,prealloc,readonly,cached=false";
-    let ran = run(&once(definitions, "flowop read name=r,filename=file,iosize=4k,random,directio,iters=9"));
+    let ran = run(&once(
+        definitions,
+        "flowop read name=r,filename=file,iosize=4k,random,directio,iters=9",
+    ));
     match &ran.outcome.error {
         None => assert_eq!(ran.flowop("r"), (9, 9 * 4096)),
         // File systems without O_DIRECT refuse to open.

@@ -1,7 +1,12 @@
 //! Every workload that ships with the original runs, in our own words and on tiny filesets: same files, threads and
 //! flowops, smaller numbers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
@@ -14,7 +19,8 @@ const RUN_S: [f64; 3] = [0.25, 2.0, 20.0];
 /// Runs a script; it has to end by itself or by its time, without an error, and to have done something.
 fn works(name: &str, text: &str) {
     let attempt = |seconds| run_with(text, &Options { run_s: Some(seconds), ..Options::default() });
-    let is_idle = |ran: &common::Ran| ran.result().intervals.last().is_some_and(|last| last.operations == 0);
+    let is_idle =
+        |ran: &common::Ran| ran.result().intervals.last().is_some_and(|last| last.operations == 0);
     let mut ran = attempt(RUN_S[0]);
     for seconds in &RUN_S[1..] {
         if ran.outcome.error.is_none() && is_idle(&ran) {
@@ -29,7 +35,11 @@ fn works(name: &str, text: &str) {
     assert!(ran.lines.iter().any(|line| line.contains("IO Summary: ")), "{name}");
     let left = std::fs::read_dir(ran.folder.path()).unwrap().count();
     let reuses = text.contains("reuse");
-    assert_eq!(left == 0, !reuses, "{name}: what the run made goes away, unless it is to be used again");
+    assert_eq!(
+        left == 0,
+        !reuses,
+        "{name}: what the run made goes away, unless it is to be used again"
+    );
 }
 
 fn thread(name: &str, instances: u32, flowops: &str) -> String {
@@ -98,9 +108,11 @@ fn varmail() {
 fn webserver_and_webproxy() {
     let sets = gamma_set("pages", 100, 4096, "dirwidth=20,prealloc=100,readonly")
         + &gamma_set("log", 1, 4096, "dirwidth=20,prealloc");
-    let flowops = reads("pages", 10) + "flowop appendfilerand name=log,filesetname=log,iosize=16k,fd=2";
+    let flowops =
+        reads("pages", 10) + "flowop appendfilerand name=log,filesetname=log,iosize=16k,fd=2";
     works("webserver", &format!("{sets}{}run 60", process(&thread("server", 10, &flowops))));
-    let set = "define fileset name=cache,path=$dir,size=16k,entries=100,dirwidth=1000000,prealloc=80\n";
+    let set =
+        "define fileset name=cache,path=$dir,size=16k,entries=100,dirwidth=1000000,prealloc=80\n";
     let flowops = format!(
         "flowop deletefile name=d,filesetname=cache\nflowop createfile name=c,filesetname=cache,fd=1\n\
          flowop appendfilerand name=a,iosize=16k,fd=1\nflowop closefile name=x,fd=1\n{}flowop opslimit name=limit",
@@ -153,7 +165,10 @@ fn oltp_and_tpcso() {
         + "flowop semblock name=gate,value=4,highwater=100\nflowop aiowait name=w";
     let reader = each("read", "")
         + "flowop sempost name=post,value=1,target=gate,blocking\nflowop eventlimit name=rate";
-    works("tpcso", &(files + &process(&(thread("dbwr", 2, &writer) + &thread("shadow", 4, &reader)))));
+    works(
+        "tpcso",
+        &(files + &process(&(thread("dbwr", 2, &writer) + &thread("shadow", 4, &reader)))),
+    );
 }
 
 #[test]
@@ -211,14 +226,19 @@ fn netsfs_networkfs_and_randomfileaccess() {
 
 #[test]
 fn random_and_streaming_reads_and_writes() {
-    let file =
-        |name: &str, more: &str| format!("define file name={name},path=$dir,size=512k,prealloc{more}\n");
-    let random = |kind: &str| {
-        format!("flowop {kind} name=rand-{kind},filename=large1,iosize=8k,random,workingset=0,directio=0")
+    let file = |name: &str, more: &str| {
+        format!("define file name={name},path=$dir,size=512k,prealloc{more}\n")
     };
-    for (name, kinds) in
-        [("randomread", &["read"][..]), ("randomwrite", &["write"]), ("randomrw", &["read", "write"])]
-    {
+    let random = |kind: &str| {
+        format!(
+            "flowop {kind} name=rand-{kind},filename=large1,iosize=8k,random,workingset=0,directio=0"
+        )
+    };
+    for (name, kinds) in [
+        ("randomread", &["read"][..]),
+        ("randomwrite", &["write"]),
+        ("randomrw", &["read", "write"]),
+    ] {
         let threads: String = kinds.iter().map(|kind| thread(kind, 1, &random(kind))).collect();
         works(name, &(file("large1", ",reuse,paralloc") + &process(&threads)));
     }
@@ -251,7 +271,11 @@ fn filemicro_of_one_file() {
             empty,
             "flowop appendfilerand name=w,filename=file,iosize=16k,iters=10\nflowop fsync name=s",
         ),
-        ("seqwrite", empty, "flowop appendfile name=w,dsync=$sync,filename=file,iosize=64k,iters=5"),
+        (
+            "seqwrite",
+            empty,
+            "flowop appendfile name=w,dsync=$sync,filename=file,iosize=64k,iters=5",
+        ),
         (
             "seqwriterand",
             empty,
@@ -267,7 +291,10 @@ fn filemicro_of_one_file() {
         ),
         ("seqread", large, "flowop read name=r,filename=file,iosize=64k"),
     ] {
-        works(name, &(files.to_owned() + &process(&thread("t", 1, &(flowops.to_owned() + finish)))));
+        works(
+            name,
+            &(files.to_owned() + &process(&thread("t", 1, &(flowops.to_owned() + finish)))),
+        );
     }
     let appended = "flowop openfile name=o,filesetname=set,fd=1\nflowop appendfile name=w,iosize=$iosize,fd=1,iters=9\nflowop closefile name=c,fd=1";
     for (name, variable) in [
@@ -298,7 +325,9 @@ fn filemicro_of_one_file() {
 #[test]
 fn files_and_folders_by_the_dozen() {
     let set = |more: &str| {
-        format!("set mode quit firstdone\ndefine fileset name=set,path=$dir,dirwidth=5,size=1k,{more}\n")
+        format!(
+            "set mode quit firstdone\ndefine fileset name=set,path=$dir,dirwidth=5,size=1k,{more}\n"
+        )
     };
     let create = "flowop createfile name=n,filesetname=set,fd=1\nflowop writewholefile name=w,fd=1,iosize=1m\nflowop closefile name=c,fd=1";
     for (name, files, flowops) in [
@@ -313,7 +342,11 @@ fn files_and_folders_by_the_dozen() {
             "entries=200,prealloc=100,paralloc",
             "flowop deletefile name=d,filesetname=set\nflowop opslimit name=l\nflowop finishoncount name=f,value=90",
         ),
-        ("filemicro_statfile", "entries=100,prealloc=100", "flowop statfile name=s,filesetname=set"),
+        (
+            "filemicro_statfile",
+            "entries=100,prealloc=100",
+            "flowop statfile name=s,filesetname=set",
+        ),
         (
             "openfiles",
             "entries=100,prealloc",

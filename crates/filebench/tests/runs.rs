@@ -1,6 +1,11 @@
 //! Waiting, rates, signals, ends of runs, statistics, and what is left on disk.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
@@ -106,9 +111,11 @@ fn running_out_of_files_ends_as_the_mode_says() {
              define process name=p {{ thread name=t,instances=2 {{ flowop deletefile name=d,filesetname=set }} }}\nrun 20"
         )
     };
-    for (mode, complete) in
-        [("set mode quit timeout", false), ("set mode quit firstdone", true), ("set mode quit alldone", true)]
-    {
+    for (mode, complete) in [
+        ("set mode quit timeout", false),
+        ("set mode quit firstdone", true),
+        ("set mode quit alldone", true),
+    ] {
         let ran = run(&script(mode));
         assert_eq!(ran.flowop("d").0, 30, "{mode}");
         assert_eq!(ran.result().complete, complete, "{mode}");
@@ -145,13 +152,17 @@ fn print_and_testrandvar_say_what_they_found() {
         ran.lines
     );
     let line = ran.lines.iter().find(|line| line.starts_with("testrandvar v: ops = 2000")).unwrap();
-    let mean: f64 = line.split("mean = ").nth(1).unwrap().split(',').next().unwrap().trim().parse().unwrap();
+    let mean: f64 =
+        line.split("mean = ").nth(1).unwrap().split(',').next().unwrap().trim().parse().unwrap();
     assert!((mean - 50.0).abs() < 3.0, "{line}");
 }
 
 #[test]
 fn a_flowop_that_fails_ends_the_run_and_keeps_what_was_measured() {
-    let ran = run(&once(FILE, "flowop statfile name=s,filename=file,iters=5\nflowop closefile name=c,fd=3"));
+    let ran = run(&once(
+        FILE,
+        "flowop statfile name=s,filename=file,iters=5\nflowop closefile name=c,fd=3",
+    ));
     let error = ran.outcome.error.as_ref().unwrap().to_string();
     assert_eq!(error, "p, t: c cannot close a file: none is open");
     assert_eq!(ran.flowop("s").0, 5);
@@ -173,15 +184,19 @@ fn statistics_can_be_taken_and_cleared_while_processes_run() {
     assert_eq!(second.latency_histogram.iter().sum::<u64>(), second.operations);
     assert!(second.min_latency_ns <= second.max_latency_ns && second.min_latency_ns > 0);
     assert!(
-        ran.lines.iter().any(|line| line.starts_with("Per-Operation Breakdown\ns ") && line.contains("\t[ "))
+        ran.lines
+            .iter()
+            .any(|line| line.starts_with("Per-Operation Breakdown\ns ") && line.contains("\t[ "))
     );
 }
 
 #[test]
 fn psrun_takes_statistics_every_period() {
-    let process = "define process name=p { thread name=t { flowop statfile name=s,filename=file } }";
+    let process =
+        "define process name=p { thread name=t { flowop statfile name=s,filename=file } }";
     let ran = run(&format!("{FILE}\n{process}\npsrun -0.1 0.45"));
-    let elapsed: Vec<f64> = ran.result().intervals.iter().map(|interval| interval.elapsed_s).collect();
+    let elapsed: Vec<f64> =
+        ran.result().intervals.iter().map(|interval| interval.elapsed_s).collect();
     assert!(elapsed.len() >= 3, "{elapsed:?}");
     assert!(elapsed.iter().all(|elapsed| *elapsed < 0.4), "each starts anew: {elapsed:?}");
 }
@@ -223,8 +238,10 @@ fn everything_stays_below_the_folder_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options { dir: Some(folder.path().join("in")), ..Options::default() };
     for path in ["$dir/..", "$dir/out", "/tmp"] {
-        let text =
-            once(&format!("define file name=file,path=\"{path}\""), "flowop statfile name=s,filename=file");
+        let text = once(
+            &format!("define file name=file,path=\"{path}\""),
+            "flowop statfile name=s,filename=file",
+        );
         let (outcome, _) = run_in(folder.path(), &text, &options, &StopFlag::new());
         assert!(outcome.unwrap_err().is_bad_input(), "{path}");
     }
@@ -256,7 +273,8 @@ fn a_raised_flag_ends_a_run_at_once_with_what_was_measured() {
 #[test]
 fn generation_is_kept_apart_and_a_source_can_come_from_outside() {
     let text = once(FILE, "flowop write name=w,filename=file,iosize=1m,iters=8");
-    let source = gemelo_filebench::sources::SourceSpec::parse("entro,entropy=4,method=search").unwrap();
+    let source =
+        gemelo_filebench::sources::SourceSpec::parse("entro,entropy=4,method=search").unwrap();
     let options = Options { keep: true, source: Some(source), ..Options::default() };
     let ran = run_with(&text, &options);
     let last = ran.result().intervals.last().unwrap();
@@ -264,7 +282,8 @@ fn generation_is_kept_apart_and_a_source_can_come_from_outside() {
     assert!(last.data_bytes_per_io_s > last.data_bytes_per_s);
     let bytes = std::fs::read(&ran.files("file")[0].0).unwrap();
     assert!(bytes.iter().all(|byte| *byte < 16), "16 symbols have 4 bits");
-    let other = Options { source_attribute: Some(("entropy".to_owned(), "0".to_owned())), ..options };
+    let other =
+        Options { source_attribute: Some(("entropy".to_owned(), "0".to_owned())), ..options };
     let ran = run_with(&text, &other);
     assert!(std::fs::read(&ran.files("file")[0].0).unwrap().iter().all(|byte| *byte == 0));
 }

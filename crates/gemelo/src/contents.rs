@@ -21,7 +21,10 @@ pub(crate) fn distribution_name(options: &ContentOptions) -> &str {
 ///
 /// # Errors
 /// All are bad input: an unknown or malformed distribution, a figure out of its range.
-pub(crate) fn resolve(options: &ContentOptions, monitor: &dyn Monitor) -> anyhow::Result<ContentSpec> {
+pub(crate) fn resolve(
+    options: &ContentOptions,
+    monitor: &dyn Monitor,
+) -> anyhow::Result<ContentSpec> {
     let name = distribution_name(options);
     let named = distributions::load(name)?;
     for note in &named.notes {
@@ -35,12 +38,14 @@ pub(crate) fn resolve(options: &ContentOptions, monitor: &dyn Monitor) -> anyhow
         ));
     }
     let block_bytes = usize::try_from(block_bytes).or_bad_input()?;
-    let mut spec = ContentSpec::new(named.distribution, block_bytes, options.seed.unwrap_or(USUAL_SEED));
+    let mut spec =
+        ContentSpec::new(named.distribution, block_bytes, options.seed.unwrap_or(USUAL_SEED));
     if let Some(profile) = &named.profile {
         spec = spec.with_natures_of(profile);
     }
     // What is asked for holds for all classes, whatever the profile says.
-    let all = spec.class_natures.iter_mut().map(|class| &mut class.nature).chain([&mut spec.nature]);
+    let all =
+        spec.class_natures.iter_mut().map(|class| &mut class.nature).chain([&mut spec.nature]);
     for nature in all {
         *nature = Nature {
             entropy_bits: options.entropy.unwrap_or(nature.entropy_bits),

@@ -36,12 +36,16 @@ impl Context {
         self.monitor.finish();
         let mut out = std::io::stdout().lock();
         let text = format_lines(text);
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .context("cannot write to standard output")
     }
 
     /// Prints to standard error, where standard output belongs to data.
     pub(crate) fn print_beside(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
-        std::io::stderr().write_all(format_lines(text).as_bytes()).context("cannot write to standard error")
+        std::io::stderr()
+            .write_all(format_lines(text).as_bytes())
+            .context("cannot write to standard error")
     }
 }

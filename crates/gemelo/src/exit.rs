@@ -119,7 +119,8 @@ fn message(error: &anyhow::Error) -> String {
 
 fn has_lines(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        let marked = cause.downcast_ref::<MarkedBad>().is_some_and(|marked| has_lines(&marked.error));
+        let marked =
+            cause.downcast_ref::<MarkedBad>().is_some_and(|marked| has_lines(&marked.error));
         marked || cause.is::<Lines>() || cause.is::<toml::de::Error>()
     })
 }

@@ -61,12 +61,18 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "profile",
-        seeds: &["schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"y\"\nblock_bytes = 4096\n\
+        seeds: &[
+            "schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"y\"\nblock_bytes = 4096\n\
             distribution = [[0, 10], [3, 2]]\n[[class]]\nduplicates_from = 0\nduplicates_to = 0\n\
-            sampled_contents = 10\nentropy_bits = 7.5\nlz4_saved_share = 0.1\nzstd_saved_share = 0.2\n"],
+            sampled_contents = 10\nentropy_bits = 7.5\nlz4_saved_share = 0.1\nzstd_saved_share = 0.2\n",
+        ],
         run: Text(profile),
     },
-    Target { name: "units", seeds: &["4096", "1.5GiB", "1h30m", "500ms", "12.5%", "2.76"], run: Text(units) },
+    Target {
+        name: "units",
+        seeds: &["4096", "1.5GiB", "1h30m", "500ms", "12.5%", "2.76"],
+        run: Text(units),
+    },
     Target {
         name: "job_file",
         seeds: &[
@@ -104,7 +110,11 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "dedisbench_line",
-        seeds: &["-p -w -t1 -b1024 -c1 -vabc123 -a0", "-m -nr100 -nw50 -s 8", "-n300 -r -t8 -fconfig.ini"],
+        seeds: &[
+            "-p -w -t1 -b1024 -c1 -vabc123 -a0",
+            "-m -nr100 -nw50 -s 8",
+            "-n300 -r -t8 -fconfig.ini",
+        ],
         run: Text(dedisbench_line),
     },
     Target {
@@ -131,7 +141,11 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(filebench_script),
     },
-    Target { name: "globs", seeds: &["*.o", "/a/**/b", "{a,b}[0-9]?", "[!x]\\*"], run: Text(globs) },
+    Target {
+        name: "globs",
+        seeds: &["*.o", "/a/**/b", "{a,b}[0-9]?", "[!x]\\*"],
+        run: Text(globs),
+    },
     Target { name: "operation_log", seeds: &["gemelog1"], run: Bytes(operation_log) },
     Target { name: "saved_set", seeds: &["PAR1"], run: Bytes(saved_set) },
     Target {
@@ -297,7 +311,13 @@ fn saved_set(bytes: &[u8]) {
     if let Ok(mut file) = tempfile::NamedTempFile::new()
         && file.write_all(bytes).is_ok()
     {
-        let _ = merge_sets(&[file.path().to_owned()], ZeroPolicy::default(), None, &Silent, &StopFlag::new());
+        let _ = merge_sets(
+            &[file.path().to_owned()],
+            ZeroPolicy::default(),
+            None,
+            &Silent,
+            &StopFlag::new(),
+        );
     }
 }
 

@@ -14,7 +14,11 @@ pub(crate) fn error(failure: Failure) -> anyhow::Error {
 }
 
 /// Opens a pool, or finds who serves it.
-pub(crate) fn open(directory: &Path, purpose: Purpose, context: &Context) -> anyhow::Result<Access> {
+pub(crate) fn open(
+    directory: &Path,
+    purpose: Purpose,
+    context: &Context,
+) -> anyhow::Result<Access> {
     Access::open(directory, purpose, &*context.monitor, &context.stop).map_err(error)
 }
 
@@ -31,7 +35,11 @@ pub(crate) fn ask(access: &Access, request: &Request, context: &Context) -> anyh
 }
 
 /// Opens a pool, changes one thing, and closes it.
-pub(crate) fn change(directory: &Path, request: &Request, context: &Context) -> anyhow::Result<Reply> {
+pub(crate) fn change(
+    directory: &Path,
+    request: &Request,
+    context: &Context,
+) -> anyhow::Result<Reply> {
     let access = open(directory, Purpose::Change, context)?;
     let reply = ask(&access, request, context);
     let closed = access.close().map_err(error);

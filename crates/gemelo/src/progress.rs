@@ -24,7 +24,11 @@ pub(crate) struct TerminalMonitor {
 
 impl TerminalMonitor {
     pub(crate) fn new() -> Self {
-        Self { on_terminal: std::io::stderr().is_terminal(), bar: Mutex::new(None), warned: Mutex::default() }
+        Self {
+            on_terminal: std::io::stderr().is_terminal(),
+            bar: Mutex::new(None),
+            warned: Mutex::default(),
+        }
     }
 
     fn with_bar(&self, act: impl FnOnce(&ProgressBar)) {

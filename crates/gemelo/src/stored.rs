@@ -12,7 +12,12 @@ pub(crate) fn stored_text(stored: &Stored) -> String {
     let mut table = Table::new();
     table.row(["stored", "logical blocks", "physical blocks", "dedup ratio"]);
     let mut row = |name: &str, logical: u64, physical: u64, ratio: f64| {
-        table.row([name.to_owned(), format_count(logical), format_count(physical), format!("{ratio:.4}")]);
+        table.row([
+            name.to_owned(),
+            format_count(logical),
+            format_count(physical),
+            format!("{ratio:.4}"),
+        ]);
     };
     if before.logical_blocks > 0 {
         row("  pool before", before.logical_blocks, before.physical_blocks, before.dedup_ratio());

@@ -38,7 +38,10 @@ fn a_job_file_runs_its_jobs_in_order_on_the_same_files() {
     fs::write(folder.path().join("job.toml"), text).unwrap();
     let ran = run(folder.path(), "bench DIR/job.toml --target DIR/data --json DIR/result.json");
     assert_eq!(ran.status, 0, "{}", ran.err);
-    assert!(ran.out.contains("first: sequential writes") && ran.out.contains("second: nurand 50 % writes"));
+    assert!(
+        ran.out.contains("first: sequential writes")
+            && ran.out.contains("second: nurand 50 % writes")
+    );
     let result = json(&folder.path().join("result.json"));
     assert_eq!(result["schema"], "gemelo.bench/1");
     assert_eq!(result["input"].as_array().unwrap().len(), 2);
@@ -68,7 +71,8 @@ fn memory_is_told_for_each_job() {
 #[test]
 fn the_written_distribution_is_the_asked_one() {
     let folder = tempfile::tempdir().unwrap();
-    let words = "bench --target null: --file-size 64m --distribution personal --json DIR/result.json";
+    let words =
+        "bench --target null: --file-size 64m --distribution personal --json DIR/result.json";
     assert_eq!(run(folder.path(), words).status, 0);
     let result = json(&folder.path().join("result.json"));
     let written = &result["result"][0]["written"];
@@ -102,7 +106,9 @@ fn kept_files_are_checked_again_from_the_result_alone() {
     fs::write(&path, bytes).unwrap();
     let damaged = run(folder.path(), "verify DIR/result.json");
     assert_eq!(damaged.status, 1);
-    for found in ["3 WRONG", "written to byte 28672 of process 1", "garbage: 1 bytes differ", "found zeros"] {
+    for found in
+        ["3 WRONG", "written to byte 28672 of process 1", "garbage: 1 bytes differ", "found zeros"]
+    {
         assert!(damaged.out.contains(found), "{found} is not in {}", damaged.out);
     }
 
@@ -226,7 +232,8 @@ fn the_suite_runs_the_loads_of_the_paper_in_its_order() {
     let ran = run(folder.path(), "suite --target DIR --file-size 1m --processes 2 --verify both");
     assert_eq!(ran.status, 0, "{}", ran.err);
     let table = ran.out.rsplit_once("\n\n").unwrap().1;
-    let order: Vec<&str> = table.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    let order: Vec<&str> =
+        table.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(
         order,
         [
@@ -247,8 +254,7 @@ fn the_suite_runs_the_loads_of_the_paper_in_its_order() {
 #[test]
 fn a_dedisbench_command_line_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let ini =
-        "[execution]\nnprocs=2\nfilesize=1\naccess_type=1\nintegritycheck=1\n[results]\ntempfilespath=DIR\n";
+    let ini = "[execution]\nnprocs=2\nfilesize=1\naccess_type=1\nintegritycheck=1\n[results]\ntempfilespath=DIR\n";
     let ini = ini.replace("DIR", folder.path().to_str().unwrap());
     fs::write(folder.path().join("conf.ini"), ini).unwrap();
     let ran = run(folder.path(), "dedisbench -p -w -s1 -fDIR/conf.ini");
@@ -262,7 +268,8 @@ fn a_dedisbench_command_line_runs() {
 #[test]
 fn a_full_disk_is_told_with_its_place_and_keeps_the_measurements() {
     let folder = tempfile::tempdir().unwrap();
-    let mount = |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg(folder.path()).status();
+    let mount =
+        |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg(folder.path()).status();
     let mounted = mount(&["mount", "-t", "tmpfs", "-o", "size=2m", "none"]);
     if !mounted.is_ok_and(|status| status.success()) {
         eprintln!("not run: mounting a small file system needs root");
@@ -280,20 +287,25 @@ fn a_full_disk_is_told_with_its_place_and_keeps_the_measurements() {
 #[test]
 fn bytes_are_those_of_all_processes_together_and_file_size_is_that_of_each() {
     let folder = tempfile::tempdir().unwrap();
-    let words = "bench --target null: --processes 4 --bytes 40m --file-size 16m --json DIR/result.json";
+    let words =
+        "bench --target null: --processes 4 --bytes 40m --file-size 16m --json DIR/result.json";
     assert_eq!(run(folder.path(), words).status, 0);
     let result = json(&folder.path().join("result.json"));
     assert_eq!(result["result"][0]["total"]["writes"]["data_bytes"], 40 << 20);
     assert_eq!(result["input"][0]["job"]["file_bytes"], 16 << 20);
     let processes = result["result"][0]["processes"].as_array().unwrap();
-    assert!(processes.iter().all(|process| process["writes"] == (10 << 20) / 4096), "{processes:?}");
+    assert!(
+        processes.iter().all(|process| process["writes"] == (10 << 20) / 4096),
+        "{processes:?}"
+    );
 }
 
 #[test]
 fn units_that_end_in_b_alone_are_powers_of_1000() {
     let folder = tempfile::tempdir().unwrap();
     for (size, bytes) in [("4MB", 4_000_000), ("4MiB", 4 << 20), ("4m", 4 << 20)] {
-        let words = format!("generate --block-size 500 --bytes {size} --distribution unique DIR/{size}");
+        let words =
+            format!("generate --block-size 500 --bytes {size} --distribution unique DIR/{size}");
         let ran = run(folder.path(), &words);
         if bytes % 500 == 0 {
             assert_eq!(fs::metadata(folder.path().join(size)).unwrap().len(), bytes, "{}", ran.err);
@@ -312,9 +324,15 @@ fn options_that_would_have_no_effect_are_refused() {
             "bench --write-share 30 --operation mixed --read-rate 5 --write-rate 5",
             "--write-share has no effect here",
         ),
-        ("bench --fsync-every 3", "--fsync-every has no effect here, it is for writes with --sync fsync"),
+        (
+            "bench --fsync-every 3",
+            "--fsync-every has no effect here, it is for writes with --sync fsync",
+        ),
         ("bench --fsync-every 3 --sync both --operation read", "--fsync-every has no effect"),
-        ("bench --sync fsync --operation read", "--sync fsync has no effect here, it is for jobs that write"),
+        (
+            "bench --sync fsync --operation read",
+            "--sync fsync has no effect here, it is for jobs that write",
+        ),
         ("bench --access-log DIR/log", "--access-log has no effect here"),
         ("suite --write-share 30", "--write-share has no effect here"),
         ("suite --operation read", "the loads of the suite have their own --operation"),
@@ -326,13 +344,13 @@ fn options_that_would_have_no_effect_are_refused() {
     }
     assert!(files(folder.path()).is_empty());
     // What a file says for all its jobs need suit only one of them.
-    let text =
-        "target = 'null:'\nfile-size = '64k'\nwrite-share = 30\n[[job]]\n[[job]]\noperation = 'mixed'\n";
+    let text = "target = 'null:'\nfile-size = '64k'\nwrite-share = 30\n[[job]]\n[[job]]\noperation = 'mixed'\n";
     fs::write(folder.path().join("job.toml"), text).unwrap();
     let ran = run(folder.path(), "bench DIR/job.toml");
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert_eq!(
-        run(folder.path(), "suite --target null: --file-size 64k --sync fsync --fsync-every 2").status,
+        run(folder.path(), "suite --target null: --file-size 64k --sync fsync --fsync-every 2")
+            .status,
         0
     );
 }
@@ -347,12 +365,22 @@ fn a_log_that_was_cut_short_is_printed_as_far_as_it_goes_and_said_to_be_cut() {
     assert_eq!((whole.status, whole.out.lines().count()), (0, 1 + 20480));
     let bytes = fs::read(&log).unwrap();
     let chunk = 16 + 8192 * 24;
-    for (length, records) in [(32, 0), (32 + chunk, 8192), (32 + chunk + 500, 8192), (bytes.len() - 1, 20480)]
+    for (length, records) in
+        [(32, 0), (32 + chunk, 8192), (32 + chunk + 500, 8192), (bytes.len() - 1, 20480)]
     {
         fs::write(&log, &bytes[..length]).unwrap();
         let ran = run(folder.path(), "log DIR/log");
-        assert_eq!((ran.status, ran.out.lines().count()), (1, 1 + records), "{length}: {}", ran.err);
-        assert!(ran.err.contains("/log is not complete") && ran.err.contains("cut short"), "{}", ran.err);
+        assert_eq!(
+            (ran.status, ran.out.lines().count()),
+            (1, 1 + records),
+            "{length}: {}",
+            ran.err
+        );
+        assert!(
+            ran.err.contains("/log is not complete") && ran.err.contains("cut short"),
+            "{}",
+            ran.err
+        );
     }
     fs::write(&log, &bytes[..20]).unwrap();
     assert_eq!(run(folder.path(), "log DIR/log").status, 2);

@@ -26,7 +26,10 @@ fn image_bytes() -> u64 {
 fn for_each_kind(test: impl Fn(&TestPool, &PoolOptions, DedupMode)) {
     for (name, options, mode) in kinds(4 * image_bytes()) {
         eprintln!("{name}");
-        let pool = TestPool::new(&options, &[("disk", image_bytes(), mode), ("other", image_bytes(), mode)]);
+        let pool = TestPool::new(
+            &options,
+            &[("disk", image_bytes(), mode), ("other", image_bytes(), mode)],
+        );
         test(&pool, &options, mode);
         pool.check();
     }
@@ -95,8 +98,14 @@ fn qemu_img_converts_compares_and_maps() {
         run(qemu_img().args(["compare", "-f", "raw", "-F", "raw"]).arg(&raw).arg(&disk));
         run(qemu_img().args(["convert", "-f", "raw", "-O", "qcow2"]).arg(&disk).arg(&qcow));
         run(qemu_img().args(["compare", "-f", "qcow2", "-F", "raw"]).arg(&qcow).arg(&disk));
-        run(qemu_img().args(["convert", "-n", "-f", "qcow2", "-O", "raw"]).arg(&qcow).arg(pool.uri("other")));
-        run(qemu_img().args(["convert", "-f", "raw", "-O", "raw"]).arg(pool.uri("other")).arg(&back));
+        run(qemu_img()
+            .args(["convert", "-n", "-f", "qcow2", "-O", "raw"])
+            .arg(&qcow)
+            .arg(pool.uri("other")));
+        run(qemu_img()
+            .args(["convert", "-f", "raw", "-O", "raw"])
+            .arg(pool.uri("other"))
+            .arg(&back));
         assert!(std::fs::read(&back).unwrap() == data);
         assert_map_tells_holes(
             &run(qemu_img().args(["map", "--output=json", "-f", "raw"]).arg(&disk)),
@@ -209,10 +218,16 @@ fn nbdinfo_tells_lists_and_maps() {
             assert!(told.contains(line), "no '{line}' in\n{told}");
         }
         let listed = run(tool("nbdinfo").unwrap().arg("--list").arg(pool.uri("")));
-        assert!(listed.contains("export=\"disk\"") && listed.contains("export=\"other\""), "{listed}");
+        assert!(
+            listed.contains("export=\"disk\"") && listed.contains("export=\"other\""),
+            "{listed}"
+        );
         let mut client = pool.client("disk", 1);
-        let write =
-            gemelo_nbd::client::Submission::Write { offset: MIB, data: &vec![7; 1 << 16], durable: false };
+        let write = gemelo_nbd::client::Submission::Write {
+            offset: MIB,
+            data: &vec![7; 1 << 16],
+            durable: false,
+        };
         client.run(write, |completion| assert!(completion.error.is_none())).unwrap();
         let map = run(tool("nbdinfo").unwrap().arg("--map").arg(pool.uri("disk")));
         let rows: Vec<String> =
@@ -235,7 +250,13 @@ fn fio_verifies_what_several_jobs_wrote_at_depth_32() {
         let fio = |volume: &str, rw: &str, seed: u64| {
             let mut fio = tool("fio").unwrap();
             fio.current_dir(pool.folder.path())
-                .args(["--name=verify", "--ioengine=nbd", "--iodepth=32", "--numjobs=4", "--group_reporting"])
+                .args([
+                    "--name=verify",
+                    "--ioengine=nbd",
+                    "--iodepth=32",
+                    "--numjobs=4",
+                    "--group_reporting",
+                ])
                 .args(["--bssplit=512/20:4k/50:20k/10:64k/20", "--verify=crc32c", "--do_verify=1"])
                 .args(["--dedupe_percentage=50", "--end_fsync=1", "--verify_fatal=1"])
                 .arg(format!("--rw={rw}"))

@@ -49,7 +49,8 @@ fn range_shares(of: &Distribution) -> [f64; RANGE_COUNT] {
 /// Extents and unique extents, as `fio-dedupe` counts them; `None` where it is not installed.
 fn fio_dedupe(path: &Path) -> Option<(u64, u64)> {
     let mut command = Command::new("fio-dedupe");
-    let output = command.args(["-B", "0", "-b", &BLOCK_BYTES.to_string()]).arg(path).output().ok()?;
+    let output =
+        command.args(["-B", "0", "-b", &BLOCK_BYTES.to_string()]).arg(path).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let number = |name: &str| {
         let rest = text.split(name).nth(1).expect("fio-dedupe prints its counts");
@@ -64,11 +65,15 @@ fn generated_data_has_the_distribution_at_every_size_from_100_000_blocks_on() {
     for (name, blocks) in [("personal", 100_000), ("personal", 123_457), ("primary", 200_003)] {
         let path = folder.path().join(format!("{name}-{blocks}"));
         generate(&path, blocks, &["--distribution", name]);
-        let (asked, found) = (built_in(name).unwrap().unwrap().to_distribution().unwrap(), scanned(&path));
+        let (asked, found) =
+            (built_in(name).unwrap().unwrap().to_distribution().unwrap(), scanned(&path));
         assert_eq!(found.blocks(), blocks);
         let (asked_shares, found_shares) = (range_shares(&asked), range_shares(&found));
         for (index, (asked, found)) in asked_shares.iter().zip(found_shares).enumerate() {
-            assert!((asked - found).abs() < 0.001, "{name}, {blocks} blocks, range {index}: {asked} {found}");
+            assert!(
+                (asked - found).abs() < 0.001,
+                "{name}, {blocks} blocks, range {index}: {asked} {found}"
+            );
         }
         let asked_ratio = asked.summary().dedup_ratio();
         let ratio = found.summary().dedup_ratio();
@@ -101,7 +106,8 @@ fn several_processes_and_a_tree_of_files_carry_the_distribution_too() {
         "512",
         "--keep",
     ]);
-    let asked = words(&["distribution", "scale", "personal", "--blocks", "20000", "--output", "-"]).out;
+    let asked =
+        words(&["distribution", "scale", "personal", "--blocks", "20000", "--output", "-"]).out;
     assert_eq!(scanned(&tree).to_text(), asked);
     assert_eq!(scanned(&target).to_text(), asked);
 }

@@ -31,21 +31,60 @@ const READERS: &[Reader] = &[
     reader(&["distribution", "scale", "INPUT", "--blocks", "9", "--output", "OUTPUT"]),
     reader(&["distribution", "convert", "INPUT", "--output", "OUTPUT"]),
     reader(&["generate", "--distribution", "INPUT", "--bytes", "1m", "OUTPUT"]),
-    reader(&["bench", "--distribution", "INPUT", "--target", "null:", "--bytes", "1m", "--json", "OUTPUT"]),
+    reader(&[
+        "bench",
+        "--distribution",
+        "INPUT",
+        "--target",
+        "null:",
+        "--bytes",
+        "1m",
+        "--json",
+        "OUTPUT",
+    ]),
     // An empty job file leaves all to the command line.
-    Reader { refuses_empty: false, ..reader(&["bench", "INPUT", "--target", "null:", "--bytes", "1m"]) },
-    reader(&["suite", "--distribution", "INPUT", "--target", "null:", "--bytes", "1m", "--json", "OUTPUT"]),
+    Reader {
+        refuses_empty: false,
+        ..reader(&["bench", "INPUT", "--target", "null:", "--bytes", "1m"])
+    },
+    reader(&[
+        "suite",
+        "--distribution",
+        "INPUT",
+        "--target",
+        "null:",
+        "--bytes",
+        "1m",
+        "--json",
+        "OUTPUT",
+    ]),
     reader(&["filebench", "INPUT", "--json", "OUTPUT"]),
     reader(&["verify", "INPUT"]),
     reader(&["log", "INPUT"]),
-    Reader { refuses_garbage: false, refuses_empty: false, words: &["scan", "INPUT", "--json", "OUTPUT"] },
+    Reader {
+        refuses_garbage: false,
+        refuses_empty: false,
+        words: &["scan", "INPUT", "--json", "OUTPUT"],
+    },
     reader(&["scan", "merge", "INPUT", "--json", "OUTPUT"]),
     // An empty configuration leaves all defaults.
-    Reader { refuses_empty: false, ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"]) },
+    Reader {
+        refuses_empty: false,
+        ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"])
+    },
     reader(&["replay", "INPUT", "--target", "null:", "--json", "OUTPUT"]),
     reader(&["trace", "stat", "INPUT", "--json", "OUTPUT"]),
     reader(&["trace", "convert", "INPUT", "--to", "fiu", "--output", "OUTPUT"]),
-    reader(&["trace", "synthesize", "--distribution", "INPUT", "--records", "9", "--output", "OUTPUT"]),
+    reader(&[
+        "trace",
+        "synthesize",
+        "--distribution",
+        "INPUT",
+        "--records",
+        "9",
+        "--output",
+        "OUTPUT",
+    ]),
     reader(&["pool", "stat", "INPUT", "--json", "OUTPUT"]),
     reader(&["pool", "gc", "INPUT"]),
     reader(&["pool", "find", "INPUT"]),
@@ -140,7 +179,8 @@ fn every_command_has_help_and_refuses_unknown_options() {
 #[test]
 fn every_command_is_listed_here() {
     for words in leaves() {
-        let called = |list: &[&str]| list.iter().zip(&words).filter(|(one, other)| *one == other).count();
+        let called =
+            |list: &[&str]| list.iter().zip(&words).filter(|(one, other)| *one == other).count();
         let known = READERS.iter().map(|reader| reader.words).chain(OTHERS.iter().copied());
         assert!(
             known.into_iter().any(|list| called(list) == words.len()),
@@ -184,7 +224,11 @@ fn input_that_is_not_there_or_makes_no_sense_is_named_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("empty"), "").unwrap();
-    fs::write(path("bytes"), (0..4096u32).map(|index| (index * 37 % 256) as u8).collect::<Vec<_>>()).unwrap();
+    fs::write(
+        path("bytes"),
+        (0..4096u32).map(|index| (index * 37 % 256) as u8).collect::<Vec<_>>(),
+    )
+    .unwrap();
     fs::write(path("zeros"), vec![0u8; 10_000]).unwrap();
     fs::write(path("line"), "x".repeat(1 << 20)).unwrap();
     fs::write(path("kept"), "precious").unwrap();
@@ -206,6 +250,10 @@ fn input_that_is_not_there_or_makes_no_sense_is_named_and_nothing_is_written() {
             refused(&filled(reader, &path(name), &path("kept")));
         }
         assert_eq!(fs::read_to_string(path("kept")).unwrap(), "precious", "{:?}", reader.words);
-        assert!(fs::read_dir(folder.path()).unwrap().count() == 6, "{:?} left something", reader.words);
+        assert!(
+            fs::read_dir(folder.path()).unwrap().count() == 6,
+            "{:?} left something",
+            reader.words
+        );
     }
 }

@@ -9,11 +9,17 @@ use std::fs;
 
 #[test]
 fn the_older_command_line_is_translated() {
-    let ran = gemelo(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-b1024", "-c1", "-vabc123", "-a0"]);
+    let ran =
+        gemelo(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-b1024", "-c1", "-vabc123", "-a0"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
-    assert!(ran.out.starts_with("gemelo bench --target . --processes 1 --file-size 2048m --operation write"));
     assert!(
-        ran.out.contains("--pattern sequential --peak --time 1m") && ran.out.contains("--block-size 1024")
+        ran.out.starts_with(
+            "gemelo bench --target . --processes 1 --file-size 2048m --operation write"
+        )
+    );
+    assert!(
+        ran.out.contains("--pattern sequential --peak --time 1m")
+            && ran.out.contains("--block-size 1024")
     );
     assert!(ran.err.contains("-vabc123: seed "), "{}", ran.err);
 }
@@ -48,7 +54,11 @@ fn what_is_wrong_is_named_with_its_place_before_anything_runs() {
     fs::write(&path, "[execution]\n\nsync=7\n").unwrap();
     let ran = gemelo(&["dedisbench", "-p", "-w", "-t1", "-f", path.to_str().unwrap()]);
     assert_eq!((ran.status, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains(&format!("{}:3: sync: must be from 0 to 3", path.display())), "{}", ran.err);
+    assert!(
+        ran.err.contains(&format!("{}:3: sync: must be from 0 to 3", path.display())),
+        "{}",
+        ran.err
+    );
     let ran = gemelo(&["dedisbench", "-p", "-w"]);
     assert_eq!(ran.status, 2);
     assert!(ran.err.contains("lacks -t<MINUTES> or -s<MB>"), "{}", ran.err);

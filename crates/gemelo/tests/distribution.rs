@@ -55,12 +55,15 @@ fn several_distributions_are_compared() {
     let other = write(folder.path(), "other.dist", "1 20\n0 60\n");
     let text = good(&["compare", &first, &other]);
     assert!(
-        text.contains("largest difference: +10.000 percentage points of blocks, in other.dist, at 0"),
+        text.contains(
+            "largest difference: +10.000 percentage points of blocks, in other.dist, at 0"
+        ),
         "{text}"
     );
     assert_eq!(good(&["show", &first, &other]), text);
     assert!(good(&["compare", &first, &first]).ends_with("no range differs\n"));
-    let json: Value = serde_json::from_str(&good(&["compare", &first, &other, "--json", "-"])).unwrap();
+    let json: Value =
+        serde_json::from_str(&good(&["compare", &first, &other, "--json", "-"])).unwrap();
     assert_eq!(json["result"]["ranges"], serde_json::json!(["0", "1-4"]));
     assert_eq!(json["result"]["columns"][1]["range_shares"], serde_json::json!([0.6, 0.4]));
 }
@@ -134,17 +137,44 @@ fn scale_keeps_the_shares_and_tells_what_has_no_room() {
 fn scale_shows_what_the_sampled_algorithm_misses() {
     let text = good(&["scale", "personal", "--bytes", "8g", "--sampled"]);
     assert!(text.contains("89.73 %") && text.contains("6.99 %"), "{text}");
-    let drawn =
-        good(&["scale", "personal", "--blocks", "10000", "--sampled", "--seed", "5", "--output", "-"]);
+    let drawn = good(&[
+        "scale",
+        "personal",
+        "--blocks",
+        "10000",
+        "--sampled",
+        "--seed",
+        "5",
+        "--output",
+        "-",
+    ]);
     assert_eq!(
         drawn,
-        good(&["scale", "personal", "--blocks", "10000", "--sampled", "--seed", "5", "--output", "-"])
+        good(&[
+            "scale",
+            "personal",
+            "--blocks",
+            "10000",
+            "--sampled",
+            "--seed",
+            "5",
+            "--output",
+            "-"
+        ])
     );
     let error = bad(&["scale", "unique", "--blocks", "9999999999", "--sampled", "--seed", "1"]);
     assert!(error.contains("without --seed"), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out");
-    let error = bad(&["scale", "unique", "--blocks", "9", "--sampled", "--output", output.to_str().unwrap()]);
+    let error = bad(&[
+        "scale",
+        "unique",
+        "--blocks",
+        "9",
+        "--sampled",
+        "--output",
+        output.to_str().unwrap(),
+    ]);
     assert!(error.contains("--seed") && !output.exists());
 }
 
@@ -202,8 +232,15 @@ fn fit_reproduces_what_it_was_asked_for() {
 
 #[test]
 fn fit_refuses_contradictions_with_the_reason() {
-    let error =
-        bad(&["fit", "--unique-share", "76", "--duplicate-share", "18", "--duplicates-per-content", "9"]);
+    let error = bad(&[
+        "fit",
+        "--unique-share",
+        "76",
+        "--duplicate-share",
+        "18",
+        "--duplicates-per-content",
+        "9",
+    ]);
     assert!(error.contains("so these have 3.00 duplicates on average, not 9"), "{error}");
     assert!(bad(&["fit"]).contains("give two of"));
     assert!(bad(&["fit", "--unique-share", "101"]).contains("0 to 100"));

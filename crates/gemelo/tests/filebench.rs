@@ -34,8 +34,16 @@ fn a_script_runs_below_a_folder_and_leaves_nothing_but_its_result() {
     let (script, dir, json) =
         (folder.path().join("s.f"), folder.path().join("d"), folder.path().join("r.json"));
     fs::write(&script, SCRIPT).unwrap();
-    let words =
-        strings(&["filebench", text(&script), "--dir", text(&dir), "-D", "size=32k", "--json", text(&json)]);
+    let words = strings(&[
+        "filebench",
+        text(&script),
+        "--dir",
+        text(&dir),
+        "-D",
+        "size=32k",
+        "--json",
+        text(&json),
+    ]);
     let ran = gemelo(&words);
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{}", ran.out);
     assert!(ran.out.contains(": size 32768\n"), "{}", ran.out);
@@ -46,7 +54,8 @@ fn a_script_runs_below_a_folder_and_leaves_nothing_but_its_result() {
         ran.out
     );
     assert!(!dir.exists());
-    let result: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let result: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(result["schema"], "gemelo.filebench/1");
     let run = &result["result"][0]["runs"][0];
     assert_eq!(run["filesets"][0]["files_made"], 10);
@@ -60,14 +69,21 @@ fn a_sweep_has_a_row_for_each_value() {
     let folder = tempfile::tempdir().unwrap();
     let (script, dir) = (folder.path().join("s.f"), folder.path().join("d"));
     fs::write(&script, SCRIPT).unwrap();
-    let ran =
-        gemelo(&strings(&["filebench", text(&script), "--dir", text(&dir), "--sweep", "entropy=0,4,...,8"]));
+    let ran = gemelo(&strings(&[
+        "filebench",
+        text(&script),
+        "--dir",
+        text(&dir),
+        "--sweep",
+        "entropy=0,4,...,8",
+    ]));
     assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
     let table = ran.out.split("entropy  ops/s").nth(1).expect("a table");
     for column in ["ops/s", "MB/s", "MB/s over I/O time", "ms/op", "stored"] {
         assert!(ran.out.contains(column), "{column}: {}", ran.out);
     }
-    let values: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    let values: Vec<&str> =
+        table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(values, ["0", "4", "8"]);
 }
 
@@ -111,7 +127,8 @@ fn a_sweep_tells_what_the_target_stores() {
         flowop writewholefile name=w,fd=1,iosize=1m\nflowop closefile name=x,fd=1 } }\nrun 60\n";
     fs::write(&script, text).unwrap();
     let dir = btrfs.0.join("d");
-    let words = ["filebench", self::text(&script), "--dir", self::text(&dir), "--sweep", "entropy=0,4,8"];
+    let words =
+        ["filebench", self::text(&script), "--dir", self::text(&dir), "--sweep", "entropy=0,4,8"];
     let ran = gemelo(&[&words[..], &["--json", "-"]].concat());
     assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
     let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -138,8 +155,14 @@ fn wrong_input_is_refused_before_anything_is_touched() {
             strings(&["filebench", bad, "--dir", dir_name]),
             "wrong.f:5:59: 'creatfile' is no flowop; did you mean 'createfile'?",
         ),
-        (strings(&["filebench", good, "--dir", dir_name, "-D", "sizes=1"]), "has no variable $sizes"),
-        (strings(&["filebench", good, "--dir", dir_name, "--sweep", "bogus=1,2"]), "no variable $bogus"),
+        (
+            strings(&["filebench", good, "--dir", dir_name, "-D", "sizes=1"]),
+            "has no variable $sizes",
+        ),
+        (
+            strings(&["filebench", good, "--dir", dir_name, "--sweep", "bogus=1,2"]),
+            "no variable $bogus",
+        ),
         (
             strings(&["filebench", good, "--dir", dir_name, "--source", "entropy"]),
             "there is no data source 'entropy'",
@@ -154,5 +177,9 @@ fn wrong_input_is_refused_before_anything_is_touched() {
     fs::write(dir.join("set/precious"), "x").unwrap();
     let ran = gemelo(&strings(&["filebench", good, "--dir", dir_name]));
     assert_eq!(ran.status, 2);
-    assert!(ran.err.contains("exists: say 'reuse'") && dir.join("set/precious").exists(), "{}", ran.err);
+    assert!(
+        ran.err.contains("exists: say 'reuse'") && dir.join("set/precious").exists(),
+        "{}",
+        ran.err
+    );
 }

@@ -33,8 +33,10 @@ struct Kind {
     check: &'static [&'static str],
 }
 
-const EXT4: Kind = Kind { name: "ext4", make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-f", "-n"] };
-const XFS: Kind = Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"] };
+const EXT4: Kind =
+    Kind { name: "ext4", make: &["mkfs.ext4", "-q", "-F"], check: &["e2fsck", "-f", "-n"] };
+const XFS: Kind =
+    Kind { name: "xfs", make: &["mkfs.xfs", "-q", "-f"], check: &["xfs_repair", "-n"] };
 const MOUNTING: [&str; 5] = ["nbdfuse", "losetup", "mount", "umount", "fstrim"];
 
 impl Kind {
@@ -75,7 +77,8 @@ fn fill(folder: &Path, tree: &mut Tree, random: &mut Random, files: u64) {
 /// The folder holds the tree and nothing else.
 fn compare(folder: &Path, tree: &Tree) {
     for (name, content) in tree {
-        let found = fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{}: {error}", name.display()));
+        let found = fs::read(folder.join(name))
+            .unwrap_or_else(|error| panic!("{}: {error}", name.display()));
         assert!(found == *content, "{} differs", name.display());
     }
     let folders = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -213,7 +216,8 @@ fn fsx_finds_nothing_on_a_mounted_volume() {
         return;
     }
     let operations = setting("GEMELO_FSX_OPERATIONS", FSX_OPERATIONS);
-    let pool = TestPool::new(&small(2 * VOLUME_BYTES), &[("disk", VOLUME_BYTES, DedupMode::Inline)]);
+    let pool =
+        TestPool::new(&small(2 * VOLUME_BYTES), &[("disk", VOLUME_BYTES, DedupMode::Inline)]);
     let server = pool.serve();
     let disk = Attached::new(&pool, "disk");
     EXT4.make(disk.device());
@@ -224,7 +228,9 @@ fn fsx_finds_nothing_on_a_mounted_volume() {
     let seldom = "nomsyncafterwrite = true\n[weights]\npunch_hole = 0.05\nposix_fallocate = 0.1\n\
         copy_file_range = 0.1\nclose_open = 0.2\ninvalidate = 0.01\nfsync = 0.01\n";
     for (seed, (settings, operations)) in
-        [(often_synced, operations / 20), (seldom, operations - operations / 20)].into_iter().enumerate()
+        [(often_synced, operations / 20), (seldom, operations - operations / 20)]
+            .into_iter()
+            .enumerate()
     {
         let begun = std::time::Instant::now();
         fsx(&pool, &mounted.path().join("file"), settings, operations, seed as u64);
@@ -247,7 +253,12 @@ fn fsx_finds_nothing_on_a_volume_as_a_block_device() {
     let pool = TestPool::new(&options, &[("disk", 2 * MIB, DedupMode::Inline)]);
     let server = pool.serve();
     let disk = Attached::new(&pool, "disk");
-    fs::File::options().write(true).open(disk.device()).unwrap().write_all_at(&[1; 512], 0).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(disk.device())
+        .unwrap()
+        .write_all_at(&[1; 512], 0)
+        .unwrap();
     let settings = "blockmode = true\nflen = 2097152\n[opsize]\nalign = 512\nmax = 65536\n[weights]\n\
         invalidate = 1\nfsync = 0.5\ntruncate = 0\n";
     fsx(&pool, disk.device(), settings, operations, 3);

@@ -131,8 +131,12 @@ fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_collection_and
     }
     for number in 0..200 {
         assert!(
-            write(&mut client, (chunks + 10 + number) * CHUNK as u64, &bytes(20_000 + number, CHUNK))
-                .is_none()
+            write(
+                &mut client,
+                (chunks + 10 + number) * CHUNK as u64,
+                &bytes(20_000 + number, CHUNK)
+            )
+            .is_none()
         );
     }
     assert!(done(&mut client, Submission::Flush).is_none());
@@ -155,7 +159,10 @@ impl Small {
     }
 
     fn resize(&self, size_bytes: u64) {
-        run(tool("mount").unwrap().args(["-o", &format!("remount,size={size_bytes}")]).arg(&self.0));
+        run(tool("mount")
+            .unwrap()
+            .args(["-o", &format!("remount,size={size_bytes}")])
+            .arg(&self.0));
     }
 
     fn path(&self) -> &Path {
@@ -185,7 +192,11 @@ fn a_file_system_full_below_the_pool_is_no_space_and_recovers_when_it_grows() {
     goes_on_without_space(&mut client, chunks);
     below.resize(32 * MIB);
     for number in 0..150 {
-        write_in_time(&mut client, (chunks + 10 + number) * CHUNK as u64, &bytes(20_000 + number, CHUNK));
+        write_in_time(
+            &mut client,
+            (chunks + 10 + number) * CHUNK as u64,
+            &bytes(20_000 + number, CHUNK),
+        );
     }
     assert!(done(&mut client, Submission::Flush).is_none());
     server.kill();
@@ -206,7 +217,8 @@ fn a_file_system_full_below_the_pool_is_no_space_and_recovers_when_it_grows() {
 /// The pool fills up below a file system: its programs hear of it, it stays whole, and it can be written again.
 #[test]
 fn a_file_system_on_a_full_pool_stays_whole_and_recovers() {
-    if !can_mount() || !all_there(&["nbdfuse", "losetup", "mount", "umount", "mkfs.ext4", "e2fsck"]) {
+    if !can_mount() || !all_there(&["nbdfuse", "losetup", "mount", "umount", "mkfs.ext4", "e2fsck"])
+    {
         return;
     }
     let pool = TestPool::new(&small(48 * MIB), &[("disk", 256 * MIB, DedupMode::Inline)]);

@@ -42,13 +42,19 @@ fn change(input: &mut Vec<u8>, binary: bool, random: &mut Random) {
     let place = random.below(input.len() as u64 + 1) as usize;
     let end = (place + random.below(8) as usize).min(input.len());
     match random.below(5) {
-        0 => drop(input.splice(place..place, TOKENS[random.below(TOKENS.len() as u64) as usize].bytes())),
+        0 => drop(
+            input.splice(place..place, TOKENS[random.below(TOKENS.len() as u64) as usize].bytes()),
+        ),
         1 => drop(input.drain(place..end)),
         2 => input.extend_from_within(place..end),
         3 => input.truncate(place),
         _ => {
             if let Some(byte) = input.get_mut(place) {
-                *byte = if binary { random.next_u64() as u8 } else { 0x20 + (random.below(0x5f) as u8) };
+                *byte = if binary {
+                    random.next_u64() as u8
+                } else {
+                    0x20 + (random.below(0x5f) as u8)
+                };
             }
         }
     }
@@ -68,15 +74,23 @@ fn fuzz(target: &Target, rounds: u64) {
             change(&mut input, !target.is_text(), &mut random);
         }
         let result = std::panic::catch_unwind(|| target.run(&input));
-        assert!(result.is_ok(), "{}, round {round}: {:?}", target.name, String::from_utf8_lossy(&input));
+        assert!(
+            result.is_ok(),
+            "{}, round {round}: {:?}",
+            target.name,
+            String::from_utf8_lossy(&input)
+        );
     }
 }
 
 #[test]
 fn no_parser_misbehaves() {
-    let rounds = std::env::var("GEMELO_FUZZ_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    let rounds =
+        std::env::var("GEMELO_FUZZ_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let only = std::env::var("GEMELO_FUZZ_TARGET").ok();
-    for target in TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == *only)) {
+    for target in
+        TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == *only))
+    {
         // A run of these opens a pool, or connects to a server.
         fuzz(target, if target.is_slow() { rounds / SLOW } else { rounds });
     }

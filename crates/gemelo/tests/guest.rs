@@ -78,16 +78,17 @@ poweroff -f
 /// Where the kernel was unpacked.
 fn guest_folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    let target =
+        target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
     target.join("guest")
 }
 
 /// The one thing in a folder whose name begins so.
 fn only(folder: &Path, prefix: &str) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    entries
-        .into_iter()
-        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix)))
+    entries.into_iter().find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+    })
 }
 
 struct Guest {
@@ -98,7 +99,14 @@ struct Guest {
 
 impl Guest {
     fn find() -> Option<Self> {
-        if !all_there(&["qemu-system-x86_64", "qemu-img", "busybox", "mkfs.ext4", "debugfs", "e2fsck"]) {
+        if !all_there(&[
+            "qemu-system-x86_64",
+            "qemu-img",
+            "busybox",
+            "mkfs.ext4",
+            "debugfs",
+            "e2fsck",
+        ]) {
             return None;
         }
         let busybox = PathBuf::from(tool("busybox")?.get_program());
@@ -121,8 +129,10 @@ impl Guest {
         archive.file("init", BEFORE_ROOT.as_bytes());
         archive.file("bin/busybox", &fs::read(&self.busybox).unwrap());
         for (number, module) in MODULES.iter().enumerate() {
-            archive
-                .file(&format!("{number}.ko"), &fs::read(self.modules.join("kernel").join(module)).unwrap());
+            archive.file(
+                &format!("{number}.ko"),
+                &fs::read(self.modules.join("kernel").join(module)).unwrap(),
+            );
         }
         archive.finish()
     }
@@ -139,14 +149,21 @@ impl Guest {
         symlink("busybox", root.join("bin/sh")).unwrap();
         let image = folder.join("root.img");
         fs::File::create(&image).unwrap().set_len(ROOT_BYTES).unwrap();
-        run(tool("mkfs.ext4").unwrap().args(["-q", "-F", "-b", "4096", "-d"]).arg(&root).arg(&image));
+        run(tool("mkfs.ext4")
+            .unwrap()
+            .args(["-q", "-F", "-b", "4096", "-d"])
+            .arg(&root)
+            .arg(&image));
         image
     }
 
     /// Boots from the volumes; gives what the guest says on its console.
     fn boot(&self, pool: &TestPool) -> Output {
         let drive = |volume: &str| {
-            format!("file={},format=raw,if=virtio,discard=unmap,detect-zeroes=unmap", pool.uri(volume))
+            format!(
+                "file={},format=raw,if=virtio,discard=unmap,detect-zeroes=unmap",
+                pool.uri(volume)
+            )
         };
         let mut qemu = tool("qemu-system-x86_64").unwrap();
         qemu.args([
@@ -172,7 +189,8 @@ impl Guest {
 /// Runs a program that may hang.
 fn finish_in_time(command: &mut Command, console: PathBuf) -> Output {
     let file = fs::File::create(&console).unwrap();
-    let mut child = command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if begun.elapsed() > LONGEST_BOOT {
@@ -203,7 +221,9 @@ fn a_guest_boots_from_a_volume_writes_it_and_finds_it_again() {
     for boot in 1..=2 {
         let output = guest.boot(&pool);
         let said = all_of(&output);
-        for line in ["GUEST: files are right", "GUEST: disk is right", &format!("GUEST: boot {boot}")] {
+        for line in
+            ["GUEST: files are right", "GUEST: disk is right", &format!("GUEST: boot {boot}")]
+        {
             assert!(said.contains(line), "boot {boot}: no '{line}' in\n{said}");
         }
         // The guest has shut down in an orderly way, so nothing that it wrote may depend on the server's.
@@ -217,10 +237,15 @@ fn a_guest_boots_from_a_volume_writes_it_and_finds_it_again() {
         .args(["convert", "-O", "raw", "-f", "raw"])
         .arg(pool.uri("root"))
         .arg(&root));
-    run(tool("qemu-img").unwrap().args(["convert", "-O", "raw", "-f", "raw"]).arg(pool.uri("raw")).arg(&raw));
+    run(tool("qemu-img")
+        .unwrap()
+        .args(["convert", "-O", "raw", "-f", "raw"])
+        .arg(pool.uri("raw"))
+        .arg(&raw));
     run(tool("e2fsck").unwrap().args(["-f", "-n"]).arg(&root));
     for file in ["numbers", "copy-1", "copy-4"] {
-        let found = run(tool("debugfs").unwrap().args(["-R", &format!("cat /data/{file}")]).arg(&root));
+        let found =
+            run(tool("debugfs").unwrap().args(["-R", &format!("cat /data/{file}")]).arg(&root));
         assert!(found.into_bytes() == numbers(), "{file}");
     }
     let disk = fs::read(raw).unwrap();

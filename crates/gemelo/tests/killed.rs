@@ -66,7 +66,9 @@ fn write_until_killed(
             for (half, range) in [0..sectors / 2, sectors / 2..sectors].into_iter().enumerate() {
                 let unique = (kill + 1) << 32 | (place as u64 * 2 + half as u64) << 24;
                 let (client, random) = (pool.client(volume, 16), Random::new(random.next_u64()));
-                writers.push(scope.spawn(move || Writer::new(client, history, range, random, unique).run()));
+                writers.push(
+                    scope.spawn(move || Writer::new(client, history, range, random, unique).run()),
+                );
             }
         }
         std::thread::sleep(run_for);
@@ -111,7 +113,9 @@ fn survives_kills(backend: BackendKind, kills: u64) {
     }
     server.stop();
     pool.check();
-    eprintln!("{requests} requests, {kills} kills, {doubtful} sectors in doubt, {lost} of them older");
+    eprintln!(
+        "{requests} requests, {kills} kills, {doubtful} sectors in doubt, {lost} of them older"
+    );
     assert!(requests > kills * 100, "the writers wrote: {requests} requests");
     assert!(doubtful > 0 && lost > 0, "kills came between writes and flushes: {doubtful}, {lost}");
 }

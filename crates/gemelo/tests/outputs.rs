@@ -21,8 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A trace of two records, as `WRITER`s read it.
-const TRACE: &str =
-    "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n2 7 p 16 8 R 6 0 0123456789abcdef0123456789abcde0\n";
+const TRACE: &str = "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n2 7 p 16 8 R 6 0 0123456789abcdef0123456789abcde0\n";
 
 /// A script of Filebench's language that runs for a moment.
 const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
@@ -131,7 +130,8 @@ fn what_is_no_file_is_written_through_with_and_without_force() {
     let (null, pipe) = (place.path("null"), place.path("pipe"));
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let device = rustix::fs::makedev(1, 3);
-    let is_root = mknodat(CWD, &null, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, device).is_ok();
+    let is_root =
+        mknodat(CWD, &null, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, device).is_ok();
     if !is_root {
         eprintln!("not tested: only root makes device nodes");
     }
@@ -167,9 +167,12 @@ fn descriptors_take_results_without_force() {
         };
         let file = place.path("copy");
         // The shell does not wait for what is in >( ): the pipe of its standard output does.
+        let script = format!(
+            "{gemelo} {} 2>&1 >/dev/null | cat; cat {file}",
+            words(&format!(">(cat > {file})"))
+        );
         let script =
-            format!("{gemelo} {} 2>&1 >/dev/null | cat; cat {file}", words(&format!(">(cat > {file})")));
-        let script = format!("{script} >/dev/null; test -s {file} || {{ sleep 1; test -s {file}; }}");
+            format!("{script} >/dev/null; test -s {file} || {{ sleep 1; test -s {file}; }}");
         let through_shell = Command::new("bash").args(["-c", &script]).output().unwrap();
         assert!(
             through_shell.status.success(),
@@ -183,7 +186,8 @@ fn descriptors_take_results_without_force() {
         let by_name = fs::read(&file).unwrap();
         assert!(!by_name.is_empty());
         if writer.contains(&"--json") {
-            serde_json::from_slice::<serde_json::Value>(&by_name).unwrap_or_else(|_| panic!("{writer:?}"));
+            serde_json::from_slice::<serde_json::Value>(&by_name)
+                .unwrap_or_else(|_| panic!("{writer:?}"));
         }
         fs::remove_file(&file).unwrap();
     }
@@ -206,7 +210,12 @@ fn what_cannot_be_written_is_refused_before_any_work() {
         ] {
             for more in [&[][..], &["--force"]] {
                 let ran = gemelo(&place.words(writer, out, more));
-                assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{writer:?} {out}: {}", ran.err);
+                assert_eq!(
+                    (ran.status, ran.out.as_str()),
+                    (2, ""),
+                    "{writer:?} {out}: {}",
+                    ran.err
+                );
                 assert!(ran.err.contains(message), "{writer:?} {out}: {}", ran.err);
             }
         }
@@ -245,7 +254,10 @@ impl Small {
     fn mounted() -> Option<Self> {
         let small = Self(tempfile::tempdir().unwrap());
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(small.0.path()).stderr(Stdio::null());
+        mount
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(small.0.path())
+            .stderr(Stdio::null());
         let mounted = mount.status().is_ok_and(|status| status.success());
         if !mounted {
             eprintln!("not tested: nothing can be mounted here");
@@ -268,10 +280,22 @@ fn a_full_disk_leaves_no_half_file_and_costs_no_other_result() {
     let names = || fs::read_dir(small.0.path()).unwrap().count();
     // A hundred thousand contents make a set that is larger.
     let data = place.path("data");
-    succeeds(&place.words(&["generate", "--bytes", "64m", "--block-size", "512", "OUT"], &data, &[]));
+    succeeds(&place.words(
+        &["generate", "--bytes", "64m", "--block-size", "512", "OUT"],
+        &data,
+        &[],
+    ));
     let set = on_small("set");
-    let ran =
-        gemelo(&["scan", &data, "--block-size", "512", "--save", &set, "--json", &place.path("scan.json")]);
+    let ran = gemelo(&[
+        "scan",
+        &data,
+        "--block-size",
+        "512",
+        "--save",
+        &set,
+        "--json",
+        &place.path("scan.json"),
+    ]);
     assert_eq!(ran.status, 1, "{}", ran.err);
     assert!(ran.out.contains("dedup ratio"), "the result is told: {}", ran.out);
     assert!(ran.err.contains("set was not written"), "{}", ran.err);
@@ -317,10 +341,25 @@ fn ctrl_c_leaves_what_was_measured_and_nothing_that_is_half_written() {
     for (words, is_kept) in [
         (&["generate", "--bytes", "200g", "OUT"][..], false),
         (&["generate", "--bytes", "200g", "--files", "4000", "OUT"], false),
-        (&["trace", "synthesize", "--preset", "web", "--records", "100000000", "--output", "OUT"], false),
+        (
+            &[
+                "trace",
+                "synthesize",
+                "--preset",
+                "web",
+                "--records",
+                "100000000",
+                "--output",
+                "OUT",
+            ],
+            false,
+        ),
         (&["bench", "--target", "null:", "--time", "1h", "--rate", "10", "--json", "OUT"], true),
         (&["bench", "--target", "null:", "--time", "1h", "--rate", "10", "--log", "OUT"], true),
-        (&["replay", "TRACE", "--target", "null:", "--speed", "0.00000000001", "--json", "OUT"], true),
+        (
+            &["replay", "TRACE", "--target", "null:", "--speed", "0.00000000001", "--json", "OUT"],
+            true,
+        ),
     ] {
         let child = interrupted(&place.words(words, &out, &[]));
         let ran = child.wait_with_output().unwrap();
@@ -350,7 +389,13 @@ fn control_characters_in_names_are_shown_and_end_no_line() {
         let ran = gemelo(&words);
         assert_eq!(ran.status, status, "{words:?}: {}", ran.err);
         let said = ran.out + &ran.err;
-        assert!(!said.contains('\u{1b}') && !said.contains("a\nb") && !said.contains("c\nd"), "{said:?}");
-        assert!(said.contains(shown) || said.contains("c\\nd") || said.contains("no\\nfile"), "{said}");
+        assert!(
+            !said.contains('\u{1b}') && !said.contains("a\nb") && !said.contains("c\nd"),
+            "{said:?}"
+        );
+        assert!(
+            said.contains(shown) || said.contains("c\\nd") || said.contains("no\\nfile"),
+            "{said}"
+        );
     }
 }

@@ -60,7 +60,9 @@ fn a_new_pool_is_its_owners_alone_whatever_the_umask() {
         "umask 0; exec {} pool create {pool} --capacity 16m --commit-interval 1s",
         env!("CARGO_BIN_EXE_gemelo")
     );
-    assert!(Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).status().unwrap().success());
+    assert!(
+        Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).status().unwrap().success()
+    );
     assert_eq!(mode(&pool), 0o700);
     for name in ["data", "metadata", "settings.toml"] {
         assert_eq!(mode(&format!("{pool}/{name}")), 0o600, "{name}");
@@ -73,7 +75,9 @@ fn a_pool_that_cannot_be_written_is_read_by_all_commands_that_only_read() {
     fs::write(pool.file("raw"), noise(1, 1 << 20)).unwrap();
     done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
     let place = pool.file("mounted");
-    let Some(_mount) = Mount::new(Path::new(&place), &["-o", "bind,ro", &pool.path()]) else { return };
+    let Some(_mount) = Mount::new(Path::new(&place), &["-o", "bind,ro", &pool.path()]) else {
+        return;
+    };
     let volume = format!("{place}/a");
     let read_all = |state: &str| {
         assert!(done(&["pool", "stat", &place]).contains("1 volume"));
@@ -102,7 +106,8 @@ fn a_pool_that_cannot_be_written_is_read_by_all_commands_that_only_read() {
         assert_eq!(status, 0, "{said}");
         assert!(said.contains("no socket for commands"), "{said}");
     }
-    let left: Vec<_> = fs::read_dir(pool.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(pool.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "only the disks: {left:?}");
 }
 
@@ -116,9 +121,10 @@ fn a_pool_that_does_not_fit_leaves_nothing_and_can_be_made_again() {
     fs::write(&elsewhere, "").unwrap();
     fs::create_dir(place("there")).unwrap();
     let names = || fs::read_dir(&full).unwrap().count();
-    for words in
-        [&["pool", "create", &place("new")][..], &["pool", "create", &place("there"), "--data", &elsewhere]]
-    {
+    for words in [
+        &["pool", "create", &place("new")][..],
+        &["pool", "create", &place("there"), "--data", &elsewhere],
+    ] {
         let Ran { status, err, .. } = gemelo(words);
         assert_eq!(status, 1, "{err}");
         assert!(err.contains("no space is left in the metadata disk"), "{err}");
@@ -241,7 +247,8 @@ fn a_pool_that_a_benchmark_has_can_be_looked_at() {
     let pool = TestPool::new(&[]);
     done(&["volume", "create", &pool.volume("disk"), "--size", "4m"]);
     let target = format!("pool:{}", pool.volume("disk"));
-    let words = ["bench", "--target", &target, "--file-size", "4m", "--time", "60s", "--rate", "100"];
+    let words =
+        ["bench", "--target", &target, "--file-size", "4m", "--time", "60s", "--rate", "100"];
     let busy = Busy::start(&pool, &words);
     assert_can_be_looked_at(&pool, &busy);
     let process = rustix::process::Pid::from_child(&busy.child);
@@ -284,7 +291,9 @@ fn who_changes_a_volume_under_its_clients_is_told() {
     done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
     fs::write(pool.file("raw"), noise(1, 65_536)).unwrap();
     let import = ["volume", "import", &pool.file("raw"), &pool.volume("a"), "--force"];
-    let resize = |size| ["volume", "resize", &pool.volume("a"), "--size", size, "--force"].map(str::to_owned);
+    let resize = |size| {
+        ["volume", "resize", &pool.volume("a"), "--size", size, "--force"].map(str::to_owned)
+    };
     let _served = pool.serve(&[]);
     done(&import);
     done(&resize("2m").each_ref().map(String::as_str));

@@ -17,12 +17,21 @@ use std::fs;
 
 #[test]
 fn a_pool_is_made_as_asked_and_never_over_another() {
-    let pool =
-        TestPool::new(&["--block-size", "8k", "--fingerprint", "xxh3+compare", "--commit-interval", "1s"]);
+    let pool = TestPool::new(&[
+        "--block-size",
+        "8k",
+        "--fingerprint",
+        "xxh3+compare",
+        "--commit-interval",
+        "1s",
+    ]);
     assert_eq!(pool.stat("/pool/block_bytes"), 8192);
     assert_eq!(pool.stat("/pool/fingerprint"), "xxh3-compare");
     assert_eq!(pool.stat("/pool/capacity_blocks"), (64 << 20) / 8192 - 1);
-    assert_eq!(fs::read_to_string(pool.file("pool/settings.toml")).unwrap(), "commit-interval = \"1s\"\n");
+    assert_eq!(
+        fs::read_to_string(pool.file("pool/settings.toml")).unwrap(),
+        "commit-interval = \"1s\"\n"
+    );
     let before = fs::read(pool.file("pool/metadata")).unwrap();
     assert!(refused(&["pool", "create", &pool.path()]).contains("exists already"));
     assert_eq!(fs::read(pool.file("pool/metadata")).unwrap(), before);
@@ -64,7 +73,11 @@ fn data_and_metadata_can_be_elsewhere_and_what_is_there_stays() {
 fn stat_says_the_same_of_an_idle_and_of_a_served_pool() {
     let pool = TestPool::new(&[]);
     let twice = noise(1, 8192);
-    sparse_file(&pool.file("raw"), 1 << 20, &[(0, &twice), (65536, &twice), (131_072, &noise(2, 4096))]);
+    sparse_file(
+        &pool.file("raw"),
+        1 << 20,
+        &[(0, &twice), (65536, &twice), (131_072, &noise(2, 4096))],
+    );
     done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
     for is_served in [false, true] {
         let served = is_served.then(|| pool.serve(&[]));
@@ -173,7 +186,10 @@ fn a_full_pool_says_so_and_grows_while_it_is_served() {
     assert_eq!(full.status, 1, "{}", full.err);
     assert!(full.err.contains("no space is left"), "{}", full.err);
     assert_eq!(pool.stat("/pool/volumes"), 0, "half a volume is none");
-    assert!(refused(&["pool", "grow", &pool.path(), "--capacity", "1m"]).contains("at least what it has"));
+    assert!(
+        refused(&["pool", "grow", &pool.path(), "--capacity", "1m"])
+            .contains("at least what it has")
+    );
     done(&["pool", "grow", &pool.path(), "--capacity", "96m"]);
     done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
     let warned = gemelo(&["pool", "stat", &pool.path()]);
@@ -199,7 +215,11 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
     assert_eq!(metadata_only.status, 0, "{}{}", metadata_only.out, metadata_only.err);
     let found = gemelo(&["pool", "check", &pool.path(), "--data"]);
     assert_eq!(found.status, 1, "{}{}", found.out, found.err);
-    assert!(found.out.contains("lost: the content of block 20 is damaged: block 19 of 'a'"), "{}", found.out);
+    assert!(
+        found.out.contains("lost: the content of block 20 is damaged: block 19 of 'a'"),
+        "{}",
+        found.out
+    );
     assert!(refused(&["pool", "check", &pool.path(), "--repair"]).contains("stop it first"));
     assert_eq!(served.stop().0, 0);
 
@@ -226,7 +246,8 @@ fn pools_are_listed_with_who_serves_them() {
     let text = done(&["pool", "ls", pool.folder.path().to_str().unwrap()]);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
-    let of = |name: &str| lines.iter().find(|line| line.contains(name)).copied().unwrap_or_default();
+    let of =
+        |name: &str| lines.iter().find(|line| line.contains(name)).copied().unwrap_or_default();
     assert!(of("/pool ").contains(&format!("served by process {}", served.process_id())), "{text}");
     assert!(of("/second ").contains("idle") && of("/second ").contains("32.00 MiB"), "{text}");
 }
@@ -235,11 +256,16 @@ fn pools_are_listed_with_who_serves_them() {
 fn settings_that_make_no_sense_are_named_and_no_health() {
     let pool = TestPool::new(&[]);
     let served = pool.serve(&[]);
-    fs::write(pool.file("pool/settings.toml"), "cache = \"1m\"\ncommit-interval = \"soon\"\n").unwrap();
+    fs::write(pool.file("pool/settings.toml"), "cache = \"1m\"\ncommit-interval = \"soon\"\n")
+        .unwrap();
     let check = |last: &str| {
         let ran = gemelo(&["pool", "check", &pool.path()]);
         assert_eq!((ran.status, ran.err.as_str()), (1, ""), "{}", ran.out);
-        assert!(ran.out.starts_with("wrong: ") && ran.out.contains("settings.toml: line 2: "), "{}", ran.out);
+        assert!(
+            ran.out.starts_with("wrong: ") && ran.out.contains("settings.toml: line 2: "),
+            "{}",
+            ran.out
+        );
         assert!(ran.out.ends_with(last), "{}", ran.out);
     };
     check("pages on disk are checked when nobody serves it\n");
@@ -247,9 +273,10 @@ fn settings_that_make_no_sense_are_named_and_no_health() {
     done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
     served.stop();
     check("the disks are what they should be, the settings are not\n");
-    for words in
-        [&["pool", "stat", &pool.path()][..], &["serve", &pool.path(), "--listen", "unix:/nowhere/s"]]
-    {
+    for words in [
+        &["pool", "stat", &pool.path()][..],
+        &["serve", &pool.path(), "--listen", "unix:/nowhere/s"],
+    ] {
         let said = refused(words);
         assert!(said.contains("settings.toml: line 2: ") && said.contains("remove it"), "{said}");
     }

@@ -138,7 +138,8 @@ fn libnbd_is_refused_what_is_wrong_and_served_what_is_odd() {
         let Some(mut python) = python_with_libnbd() else { return };
         let pool = pool(&PoolOptions { block_bytes, fingerprint, ..small(64 * MIB) });
         let server = pool.serve();
-        let output = python.args(["-c", PYTHON, &pool.uri("disk"), &pool.uri("kept")]).output().unwrap();
+        let output =
+            python.args(["-c", PYTHON, &pool.uri("disk"), &pool.uri("kept")]).output().unwrap();
         assert!(output.status.success(), "{block_bytes}: {}", all_of(&output));
         server.stop();
         pool.check();
@@ -166,7 +167,8 @@ fn connected(pool: &TestPool, phase: u64) -> UnixStream {
         }
     }
     if phase > 2 {
-        let header = RequestHeader { flags: 0, command: Command::READ, cookie: 1, offset: 0, length: 512 };
+        let header =
+            RequestHeader { flags: 0, command: Command::READ, cookie: 1, offset: 0, length: 512 };
         stream.write_all(&header.encode()).unwrap();
         stream.read_exact(&mut [0; 16 + 512]).unwrap();
     }
@@ -184,8 +186,11 @@ fn garbage_in_any_phase_ends_that_connection_and_no_other() {
         let length = 40 + random.below(5000) as usize;
         // No byte is zero, so that nothing can be taken for a short length.
         let garbage: Vec<u8> = (0..length).map(|_| random.next_u64() as u8 | 1).collect();
-        let write =
-            Submission::Write { offset: round * 4096, data: &[round as u8 + 1; 4096], durable: false };
+        let write = Submission::Write {
+            offset: round * 4096,
+            data: &[round as u8 + 1; 4096],
+            durable: false,
+        };
         // The server may close before everything is sent.
         let _ = stream.write_all(&garbage);
         good.run(write, |completion| assert!(completion.error.is_none())).unwrap();
@@ -197,14 +202,21 @@ fn garbage_in_any_phase_ends_that_connection_and_no_other() {
     // Requests that no program sends: unknown commands, and a write that is longer than anything.
     for command in [7, 8, 99, u16::MAX] {
         let mut stream = connected(&pool, 3);
-        let header = RequestHeader { flags: 0, command: Command(command), cookie: 5, offset: 0, length: 512 };
+        let header = RequestHeader {
+            flags: 0,
+            command: Command(command),
+            cookie: 5,
+            offset: 0,
+            length: 512,
+        };
         stream.write_all(&header.encode()).unwrap();
         let mut reply = [0; 16];
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[4..8], [0, 0, 0, 22], "command {command}");
     }
     let mut stream = connected(&pool, 3);
-    let header = RequestHeader { flags: 0, command: Command::WRITE, cookie: 5, offset: 0, length: u32::MAX };
+    let header =
+        RequestHeader { flags: 0, command: Command::WRITE, cookie: 5, offset: 0, length: u32::MAX };
     stream.write_all(&header.encode()).unwrap();
     assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "the connection ends");
     for round in 0..80 {

@@ -1,6 +1,11 @@
 //! `gemelo scan` from outside: output, files, exit status, and other programs that must agree.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
@@ -87,7 +92,10 @@ fn the_text_says_all_figures() {
     assert_eq!(line(&text, "10-49"), "10-49 1 21 9.29 %");
     assert!(line(&text, "21 copies").contains(&file), "{text}");
     assert!(line(&text, "5 copies").contains("zeros"), "{text}");
-    assert_eq!(line(&text, "Compressibility"), "Compressibility and byte entropy, of 201 distinct contents");
+    assert_eq!(
+        line(&text, "Compressibility"),
+        "Compressibility and byte entropy, of 201 distinct contents"
+    );
     assert!(line(&text, "Distance from copy").contains("mean 42.60 KiB"), "{text}");
 }
 
@@ -249,7 +257,9 @@ fn an_interrupt_prints_what_was_counted_so_far() {
         .spawn()
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success()
+    );
     let output = child.wait_with_output().unwrap();
     let (text, errors) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -267,10 +277,12 @@ fn fio_dedupe_counts_the_same() {
     let data = Data::new();
     let numbers = (1..=3000).chain((0..2000).map(|n| n * n % 450 + 1)).chain([0; 300]);
     let file = data.blocks("file", numbers, b"");
-    let output = Command::new("fio-dedupe").args(["-B", "0", "-b", "4096", &file]).output().unwrap();
+    let output =
+        Command::new("fio-dedupe").args(["-B", "0", "-b", "4096", &file]).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let figure = |name: &str| -> u64 {
-        let (_, rest) = printed.split_once(name).unwrap_or_else(|| panic!("no {name} in {printed}"));
+        let (_, rest) =
+            printed.split_once(name).unwrap_or_else(|| panic!("no {name} in {printed}"));
         rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
     };
     let result = json(&done(&["scan", "--json", "-", &file]));
@@ -292,9 +304,11 @@ fn duckdb_reads_a_set_with_one_statement() {
     done(&["scan", "--save", &set, "--distribution", &data.text("d"), &file]);
     // The statement of docs/scan-format.md.
     let document = include_str!("../../../docs/scan-format.md");
-    let statement = document.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let statement =
+        document.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let statement = statement.replace("set.parquet", &set);
-    let program = "import duckdb, sys\nfor row in duckdb.sql(sys.argv[1]).fetchall(): print(row[0], row[1])";
+    let program =
+        "import duckdb, sys\nfor row in duckdb.sql(sys.argv[1]).fetchall(): print(row[0], row[1])";
     let output = Command::new("python3").args(["-c", program, &statement]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(

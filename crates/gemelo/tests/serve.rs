@@ -104,7 +104,8 @@ fn a_stop_keeps_what_was_written_and_a_crash_what_was_flushed() {
 fn a_second_server_is_refused_with_who_has_the_pool() {
     let pool = TestPool::new(&[]);
     let served = pool.serve(&[]);
-    let message = refused(&["serve", &pool.path(), "--listen", &format!("unix:{}", pool.file("other"))]);
+    let message =
+        refused(&["serve", &pool.path(), "--listen", &format!("unix:{}", pool.file("other"))]);
     assert!(message.contains(&format!("in use by process {}", served.process_id())), "{message}");
     assert!(!std::fs::exists(pool.file("other")).unwrap());
 }
@@ -120,7 +121,9 @@ fn what_is_chosen_is_exported_and_a_read_only_pool_takes_no_changes() {
     assert_eq!(read(&mut client, 0, 512), vec![0; 512]);
     assert_eq!(write(&mut client, 0, b"x"), ErrorCode::PERM);
     assert!(matches!(connect(&pool.uri("b")), Err(ClientError::NoSuchExport)));
-    assert!(refused(&["volume", "create", &pool.volume("c"), "--size", "8m"]).contains("reading only"));
+    assert!(
+        refused(&["volume", "create", &pool.volume("c"), "--size", "8m"]).contains("reading only")
+    );
     done(&["volume", "export", &pool.volume("b"), &pool.file("back")]);
     assert_eq!(served.stop(), (0, String::new()));
     let listen = format!("unix:{}", pool.file("socket"));
@@ -218,10 +221,12 @@ fn metrics(served: &Served) -> String {
 fn silent_connections_keep_nobody_from_figures_and_from_commands() {
     let pool = TestPool::new(&[]);
     let served = pool.serve(&["--metrics", "127.0.0.1:0"]);
-    let address = served.said[1].strip_prefix("metrics at http://").unwrap().trim_end_matches("/metrics");
+    let address =
+        served.said[1].strip_prefix("metrics at http://").unwrap().trim_end_matches("/metrics");
     let scrapes: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
     let control = pool.file("pool/control");
-    let commands: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&control).unwrap()).collect();
+    let commands: Vec<UnixStream> =
+        (0..200).map(|_| UnixStream::connect(&control).unwrap()).collect();
     let begun = Instant::now();
     for _ in 0..5 {
         assert!(metrics(&served).contains("\ngemelo_pool_volumes 0\n"));
@@ -239,9 +244,11 @@ fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
     let (path, listen) = (pool.path(), format!("unix:{}", pool.file("socket")));
     let serve = ["serve", &path, "--listen", &listen];
     let message = refused(&[&serve[..], &["--memory", "1m"]].concat());
-    for part in
-        ["--memory 1.00 MiB is too little for 256 clients", "at least 80.00 MiB", "--most-connections"]
-    {
+    for part in [
+        "--memory 1.00 MiB is too little for 256 clients",
+        "at least 80.00 MiB",
+        "--most-connections",
+    ] {
         assert!(message.contains(part), "{message}");
     }
     let options = ["--memory", "32m", "--most-connections", "2", "--most-handshakes", "1"];
@@ -387,7 +394,8 @@ fn a_pool_deep_in_the_tree_can_be_asked() {
     let path = format!("{deep}/pool");
     std::fs::rename(pool.path(), &path).unwrap();
     // An address of a socket has at most 107 bytes, so only the one for clients is elsewhere.
-    let served = Served::start(&["serve", &path, "--listen", &format!("unix:{}", pool.file("socket"))]);
+    let served =
+        Served::start(&["serve", &path, "--listen", &format!("unix:{}", pool.file("socket"))]);
     done(&["volume", "create", &format!("{path}/a"), "--size", "1m"]);
     assert_eq!(connect(&pool.uri("a")).unwrap().export().size_bytes, 1 << 20);
     assert_eq!(served.stop(), (0, String::new()));

@@ -47,14 +47,19 @@ fn source_files_are_short_and_say_what_they_are_responsible_for() {
         let text = read(&path);
         assert!(text.starts_with("//! "), "{} has no module head", path.display());
         let lines = text.lines().count();
-        assert!(lines <= MOST_LINES, "{} has {lines} lines, more than {MOST_LINES}", path.display());
+        assert!(
+            lines <= MOST_LINES,
+            "{} has {lines} lines, more than {MOST_LINES}",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn nothing_is_left_for_later_and_nothing_names_the_machine_it_was_written_on() {
     // Put together here, so that this file passes.
-    let leftovers = [["to", "do!"], ["FIX", "ME"], ["TO", "DO"], ["#[ig", "nore"], ["unimplem", "ented!"]];
+    let leftovers =
+        [["to", "do!"], ["FIX", "ME"], ["TO", "DO"], ["#[ig", "nore"], ["unimplem", "ented!"]];
     let places = [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"]];
     for ending in [".rs", ".md", ".sh", ".toml", "Makefile"] {
         for path in files(&root(), ending) {
@@ -95,14 +100,18 @@ fn documents_that_users_look_for_are_there() {
         assert!(root().join(name).is_file(), "{name}");
     }
     let changelog = read(&root().join("CHANGELOG.md"));
-    assert!(changelog.contains(&format!("## {}", env!("CARGO_PKG_VERSION"))), "this version in CHANGELOG.md");
+    assert!(
+        changelog.contains(&format!("## {}", env!("CARGO_PKG_VERSION"))),
+        "this version in CHANGELOG.md"
+    );
 }
 
 /// The names under "Commands:" of a help text.
 fn commands(words: &[&str]) -> Vec<String> {
     let help = common::gemelo(&[words, &["--help"]].concat()).out;
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = lines.take_while(|line| line.starts_with(' ')).filter(|line| !line.starts_with("   "));
+    let names =
+        lines.take_while(|line| line.starts_with(' ')).filter(|line| !line.starts_with("   "));
     names
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
@@ -130,6 +139,10 @@ fn scripts_stop_at_the_first_error_and_can_be_run() {
     let scripts = files(&root(), ".sh").into_iter().chain([root().join(".ci/run")]);
     for path in scripts {
         assert!(read(&path).contains("\nset -euo pipefail\n"), "{}", path.display());
-        assert!(fs::metadata(&path).unwrap().permissions().mode() & 0o111 != 0, "{}", path.display());
+        assert!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o111 != 0,
+            "{}",
+            path.display()
+        );
     }
 }

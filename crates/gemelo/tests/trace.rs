@@ -35,7 +35,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         .map(|(time, block, verb, hash)| fiu_line(time, block, verb, hash))
         .concat();
     let dashed = [A; 8].join("-");
-    let xmu: String = (1..=4).map(|n| fiu_line(n, n, if n % 2 == 0 { 'W' } else { 'R' }, &dashed)).collect();
+    let xmu: String =
+        (1..=4).map(|n| fiu_line(n, n, if n % 2 == 0 { 'W' } else { 'R' }, &dashed)).collect();
     vec![
         ("fiu", fiu.into_bytes()),
         ("xmu", xmu.into_bytes()),
@@ -96,9 +97,14 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "cloudphysics-csv",
-            text("1,41092,2a,4096,6160455\n1,41092,2a,4096,23516023\n1,41093,28,4096,1\n1,41093,28,4096,9\n"),
+            text(
+                "1,41092,2a,4096,6160455\n1,41092,2a,4096,23516023\n1,41093,28,4096,1\n1,41093,28,4096,9\n",
+            ),
         ),
-        ("cloudphysics", [vscsi(0x2a, 0), vscsi(0x28, 8), vscsi(0x2a, 16), vscsi(0x28, 0)].concat()),
+        (
+            "cloudphysics",
+            [vscsi(0x2a, 0), vscsi(0x28, 8), vscsi(0x2a, 16), vscsi(0x28, 0)].concat(),
+        ),
     ]
 }
 
@@ -158,11 +164,17 @@ fn every_format_is_recognised_and_counted() {
     let place = Place::new();
     for (format, bytes) in samples() {
         let file = place.file(format, bytes);
-        for words in [vec!["trace", "stat", &file], vec!["trace", "stat", &file, "--format", format]] {
+        for words in
+            [vec!["trace", "stat", &file], vec!["trace", "stat", &file, "--format", format]]
+        {
             let found = json(&words);
             assert_eq!(found["input"]["formats"][0], format, "{format}");
             let result = &found["result"];
-            assert_eq!((&result["writes"], &result["reads"]), (&2.into(), &2.into()), "{format}: {result}");
+            assert_eq!(
+                (&result["writes"], &result["reads"]),
+                (&2.into(), &2.into()),
+                "{format}: {result}"
+            );
             assert_eq!(result["written_bytes"], 8192, "{format}");
         }
     }
@@ -176,7 +188,10 @@ fn compressed_traces_are_the_same() {
         let copy = place.name(name);
         ok(&["trace", "convert", &plain, "--to", "fiu", "--output", &copy]);
         assert!(!fs::read(&copy).unwrap().starts_with(b"1000"), "{name} is compressed");
-        assert_eq!(json(&["trace", "stat", &copy])["result"], json(&["trace", "stat", &plain])["result"]);
+        assert_eq!(
+            json(&["trace", "stat", &copy])["result"],
+            json(&["trace", "stat", &plain])["result"]
+        );
     }
 }
 
@@ -204,7 +219,10 @@ fn the_table_is_what_a_hand_counts() {
     ] {
         assert_eq!(result[name], value, "{name}");
     }
-    assert_eq!((&result["dedup_ratio_written"], &result["dedup_ratio_at_end"]), (&1.5.into(), &1.5.into()));
+    assert_eq!(
+        (&result["dedup_ratio_written"], &result["dedup_ratio_at_end"]),
+        (&1.5.into(), &1.5.into())
+    );
     assert_eq!(result["rewrites_per_s"], 0.25);
     assert_eq!(fs::read_to_string(&distribution).unwrap(), "0 1\n1 1\n");
     // The job runs.
@@ -220,7 +238,10 @@ fn the_table_is_what_a_hand_counts() {
 fn malformed_lines_are_named_or_skipped() {
     let place = Place::new();
     let spoilt = place.file("spoilt", format!("{}7 nonsense\n{}", fiu(), fiu()));
-    refused(&["trace", "stat", &spoilt], "spoilt:5: process id: expected a whole number, found '7 nonsense'");
+    refused(
+        &["trace", "stat", &spoilt],
+        "spoilt:5: process id: expected a whole number, found '7 nonsense'",
+    );
     let ran = ok(&["trace", "stat", &spoilt, "--skip-malformed"]);
     assert!(ran.err.contains("1 malformed lines were left out"), "{}", ran.err);
     assert!(ran.out.starts_with("8 records"), "{}", ran.out);
@@ -268,10 +289,16 @@ fn conversion_says_what_is_lost() {
     let place = Place::new();
     let file = place.file("trace", fiu());
     for (format, _) in samples() {
-        let (there, back) = (place.name(&format!("to-{format}")), place.name(&format!("back-{format}")));
+        let (there, back) =
+            (place.name(&format!("to-{format}")), place.name(&format!("back-{format}")));
         let ran = ok(&["trace", "convert", &file, "--to", format, "--output", &there]);
         let carries = matches!(format, "fiu" | "xmu");
-        assert_eq!(ran.err.contains("4 records lost their hashes"), !carries, "{format}: {}", ran.err);
+        assert_eq!(
+            ran.err.contains("4 records lost their hashes"),
+            !carries,
+            "{format}: {}",
+            ran.err
+        );
         let found = json(&["trace", "stat", &there]);
         assert_eq!(found["input"]["formats"][0], format);
         assert_eq!(found["result"]["written_places"], 2, "{format}");
@@ -279,7 +306,10 @@ fn conversion_says_what_is_lost() {
             ok(&["trace", "convert", &there, "--to", "fiu", "--output", &back]);
             assert_eq!(fs::read_to_string(back).unwrap(), fiu());
         } else {
-            refused(&["trace", "convert", &there, "--to", "fiu", "--output", &back], "consist of hashes");
+            refused(
+                &["trace", "convert", &there, "--to", "fiu", "--output", &back],
+                "consist of hashes",
+            );
             assert!(!Path::new(&back).exists(), "nothing is left of a conversion that fails");
         }
     }
@@ -291,21 +321,30 @@ fn conversion_says_what_is_lost() {
 fn presets_come_back_from_stat() {
     let place = Place::new();
     // Dedup ratio, writes for each place, and the share of blocks read, as published.
-    for (preset, ratio, rewrites, reads) in
-        [("web", 2.363, 13.33, 0.2288), ("mail", 14.17, 115.3, 0.1139), ("homes", 4.420, 34.38, 0.0374)]
-    {
+    for (preset, ratio, rewrites, reads) in [
+        ("web", 2.363, 13.33, 0.2288),
+        ("mail", 14.17, 115.3, 0.1139),
+        ("homes", 4.420, 34.38, 0.0374),
+    ] {
         let file = place.name(&format!("{preset}.zst"));
         ok(&["trace", "synthesize", "--preset", preset, "--records", "100000", "--output", &file]);
         let found = json(&["trace", "stat", &file]);
         let result = &found["result"];
         let figure = |name: &str| result[name].as_f64().unwrap();
         let near = |found: f64, expected: f64, tolerance: f64| {
-            assert!((found / expected - 1.0).abs() < tolerance, "{preset}: {found}, expected {expected}");
+            assert!(
+                (found / expected - 1.0).abs() < tolerance,
+                "{preset}: {found}, expected {expected}"
+            );
         };
         // So few records have no room for the tail: a content or two of each class is cut short.
         near(figure("dedup_ratio_written"), ratio, 0.02);
         near(figure("written_blocks") / figure("written_places"), rewrites, 0.06);
-        near(figure("read_blocks") / (figure("read_blocks") + figure("written_blocks")), reads, 0.01);
+        near(
+            figure("read_blocks") / (figure("read_blocks") + figure("written_blocks")),
+            reads,
+            0.01,
+        );
         assert_eq!(result["records"], 100_000);
         // What a person sees has them too.
         let text = ok(&["trace", "stat", &file]).out;
@@ -380,12 +419,16 @@ fn a_replay_leaves_the_contents_of_the_trace() {
     assert!(block(10).iter().any(|byte| *byte != 0), "it was populated");
     refused(&words, "exists");
     let dense = place.name("dense");
-    ok(&["replay", &trace, "--target", &dense, "--speed", "max", "--map", "dense", "--keep", "--verify"]);
+    ok(&[
+        "replay", &trace, "--target", &dense, "--speed", "max", "--map", "dense", "--keep",
+        "--verify",
+    ]);
     assert_eq!(fs::read(&dense).unwrap().len(), 3 * 4096);
     let fold = place.name("fold");
     refused(&["replay", &trace, "--target", &fold, "--size", "16k"], "--map fold or dense");
     let ran = ok(&[
-        "replay", &trace, "--target", &fold, "--size", "16k", "--map", "fold", "--speed", "max", "--keep",
+        "replay", &trace, "--target", &fold, "--size", "16k", "--map", "fold", "--speed", "max",
+        "--keep",
     ]);
     assert!(ran.out.contains("1 place beyond the end folded back"), "{}", ran.out);
     assert_eq!(fs::read(&fold).unwrap().len(), 4 * 4096);
@@ -398,13 +441,16 @@ fn stat_predicts_the_dedup_ratio_of_a_replay() {
     let trace = place.name("mail.fiu");
     ok(&["trace", "synthesize", "--preset", "mail", "--records", "20000", "--output", &trace]);
     let result = &json(&["trace", "stat", &trace])["result"];
-    for (name, more) in
-        [("one", &["--queue-depth", "1"][..]), ("four", &["--processes", "4", "--queue-depth", "8"])]
-    {
+    for (name, more) in [
+        ("one", &["--queue-depth", "1"][..]),
+        ("four", &["--processes", "4", "--queue-depth", "8"]),
+    ] {
         let target = place.name(name);
-        let words =
-            [&["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"][..], more]
-                .concat();
+        let words = [
+            &["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"][..],
+            more,
+        ]
+        .concat();
         let replayed = json(&words);
         assert_eq!(replayed["result"]["verification"]["wrong"], 0, "{name}");
         assert!(replayed["result"]["verification"]["checked"].as_u64().unwrap() > 1000);
@@ -448,13 +494,17 @@ fn recorded_gaps_are_kept_and_scaled() {
     let target = place.name("disk");
     let found = json(&["replay", &trace, "--target", &target, "--speed", "10"]);
     let took_ns = found["result"]["duration_ns"].as_u64().unwrap();
-    assert!((400_000_000..2_000_000_000).contains(&took_ns), "4 s at ten times the speed: {took_ns}");
+    assert!(
+        (400_000_000..2_000_000_000).contains(&took_ns),
+        "4 s at ten times the speed: {took_ns}"
+    );
     assert!(found["result"]["lateness"]["late"].is_u64());
     assert!(!Path::new(&target).exists(), "the file is removed unless it is kept");
     let ran = ok(&["replay", &trace, "--target", "null:", "--dry-run"]);
     assert!(ran.out.contains("4 requests onto 44.00 KiB of null:"), "{}", ran.out);
     // A stretch of it, one device of two, and both as one.
-    let ran = ok(&["replay", &trace, "--target", "null:", "--dry-run", "--skip", "1", "--limit", "2"]);
+    let ran =
+        ok(&["replay", &trace, "--target", "null:", "--dry-run", "--skip", "1", "--limit", "2"]);
     assert!(ran.out.contains("2 requests onto 8.00 KiB of null:"), "{}", ran.out);
     let ran = ok(&["replay", &trace, "--target", "null:", "--dry-run", "--time", "2s"]);
     assert!(ran.out.contains("3 requests onto"), "{}", ran.out);

@@ -39,9 +39,15 @@ fn volumes_are_made_listed_renamed_resized_set_and_removed() {
             refused(&["volume", "create", &volume, "--size", "20m"])
                 .contains("there is a volume 'a' already")
         );
-        assert!(refused(&["volume", "create", &pool.volume("b"), "--size", "1000"]).contains("block size"));
+        assert!(
+            refused(&["volume", "create", &pool.volume("b"), "--size", "1000"])
+                .contains("block size")
+        );
         let list = done(&["volume", "ls", &pool.path()]);
-        assert!(list.lines().nth(1).unwrap().contains("20.00 MiB") && list.contains("off"), "{list}");
+        assert!(
+            list.lines().nth(1).unwrap().contains("20.00 MiB") && list.contains("off"),
+            "{list}"
+        );
         done(&["volume", "set", &volume, "--dedup", "inline"]);
         assert_eq!(pool.stat("/volumes/0/mode"), "inline");
         done(&["volume", "resize", &volume, "--size", "30m"]);
@@ -62,8 +68,10 @@ fn what_is_imported_comes_out_the_same_and_holes_stay_holes() {
     use std::os::unix::fs::MetadataExt;
     idle_and_served(|pool| {
         let (raw, back) = (pool.file("raw"), pool.file("back"));
-        let parts = [(0, noise(1, 5000)), (12 << 20, noise(2, 3 << 20)), ((19 << 20) - 7, noise(3, 7))];
-        let borrowed: Vec<(u64, &[u8])> = parts.iter().map(|(at, bytes)| (*at, bytes.as_slice())).collect();
+        let parts =
+            [(0, noise(1, 5000)), (12 << 20, noise(2, 3 << 20)), ((19 << 20) - 7, noise(3, 7))];
+        let borrowed: Vec<(u64, &[u8])> =
+            parts.iter().map(|(at, bytes)| (*at, bytes.as_slice())).collect();
         sparse_file(&raw, 20 << 20, &borrowed);
         let said = done(&["volume", "import", &raw, &pool.volume("a")]);
         assert!(said.contains("20.00 MiB imported"), "{said}");
@@ -105,7 +113,8 @@ fn streams_come_in_and_go_out() {
             .unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         assert!(out.stdout[..text.len()] == *text.as_bytes() && out.stdout.len() == size_bytes);
-        let ran = gemelo_reading(&text, &["volume", "import", "-", &pool.volume("b"), "--size", "1m"]);
+        let ran =
+            gemelo_reading(&text, &["volume", "import", "-", &pool.volume("b"), "--size", "1m"]);
         assert_eq!(ran.status, 1, "{}", ran.err);
         assert!(ran.err.contains("more to read than the volume's 1048576 bytes"), "{}", ran.err);
         assert_eq!(pool.stat("/pool/volumes"), 1, "half a volume is none");
@@ -129,7 +138,9 @@ fn copies_share_all_blocks_and_part_when_written() {
         done(&["volume", "export", &pool.volume("before"), &pool.file("back")]);
         assert!(fs::read(pool.file("back")).unwrap() == noise(6, 1 << 20));
         assert!(refused(&["volume", "snapshot", &pool.volume("a"), "before"]).contains("already"));
-        assert!(refused(&["volume", "rm", &pool.volume("before")]).contains("holds data: say --force"));
+        assert!(
+            refused(&["volume", "rm", &pool.volume("before")]).contains("holds data: say --force")
+        );
         done(&["volume", "rm", &pool.volume("before"), "--force"]);
     });
 }
@@ -204,14 +215,21 @@ fn a_killed_import_leaves_no_volume_that_looks_whole() {
     let pool = TestPool::new(&[]);
     let names = |pool: &TestPool| -> Vec<String> {
         let list = done(&["volume", "ls", &pool.path()]);
-        list.lines().skip(1).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+        list.lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().next().unwrap().to_owned())
+            .collect()
     };
     fs::write(pool.file("raw"), noise(2, 1 << 20)).unwrap();
     kill_an_import(&pool, "a");
     assert_eq!(names(&pool), ["a.importing"]);
     // Nobody else can have an idle pool: what lies there is left over.
     let ran = gemelo_reading("", &["volume", "import", &pool.file("raw"), &pool.volume("a")]);
-    assert!(ran.status == 0 && ran.err.contains("left by an import that was killed"), "{}", ran.err);
+    assert!(
+        ran.status == 0 && ran.err.contains("left by an import that was killed"),
+        "{}",
+        ran.err
+    );
     assert_eq!(names(&pool), ["a"]);
 
     let served = pool.serve(&[]);
@@ -241,7 +259,8 @@ fn a_salvage_has_all_but_the_bad_blocks_and_says_which_they_are() {
     let mut stored = fs::read(&data).unwrap();
     for block in [7, 8, 1100] {
         let content = &bytes[block * 4096..][..4096];
-        let at = (0..stored.len()).step_by(512).find(|at| stored[*at..].starts_with(content)).unwrap();
+        let at =
+            (0..stored.len()).step_by(512).find(|at| stored[*at..].starts_with(content)).unwrap();
         stored[at + 100] ^= 1;
         bytes[block * 4096..][..4096].fill(0);
     }
@@ -259,7 +278,8 @@ fn a_salvage_has_all_but_the_bad_blocks_and_says_which_they_are() {
         assert!(ran.out.contains("12.00 KiB of") && ran.out.contains("in 2 ranges"), "{}", ran.out);
         assert!(ran.out.contains("8,192 bytes at byte 28672:"), "{}", ran.out);
         assert!(fs::read(&back).unwrap() == bytes, "not the volume with zeros for what is bad");
-        let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         let ranges = json.pointer("/result/bad/ranges").unwrap();
         assert_eq!(
             (&ranges[0]["length_bytes"], &ranges[1]["offset_bytes"]),

@@ -6,7 +6,9 @@
 
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_content::{ContentSpec, Distribution};
-use gemelo_load::{Contents, Environment, Job, JobOperation, JobSpec, Populate, SyncPolicy, Verify, run};
+use gemelo_load::{
+    Contents, Environment, Job, JobOperation, JobSpec, Populate, SyncPolicy, Verify, run,
+};
 use gemelo_target::{TargetUri, plan};
 use std::error::Error;
 use std::io::Write;
@@ -59,7 +61,9 @@ fn set(spec: &mut JobSpec, key: &str, value: &str) -> Outcome<()> {
         }
         "time" => spec.time_ns = Some(gemelo_base::units::parse_duration(value)?.as_nanos() as u64),
         "bytes" => spec.process_bytes = Some(size()?),
-        "populate" => spec.populate = if value == "content" { Populate::Content } else { Populate::None },
+        "populate" => {
+            spec.populate = if value == "content" { Populate::Content } else { Populate::None }
+        }
         "verify" => {
             spec.verify = match value {
                 "online" => Verify::Online,

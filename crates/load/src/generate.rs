@@ -179,7 +179,8 @@ impl Work<'_> {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            let outcomes: Vec<Result<(), GenerateError>> = workers.into_iter().map(joined).collect();
+            let outcomes: Vec<Result<(), GenerateError>> =
+                workers.into_iter().map(joined).collect();
             outcomes.into_iter().collect()
         })
     }
@@ -196,7 +197,8 @@ impl Work<'_> {
         number: u64,
         buffer: &mut [u8],
     ) -> Result<(), GenerateError> {
-        let start = |number: u64| (u128::from(self.blocks) * u128::from(number) / u128::from(files)) as u64;
+        let start =
+            |number: u64| (u128::from(self.blocks) * u128::from(number) / u128::from(files)) as u64;
         let (first, end) = (start(number), start(number + 1));
         let path = part_folder(folder, number / FILES_PER_FOLDER).join(format!("{number:06}.data"));
         let file = File::create_new(&path).map_err(at("create", &path))?;
@@ -279,7 +281,8 @@ mod tests {
         let one = folder.path().join("one");
         let file = File::create_new(&one).unwrap();
         let generated = write(Output::File(&file, &one)).unwrap();
-        let whole = Generated { blocks: BLOCKS, data_bytes: BLOCKS * 4096, files: 1, is_complete: true };
+        let whole =
+            Generated { blocks: BLOCKS, data_bytes: BLOCKS * 4096, files: 1, is_complete: true };
         assert_eq!(generated, whole);
         let files = 300;
         let tree = Output::Tree { folder: folder.path(), files };
@@ -307,7 +310,8 @@ mod tests {
             let error = write(Output::Tree { folder: folder.path(), files }).unwrap_err();
             assert!(error.is_bad_input() && matches!(error, GenerateError::Files { .. }));
         }
-        let error = write(Output::Tree { folder: &folder.path().join("no"), files: 1 }).unwrap_err();
+        let error =
+            write(Output::Tree { folder: &folder.path().join("no"), files: 1 }).unwrap_err();
         assert!(!error.is_bad_input() && error.to_string().contains("/no/000"), "{error}");
         let full = File::options().write(true).open("/dev/full").unwrap();
         let error = write(Output::File(&full, Path::new("/dev/full"))).unwrap_err();

@@ -137,7 +137,12 @@ impl History {
     }
 
     /// Calls back for every write of a process, in order.
-    pub(crate) fn replay(&self, process: u32, assignment: &Assignment, mut each: impl FnMut(WriteTo)) {
+    pub(crate) fn replay(
+        &self,
+        process: u32,
+        assignment: &Assignment,
+        mut each: impl FnMut(WriteTo),
+    ) {
         let mut sequence = 0;
         for segment in &self.segments {
             if segment.populate != Populate::None {
@@ -153,7 +158,8 @@ impl History {
             }
             let uncertain = segment.uncertain.iter().filter(|write| write.process == process);
             let uncertain: Vec<u64> = uncertain.map(|write| write.write).collect();
-            let mut blocks = operations::writes(segment.pattern, self.place_blocks, segment.seed, process);
+            let mut blocks =
+                operations::writes(segment.pattern, self.place_blocks, segment.seed, process);
             for write in 0..segment.writes.get(process as usize).copied().unwrap_or(0) {
                 let content = Expected::Content(assignment.content(process, sequence));
                 let expected = if uncertain.contains(&write) { Expected::Unknown } else { content };
@@ -167,7 +173,11 @@ impl History {
     ///
     /// # Errors
     /// If there is not so much memory.
-    pub(crate) fn table(&self, process: u32, assignment: &Assignment) -> Result<Vec<u64>, TryReserveError> {
+    pub(crate) fn table(
+        &self,
+        process: u32,
+        assignment: &Assignment,
+    ) -> Result<Vec<u64>, TryReserveError> {
         let at_start = match self.at_start {
             AtStart::Zeros => Expected::Zeros,
             AtStart::Unknown => Expected::Unknown,

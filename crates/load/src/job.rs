@@ -311,7 +311,11 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
     }
     let block_bytes = spec.block_bytes as u64;
     if spec.file_bytes == 0 || !spec.file_bytes.is_multiple_of(block_bytes) {
-        return Err(range("the file size", spec.file_bytes, "a multiple of the block size, and not 0"));
+        return Err(range(
+            "the file size",
+            spec.file_bytes,
+            "a multiple of the block size, and not 0",
+        ));
     }
     if spec.file_bytes / block_bytes > MOST_PLACE_BLOCKS {
         return Err(range("the file size", spec.file_bytes, "at most 2^40 blocks"));
@@ -341,7 +345,11 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
 fn check_pace(spec: &JobSpec) -> Result<(), JobError> {
     let check = |what, rate: f64| {
         let is_sane = rate > 0.0 && rate <= MOST_RATE;
-        if is_sane { Ok(()) } else { Err(range(what, rate, "above 0, at most 100,000,000 a second")) }
+        if is_sane {
+            Ok(())
+        } else {
+            Err(range(what, rate, "above 0, at most 100,000,000 a second"))
+        }
     };
     match spec.pace {
         Pace::Peak => Ok(()),
@@ -357,13 +365,17 @@ fn check_pace(spec: &JobSpec) -> Result<(), JobError> {
 
 fn check_times(spec: &JobSpec) -> Result<(), JobError> {
     if spec.time_ns.is_none() && spec.process_bytes.is_none() {
-        return Err(JobError::Contradiction("the run would never end: give a time, bytes, or both"));
+        return Err(JobError::Contradiction(
+            "the run would never end: give a time, bytes, or both",
+        ));
     }
     if spec.time_ns == Some(0) {
         return Err(range("the time", "0", "above 0"));
     }
     if spec.cool_down_ns > 0 && spec.time_ns.is_none() {
-        return Err(JobError::Contradiction("a cool-down needs a time, from whose end it counts back"));
+        return Err(JobError::Contradiction(
+            "a cool-down needs a time, from whose end it counts back",
+        ));
     }
     let unmeasured_ns = spec.ramp_up_ns.saturating_add(spec.cool_down_ns);
     if spec.time_ns.is_some_and(|time_ns| unmeasured_ns >= time_ns) {

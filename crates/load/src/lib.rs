@@ -33,8 +33,9 @@ pub use log::{LogError, LogRecord, read_log};
 pub use measure::{Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
 pub use pattern::{Pattern, PatternError, Positions};
 pub use result::{
-    Ended, Failure, Found, Interval, IntervalFigures, Measured, Mismatch, OperationFigures, Place, Populated,
-    PredictedBlocks, ProcessResult, RunResult, Stored, Timing, Verification, WrittenDistribution,
+    Ended, Failure, Found, Interval, IntervalFigures, Measured, Mismatch, OperationFigures, Place,
+    Populated, PredictedBlocks, ProcessResult, RunResult, Stored, Timing, Verification,
+    WrittenDistribution,
 };
 pub use run::{Environment, RunError, run};
 pub use verify::verify;

@@ -40,7 +40,14 @@ pub(crate) struct LogSender {
 
 impl LogSender {
     #[inline]
-    pub(crate) fn record(&mut self, kind: Kind, block: u64, start_ns: u64, service_ns: u64, waited_ns: u64) {
+    pub(crate) fn record(
+        &mut self,
+        kind: Kind,
+        block: u64,
+        start_ns: u64,
+        service_ns: u64,
+        waited_ns: u64,
+    ) {
         let short = |time_ns: u64| u32::try_from(time_ns).unwrap_or(u32::MAX).to_le_bytes();
         let target = if kind == Kind::Write { block | WRITE_BIT } else { block };
         let mut record = [0; RECORD_BYTES];
@@ -57,7 +64,8 @@ impl LogSender {
     /// One allocation and one lock every 8192 operations.
     #[cold]
     fn hand_over(&mut self) {
-        let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS * RECORD_BYTES));
+        let full =
+            std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS * RECORD_BYTES));
         // The writer leaves only when all senders have, or on an error that it tells itself.
         let _ = self.chunks.send((self.process, full));
     }
@@ -92,7 +100,12 @@ impl LogWriter {
     }
 
     /// Writes chunks until the last sender is gone. After an error it goes on taking them, so that nobody waits.
-    pub(crate) fn write(self, out: &mut dyn Write, block_bytes: usize, processes: u32) -> io::Result<()> {
+    pub(crate) fn write(
+        self,
+        out: &mut dyn Write,
+        block_bytes: usize,
+        processes: u32,
+    ) -> io::Result<()> {
         drop(self.sender);
         let mut outcome = write_header(out, block_bytes, processes);
         for (process, records) in self.chunks {
@@ -164,7 +177,10 @@ pub enum LogError {
 ///
 /// # Errors
 /// If the log cannot be read, is damaged, or cut short. What came before was given to `each`.
-pub fn read_log(from: &mut dyn Read, mut each: impl FnMut(LogRecord)) -> Result<(u32, u32), LogError> {
+pub fn read_log(
+    from: &mut dyn Read,
+    mut each: impl FnMut(LogRecord),
+) -> Result<(u32, u32), LogError> {
     let mut header = [0; HEADER_BYTES];
     from.read_exact(&mut header)?;
     if header[..8] != MAGIC[..] {
@@ -202,11 +218,17 @@ fn read_chunk(from: &mut dyn Read, chunk: u64) -> Result<(u32, Vec<u8>), LogErro
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u32::from_le_bytes(*chunk))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }
 
 fn long(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u64::from_le_bytes(*chunk))
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
 fn decode(process: u32, record: &[u8]) -> LogRecord {
@@ -244,7 +266,10 @@ mod tests {
     fn every_operation_is_read_back() {
         let bytes = log(20_000);
         let mut records = Vec::new();
-        assert_eq!(read_log(&mut bytes.as_slice(), |record| records.push(record)).unwrap(), (4096, 4));
+        assert_eq!(
+            read_log(&mut bytes.as_slice(), |record| records.push(record)).unwrap(),
+            (4096, 4)
+        );
         assert_eq!(records.len(), 20_000);
         let expected = LogRecord {
             process: 3,
@@ -265,7 +290,8 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x10;
             let mut processes = Vec::new();
-            let outcome = read_log(&mut damaged.as_slice(), |record| processes.push(record.process));
+            let outcome =
+                read_log(&mut damaged.as_slice(), |record| processes.push(record.process));
             // The process of a chunk is not under its checksum.
             assert!(outcome.is_err() || processes != [3; 100], "byte {place}");
         }

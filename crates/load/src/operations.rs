@@ -113,7 +113,8 @@ impl Operations {
     pub(crate) fn next_operation(&mut self) -> Operation {
         let (kind, due_ns) = match &mut self.choice {
             Choice::Drawn { random, write_share, schedule } => {
-                let is_write = *write_share >= 1.0 || (*write_share > 0.0 && random.unit() < *write_share);
+                let is_write =
+                    *write_share >= 1.0 || (*write_share > 0.0 && random.unit() < *write_share);
                 (if is_write { Kind::Write } else { Kind::Read }, schedule.take())
             }
             Choice::Due { reads, writes } => {
@@ -137,7 +138,8 @@ impl Operations {
             if schedule.period_ns == 0.0 || schedule.due_ns() >= until_ns {
                 return 0;
             }
-            ((until_ns as f64 - schedule.offset_ns) / schedule.period_ns).ceil() as u64 - schedule.next
+            ((until_ns as f64 - schedule.offset_ns) / schedule.period_ns).ceil() as u64
+                - schedule.next
         };
         match &self.choice {
             Choice::Drawn { schedule, .. } => of(schedule),
@@ -178,19 +180,23 @@ mod tests {
     fn the_share_of_writes_is_kept() {
         for share in [0.0, 0.25, 1.0] {
             let all = operations(JobSpec { write_share: share, seed: 11, ..mixed() }, 0, 40_000);
-            let writes = all.iter().filter(|next| next.kind == Kind::Write).count() as f64 / 40_000.0;
+            let writes =
+                all.iter().filter(|next| next.kind == Kind::Write).count() as f64 / 40_000.0;
             assert!((writes - share).abs() < 0.01, "seed 11, share {share}: {writes}");
         }
     }
 
     #[test]
     fn an_open_loop_is_even_and_processes_take_turns() {
-        let spec = JobSpec { pace: Pace::Rate { ops_per_s: 1000.0 }, processes: 4, ..JobSpec::default() };
+        let spec =
+            JobSpec { pace: Pace::Rate { ops_per_s: 1000.0 }, processes: 4, ..JobSpec::default() };
         let due: Vec<u64> = operations(spec, 1, 3).iter().map(|next| next.due_ns).collect();
         assert_eq!(due, [250_000, 1_250_000, 2_250_000]);
         let rates = Pace::Rates { reads_per_s: 1000.0, writes_per_s: 500.0 };
-        let kinds: Vec<Kind> =
-            operations(JobSpec { pace: rates, ..mixed() }, 0, 6).iter().map(|next| next.kind).collect();
+        let kinds: Vec<Kind> = operations(JobSpec { pace: rates, ..mixed() }, 0, 6)
+            .iter()
+            .map(|next| next.kind)
+            .collect();
         assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Write).count(), 2);
     }
 

@@ -64,8 +64,9 @@ pub(crate) fn populate(
 
 impl Work<'_> {
     fn run(&self) -> Result<(), Unfinished> {
-        let workers =
-            std::thread::available_parallelism().map_or(1, usize::from).min(self.target.most_queues());
+        let workers = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(self.target.most_queues());
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.work())).collect();
             let outcomes: Vec<_> = workers.into_iter().map(joined).collect();
@@ -114,17 +115,31 @@ impl Work<'_> {
         };
         self.target.open(process, &options).map_err(|error| {
             self.halt.raise();
-            Unfinished::Failed(Box::new(Failure::of_open(process, &self.target.place(process), &error)))
+            Unfinished::Failed(Box::new(Failure::of_open(
+                process,
+                &self.target.place(process),
+                &error,
+            )))
         })
     }
 
-    fn write_chunk(&self, process: u32, chunk: u64, queue: &mut dyn Queue) -> Result<(), Unfinished> {
+    fn write_chunk(
+        &self,
+        process: u32,
+        chunk: u64,
+        queue: &mut dyn Queue,
+    ) -> Result<(), Unfinished> {
         let first = chunk * self.chunk_blocks;
         let blocks = self.chunk_blocks.min(self.job.place_blocks() - first);
         let block_bytes = self.job.spec().block_bytes;
         if self.job.spec().populate == Populate::Content {
             let sequence = self.history.next_sequence(process) + first;
-            fill(self.contents, process, sequence, &mut queue.buffer(0)[..blocks as usize * block_bytes]);
+            fill(
+                self.contents,
+                process,
+                sequence,
+                &mut queue.buffer(0)[..blocks as usize * block_bytes],
+            );
         }
         let bytes = blocks as usize * block_bytes;
         let offset = first * block_bytes as u64;
@@ -133,7 +148,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn carry_out(&self, process: u32, queue: &mut dyn Queue, request: Request) -> Result<(), Unfinished> {
+    fn carry_out(
+        &self,
+        process: u32,
+        queue: &mut dyn Queue,
+        request: Request,
+    ) -> Result<(), Unfinished> {
         carry_out(queue, request).map_err(|failure| {
             self.halt.raise();
             Unfinished::Failed(Box::new(Failure::of_io(process, &failure)))
@@ -168,7 +188,11 @@ pub(crate) fn carry_out(
 }
 
 impl Failure {
-    pub(crate) fn of_memory(process: u32, place: &str, error: &std::collections::TryReserveError) -> Self {
+    pub(crate) fn of_memory(
+        process: u32,
+        place: &str,
+        error: &std::collections::TryReserveError,
+    ) -> Self {
         Self {
             process,
             place: place.to_owned(),
@@ -193,7 +217,8 @@ impl Failure {
     }
 
     pub(crate) fn of_open(process: u32, place: &str, error: &TargetError) -> Self {
-        let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"));
+        let cause =
+            std::error::Error::source(error).map_or(String::new(), |source| format!(": {source}"));
         Self {
             process,
             place: place.to_owned(),

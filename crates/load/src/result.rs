@@ -49,7 +49,8 @@ impl RunResult {
     #[must_use]
     pub fn is_success(&self) -> bool {
         let verified = self.verification.as_ref().is_none_or(Verification::is_success);
-        let did_all = self.failure.is_none() && self.log_failure.is_none() && self.ended.is_complete();
+        let did_all =
+            self.failure.is_none() && self.log_failure.is_none() && self.ended.is_complete();
         did_all && verified
     }
 }
@@ -79,7 +80,11 @@ impl PredictedBlocks {
     /// Logical blocks / distinct ones; 1 if there are none.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
-        if self.distinct_blocks == 0 { 1.0 } else { self.logical_blocks as f64 / self.distinct_blocks as f64 }
+        if self.distinct_blocks == 0 {
+            1.0
+        } else {
+            self.logical_blocks as f64 / self.distinct_blocks as f64
+        }
     }
 }
 
@@ -135,7 +140,10 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { process, place, operation, offset_bytes, reason } = self;
-        write!(formatter, "process {process}: cannot {operation} {place} at byte {offset_bytes}: {reason}")
+        write!(
+            formatter,
+            "process {process}: cannot {operation} {place} at byte {offset_bytes}: {reason}"
+        )
     }
 }
 
@@ -346,24 +354,39 @@ pub struct Place {
 impl std::fmt::Display for Mismatch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { process, place, offset_bytes, expected, found } = self;
-        write!(formatter, "process {process}, {place}, byte {offset_bytes}: expected {expected}, found ")?;
+        write!(
+            formatter,
+            "process {process}, {place}, byte {offset_bytes}: expected {expected}, found "
+        )?;
         match found {
             Found::Zeros => write!(formatter, "zeros"),
-            Found::Content { content, written_to: None } => write!(formatter, "{content}, written nowhere"),
+            Found::Content { content, written_to: None } => {
+                write!(formatter, "{content}, written nowhere")
+            }
             Found::Content { content, written_to: Some(to) }
                 if to.process == *process && to.offset_bytes == *offset_bytes =>
             {
                 write!(formatter, "{content}, written here before: a later write is lost")
             }
             Found::Content { content, written_to: Some(to) } => {
-                write!(formatter, "{content}, written to byte {} of process {}", to.offset_bytes, to.process)
+                write!(
+                    formatter,
+                    "{content}, written to byte {} of process {}",
+                    to.offset_bytes, to.process
+                )
             }
             Found::Torn { intact_sectors, sectors, other } => {
-                write!(formatter, "a torn block: {intact_sectors} of {sectors} sectors as expected")?;
+                write!(
+                    formatter,
+                    "a torn block: {intact_sectors} of {sectors} sectors as expected"
+                )?;
                 other.as_ref().map_or(Ok(()), |other| write!(formatter, ", others of {other}"))
             }
             Found::Garbage { first_difference, different_bytes } => {
-                write!(formatter, "garbage: {different_bytes} bytes differ, the first at {first_difference}")
+                write!(
+                    formatter,
+                    "garbage: {different_bytes} bytes differ, the first at {first_difference}"
+                )
             }
         }
     }

@@ -95,8 +95,9 @@ pub fn run(
     }
     if pool_before.is_some() && !environment.stop.is_raised() {
         let settled = target.settle(environment.monitor, environment.stop);
-        ran.failure =
-            ran.failure.or(settled.err().map(|error| Failure::of_settling(&target.place(0), &error)));
+        ran.failure = ran
+            .failure
+            .or(settled.err().map(|error| Failure::of_settling(&target.place(0), &error)));
     }
     if job.spec().verify.is_final() {
         let can_read_back = ran.failure.is_none() && !environment.stop.is_raised();
@@ -192,7 +193,9 @@ impl Run<'_> {
     fn gather(&self, received: &Receiver<Report<'_>>, start: &Start, progress: &AtomicU64) -> Ran {
         let spec = self.job.spec();
         let (unit, total) = match (spec.time_ns, spec.process_bytes) {
-            (_, Some(bytes)) => (Unit::Bytes, Some(bytes.saturating_mul(u64::from(spec.processes)))),
+            (_, Some(bytes)) => {
+                (Unit::Bytes, Some(bytes.saturating_mul(u64::from(spec.processes))))
+            }
             (time_ns, None) => (Unit::Nanoseconds, time_ns),
         };
         self.environment.monitor.begin("running", unit, total);
@@ -226,11 +229,15 @@ impl Run<'_> {
         log: Option<LogSender>,
     ) -> Report<'a> {
         let spec = self.job.spec();
-        let options =
-            QueueOptions { engine: spec.engine, depth: spec.queue_depth, buffer_bytes: spec.block_bytes };
+        let options = QueueOptions {
+            engine: spec.engine,
+            depth: spec.queue_depth,
+            buffer_bytes: spec.block_bytes,
+        };
         // Queues are opened by the threads that use them: a ring belongs to its thread.
         let opened = self.target.open(number, &options);
-        let opened = opened.map_err(|error| Failure::of_open(number, &self.target.place(number), &error));
+        let opened =
+            opened.map_err(|error| Failure::of_open(number, &self.target.place(number), &error));
         let online = self.online(number);
         let ready = opened.and_then(|queue| online.map(|online| (queue, online)));
         if ready.is_err() {
@@ -239,7 +246,9 @@ impl Run<'_> {
         let origin_ns = start.together();
         match ready {
             Err(failure) => Report::of_failure(failure, number),
-            Ok((queue, online)) => self.process(common, number, queue, online, log).run_and_report(origin_ns),
+            Ok((queue, online)) => {
+                self.process(common, number, queue, online, log).run_and_report(origin_ns)
+            }
         }
     }
 
@@ -249,7 +258,8 @@ impl Run<'_> {
             return Ok(None);
         }
         let table = self.history.table(number, &self.contents.assignment);
-        let table = table.map_err(|error| Failure::of_memory(number, &self.target.place(number), &error))?;
+        let table = table
+            .map_err(|error| Failure::of_memory(number, &self.target.place(number), &error))?;
         Ok(Some(Online { checker: Checker::new(self.contents), table }))
     }
 
@@ -369,7 +379,8 @@ impl Ran {
             self.findings.verification.is_complete = true;
             self.findings.add(process, checker);
         }
-        self.uncertain.extend(report.uncertain.into_iter().map(|write| UncertainWrite { process, write }));
+        self.uncertain
+            .extend(report.uncertain.into_iter().map(|write| UncertainWrite { process, write }));
         if self.failure.is_none() {
             self.failure = report.outcome.failure.take();
         }

@@ -3,12 +3,14 @@
 use crate::contents::Contents;
 use crate::history::{History, UncertainWrite};
 use crate::job::{Job, Pace};
-use crate::measure::{Accumulator, IntervalPart, LatencyHistogram, MOST_INTERVALS, Side, Timeline, Usage};
+use crate::measure::{
+    Accumulator, IntervalPart, LatencyHistogram, MOST_INTERVALS, Side, Timeline, Usage,
+};
 use crate::populate::Unfinished;
 use crate::process::Cause;
 use crate::result::{
-    Ended, Failure, Interval, IntervalFigures, Measured, OperationFigures, Populated, ProcessResult,
-    RunResult, Timing,
+    Ended, Failure, Interval, IntervalFigures, Measured, OperationFigures, Populated,
+    ProcessResult, RunResult, Timing,
 };
 use crate::run::ProcessOutcome;
 use crate::verify::Findings;
@@ -235,9 +237,14 @@ fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
             total.generating_share * 100.0
         ));
     }
-    let operations =
-        [&total.reads, &total.writes].into_iter().flatten().map(|side| side.operations).sum::<u64>();
-    if total.late_operations >= FEWEST_LATE && total.late_operations as f64 > operations as f64 * MANY_LATE {
+    let operations = [&total.reads, &total.writes]
+        .into_iter()
+        .flatten()
+        .map(|side| side.operations)
+        .sum::<u64>();
+    if total.late_operations >= FEWEST_LATE
+        && total.late_operations as f64 > operations as f64 * MANY_LATE
+    {
         warnings.push(format!(
             "{} of {operations} operations started late: the storage, or this machine, does not keep up with the rate",
             total.late_operations

@@ -85,7 +85,9 @@ fn origins(wrong: &[(u32, Wrong)], history: &History, contents: &Contents) -> Or
         for process in 0..history.processes {
             history.replay(process, &contents.assignment, |write| {
                 let Expected::Content(id) = write.expected else { return };
-                if let Some(places) = origins.get_mut(&id).filter(|places| places.len() < MOST_ORIGINS) {
+                if let Some(places) =
+                    origins.get_mut(&id).filter(|places| places.len() < MOST_ORIGINS)
+                {
                     places.push((process, write.block));
                 }
             });
@@ -94,7 +96,13 @@ fn origins(wrong: &[(u32, Wrong)], history: &History, contents: &Contents) -> Or
     origins
 }
 
-fn found(found: Examination, process: u32, block: u64, origins: &Origins, block_bytes: usize) -> Found {
+fn found(
+    found: Examination,
+    process: u32,
+    block: u64,
+    origins: &Origins,
+    block_bytes: usize,
+) -> Found {
     match found {
         Examination::Match | Examination::Zeros => Found::Zeros,
         Examination::Other(id) => {
@@ -140,9 +148,14 @@ pub(crate) fn check_all(
     environment: &Environment<'_>,
 ) -> Option<Failure> {
     let place_bytes = history.place_blocks * history.block_bytes as u64;
-    environment.monitor.begin("verifying", Unit::Bytes, Some(place_bytes * u64::from(history.processes)));
+    environment.monitor.begin(
+        "verifying",
+        Unit::Bytes,
+        Some(place_bytes * u64::from(history.processes)),
+    );
     let next = AtomicU32::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(target.most_queues());
+    let workers =
+        std::thread::available_parallelism().map_or(1, usize::from).min(target.most_queues());
     let work = || {
         let mut all = Vec::new();
         loop {
@@ -201,7 +214,8 @@ fn read_place(
         .map_err(|error| Failure::of_memory(process, &target.place(process), &error))?;
     let block_bytes = history.block_bytes;
     let chunk_blocks = (CHUNK_BYTES / block_bytes).max(1);
-    let options = QueueOptions { engine: Engine::Psync, depth: 1, buffer_bytes: chunk_blocks * block_bytes };
+    let options =
+        QueueOptions { engine: Engine::Psync, depth: 1, buffer_bytes: chunk_blocks * block_bytes };
     let mut queue = target
         .open(process, &options)
         .map_err(|error| Failure::of_open(process, &target.place(process), &error))?;

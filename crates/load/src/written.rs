@@ -108,15 +108,17 @@ fn count_within(
     };
     let mut total = std::thread::scope(|scope| {
         let count_some = &count_some;
-        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || count_some(thread))).collect();
+        let threads: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || count_some(thread))).collect();
         threads.into_iter().map(joined).reduce(|mut all, some| {
             all.unique += some.unique;
             all.shared.merge(&some.shared);
             all
         })
     })?;
-    let counted_blocks =
-        (0..history.processes).map(|process| history.last_sequences(process).1.min(most_each)).sum();
+    let counted_blocks = (0..history.processes)
+        .map(|process| history.last_sequences(process).1.min(most_each))
+        .sum();
     (counted_blocks > 0).then(|| to_distribution(&mut total, blocks, counted_blocks))
 }
 
@@ -173,7 +175,9 @@ mod tests {
     fn a_data_set_has_the_distribution_asked_for() {
         let assignment = assignment("0 70\n2 10\n");
         let expected = vec![[0, 1400], [2, 200]];
-        for (populate, writes) in [(Populate::None, vec![1000, 1000]), (Populate::Content, vec![0, 0])] {
+        for (populate, writes) in
+            [(Populate::None, vec![1000, 1000]), (Populate::Content, vec![0, 0])]
+        {
             let found = count(&history(populate, writes), &assignment).unwrap();
             assert_eq!(found.distribution, expected);
             assert_eq!((found.blocks, found.counted_blocks), (2000, 2000));
@@ -184,12 +188,15 @@ mod tests {
     #[test]
     fn too_many_contents_are_sampled_and_too_many_blocks_cut() {
         let assignment = assignment("1 1000\n");
-        let found = count_within(&history(Populate::None, vec![1000, 1000]), &assignment, 2000, 100).unwrap();
+        let found =
+            count_within(&history(Populate::None, vec![1000, 1000]), &assignment, 2000, 100)
+                .unwrap();
         let contents: u64 = found.distribution.iter().map(|[_, contents]| contents).sum();
         assert!(found.sampled_share < 0.2);
         assert!(found.distribution.iter().all(|[duplicates, _]| *duplicates == 1), "{found:?}");
         assert!((600..1500).contains(&contents), "{contents}");
-        let cut = count_within(&history(Populate::None, vec![1000, 10]), &assignment, 200, 100).unwrap();
+        let cut =
+            count_within(&history(Populate::None, vec![1000, 10]), &assignment, 200, 100).unwrap();
         assert_eq!((cut.blocks, cut.counted_blocks), (1010, 110));
     }
 }

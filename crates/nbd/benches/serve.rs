@@ -43,7 +43,8 @@ fn options() -> Options {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1)
     };
-    let number = |name: &str, usual: u64| value(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let number =
+        |name: &str, usual: u64| value(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
     let usual_us = ServerConfig::default().busy_wait.as_micros() as u64;
     Options {
         busy_wait: Duration::from_micros(number("--busy-wait-us", usual_us)),
@@ -73,24 +74,38 @@ impl Figures {
 /// Processor time of a process so far, from /proc.
 fn cpu_us(process: u32) -> f64 {
     const TICK_US: f64 = 10_000.0;
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the process is there");
+    let stat =
+        std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the process is there");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
     // Fields 14 and 15 of the line; two stand before the bracket.
-    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>() * TICK_US
+    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>()
+        * TICK_US
 }
 
 /// Requests a second.
 fn fio(socket: &Path, kind: &str, depth: u32, seconds: u64) -> f64 {
     let output = Command::new("fio")
-        .args(["--name=bench", "--ioengine=nbd", "--bs=4k", "--time_based", "--size=1g", "--minimal"])
+        .args([
+            "--name=bench",
+            "--ioengine=nbd",
+            "--bs=4k",
+            "--time_based",
+            "--size=1g",
+            "--minimal",
+        ])
         .arg(format!("--uri=nbd+unix:///?socket={}", socket.display()))
-        .args([format!("--rw={kind}"), format!("--iodepth={depth}"), format!("--runtime={seconds}")])
+        .args([
+            format!("--rw={kind}"),
+            format!("--iodepth={depth}"),
+            format!("--runtime={seconds}"),
+        ])
         .output()
         .expect("fio runs");
     let text = String::from_utf8_lossy(&output.stdout);
     let fields: Vec<&str> = text.trim().split(';').collect();
     // Fields 8 and 49 of the terse format are the rates of reads and writes.
-    let rate = |field: usize| fields.get(field - 1).and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    let rate =
+        |field: usize| fields.get(field - 1).and_then(|text| text.parse().ok()).unwrap_or(0.0);
     f64::max(rate(8), rate(49))
 }
 
@@ -169,8 +184,9 @@ fn compare_files(options: &Options) {
     let folder = tempfile::tempdir_in(&options.folder).expect("a folder");
     let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
     for path in [&ours, &theirs] {
-        let block: Vec<u8> =
-            (0..1 << 20).map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let block: Vec<u8> = (0..1 << 20)
+            .map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
         let mut file = std::fs::File::create(path).expect("a file");
         for _ in 0..SIZE_BYTES >> 20 {
             std::io::Write::write_all(&mut file, &block).expect("space for two files of 1 GiB");

@@ -38,7 +38,10 @@ pub enum TlsError {
     Authority(#[from] rustls::server::VerifierBuilderError),
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(rustls::pki_types::pem::Error) -> TlsError {
+fn failed(
+    what: &'static str,
+    path: &Path,
+) -> impl FnOnce(rustls::pki_types::pem::Error) -> TlsError {
     move |source| TlsError::File { what, path: path.to_owned(), source }
 }
 

@@ -128,7 +128,8 @@ impl Socket {
 
     /// Waits until there is something to receive or room to send; `false` if the deadline came first.
     pub(crate) fn wait_for_either(&self) -> io::Result<bool> {
-        let left_ns = self.deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(self.clock.now_ns()));
+        let left_ns =
+            self.deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(self.clock.now_ns()));
         self.poll(PollFlags::IN | PollFlags::OUT, left_ns)
     }
 
@@ -144,8 +145,10 @@ impl Socket {
 
     fn poll(&self, events: PollFlags, timeout_ns: Option<u64>) -> io::Result<bool> {
         const SECOND_NS: u64 = 1_000_000_000;
-        let timeout = timeout_ns
-            .map(|ns| Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as i64 });
+        let timeout = timeout_ns.map(|ns| Timespec {
+            tv_sec: (ns / SECOND_NS) as i64,
+            tv_nsec: (ns % SECOND_NS) as i64,
+        });
         let mut waited_for = [PollFd::new(&self.descriptor, events)];
         loop {
             match poll(&mut waited_for, timeout.as_ref()) {

@@ -169,7 +169,13 @@ fn measure(server: &TestServer, duration: Duration) -> Vec<Duration> {
 }
 
 /// Measures a client beside these attackers, and says and checks what it felt.
-fn withstand(server: &TestServer, memory: &Memory, name: &str, attackers: &[Attacker], duration: Duration) {
+fn withstand(
+    server: &TestServer,
+    memory: &Memory,
+    name: &str,
+    attackers: &[Attacker],
+    duration: Duration,
+) {
     let address = server.addresses[1].to_string().strip_prefix("tcp:").unwrap().to_owned();
     let attack = Attack { server, address, is_over: StopFlag::new(), strikes: AtomicU64::new(0) };
     let mut most_bytes = 0;

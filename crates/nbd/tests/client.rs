@@ -74,8 +74,13 @@ fn compare_with_a_model(client: &mut Client) {
             }
             4 => {
                 model[place].fill(0);
-                let zeroes =
-                    Submission::WriteZeroes { offset, length, may_free: true, fast: false, durable: false };
+                let zeroes = Submission::WriteZeroes {
+                    offset,
+                    length,
+                    may_free: true,
+                    fast: false,
+                    durable: false,
+                };
                 client.submit(piece, zeroes).unwrap();
                 Expected::Done
             }
@@ -115,8 +120,11 @@ fn this_server_agrees_with_a_model() {
 #[test]
 fn this_server_over_tcp_agrees_with_a_model() {
     let disk = Export::new("disk", Arc::new(MemoryDevice::new(SIZE_BYTES)));
-    let server =
-        TestServer::start(vec![disk], ServerConfig::default(), &["tcp:127.0.0.1:0".parse().unwrap()]);
+    let server = TestServer::start(
+        vec![disk],
+        ServerConfig::default(),
+        &["tcp:127.0.0.1:0".parse().unwrap()],
+    );
     let address = server.addresses[1].to_string().replace("tcp:", "nbd://");
     let uri: NbdUri = format!("{address}/disk").parse().unwrap();
     compare_with_a_model(&mut Client::connect(&uri, 32, PATIENCE).unwrap());
@@ -127,7 +135,8 @@ fn nbdkit_agrees_with_a_model() {
     let Some(mut nbdkit) = tool("nbdkit") else { return };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let _peer = Peer(nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", "8M"]).spawn().unwrap());
+    let _peer =
+        Peer(nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", "8M"]).spawn().unwrap());
     let mut client = connected(&socket);
     assert!(client.export().structured_replies && client.export().tells_block_status());
     compare_with_a_model(&mut client);
@@ -138,8 +147,9 @@ fn an_nbdkit_that_knows_no_structured_replies_agrees_with_a_model() {
     let Some(mut nbdkit) = tool("nbdkit") else { return };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let _peer =
-        Peer(nbdkit.args(["-f", "--no-sr", "-U"]).arg(&socket).args(["memory", "8M"]).spawn().unwrap());
+    let _peer = Peer(
+        nbdkit.args(["-f", "--no-sr", "-U"]).arg(&socket).args(["memory", "8M"]).spawn().unwrap(),
+    );
     let mut client = connected(&socket);
     assert!(!client.export().structured_replies && !client.export().tells_block_status());
     compare_with_a_model(&mut client);
@@ -151,8 +161,11 @@ fn qemu_nbd_agrees_with_a_model_and_sends_holes_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, image) = (folder.path().join("socket"), folder.path().join("image"));
     std::fs::File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
-    let peer =
-        qemu_nbd.args(["-f", "raw", "--persistent", "--shared=4", "-k"]).arg(&socket).arg(&image).spawn();
+    let peer = qemu_nbd
+        .args(["-f", "raw", "--persistent", "--shared=4", "-k"])
+        .arg(&socket)
+        .arg(&image)
+        .spawn();
     let _peer = Peer(peer.unwrap());
     let mut client = connected(&socket);
     compare_with_a_model(&mut client);
@@ -247,7 +260,8 @@ fn long_writes_and_long_reads_at_once_do_not_lock_up() {
     }
     let mut completed = 0;
     while completed < 32 {
-        completed += client.reap(Wait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
+        completed +=
+            client.reap(Wait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
     }
 }
 
@@ -273,7 +287,9 @@ fn what_is_no_server_is_told_apart() {
 
     let silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let waited = Client::connect(&uri(&socket), 1, Duration::from_millis(50));
-    assert!(matches!(&waited, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut));
+    assert!(
+        matches!(&waited, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut)
+    );
     let answering = std::thread::spawn(move || {
         // The connection that was given up, then the next.
         let _ = silent.accept().unwrap();

@@ -28,7 +28,11 @@ const LIMIT: Duration = Duration::from_millis(400);
 
 fn start(config: ServerConfig, more: &[&str]) -> TestServer {
     let more: Vec<_> = more.iter().map(|address| address.parse().unwrap()).collect();
-    TestServer::start(vec![Export::new("disk", Arc::new(MemoryDevice::new(SIZE_BYTES)))], config, &more)
+    TestServer::start(
+        vec![Export::new("disk", Arc::new(MemoryDevice::new(SIZE_BYTES)))],
+        config,
+        &more,
+    )
 }
 
 fn tcp_address(server: &TestServer) -> String {
@@ -41,7 +45,8 @@ fn tells(server: &TestServer, text: &str) -> usize {
 
 #[test]
 fn half_sent_requests_end_and_idle_and_slow_clients_stay() {
-    let server = start(ServerConfig { receive_timeout: Some(LIMIT), ..ServerConfig::default() }, &[]);
+    let server =
+        start(ServerConfig { receive_timeout: Some(LIMIT), ..ServerConfig::default() }, &[]);
     let mut idle = negotiated(&server);
     let mut slow = negotiated(&server);
     for (length, sent) in [(4096, 10), (4096, 100), (1 << 20, 200_000), (4 << 20, 3 << 20)] {
@@ -75,7 +80,8 @@ fn half_sent_requests_end_and_idle_and_slow_clients_stay() {
 fn pauses_within_a_slow_request_do_not_add_up() {
     const IDLE: Duration = Duration::from_millis(150);
     let (idle_timeout, receive_timeout) = (Some(IDLE), Some(3 * IDLE));
-    let server = start(ServerConfig { idle_timeout, receive_timeout, ..ServerConfig::default() }, &[]);
+    let server =
+        start(ServerConfig { idle_timeout, receive_timeout, ..ServerConfig::default() }, &[]);
     let mut slow = negotiated(&server);
     for part in request(Command::READ, 0, 0, 512).chunks(5) {
         slow.write_all(part).unwrap();
@@ -123,7 +129,12 @@ fn a_client_that_takes_no_replies_ends_and_one_that_takes_them_slowly_stays() {
     }
     assert!(begun.elapsed() > 2 * LIMIT);
     eventually("the greedy one has ended", || server.server.connections(None) == 1);
-    assert_eq!(tells(&server, "taken nothing of its replies for 0.4 s"), 1, "{:?}", server.heard.warnings());
+    assert_eq!(
+        tells(&server, "taken nothing of its replies for 0.4 s"),
+        1,
+        "{:?}",
+        server.heard.warnings()
+    );
     slow.write_all(&request(Command::READ, 0, 0, 512)).unwrap();
     assert_eq!(read_simple_reply(&mut slow), ErrorCode::NONE);
 }
@@ -156,11 +167,14 @@ fn thousands_of_half_open_clients_of_one_address_keep_nobody_out_of_another() {
     for _ in 0..20 {
         ask();
     }
-    println!("{clients} clients served beside {HALF_OPEN} half-open ones, the slowest in {longest:?}");
+    println!(
+        "{clients} clients served beside {HALF_OPEN} half-open ones, the slowest in {longest:?}"
+    );
     assert!(longest < Duration::from_secs(1), "{longest:?}");
     // At the same address others are let in as well: the oldest half-open ones go.
     let port = address.rsplit(':').next().unwrap().parse().unwrap();
-    let uri = NbdUri { server: ServerAddress::Tcp("127.0.0.1".into(), port), ..server.uri_of("disk") };
+    let uri =
+        NbdUri { server: ServerAddress::Tcp("127.0.0.1".into(), port), ..server.uri_of("disk") };
     eventually("the storm was dealt with", || server.server.connections(None) <= 1 + 64);
     assert!(Client::connect(&uri, 1, PATIENCE).is_ok());
     // Clients that had chosen an export did not notice.
@@ -194,7 +208,10 @@ fn clients_that_were_too_many_are_counted_and_not_told_one_by_one() {
     let counted = |count: &str, what: &str| {
         told.iter().any(|warning| warning.starts_with(count) && warning.contains(what))
     };
-    assert!(counted("49 more", "too many connections") && counted("19 more", "unknown client"), "{told:?}");
+    assert!(
+        counted("49 more", "too many connections") && counted("19 more", "unknown client"),
+        "{told:?}"
+    );
 }
 
 #[test]

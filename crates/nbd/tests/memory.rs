@@ -151,9 +151,13 @@ fn long_requests_succeed_however_little_memory_there_is() {
             assert!(error.is_none() && found == expected, "in chunks, {limit_bytes}, {flags}");
         }
         // Also those that would be done whole if there were memory, at odd places, and what comes after them.
-        for (seed, length) in [(1, 100_000), (2, 2 * MEBIBYTE), (3, 2 * MEBIBYTE + 1), (4, 8_765_432)] {
+        for (seed, length) in
+            [(1, 100_000), (2, 2 * MEBIBYTE), (3, 2 * MEBIBYTE + 1), (4, 8_765_432)]
+        {
             let data = bytes(seed, length);
-            plain.write_all(&request(Command::WRITE, COMMAND_FLAG_FUA, 777, length as u32)).unwrap();
+            plain
+                .write_all(&request(Command::WRITE, COMMAND_FLAG_FUA, 777, length as u32))
+                .unwrap();
             plain.write_all(&data).unwrap();
             plain.write_all(&request(Command::CACHE, 0, 777, length as u32)).unwrap();
             plain.write_all(&request(Command::READ, 0, 777, length as u32)).unwrap();

@@ -65,11 +65,16 @@ fn nbdinfo_lists_exports_and_maps_holes() {
     let Some(mut nbdinfo) = tool("nbdinfo") else { return };
     let device = Arc::new(MemoryDevice::new(MIB));
     device.execute(&mut [Request {
-        operation: Operation::Write { offset: 65536, data: &[7; 4096], durability: Default::default() },
+        operation: Operation::Write {
+            offset: 65536,
+            data: &[7; 4096],
+            durability: Default::default(),
+        },
         outcome: Ok(()),
     }]);
     let other = Export::new("other", Arc::new(MemoryDevice::new(MIB)));
-    let server = TestServer::start(vec![Export::new("disk", device), other], ServerConfig::default(), &[]);
+    let server =
+        TestServer::start(vec![Export::new("disk", device), other], ServerConfig::default(), &[]);
     let map = run(nbdinfo.args(["--map", &server.uri()]));
     let rows: Vec<Vec<&str>> = map.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(
@@ -99,7 +104,11 @@ fn nbdcopy_copies_both_ways_over_several_connections() {
         .arg(server.uri()));
     assert!(content(&device, 48 * MIB) == data);
     assert!(server.server.counts().accepted >= 4);
-    run(tool("nbdcopy").unwrap().args(["--connections=4", "--threads=4"]).arg(server.uri()).arg(&to));
+    run(tool("nbdcopy")
+        .unwrap()
+        .args(["--connections=4", "--threads=4"])
+        .arg(server.uri())
+        .arg(&to));
     assert!(std::fs::read(&to).unwrap() == data);
 }
 

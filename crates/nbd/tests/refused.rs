@@ -12,7 +12,9 @@ mod support;
 use gemelo_base::random::Random;
 use gemelo_device::Geometry;
 use gemelo_nbd::server::{Export, ServerConfig};
-use gemelo_nbd::wire::{Command, InfoRequest, OptionCode, OptionHeader, OptionReplyKind, RequestHeader};
+use gemelo_nbd::wire::{
+    Command, InfoRequest, OptionCode, OptionHeader, OptionReplyKind, RequestHeader,
+};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +120,10 @@ fn libnbd_is_refused_what_is_wrong() {
     let mut kept = Export::new("kept", Arc::new(MemoryDevice::with_geometry(GEOMETRY)));
     kept.read_only = true;
     let server = TestServer::start(vec![disk, kept], ServerConfig::default(), &[]);
-    let output =
-        python.args(["-c", PYTHON, &server.uri(), &server.uri_of("kept").to_string()]).output().unwrap();
+    let output = python
+        .args(["-c", PYTHON, &server.uri(), &server.uri_of("kept").to_string()])
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", all_of(&output));
 }
 
@@ -163,7 +167,13 @@ fn unknown_commands_are_refused_and_the_connection_stays() {
     let server = server();
     let mut stream = negotiated(&server);
     for command in [7, 8, 99, u16::MAX] {
-        let header = RequestHeader { flags: 0, command: Command(command), cookie: 5, offset: 0, length: 512 };
+        let header = RequestHeader {
+            flags: 0,
+            command: Command(command),
+            cookie: 5,
+            offset: 0,
+            length: 512,
+        };
         stream.write_all(&header.encode()).unwrap();
         let mut reply = [0; 16];
         stream.read_exact(&mut reply).unwrap();
@@ -175,11 +185,16 @@ fn unknown_commands_are_refused_and_the_connection_stays() {
 fn a_write_longer_than_anything_ends_the_connection() {
     let server = server();
     let mut stream = negotiated(&server);
-    let header = RequestHeader { flags: 0, command: Command::WRITE, cookie: 5, offset: 0, length: u32::MAX };
+    let header =
+        RequestHeader { flags: 0, command: Command::WRITE, cookie: 5, offset: 0, length: u32::MAX };
     stream.write_all(&header.encode()).unwrap();
     assert_closed(stream);
     eventually("the server has said so", || {
-        server.heard.warnings().iter().any(|warning| warning.contains("a write of 4294967295 bytes"))
+        server
+            .heard
+            .warnings()
+            .iter()
+            .any(|warning| warning.contains("a write of 4294967295 bytes"))
     });
 }
 
@@ -196,7 +211,11 @@ fn options_that_are_unknown_wrong_or_long_are_refused_and_negotiation_goes_on() 
         (OptionCode::STARTTLS, vec![], OptionReplyKind::ERR_POLICY),
         (OptionCode::SET_META_CONTEXT, vec![0; 8], OptionReplyKind::ERR_INVALID),
         (OptionCode::INFO, vec![0xff; 10], OptionReplyKind::ERR_INVALID),
-        (OptionCode::GO, InfoRequest { name: "x", wanted: vec![] }.encode(), OptionReplyKind::ERR_UNKNOWN),
+        (
+            OptionCode::GO,
+            InfoRequest { name: "x", wanted: vec![] }.encode(),
+            OptionReplyKind::ERR_UNKNOWN,
+        ),
         (OptionCode::GO, vec![0; 100_000], OptionReplyKind::ERR_TOO_BIG),
         (OptionCode::STRUCTURED_REPLY, vec![], OptionReplyKind::ACK),
         (OptionCode::SET_META_CONTEXT, vec![0; 7], OptionReplyKind::ERR_INVALID),
@@ -238,7 +257,8 @@ fn export_name_of_nobody_ends_the_connection_and_of_somebody_begins_transmission
 
 #[test]
 fn a_silent_or_dripping_client_is_not_waited_for_long() {
-    let config = ServerConfig { handshake_timeout: Duration::from_millis(300), ..ServerConfig::default() };
+    let config =
+        ServerConfig { handshake_timeout: Duration::from_millis(300), ..ServerConfig::default() };
     let disk = Export::new("disk", Arc::new(MemoryDevice::new(4096)));
     let server = TestServer::start(vec![disk], config, &[]);
     let silent = greeted(&server);

@@ -104,7 +104,10 @@ fn what_is_sent_together_is_one_batch() {
     let before = device.batches.load(Relaxed);
     for handle in 0..32 {
         client
-            .submit(handle, Submission::Write { offset: handle * 4096, data: &[1; 512], durable: false })
+            .submit(
+                handle,
+                Submission::Write { offset: handle * 4096, data: &[1; 512], durable: false },
+            )
             .unwrap();
     }
     let mut completed = 0;
@@ -133,7 +136,10 @@ fn stopping_does_and_answers_what_was_sent_and_flushes() {
     let idle = server.client(1);
     for handle in 0..64 {
         client
-            .submit(handle, Submission::Write { offset: handle * 512, data: &[9; 512], durable: false })
+            .submit(
+                handle,
+                Submission::Write { offset: handle * 512, data: &[9; 512], durable: false },
+            )
             .unwrap();
     }
     // So little fits into a socket, so the first reap sends it all.
@@ -149,7 +155,8 @@ fn stopping_does_and_answers_what_was_sent_and_flushes() {
 
 #[test]
 fn stopping_does_not_wait_for_ever_for_a_client_that_takes_no_replies() {
-    let config = ServerConfig { stop_timeout: Duration::from_millis(200), ..ServerConfig::default() };
+    let config =
+        ServerConfig { stop_timeout: Duration::from_millis(200), ..ServerConfig::default() };
     let mut server = TestServer::start(vec![Export::new("disk", device())], config, &[]);
     let mut client = server.client(64);
     for handle in 0..64 {

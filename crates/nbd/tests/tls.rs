@@ -36,7 +36,8 @@ fn make_certificates(folder: &Path) {
 fn policy(folder: &Path, with_clients: bool) -> TlsPolicy {
     let authority = folder.join("ca-cert.pem");
     let authority = with_clients.then_some(&*authority);
-    let config = tls_from_files(&folder.join("server-cert.pem"), &folder.join("server-key.pem"), authority);
+    let config =
+        tls_from_files(&folder.join("server-cert.pem"), &folder.join("server-key.pem"), authority);
     TlsPolicy::Required(config.unwrap())
 }
 
@@ -66,7 +67,12 @@ h.shutdown()
 
 /// Runs the Python above; whether it succeeded, and what it said.
 fn libnbd(uri: &str, folder: &Path) -> Option<(bool, String)> {
-    let output = python_with_libnbd()?.args(["-c", PYTHON, uri]).arg(folder).arg("2000000").output().unwrap();
+    let output = python_with_libnbd()?
+        .args(["-c", PYTHON, uri])
+        .arg(folder)
+        .arg("2000000")
+        .output()
+        .unwrap();
     Some((output.status.success(), all_of(&output)))
 }
 
@@ -135,21 +141,29 @@ fn certificates_that_cannot_be_used_are_refused_by_name() {
     std::fs::write(path("empty"), "").unwrap();
     let (certificate, key) = (path("server-cert.pem"), path("server-key.pem"));
     let missing = tls_from_files(&path("nothing"), &key, None);
-    assert!(matches!(&missing, Err(TlsError::File { path, .. }) if path.ends_with("nothing")), "{missing:?}");
+    assert!(
+        matches!(&missing, Err(TlsError::File { path, .. }) if path.ends_with("nothing")),
+        "{missing:?}"
+    );
     assert!(matches!(tls_from_files(&path("empty"), &key, None), Err(TlsError::Empty(_))));
     assert!(matches!(tls_from_files(&certificate, &certificate, None), Err(TlsError::File { .. })));
     assert!(matches!(
         tls_from_files(&certificate, &path("client-key.pem"), None),
         Err(TlsError::Unusable(_))
     ));
-    assert!(matches!(tls_from_files(&certificate, &key, Some(&path("empty"))), Err(TlsError::Empty(_))));
+    assert!(matches!(
+        tls_from_files(&certificate, &key, Some(&path("empty"))),
+        Err(TlsError::Empty(_))
+    ));
 }
 
 #[test]
 fn a_server_that_offers_encryption_serves_both_ways() {
     let folder = tempfile::tempdir().unwrap();
     make_certificates(folder.path());
-    let TlsPolicy::Required(config) = policy(folder.path(), false) else { panic!("it is required") };
+    let TlsPolicy::Required(config) = policy(folder.path(), false) else {
+        panic!("it is required")
+    };
     let (server, uri) = serve(TlsPolicy::Offered(config));
     assert!(Client::connect(&server.uri_of("disk"), 1, PATIENCE).is_ok());
     let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
@@ -176,12 +190,18 @@ fn use_encrypted(client: &mut Client) {
         }
         let mut completed = 0;
         while completed < 8 {
-            completed += client.reap(Wait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
+            completed +=
+                client.reap(Wait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
         }
         for handle in 0..8 {
-            client.submit(handle, Submission::Read { offset: handle << 20, length: 1 << 20 }).unwrap();
             client
-                .submit(handle + 8, Submission::Read { offset: (handle << 20) + round, length: 512 })
+                .submit(handle, Submission::Read { offset: handle << 20, length: 1 << 20 })
+                .unwrap();
+            client
+                .submit(
+                    handle + 8,
+                    Submission::Read { offset: (handle << 20) + round, length: 512 },
+                )
                 .unwrap();
         }
         while completed < 24 {
@@ -204,11 +224,14 @@ fn this_client_shows_its_certificate_and_checks_the_servers() {
     let folder = tempfile::tempdir().unwrap();
     make_certificates(folder.path());
     let (server, uri) = serve(policy(folder.path(), true));
-    let mut client = Client::connect(&with_certificates(&uri, folder.path()), 16, PATIENCE).unwrap();
+    let mut client =
+        Client::connect(&with_certificates(&uri, folder.path()), 16, PATIENCE).unwrap();
     use_encrypted(&mut client);
     client.disconnect().unwrap();
     let over_unix = server.uri().replace("nbd+unix", "nbds+unix");
-    use_encrypted(&mut Client::connect(&with_certificates(&over_unix, folder.path()), 16, PATIENCE).unwrap());
+    use_encrypted(
+        &mut Client::connect(&with_certificates(&over_unix, folder.path()), 16, PATIENCE).unwrap(),
+    );
 
     let stranger = tempfile::tempdir().unwrap();
     std::fs::copy(folder.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
@@ -226,8 +249,12 @@ fn this_client_shows_its_certificate_and_checks_the_servers() {
     assert!(
         matches!(&renamed, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData)
     );
-    let nowhere = Client::connect(&with_certificates(&uri, &folder.path().join("none")), 1, PATIENCE);
-    assert!(matches!(nowhere, Err(ClientError::Certificates(TlsError::File { .. }))), "{nowhere:?}");
+    let nowhere =
+        Client::connect(&with_certificates(&uri, &folder.path().join("none")), 1, PATIENCE);
+    assert!(
+        matches!(nowhere, Err(ClientError::Certificates(TlsError::File { .. }))),
+        "{nowhere:?}"
+    );
 }
 
 #[test]
@@ -253,7 +280,8 @@ fn this_client_uses_an_encrypted_nbdkit() {
         .args(["memory", "8M"])
         .spawn()
         .unwrap();
-    let uri = with_certificates(&format!("nbds+unix:///?socket={}", socket.display()), folder.path());
+    let uri =
+        with_certificates(&format!("nbds+unix:///?socket={}", socket.display()), folder.path());
     support::eventually("nbdkit listens", || socket.exists());
     let outcome = Client::connect(&uri, 16, PATIENCE);
     if let Ok(mut client) = outcome {

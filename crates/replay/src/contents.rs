@@ -26,7 +26,8 @@ impl ReplayContents {
     /// # Errors
     /// If a figure of the specification is out of its range.
     pub fn new(spec: &ContentSpec, drawn_blocks: u64) -> Result<Self, ContentError> {
-        let assignment = (drawn_blocks > 0).then(|| Assignment::new(spec, drawn_blocks, 1)).transpose()?;
+        let assignment =
+            (drawn_blocks > 0).then(|| Assignment::new(spec, drawn_blocks, 1)).transpose()?;
         Ok(Self { generator: Generator::new(spec)?, assignment })
     }
 

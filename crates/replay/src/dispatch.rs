@@ -47,7 +47,12 @@ struct Run {
 }
 
 impl<'a> Dispatcher<'a> {
-    pub(crate) fn new(shared: &'a Shared<'a>, lanes: Vec<Lane>, holds: Holds, operation_blocks: u64) -> Self {
+    pub(crate) fn new(
+        shared: &'a Shared<'a>,
+        lanes: Vec<Lane>,
+        holds: Holds,
+        operation_blocks: u64,
+    ) -> Self {
         Self {
             batches: lanes.iter().map(|_| Batch::default()).collect(),
             lanes,
@@ -149,10 +154,14 @@ impl<'a> Dispatcher<'a> {
         let mut run: Option<Run> = None;
         for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
             // The first reading met every place; a file that changed since leads to nothing worse than a gap.
-            let Some(block) = self.shared.plan.target_block(record.device, touched.block) else { continue };
+            let Some(block) = self.shared.plan.target_block(record.device, touched.block) else {
+                continue;
+            };
             let lane = (block / self.stripe_blocks) as usize % self.lanes.len();
             let extends = run.is_some_and(|run| {
-                run.lane == lane && run.first + run.blocks == block && run.blocks < self.operation_blocks
+                run.lane == lane
+                    && run.first + run.blocks == block
+                    && run.blocks < self.operation_blocks
             });
             if !extends {
                 self.push_run(run.take(), verb, due_ns);
@@ -160,11 +169,10 @@ impl<'a> Dispatcher<'a> {
             let id = self.content(block, touched.content.map(content_of_hash), is_write);
             let batch = &mut self.batches[lane];
             batch.ids.push(id.map(ContentId::to_bits));
-            run =
-                Some(run.map_or(Run { lane, first: block, blocks: 1 }, |run| Run {
-                    blocks: run.blocks + 1,
-                    ..run
-                }));
+            run = Some(run.map_or(Run { lane, first: block, blocks: 1 }, |run| Run {
+                blocks: run.blocks + 1,
+                ..run
+            }));
         }
         self.push_run(run, verb, due_ns);
         Ok(())
@@ -175,11 +183,15 @@ impl<'a> Dispatcher<'a> {
         let most_blocks = (Request::MOST_TRIM_BYTES as u64 / self.shared.plan.block_bytes()).max(1);
         let mut run: Option<Run> = None;
         for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
-            let Some(block) = self.shared.plan.target_block(record.device, touched.block) else { continue };
+            let Some(block) = self.shared.plan.target_block(record.device, touched.block) else {
+                continue;
+            };
             let lane = (block / self.stripe_blocks) as usize % self.lanes.len();
             match &mut run {
                 Some(run)
-                    if run.lane == lane && run.first + run.blocks == block && run.blocks < most_blocks =>
+                    if run.lane == lane
+                        && run.first + run.blocks == block
+                        && run.blocks < most_blocks =>
                 {
                     run.blocks += 1;
                 }
@@ -201,7 +213,12 @@ impl<'a> Dispatcher<'a> {
 
     /// The content that a block gets, or should be found to hold.
     #[inline]
-    fn content(&mut self, block: u64, said: Option<ContentId>, is_write: bool) -> Option<ContentId> {
+    fn content(
+        &mut self,
+        block: u64,
+        said: Option<ContentId>,
+        is_write: bool,
+    ) -> Option<ContentId> {
         if is_write {
             let id = said.unwrap_or_else(|| {
                 self.drawn += 1;

@@ -218,7 +218,8 @@ impl Plan {
             }
         }
         let unit = self.options.block_bytes;
-        let is_whole = record.offset_bytes.is_multiple_of(unit) && record.length_bytes.is_multiple_of(unit);
+        let is_whole =
+            record.offset_bytes.is_multiple_of(unit) && record.length_bytes.is_multiple_of(unit);
         self.widened += u64::from(!is_whole);
         let blocks = Blocks::new(record, unit)?;
         self.longest_blocks = self.longest_blocks.max(blocks.size_hint().0 as u64);
@@ -250,7 +251,8 @@ impl Plan {
             Capacity::Bytes(bytes) => Some(bytes / block_bytes),
         };
         let need = if self.options.map == MapRule::Dense { seen.places.len() as u64 } else { end };
-        self.numbers = if self.options.map == MapRule::Dense { seen.numbers } else { HashMap::new() };
+        self.numbers =
+            if self.options.map == MapRule::Dense { seen.numbers } else { HashMap::new() };
         self.target_blocks = match (self.options.map, capacity) {
             (MapRule::Fold, None) => return Err(PlanError::NoCapacity),
             (MapRule::Fold, Some(have)) => need.min(have),
@@ -349,7 +351,8 @@ impl Plan {
     }
 
     pub(crate) fn drawn_populated(&self) -> u64 {
-        self.populate.iter().filter(|(_, initial)| matches!(initial, Initial::Drawn(_))).count() as u64
+        self.populate.iter().filter(|(_, initial)| matches!(initial, Initial::Drawn(_))).count()
+            as u64
     }
 }
 

@@ -76,11 +76,14 @@ pub(crate) fn populate(
             break;
         }
         // As many as lie together.
-        let together = rest.iter().zip(first..).take_while(|((block, _), next)| block == next).count();
+        let together =
+            rest.iter().zip(first..).take_while(|((block, _), next)| block == next).count();
         let (run, behind) = rest.split_at(together.min(most_blocks).max(1));
         rest = behind;
         let slot = free_slot(queue.as_mut(), &mut free, &mut done)?;
-        for ((block, initial), bytes) in run.iter().zip(queue.buffer(slot).chunks_exact_mut(block_bytes)) {
+        for ((block, initial), bytes) in
+            run.iter().zip(queue.buffer(slot).chunks_exact_mut(block_bytes))
+        {
             let id = match initial {
                 Initial::Content(id) => *id,
                 Initial::Drawn(number) => contents.drawn(*number),

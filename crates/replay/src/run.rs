@@ -136,7 +136,8 @@ pub fn replay(
     if options.processes as usize > target.most_queues() {
         return Err(ReplayError::OneQueue);
     }
-    let operation_blocks = plan.longest_blocks.min(MOST_OPERATION_BYTES / plan.block_bytes()).max(1);
+    let operation_blocks =
+        plan.longest_blocks.min(MOST_OPERATION_BYTES / plan.block_bytes()).max(1);
     let queue = QueueOptions {
         engine: options.engine,
         depth: options.queue_depth,
@@ -202,7 +203,11 @@ pub fn replay(
 }
 
 /// Blocks of the trace as blocks of the pool; `None` where the one is no whole number of the other.
-fn in_pool_blocks(blocks: PredictedBlocks, block_bytes: u64, pool: &PoolFigures) -> Option<PredictedBlocks> {
+fn in_pool_blocks(
+    blocks: PredictedBlocks,
+    block_bytes: u64,
+    pool: &PoolFigures,
+) -> Option<PredictedBlocks> {
     let per_block = block_bytes.checked_div(pool.block_bytes)?;
     (per_block > 0 && block_bytes.is_multiple_of(pool.block_bytes)).then(|| PredictedBlocks {
         logical_blocks: blocks.logical_blocks * per_block,

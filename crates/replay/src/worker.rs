@@ -170,7 +170,8 @@ impl<'a> Worker<'a> {
         let depth = queue.depth();
         let block_bytes = shared.plan.block_bytes() as usize;
         let most_blocks = shared.queue.buffer_bytes / block_bytes;
-        let idle = Flight { operation: None, started_ns: 0, expected: Vec::with_capacity(most_blocks) };
+        let idle =
+            Flight { operation: None, started_ns: 0, expected: Vec::with_capacity(most_blocks) };
         Self {
             shared,
             queue,
@@ -185,7 +186,11 @@ impl<'a> Worker<'a> {
     }
 
     /// Carries out batches until there are no more.
-    pub(crate) fn run(mut self, batches: &Receiver<Batch>, emptied: &Sender<Batch>) -> WorkerOutcome {
+    pub(crate) fn run(
+        mut self,
+        batches: &Receiver<Batch>,
+        emptied: &Sender<Batch>,
+    ) -> WorkerOutcome {
         while let Some(batch) = self.next_batch(batches) {
             for operation in &batch.operations {
                 if self.is_over() {

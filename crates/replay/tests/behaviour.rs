@@ -7,11 +7,12 @@ use gemelo_base::{Clock, ManualClock, Silent, StopFlag, SystemClock};
 use gemelo_content::{ContentSpec, Distribution};
 use gemelo_load::Environment;
 use gemelo_replay::{
-    Capacity, MapRule, Plan, PlanOptions, ReplayContents, ReplayOptions, ReplayResult, Speed, replay,
+    Capacity, MapRule, Plan, PlanOptions, ReplayContents, ReplayOptions, ReplayResult, Speed,
+    replay,
 };
 use gemelo_target::{
-    Access, AtStart, Completion, Engine, IoFailure, Layout, Operation as Verb, Queue, QueueOptions, Request,
-    Target, TargetError, TargetUri, Wait,
+    Access, AtStart, Completion, Engine, IoFailure, Layout, Operation as Verb, Queue, QueueOptions,
+    Request, Target, TargetError, TargetUri, Wait,
 };
 use gemelo_trace::{ContentHash, Names, Operation, Record, RecordSource, TraceError};
 use std::collections::HashMap;
@@ -62,7 +63,8 @@ fn record(time_ms: u64, operation: Operation, block: u64, hashes: &[u128]) -> Re
 /// Writes and reads of a few blocks, over each other, whose reads say what was written last.
 fn entangled(seed: u64, count: u64, blocks: u64) -> Vec<Record> {
     let mut random = Random::new(seed);
-    let mut holds: HashMap<u64, u128> = (0..blocks).map(|block| (block, 1000 + u128::from(block))).collect();
+    let mut holds: HashMap<u64, u128> =
+        (0..blocks).map(|block| (block, 1000 + u128::from(block))).collect();
     let mut records = Vec::new();
     for time in 0..count {
         let length = 1 + random.below(6);
@@ -117,7 +119,8 @@ fn run(
     let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
     let environment = Environment { clock, monitor: &Silent, stop: &StopFlag::new() };
-    replay(&mut Listed::new(records.to_vec()), plan, &contents, target, options, &environment).unwrap()
+    replay(&mut Listed::new(records.to_vec()), plan, &contents, target, options, &environment)
+        .unwrap()
 }
 
 #[test]
@@ -125,9 +128,12 @@ fn operations_on_the_same_blocks_keep_their_order() {
     // Over stripes of 4 MiB too, which different processes own.
     for (seed, blocks) in [(1, 40), (2, 3000)] {
         let records = entangled(seed, 2000, blocks);
-        for (processes, depth, engine) in
-            [(1, 1, Engine::Psync), (3, 1, Engine::Psync), (1, 16, Engine::IoUring), (3, 8, Engine::IoUring)]
-        {
+        for (processes, depth, engine) in [
+            (1, 1, Engine::Psync),
+            (3, 1, Engine::Psync),
+            (1, 16, Engine::IoUring),
+            (3, 8, Engine::IoUring),
+        ] {
             for map in [MapRule::Refuse, MapRule::Dense] {
                 let plan = plan(&records, map);
                 let folder = tempfile::tempdir().unwrap();
@@ -140,7 +146,11 @@ fn operations_on_the_same_blocks_keep_their_order() {
                     &SystemClock::new(),
                 );
                 let found = &result.verification;
-                assert_eq!((found.wrong, found.contradictions), (0, 0), "seed {seed}, {engine}: {found:?}");
+                assert_eq!(
+                    (found.wrong, found.contradictions),
+                    (0, 0),
+                    "seed {seed}, {engine}: {found:?}"
+                );
                 assert!(found.checked > 500 && result.is_complete && result.flushes > 0);
                 assert_eq!(result.failure, None);
             }
@@ -241,7 +251,8 @@ fn a_target_that_loses_writes_is_found_out() {
 
 #[test]
 fn a_failure_keeps_what_was_measured() {
-    let records: Vec<Record> = (0..100).map(|n| record(n, Operation::Write, n, &[u128::from(n)])).collect();
+    let records: Vec<Record> =
+        (0..100).map(|n| record(n, Operation::Write, n, &[u128::from(n)])).collect();
     let plan = plan(&records, MapRule::Refuse);
     let folder = tempfile::tempdir().unwrap();
     let target = file(&folder.path().join("disk"), &plan);
@@ -249,7 +260,10 @@ fn a_failure_keeps_what_was_measured() {
     let result = run(&records, &plan, &lying, &options(1, 1, Engine::Psync), &SystemClock::new());
     assert_eq!((result.writes.operations, result.is_complete), (60, false));
     let failure = result.failure.unwrap();
-    assert!(failure.contains("cannot write 4096 bytes of disk at byte 245760: worn out"), "{failure}");
+    assert!(
+        failure.contains("cannot write 4096 bytes of disk at byte 245760: worn out"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -316,7 +330,8 @@ fn the_first_record_is_not_late_because_it_has_to_be_read() {
     let contents = ReplayContents::new(&spec, plan.drawn_blocks()).unwrap();
     let environment = Environment { clock: &clock, monitor: &Silent, stop: &StopFlag::new() };
     let mut trace = Slow(Listed::new(records.to_vec()), &clock);
-    let result = replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment).unwrap();
+    let result =
+        replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment).unwrap();
     assert_eq!((result.writes.operations, result.lateness.unwrap().late), (1, 0));
 }
 
@@ -335,7 +350,8 @@ fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let target = file(&path, &plan);
-    let result = run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
+    let result =
+        run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
     let found = &result.verification;
     assert_eq!((found.checked, found.wrong, found.contradictions), (5, 0, 0), "{found:?}");
     let bytes = std::fs::read(&path).unwrap();
@@ -350,7 +366,8 @@ fn a_trace_that_contradicts_itself_is_no_fault_of_the_target() {
     let plan = plan(&records, MapRule::Refuse);
     let folder = tempfile::tempdir().unwrap();
     let target = file(&folder.path().join("disk"), &plan);
-    let result = run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
+    let result =
+        run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
     assert_eq!((result.verification.contradictions, result.verification.wrong), (1, 0));
 }
 

@@ -36,9 +36,16 @@ impl Provenance {
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command_line: std::env::args_os()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
             host: text(uname.nodename()),
-            kernel: format!("{} {} {}", text(uname.sysname()), text(uname.release()), text(uname.machine())),
+            kernel: format!(
+                "{} {} {}",
+                text(uname.sysname()),
+                text(uname.release()),
+                text(uname.machine())
+            ),
             cpu: cpu_model().unwrap_or_else(|| "unknown".to_owned()),
             cpu_count: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             memory_bytes: memory_bytes(),

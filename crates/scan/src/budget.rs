@@ -36,8 +36,9 @@ pub(crate) fn nature_contents(options: &ScanOptions, block_bytes: u32) -> u64 {
     match options.request().counting {
         Counting::Exact | Counting::Bounded { .. } => most,
         Counting::Estimate { memory_bytes } => {
-            let part =
-                memory_bytes / ESTIMATE_NATURE_PART / options.request().block_bytes.len().max(1) as u64;
+            let part = memory_bytes
+                / ESTIMATE_NATURE_PART
+                / options.request().block_bytes.len().max(1) as u64;
             (part / u64::from(block_bytes.max(1))).clamp(1, most)
         }
     }
@@ -61,7 +62,8 @@ pub(crate) fn threads(options: &ScanOptions) -> usize {
     match request.counting {
         Counting::Exact => request.threads,
         Counting::Bounded { memory_bytes } | Counting::Estimate { memory_bytes } => {
-            let spare = memory_bytes.saturating_sub(least_bytes(options)).min(memory_bytes / WORKERS_PART);
+            let spare =
+                memory_bytes.saturating_sub(least_bytes(options)).min(memory_bytes / WORKERS_PART);
             let more = usize::try_from(spare / worker_bytes(options)).unwrap_or(usize::MAX);
             request.threads.min(more.saturating_add(1))
         }
@@ -94,7 +96,9 @@ pub(crate) fn set_limit(options: &ScanOptions, block_bytes: u32) -> SetLimit {
     };
     match request.counting {
         Counting::Exact => SetLimit::None,
-        Counting::Estimate { memory_bytes } => SetLimit::Sample { memory_bytes: rest(memory_bytes) / sizes },
+        Counting::Estimate { memory_bytes } => {
+            SetLimit::Sample { memory_bytes: rest(memory_bytes) / sizes }
+        }
         Counting::Bounded { memory_bytes } => {
             // Half the block size makes twice the blocks.
             let weight = |size: u32| 1.0 / f64::from(size);

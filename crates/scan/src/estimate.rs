@@ -65,7 +65,8 @@ pub(crate) fn intervals(
     let total_blocks = blocks as f64;
     let sampled: u64 = counts.classes().map(|(_, contents)| contents).sum();
     let zero_contents = zero.iter().map(|(_, contents)| *contents as f64).sum::<f64>();
-    let zero_unique = zero.iter().filter(|(copies, _)| *copies == 1).map(|(_, n)| *n as f64).sum::<f64>();
+    let zero_unique =
+        zero.iter().filter(|(copies, _)| *copies == 1).map(|(_, n)| *n as f64).sum::<f64>();
     let count_where = |wanted: &dyn Fn(u64) -> bool| {
         let mut sum = WeightedSum::default();
         for (_, contents) in counts.classes().filter(|(copies, _)| wanted(*copies)) {
@@ -80,14 +81,21 @@ pub(crate) fn intervals(
     let distinct = plus(count_where(&|_| true), zero_contents);
     let estimate = sampled as f64 / sample.share + zero_contents;
     // Saved bytes follow distinct contents, whose mean length is far surer than their number.
-    let saved = |distinct: f64| (1.0 - distinct_byte_share * distinct / estimate.max(1.0)).clamp(0.0, 1.0);
+    let saved =
+        |distinct: f64| (1.0 - distinct_byte_share * distinct / estimate.max(1.0)).clamp(0.0, 1.0);
     EstimateResult {
         sampled_contents: sampled,
         sampled_share: sample.share,
         distinct,
         unique: plus(count_where(&|copies| copies == 1), zero_unique),
-        distinct_with_duplicates: plus(count_where(&|copies| copies > 1), zero_contents - zero_unique),
-        duplicates: Interval { low: total_blocks - distinct.high, high: total_blocks - distinct.low },
+        distinct_with_duplicates: plus(
+            count_where(&|copies| copies > 1),
+            zero_contents - zero_unique,
+        ),
+        duplicates: Interval {
+            low: total_blocks - distinct.high,
+            high: total_blocks - distinct.low,
+        },
         dedup_ratio: Interval {
             low: ratio(total_blocks, distinct.high),
             high: ratio(total_blocks, distinct.low),
@@ -117,8 +125,9 @@ fn range_intervals(
             blocks.add(copies as f64, count as f64);
         }
         let exact = zero.iter().filter(|(copies, _)| index(*copies) == row);
-        let (exact_contents, exact_blocks) = exact
-            .fold((0.0, 0.0), |(n, b), (copies, count)| (n + *count as f64, b + (copies * count) as f64));
+        let (exact_contents, exact_blocks) = exact.fold((0.0, 0.0), |(n, b), (copies, count)| {
+            (n + *count as f64, b + (copies * count) as f64)
+        });
         let most_copies = (range_start(row + 1) as f64).min(total_blocks);
         let plus = |interval: Interval, exact: f64| Interval {
             low: interval.low + exact,
@@ -198,7 +207,12 @@ mod tests {
 
         fn check(&self, what: &str) {
             // 95 in 100 are promised; of 200 seeds, fewer than 180 inside has a chance below 1 in 500.
-            assert!(self.inside * 10 >= self.seeds * 9, "{what}: {} of {}", self.inside, self.seeds);
+            assert!(
+                self.inside * 10 >= self.seeds * 9,
+                "{what}: {} of {}",
+                self.inside,
+                self.seeds
+            );
         }
     }
 
@@ -230,8 +244,16 @@ mod tests {
                 ("saved".to_owned(), estimate.saved_share, truth.saved_share),
             ];
             for ((row, true_row), range) in estimate.ranges.iter().zip(&truth.ranges).zip(0..) {
-                checked.push((format!("contents of range {range}"), row.contents, true_row.contents as f64));
-                checked.push((format!("blocks of range {range}"), row.blocks, true_row.blocks as f64));
+                checked.push((
+                    format!("contents of range {range}"),
+                    row.contents,
+                    true_row.contents as f64,
+                ));
+                checked.push((
+                    format!("blocks of range {range}"),
+                    row.blocks,
+                    true_row.blocks as f64,
+                ));
             }
             for (what, interval, true_figure) in checked {
                 let known = coverages.iter().position(|(name, _)| *name == what);

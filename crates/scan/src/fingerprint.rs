@@ -124,7 +124,9 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_bytes() {
-        let low = Fingerprint::from_bytes([0, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0]);
+        let low = Fingerprint::from_bytes([
+            0, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0,
+        ]);
         let high = Fingerprint::from_bytes([1; 16]);
         assert!(low < high && low.to_bytes() < high.to_bytes());
     }

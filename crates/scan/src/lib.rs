@@ -28,8 +28,9 @@ mod walk;
 pub use error::ScanError;
 pub use fingerprint::{Fingerprint, FingerprintKind};
 pub use options::{
-    BLOCK_STEP_BYTES, Counting, ESTIMATE_BYTES, MOST_BLOCK_BYTES, MOST_BLOCK_SIZES, MOST_COMMON_BYTES,
-    MOST_THREADS, OptionsError, ScanOptions, ScanRequest, TailPolicy, ZeroPolicy,
+    BLOCK_STEP_BYTES, Counting, ESTIMATE_BYTES, MOST_BLOCK_BYTES, MOST_BLOCK_SIZES,
+    MOST_COMMON_BYTES, MOST_THREADS, OptionsError, ScanOptions, ScanRequest, TailPolicy,
+    ZeroPolicy,
 };
 pub use plan::{PlanResult, PlanSize, plan};
 pub use result::{

@@ -85,7 +85,9 @@ impl LocalitySampler {
         };
         let contents = held.occurrences.chunk_by(|a, b| a.fingerprint == b.fingerprint);
         let contents = contents
-            .filter_map(|copies| Some((copies.first()?.fingerprint, copies.iter().map(place).collect())))
+            .filter_map(|copies| {
+                Some((copies.first()?.fingerprint, copies.iter().map(place).collect()))
+            })
             .collect();
         LocalitySample { level: held.level, contents }
     }
@@ -121,13 +123,18 @@ mod tests {
     use gemelo_base::random::mix64;
 
     fn occurrence(content: u64, batch: u32, offset_bytes: u64) -> Occurrence {
-        Occurrence { fingerprint: Fingerprint { high: content, low: mix64(content) }, batch, offset_bytes }
+        Occurrence {
+            fingerprint: Fingerprint { high: content, low: mix64(content) },
+            batch,
+            offset_bytes,
+        }
     }
 
     #[test]
     fn a_content_in_excess_takes_part_with_its_first_copies() {
         let sampler = LocalitySampler::new();
-        let mut copies: Vec<_> = (0..100_000u32).rev().map(|batch| occurrence(1, batch, 4096)).collect();
+        let mut copies: Vec<_> =
+            (0..100_000u32).rev().map(|batch| occurrence(1, batch, 4096)).collect();
         copies.extend([occurrence(2, 7, 0), occurrence(2, 3, 0)]);
         for part in copies.chunks(1000) {
             sampler.take(&mut part.to_vec());
@@ -143,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_sample_does_not_depend_on_the_order_of_arrival() {
-        let copies: Vec<_> = (0..200_000u64).map(|n| occurrence(n / 3, (n % 1000) as u32, n)).collect();
+        let copies: Vec<_> =
+            (0..200_000u64).map(|n| occurrence(n / 3, (n % 1000) as u32, n)).collect();
         let collect = |copies: &mut dyn Iterator<Item = &Occurrence>| {
             let sampler = LocalitySampler::new();
             for copy in copies {

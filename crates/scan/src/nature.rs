@@ -75,7 +75,9 @@ impl NatureSampler {
         let measure_some = || {
             let mut measure = Measure::new();
             let mut done = Vec::new();
-            while let Some((fingerprint, content)) = contents.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some((fingerprint, content)) =
+                contents.get(next.fetch_add(1, Ordering::Relaxed))
+            {
                 if stop.is_raised() {
                     break;
                 }
@@ -113,7 +115,8 @@ impl Measure {
             .max(lz4_flex::block::get_maximum_output_size(content.len()));
         self.output.resize(room, 0);
         let lz4_bytes = lz4_flex::block::compress_into(content, &mut self.output).ok()?;
-        let zstd_bytes = self.zstd.as_mut()?.compress_to_buffer(content, self.output.as_mut_slice()).ok()?;
+        let zstd_bytes =
+            self.zstd.as_mut()?.compress_to_buffer(content, self.output.as_mut_slice()).ok()?;
         Some(Nature {
             lz4_bytes: u32::try_from(lz4_bytes).ok()?,
             zstd_bytes: u32::try_from(zstd_bytes).ok()?,

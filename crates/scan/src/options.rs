@@ -211,8 +211,8 @@ impl ScanOptions {
     }
 
     fn check_memory(&self) -> Result<(), OptionsError> {
-        let (Counting::Bounded { memory_bytes: found } | Counting::Estimate { memory_bytes: found }) =
-            self.request.counting
+        let (Counting::Bounded { memory_bytes: found }
+        | Counting::Estimate { memory_bytes: found }) = self.request.counting
         else {
             return Ok(());
         };
@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn block_sizes_are_sorted_and_have_a_common_multiple() {
-        let options = ScanOptions::new(ScanRequest { block_bytes: vec![16384, 4096, 12288], ..request() });
+        let options =
+            ScanOptions::new(ScanRequest { block_bytes: vec![16384, 4096, 12288], ..request() });
         let options = options.unwrap();
         assert_eq!(options.request().block_bytes, [4096, 12288, 16384]);
         assert_eq!(options.common_bytes(), 49152);
@@ -304,7 +305,10 @@ mod tests {
             (vec![], "no block size was given"),
             (vec![1000], "block size 1000 is not a multiple of 512 from 512 to 1048576 bytes"),
             (vec![0], "block size 0 is not a multiple of 512 from 512 to 1048576 bytes"),
-            (vec![2 << 20], "block size 2097152 is not a multiple of 512 from 512 to 1048576 bytes"),
+            (
+                vec![2 << 20],
+                "block size 2097152 is not a multiple of 512 from 512 to 1048576 bytes",
+            ),
             (vec![4096, 512, 4096], "block size 4096 was given twice"),
             (vec![512; 17], "17 block sizes were given, at most 16 fit one scan"),
             (

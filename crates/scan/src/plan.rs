@@ -82,11 +82,16 @@ struct Found {
 ///
 /// # Errors
 /// If a path cannot be scanned at all.
-pub fn plan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Result<PlanResult, ScanError> {
+pub fn plan(
+    options: &ScanOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<PlanResult, ScanError> {
     raise_open_files();
     let roots = roots_of(&options.request().paths)?;
     let (halt, counts, troubles) = (Halt::new(stop), WalkCounts::default(), Troubles::new(monitor));
-    let mut found = Found { blocks: vec![0; options.request().block_bytes.len()], ..Found::default() };
+    let mut found =
+        Found { blocks: vec![0; options.request().block_bytes.len()], ..Found::default() };
     let mut random = Random::new(0);
     monitor.begin("looking at files", Unit::Items, None);
     let mut walker = Walker::new(options, &counts, &troubles, &halt);
@@ -102,9 +107,16 @@ pub fn plan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Re
     monitor.begin("timing a sample", Unit::Bytes, None);
     let (sampled_bytes, sampled_ns) = time_sample(options, &found.sampled, stop);
     monitor.finish();
-    let bytes_per_s = (sampled_bytes > 0).then(|| sampled_bytes as f64 / (sampled_ns.max(1) as f64 / 1e9));
+    let bytes_per_s =
+        (sampled_bytes > 0).then(|| sampled_bytes as f64 / (sampled_ns.max(1) as f64 / 1e9));
     let directories = counts.directories.load(std::sync::atomic::Ordering::Relaxed);
-    Ok(result(options, &found, directories, troubles.unreadable_count(), (sampled_bytes, bytes_per_s)))
+    Ok(result(
+        options,
+        &found,
+        directories,
+        troubles.unreadable_count(),
+        (sampled_bytes, bytes_per_s),
+    ))
 }
 
 fn result(
@@ -120,9 +132,11 @@ fn result(
         blocks: *blocks,
         table_bytes: blocks.saturating_mul(TABLE_BYTES_PER_BLOCK),
     };
-    let block_sizes: Vec<PlanSize> = request.block_bytes.iter().zip(&found.blocks).map(size).collect();
+    let block_sizes: Vec<PlanSize> =
+        request.block_bytes.iter().zip(&found.blocks).map(size).collect();
     let fixed_bytes = budget::fixed_bytes(options);
-    let most = block_sizes.iter().fold(fixed_bytes, |sum, size| sum.saturating_add(size.table_bytes));
+    let most =
+        block_sizes.iter().fold(fixed_bytes, |sum, size| sum.saturating_add(size.table_bytes));
     let threads = budget::threads(options) as u64;
     PlanResult {
         files: found.files,
@@ -148,7 +162,14 @@ fn result(
 }
 
 impl Found {
-    fn add(&mut self, options: &ScanOptions, batch: &Batch, index: usize, stat: &Stat, random: &mut Random) {
+    fn add(
+        &mut self,
+        options: &ScanOptions,
+        batch: &Batch,
+        index: usize,
+        stat: &Stat,
+        random: &mut Random,
+    ) {
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return;
         }

@@ -40,10 +40,18 @@ pub(crate) struct Queue<'scan> {
 
 impl<'scan> Queue<'scan> {
     pub(crate) fn new(halt: &'scan Halt) -> Self {
-        Self { state: Mutex::new(State::default()), more: Condvar::new(), room: Condvar::new(), halt }
+        Self {
+            state: Mutex::new(State::default()),
+            more: Condvar::new(),
+            room: Condvar::new(),
+            halt,
+        }
     }
 
-    fn wait<'held>(condition: &Condvar, held: MutexGuard<'held, State>) -> MutexGuard<'held, State> {
+    fn wait<'held>(
+        condition: &Condvar,
+        held: MutexGuard<'held, State>,
+    ) -> MutexGuard<'held, State> {
         condition.wait_timeout(held, STOP_CHECK).unwrap_or_else(PoisonError::into_inner).0
     }
 

@@ -280,7 +280,8 @@ impl BlockSizeResult {
     /// # Errors
     /// If there are no blocks.
     pub fn to_profile(&self, name: &str, source: &str) -> Result<Profile, DistributionError> {
-        let mut profile = Profile::new(name, source, u64::from(self.block_bytes), &self.to_distribution()?);
+        let mut profile =
+            Profile::new(name, source, u64::from(self.block_bytes), &self.to_distribution()?);
         let classes = self.nature.iter().flat_map(|nature| &nature.classes);
         profile.classes = classes
             .map(|class| ProfileClass {

@@ -31,7 +31,11 @@ use std::sync::atomic::Ordering;
 ///
 /// # Errors
 /// If a path cannot be scanned at all, threads cannot be started, or a temporary file cannot be read back.
-pub fn scan(options: &ScanOptions, monitor: &dyn Monitor, stop: &StopFlag) -> Result<ScanResult, ScanError> {
+pub fn scan(
+    options: &ScanOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<ScanResult, ScanError> {
     scan_and_save(options, None, monitor, stop).map(|saved| saved.result)
 }
 
@@ -145,7 +149,8 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
                 Worker::new(session).run()
             });
             // Without this the readers that did start would wait for ever.
-            let reader = reader.inspect_err(|error| session.halt.fail(io::Error::from(error.kind())));
+            let reader =
+                reader.inspect_err(|error| session.halt.fail(io::Error::from(error.kind())));
             readers.push(reader.map_err(start)?);
         }
         if session.options.request().find_total && known_total(roots).is_none() {
@@ -202,7 +207,12 @@ struct ReadySize<'options> {
 }
 
 impl ReadData {
-    fn finish(self, options: &ScanOptions, save: Option<&File>, stop: &StopFlag) -> Result<Saved, ScanError> {
+    fn finish(
+        self,
+        options: &ScanOptions,
+        save: Option<&File>,
+        stop: &StopFlag,
+    ) -> Result<Saved, ScanError> {
         let request = options.request();
         let mut effort = Effort::default();
         let ready: Vec<ReadySize<'_>> = self
@@ -232,8 +242,10 @@ impl ReadData {
             sizes: ready.iter().map(ReadySize::head).collect(),
         };
         let mut saving = Saving::begin(save);
-        let block_sizes =
-            ready.into_iter().map(|size| size.finish(&mut saving)).collect::<Result<Vec<_>, _>>()?;
+        let block_sizes = ready
+            .into_iter()
+            .map(|size| size.finish(&mut saving))
+            .collect::<Result<Vec<_>, _>>()?;
         let result = ScanResult {
             partial: self.partial,
             fingerprint: request.fingerprint,

@@ -8,8 +8,8 @@ use crate::locality::{MOST_COPIES, MOST_OCCURRENCES};
 use crate::nature::Nature;
 use crate::options::ZeroPolicy;
 use crate::result::{
-    BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureFigures, NatureResult, RangeResult,
-    Repeated,
+    BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureFigures, NatureResult,
+    RangeResult, Repeated,
 };
 use crate::set::Place;
 use gemelo_content::{range_index, range_label, range_start};
@@ -120,7 +120,9 @@ impl Tally {
             zero_bytes: 0,
             most_repeated: Vec::with_capacity(MOST_REPEATED + 1),
             nature: LevelSample::new(most_measured, |_| 1),
-            locality: LevelSample::new(MOST_OCCURRENCES, |positions| positions.len().min(MOST_COPIES) as u64),
+            locality: LevelSample::new(MOST_OCCURRENCES, |positions| {
+                positions.len().min(MOST_COPIES) as u64
+            }),
         }
     }
 
@@ -166,31 +168,40 @@ impl Tally {
         let at = self.most_repeated.partition_point(|other| other.copies >= row.copies);
         if at < MOST_REPEATED {
             let Row { fingerprint, copies, length_bytes, zero, ref place, .. } = *row;
-            let repeated = Repeated { fingerprint, copies, length_bytes, zero, place: place.clone() };
+            let repeated =
+                Repeated { fingerprint, copies, length_bytes, zero, place: place.clone() };
             self.most_repeated.insert(at, repeated);
             self.most_repeated.truncate(MOST_REPEATED);
         }
     }
 
     /// The figures. `sample` is there if the contents were a sample of all.
-    pub(crate) fn finish(self, totals: &BlockTotals, sample: Option<SampleScale>) -> BlockSizeResult {
+    pub(crate) fn finish(
+        self,
+        totals: &BlockTotals,
+        sample: Option<SampleScale>,
+    ) -> BlockSizeResult {
         let (blocks, bytes) = match self.zeros {
             ZeroPolicy::Include => (totals.blocks, totals.data_bytes),
-            ZeroPolicy::Exclude => {
-                (totals.blocks - totals.zero_blocks, totals.data_bytes.saturating_sub(totals.zero_bytes))
-            }
+            ZeroPolicy::Exclude => (
+                totals.blocks - totals.zero_blocks,
+                totals.data_bytes.saturating_sub(totals.zero_bytes),
+            ),
         };
         let scale = sample.map_or(1.0, |sample| 1.0 / sample.share);
         let up = |count: u64| (count as f64 * scale).round() as u64;
         let mut classes: BTreeMap<u64, u64> = self.zero_counts.classes().collect();
         for (copies, contents) in self.counts.classes() {
-            *classes.entry(copies).or_insert(0) += if sample.is_some() { up(contents) } else { contents };
+            *classes.entry(copies).or_insert(0) +=
+                if sample.is_some() { up(contents) } else { contents };
         }
         let distinct: u64 = classes.values().sum::<u64>().min(blocks);
-        let distinct_bytes =
-            (self.zero_bytes + if sample.is_some() { up(self.bytes) } else { self.bytes }).min(bytes);
+        let distinct_bytes = (self.zero_bytes
+            + if sample.is_some() { up(self.bytes) } else { self.bytes })
+        .min(bytes);
         let unique = classes.get(&1).copied().unwrap_or(0);
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let share =
+            |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         BlockSizeResult {
             block_bytes: self.block_bytes,
             blocks: totals.blocks,
@@ -211,7 +222,10 @@ impl Tally {
             dedup_ratio: if distinct == 0 { 1.0 } else { blocks as f64 / distinct as f64 },
             saved_bytes: bytes - distinct_bytes,
             saved_share: share(bytes - distinct_bytes, bytes),
-            distribution: classes.iter().map(|(copies, contents)| [copies - 1, *contents]).collect(),
+            distribution: classes
+                .iter()
+                .map(|(copies, contents)| [copies - 1, *contents])
+                .collect(),
             ranges: ranges(&classes, blocks),
             most_repeated: self.most_repeated,
             nature: nature_result(&self.nature.into_sorted()),
@@ -220,7 +234,13 @@ impl Tally {
             ),
             estimate: sample.map(|sample| {
                 let zero = self.zero_counts.classes().collect::<Vec<_>>();
-                estimate::intervals(&self.counts, &zero, sample, blocks, share(distinct_bytes, bytes))
+                estimate::intervals(
+                    &self.counts,
+                    &zero,
+                    sample,
+                    blocks,
+                    share(distinct_bytes, bytes),
+                )
             }),
         }
     }
@@ -229,7 +249,12 @@ impl Tally {
 fn ranges(classes: &BTreeMap<u64, u64>, blocks: u64) -> Vec<RangeResult> {
     let highest = classes.keys().next_back().map(|copies| range_index(copies - 1));
     let mut rows: Vec<RangeResult> = (0..highest.map_or(0, |index| index + 1))
-        .map(|index| RangeResult { duplicates: range_label(index), contents: 0, blocks: 0, share: 0.0 })
+        .map(|index| RangeResult {
+            duplicates: range_label(index),
+            contents: 0,
+            blocks: 0,
+            share: 0.0,
+        })
         .collect();
     for (copies, contents) in classes {
         if let Some(row) = rows.get_mut(range_index(copies - 1)) {
@@ -286,12 +311,16 @@ fn figures<'measured>(contents: impl Iterator<Item = &'measured Measured>) -> Na
     }
 }
 
-fn locality_result<'places>(contents: impl Iterator<Item = &'places [u64]>) -> Option<LocalityResult> {
+fn locality_result<'places>(
+    contents: impl Iterator<Item = &'places [u64]>,
+) -> Option<LocalityResult> {
     let mut sampled_contents = 0;
     let mut distances: Vec<u64> = Vec::new();
     for places in contents.filter(|places| places.len() > 1) {
         sampled_contents += 1;
-        distances.extend(places.iter().zip(places.iter().skip(1)).map(|(from, to)| to.saturating_sub(*from)));
+        distances.extend(
+            places.iter().zip(places.iter().skip(1)).map(|(from, to)| to.saturating_sub(*from)),
+        );
     }
     distances.sort_unstable();
     let median_bytes = *distances.get(distances.len() / 2)?;

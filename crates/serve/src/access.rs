@@ -84,7 +84,8 @@ impl Access {
             return Ok(Self { directory, had: Had::Elsewhere(Asked::Server) });
         }
         let open = || OpenPool::open_as_set(&directory, purpose != Purpose::Change);
-        let error = match open_patiently(stop, open, || who_answers(&directory, purpose).is_some()) {
+        let error = match open_patiently(stop, open, || who_answers(&directory, purpose).is_some())
+        {
             Ok(pool) => {
                 pool.damage().iter().for_each(|damage| monitor.warn(damage));
                 return Ok(Self::here(directory, pool, purpose));
@@ -108,8 +109,9 @@ impl Access {
         let weak = Arc::downgrade(&pool);
         let figures = move || Some(weak.upgrade()?.stat_for_others());
         // Without a socket others wait. A pool that is only read can be read by them as well.
-        let looks =
-            (purpose == Purpose::Change).then(|| Looks::open(&directory, Box::new(figures)).ok()).flatten();
+        let looks = (purpose == Purpose::Change)
+            .then(|| Looks::open(&directory, Box::new(figures)).ok())
+            .flatten();
         Self { directory, had: Had::Here(pool, looks) }
     }
 
@@ -133,7 +135,9 @@ impl Access {
         let answer = match &self.had {
             Had::Here(pool, _) => pool.perform(request, monitor, stop),
             Had::Elsewhere(asked) => control::ask(&self.directory, *asked, request, monitor, stop)
-                .map_err(|error| Failure::of("the process that has the pool does not answer", &error))
+                .map_err(|error| {
+                    Failure::of("the process that has the pool does not answer", &error)
+                })
                 .and_then(|answer| answer),
         };
         answer.map_err(about)
@@ -147,7 +151,9 @@ impl Access {
         let about = |failure: Failure| failure.about(&self.directory.display().to_string());
         match &self.had {
             Had::Here(pool, _) => pool.device(name).map_err(|error| about(error.into())),
-            Had::Elsewhere(_) => Ok(Arc::new(RemoteDevice::attach(&self.directory, name).map_err(about)?)),
+            Had::Elsewhere(_) => {
+                Ok(Arc::new(RemoteDevice::attach(&self.directory, name).map_err(about)?))
+            }
         }
     }
 

@@ -39,10 +39,14 @@ impl OpenPool {
     }
 
     /// As [`Self::open`], as the pool's settings say; for changes, or only to look at it.
-    pub(crate) fn open_as_set(directory: &Path, is_only_looked_at: bool) -> Result<Self, OpenError> {
+    pub(crate) fn open_as_set(
+        directory: &Path,
+        is_only_looked_at: bool,
+    ) -> Result<Self, OpenError> {
         let settings = Settings::read(directory).map_err(OpenError::Settings)?;
         let tuning = Tuning { read_only: is_only_looked_at, ..settings.tuning() };
-        let opened = Self::open(directory, tuning, Thresholds::default()).map_err(OpenError::Pool)?;
+        let opened =
+            Self::open(directory, tuning, Thresholds::default()).map_err(OpenError::Pool)?;
         Ok(Self { is_only_looked_at, ..opened })
     }
 
@@ -96,7 +100,9 @@ impl OpenPool {
             Request::CopyVolume { name, new_name, read_only: true } => {
                 pool.snapshot_volume(name, new_name)?;
             }
-            Request::CopyVolume { name, new_name, read_only: false } => pool.clone_volume(name, new_name)?,
+            Request::CopyVolume { name, new_name, read_only: false } => {
+                pool.clone_volume(name, new_name)?
+            }
             Request::SetMode { name, mode } => pool.set_mode(name, *mode)?,
             Request::Collect { most_bytes_per_s } => {
                 return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
@@ -108,7 +114,9 @@ impl OpenPool {
                 return Ok(Reply::Checked(CheckedReport { differences, contents }));
             }
             Request::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
-            Request::Attach => return Err(Failure::refused("only a served pool can be attached to")),
+            Request::Attach => {
+                return Err(Failure::refused("only a served pool can be attached to"));
+            }
         }
         Ok(Reply::Done)
     }
@@ -140,7 +148,13 @@ impl OpenPool {
         Ok(())
     }
 
-    fn resize(&self, name: &str, size_bytes: u64, force: bool, monitor: &dyn Monitor) -> Result<(), Failure> {
+    fn resize(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        force: bool,
+        monitor: &dyn Monitor,
+    ) -> Result<(), Failure> {
         let volume = self.summary(name)?;
         if size_bytes < volume.size_bytes && !force {
             let text = format!(
@@ -201,7 +215,8 @@ fn report_on(
     let stat = pool.stat()?;
     let volumes = pool.volumes();
     let file_system_free_bytes = free_below(directory);
-    let connections_of = |server: &Server, volume: &VolumeSummary| server.connections(Some(&volume.name));
+    let connections_of =
+        |server: &Server, volume: &VolumeSummary| server.connections(Some(&volume.name));
     let server = server.map(|server| {
         let counts = server.counts();
         ServerStat {
@@ -210,7 +225,10 @@ fn report_on(
             accepted_connections: counts.accepted,
             refused_connections: counts.turned_away,
             broken_connections: counts.broken,
-            volume_connections: volumes.iter().map(|volume| connections_of(server, volume) as u64).collect(),
+            volume_connections: volumes
+                .iter()
+                .map(|volume| connections_of(server, volume) as u64)
+                .collect(),
         }
     });
     let mut report = StatReport {
@@ -293,12 +311,17 @@ impl Exports for VolumeExports {
             },
             name => name.to_owned(),
         };
-        let device = self.is_exported(&name).then(|| self.pool.upgrade()?.device(&name).ok()).flatten()?;
+        let device =
+            self.is_exported(&name).then(|| self.pool.upgrade()?.device(&name).ok()).flatten()?;
         Some(Export::new(name, device))
     }
 
     fn names(&self) -> Vec<String> {
         let volumes = self.pool.upgrade().map(|open| open.pool.volumes()).unwrap_or_default();
-        volumes.into_iter().map(|volume| volume.name).filter(|name| self.is_exported(name)).collect()
+        volumes
+            .into_iter()
+            .map(|volume| volume.name)
+            .filter(|name| self.is_exported(name))
+            .collect()
     }
 }

@@ -27,10 +27,13 @@ impl RemoteDevice {
     /// A connection of its own to a volume of a pool that another process serves.
     pub(crate) fn attach(directory: &Path, name: &str) -> Result<Self, Failure> {
         let stream = control::attach(directory)?;
-        let client = Client::over(stream, name, DEPTH, HANDSHAKE_TIMEOUT).map_err(|error| match error {
-            ClientError::NoSuchExport => Failure::refused(format!("there is no volume '{name}'")),
-            error => Failure::of("the process that serves the pool refuses the volume", &error),
-        })?;
+        let client =
+            Client::over(stream, name, DEPTH, HANDSHAKE_TIMEOUT).map_err(|error| match error {
+                ClientError::NoSuchExport => {
+                    Failure::refused(format!("there is no volume '{name}'"))
+                }
+                error => Failure::of("the process that serves the pool refuses the volume", &error),
+            })?;
         let export = client.export();
         let preferred = export.block_sizes.map_or(4096, |sizes| sizes.preferred);
         let geometry = Geometry {
@@ -60,7 +63,11 @@ fn submissions<'a>(operation: &'a Operation<'_>) -> Vec<Submission<'a>> {
             vec![Submission::Read { offset: *offset, length: buffer.len() as u32 }]
         }
         Operation::Write { offset, data, durability } => {
-            vec![Submission::Write { offset: *offset, data, durable: *durability == Durability::Immediate }]
+            vec![Submission::Write {
+                offset: *offset,
+                data,
+                durable: *durability == Durability::Immediate,
+            }]
         }
         Operation::WriteZeroes { offset, length, may_free, durability } => {
             let durable = *durability == Durability::Immediate;
@@ -170,7 +177,12 @@ impl BlockDevice for RemoteDevice {
         }
     }
 
-    fn extents(&self, offset: u64, length: u64, most_extents: usize) -> Result<Vec<Extent>, DeviceError> {
+    fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError> {
         let mut client = self.client.lock();
         let mut extents = Vec::new();
         let Some((offset, length)) = pieces(offset, length).next() else { return Ok(extents) };

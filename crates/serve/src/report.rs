@@ -84,8 +84,8 @@ const fn available_blocks(stat: &PoolStat) -> u64 {
 pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -> f64 {
     let block_bytes = u64::from(stat.block_bytes);
     let used = stat.physical_blocks;
-    let free =
-        available_blocks(stat).min(file_system_free_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes));
+    let free = available_blocks(stat)
+        .min(file_system_free_bytes.map_or(u64::MAX, |bytes| bytes / block_bytes));
     if used + free == 0 { 1.0 } else { used as f64 / (used + free) as f64 }
 }
 
@@ -98,7 +98,9 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
     let damaged = report.damaged_blocks.len();
     if damaged > 0 {
         let blocks = format_counted(damaged as u64, "damaged block");
-        warnings.push(format!("{blocks} found: reads of them fail until they are written again or restored"));
+        warnings.push(format!(
+            "{blocks} found: reads of them fail until they are written again or restored"
+        ));
     }
     let failed = report.pool.activity.failed_checkpoints;
     if failed > 0 {

@@ -108,6 +108,7 @@ impl CheckedReport {
     /// Whether all is as it should be.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.differences.is_empty() && self.contents.as_ref().is_none_or(|found| found.problems.is_empty())
+        self.differences.is_empty()
+            && self.contents.as_ref().is_none_or(|found| found.problems.is_empty())
     }
 }

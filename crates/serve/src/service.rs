@@ -98,8 +98,10 @@ impl Service {
     ) -> Result<(Parts, Self), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
         memory(options, options.listen.len())?;
-        let open =
-            || OpenPool::open(directory, options.tuning, options.thresholds.clone()).map_err(OpenError::Pool);
+        let open = || {
+            OpenPool::open(directory, options.tuning, options.thresholds.clone())
+                .map_err(OpenError::Pool)
+        };
         let is_served = || control::is_answering(directory, Asked::Server);
         let pool = open_patiently(stop, open, is_served).map_err(|error| about(error.into()))?;
         let pool = Arc::new(pool);
@@ -148,9 +150,11 @@ impl Service {
             Err(error) => return Err(about(failed(error))),
         };
         let closing = StopFlag::new();
-        let mut helpers = vec![watch::start(Arc::clone(&pool), monitor, stop.clone()).map_err(failed)?];
+        let mut helpers =
+            vec![watch::start(Arc::clone(&pool), monitor, stop.clone()).map_err(failed)?];
         if let Some(metrics) = metrics {
-            helpers.push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);
+            helpers
+                .push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);
         }
         let service = Self { pool, server, attached, control, helpers, closing };
         Ok((Parts { listeners, addresses }, service))
@@ -194,8 +198,11 @@ fn start_metrics(
     pool: Arc<OpenPool>,
     closing: StopFlag,
 ) -> std::io::Result<JoinHandle<()>> {
-    let text = move || pool.stat().map_or_else(|error| format!("# {error}\n"), |report| render(&report));
-    std::thread::Builder::new().name("gemelo-metrics".into()).spawn(move || metrics.run(&closing, text))
+    let text =
+        move || pool.stat().map_or_else(|error| format!("# {error}\n"), |report| render(&report));
+    std::thread::Builder::new()
+        .name("gemelo-metrics".into())
+        .spawn(move || metrics.run(&closing, text))
 }
 
 /// The memory for clients at this many listeners.
@@ -222,10 +229,13 @@ fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
         Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
     })?;
     for address in &options.listen {
-        listeners.extend(Listener::bind_all(address).map_err(|error| Failure::refused(with_causes(&error)))?);
+        listeners.extend(
+            Listener::bind_all(address).map_err(|error| Failure::refused(with_causes(&error)))?,
+        );
     }
     let needs_tls = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback());
-    let is_safe = options.server.allow_insecure || matches!(options.server.tls, TlsPolicy::Required(_));
+    let is_safe =
+        options.server.allow_insecure || matches!(options.server.tls, TlsPolicy::Required(_));
     let exposed = listeners.iter().map(Listener::address).find(|address| needs_tls(address));
     if let (Some(address), false) = (exposed, is_safe) {
         return Err(Failure::refused(format!(

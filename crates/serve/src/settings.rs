@@ -125,7 +125,11 @@ fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Er
 
 /// A duration as an option has it.
 fn span_text(span_ms: u64) -> String {
-    if span_ms.is_multiple_of(1000) { format!("{}s", span_ms / 1000) } else { format!("{span_ms}ms") }
+    if span_ms.is_multiple_of(1000) {
+        format!("{}s", span_ms / 1000)
+    } else {
+        format!("{span_ms}ms")
+    }
 }
 
 impl From<Settings> for Written {
@@ -151,7 +155,11 @@ impl Read {
             (new, old) => Ok(new.or(old)),
         };
         Ok(Settings {
-            commit_interval_ms: one(self.commit_interval, self.old_commit_interval_ms, "commit-interval")?,
+            commit_interval_ms: one(
+                self.commit_interval,
+                self.old_commit_interval_ms,
+                "commit-interval",
+            )?,
             verify_reads: self.verify_reads,
             verify_bytes: self.verify_bytes,
             finder_delay_ms: one(self.finder_delay, self.old_finder_delay_ms, "finder-delay")?,
@@ -166,11 +174,13 @@ impl Read {
 fn parse(text: &str) -> Result<Settings, String> {
     let read: Read = toml::from_str(text).map_err(|error| {
         // What is said of the file as a whole has the whole file for its place.
-        let place =
-            error.span().filter(|span| text.get(span.clone()).is_some_and(|part| !part.contains('\n')));
+        let place = error
+            .span()
+            .filter(|span| text.get(span.clone()).is_some_and(|part| !part.contains('\n')));
         let before = place.and_then(|span| text.get(..span.start));
-        let line =
-            before.map_or_else(String::new, |before| format!("line {}: ", before.matches('\n').count() + 1));
+        let line = before.map_or_else(String::new, |before| {
+            format!("line {}: ", before.matches('\n').count() + 1)
+        });
         format!("{line}{}", error.message().trim_end())
     })?;
     read.settings()
@@ -189,7 +199,12 @@ impl Settings {
         };
         match fs::read_to_string(&path) {
             // Whether there is a pool at all is told by who opens it.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 Ok(Self::default())
             }
             Err(error) => Err(bad(&error)),
@@ -205,14 +220,17 @@ impl Settings {
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(FILE);
         if path.symlink_metadata().is_ok() {
-            let text =
-                format!("'{}' exists already: it would change the new pool; remove it", path.display());
+            let text = format!(
+                "'{}' exists already: it would change the new pool; remove it",
+                path.display()
+            );
             return Err(Failure::refused(text));
         }
         if *self == Self::default() {
             return Ok(());
         }
-        let failed = |error: &dyn std::error::Error| Failure::of(&path.display().to_string(), error);
+        let failed =
+            |error: &dyn std::error::Error| Failure::of(&path.display().to_string(), error);
         let text = toml::to_string(&Written::from(*self)).map_err(|error| failed(&error))?;
         let mut file = OpenOptions::new()
             .write(true)
@@ -247,7 +265,9 @@ impl Settings {
     pub fn tuning(&self) -> Tuning {
         let usual = Tuning::default();
         Tuning {
-            commit_interval: self.commit_interval_ms.map_or(usual.commit_interval, Duration::from_millis),
+            commit_interval: self
+                .commit_interval_ms
+                .map_or(usual.commit_interval, Duration::from_millis),
             verify_reads: self.verify_reads.unwrap_or(usual.verify_reads),
             verify_bytes: self.verify_bytes.unwrap_or(usual.verify_bytes),
             finder_delay: self.finder_delay_ms.map_or(usual.finder_delay, Duration::from_millis),

@@ -55,8 +55,11 @@ mod tests {
         let path = folder.path().join("notify");
         let by_path = UnixDatagram::bind(&path).unwrap();
         let name = format!("gemelo-test-{}", std::process::id());
-        let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        for (socket, address) in [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())] {
+        let by_name =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        for (socket, address) in
+            [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())]
+        {
             send(&address, "READY=1").unwrap();
             let mut buffer = [0; 16];
             let count = socket.recv(&mut buffer).unwrap();

@@ -9,7 +9,8 @@ use std::path::Path;
 
 /// The size of a block device; `None` of anything else.
 pub(crate) fn size_bytes(path: &Path) -> Result<Option<u64>, TargetError> {
-    let is_device = |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
+    let is_device =
+        |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
     if !rustix::fs::stat(path).is_ok_and(|status| is_device(&status)) {
         return Ok(None);
     }

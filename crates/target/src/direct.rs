@@ -16,7 +16,8 @@ pub(crate) fn check(path: &Path, layout: &Layout) -> Result<(), TargetError> {
         return Ok(());
     }
     let sector_bytes = sector_bytes(path)?;
-    let sizes = [("the block size", layout.block_bytes as u64), ("the file size", layout.place_bytes)];
+    let sizes =
+        [("the block size", layout.block_bytes as u64), ("the file size", layout.place_bytes)];
     for (what, bytes) in sizes {
         if bytes % sector_bytes != 0 {
             return Err(TargetError::Sector { what, bytes, sector_bytes, path: path.to_owned() });

@@ -10,7 +10,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum TargetError {
     /// An empty name.
-    #[error("the target has no name: give a directory, a file, a block device, pool:, nbd:// or null:")]
+    #[error(
+        "the target has no name: give a directory, a file, a block device, pool:, nbd:// or null:"
+    )]
     NoTarget,
     /// A scheme this program does not know.
     #[error(
@@ -224,6 +226,10 @@ pub(crate) trait AtPath<T> {
 
 impl<T, E: Into<std::io::Error>> AtPath<T> for Result<T, E> {
     fn at(self, action: &'static str, path: &std::path::Path) -> Result<T, TargetError> {
-        self.map_err(|source| TargetError::Io { action, path: path.to_owned(), source: source.into() })
+        self.map_err(|source| TargetError::Io {
+            action,
+            path: path.to_owned(),
+            source: source.into(),
+        })
     }
 }

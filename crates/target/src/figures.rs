@@ -28,6 +28,10 @@ impl PoolFigures {
     /// Logical blocks / physical blocks; 1 for an empty pool.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
-        if self.physical_blocks == 0 { 1.0 } else { self.logical_blocks as f64 / self.physical_blocks as f64 }
+        if self.physical_blocks == 0 {
+            1.0
+        } else {
+            self.logical_blocks as f64 / self.physical_blocks as f64
+        }
     }
 }

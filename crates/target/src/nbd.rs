@@ -39,7 +39,11 @@ pub(crate) struct FoundExport {
 
 impl FoundExport {
     /// Checks that an export can carry the layout.
-    pub(crate) fn check(uri: &NbdUri, layout: &Layout, need_bytes: u64) -> Result<Self, TargetError> {
+    pub(crate) fn check(
+        uri: &NbdUri,
+        layout: &Layout,
+        need_bytes: u64,
+    ) -> Result<Self, TargetError> {
         let path = || PathBuf::from(uri.to_string());
         if layout.direct {
             return Err(TargetError::NoDirect { path: path() });
@@ -47,7 +51,11 @@ impl FoundExport {
         let mut client = connect(uri, 1)?;
         let export = client.export().clone();
         if export.size_bytes < need_bytes {
-            return Err(TargetError::TooSmall { path: path(), have_bytes: export.size_bytes, need_bytes });
+            return Err(TargetError::TooSmall {
+                path: path(),
+                have_bytes: export.size_bytes,
+                need_bytes,
+            });
         }
         if layout.access.writes() && export.flags.has(ExportFlags::READ_ONLY) {
             return Err(TargetError::ReadOnly { path: path() });
@@ -62,7 +70,10 @@ impl FoundExport {
         }
         let allows_many = export.flags.has(ExportFlags::CAN_MULTI_CONN);
         if layout.processes > 1 && !allows_many {
-            return Err(TargetError::Connections { uri: Box::new(uri.clone()), wanted: layout.processes });
+            return Err(TargetError::Connections {
+                uri: Box::new(uri.clone()),
+                wanted: layout.processes,
+            });
         }
         let must_be_blank = layout.access == Access::Create && !layout.force;
         if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {
@@ -82,7 +93,8 @@ fn unit_bytes(export: &ExportInfo) -> u64 {
 
 /// The longest request that is sent: what the server takes, in whole units.
 fn most_bytes(export: &ExportInfo) -> usize {
-    let most = export.block_sizes.map_or(USUAL_MOST_BYTES, |sizes| sizes.maximum.min(USUAL_MOST_BYTES));
+    let most =
+        export.block_sizes.map_or(USUAL_MOST_BYTES, |sizes| sizes.maximum.min(USUAL_MOST_BYTES));
     let unit = unit_bytes(export) as usize;
     (most as usize / unit * unit).max(unit)
 }
@@ -95,7 +107,8 @@ fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientErro
         return Ok(true);
     }
     let read = Submission::Read { offset: 0, length: length as u32 };
-    let (error, is_blank) = client.run(read, |done| (done.error, done.data.iter().all(|byte| *byte == 0)))?;
+    let (error, is_blank) =
+        client.run(read, |done| (done.error, done.data.iter().all(|byte| *byte == 0)))?;
     if error == ErrorCode::NONE { Ok(is_blank) } else { Err(ClientError::Request(error)) }
 }
 

@@ -172,7 +172,8 @@ fn find_new_file(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found
 }
 
 fn find_folder(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found, TargetError> {
-    let files: Vec<PathBuf> = (0..layout.processes).map(|process| place_file(path, process)).collect();
+    let files: Vec<PathBuf> =
+        (0..layout.processes).map(|process| place_file(path, process)).collect();
     let mut reusable_bytes = 0;
     for file in &files {
         match rustix::fs::stat(file) {
@@ -216,7 +217,12 @@ fn check_existing_file(
     if layout.access.writes() { device::check_file_unused(path, status) } else { Ok(()) }
 }
 
-fn check_device(path: &Path, status: &Stat, layout: &Layout, need_bytes: u64) -> Result<(), TargetError> {
+fn check_device(
+    path: &Path,
+    status: &Stat,
+    layout: &Layout,
+    need_bytes: u64,
+) -> Result<(), TargetError> {
     if layout.access.writes() {
         device::check_unused(path, status)?;
     }
@@ -258,7 +264,12 @@ fn allocated_bytes(status: &Stat) -> u64 {
 
 /// Whether files that get their space at once will fit. Files that begin as holes may: how much storage takes that
 /// compresses or deduplicates, nobody knows.
-fn check_room(path: &Path, layout: &Layout, need_bytes: u64, reusable_bytes: u64) -> Result<(), TargetError> {
+fn check_room(
+    path: &Path,
+    layout: &Layout,
+    need_bytes: u64,
+    reusable_bytes: u64,
+) -> Result<(), TargetError> {
     if layout.access != Access::Create || !layout.preallocate {
         return Ok(());
     }

@@ -54,7 +54,11 @@ fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, TargetError
 
 impl FoundVolume {
     /// Checks that a volume can carry the layout. Opening a pool changes nothing in it.
-    pub(crate) fn check(place: &PoolVolume, layout: &Layout, need_bytes: u64) -> Result<Self, TargetError> {
+    pub(crate) fn check(
+        place: &PoolVolume,
+        layout: &Layout,
+        need_bytes: u64,
+    ) -> Result<Self, TargetError> {
         let path = || PathBuf::from(place.to_string());
         if layout.direct {
             return Err(TargetError::NoDirect { path: path() });
@@ -63,7 +67,11 @@ impl FoundVolume {
         let pool = open(place, Tuning { read_only: !writes, ..Tuning::default() })?;
         let found = summary(&pool, place)?;
         if found.size_bytes < need_bytes {
-            return Err(TargetError::TooSmall { path: path(), have_bytes: found.size_bytes, need_bytes });
+            return Err(TargetError::TooSmall {
+                path: path(),
+                have_bytes: found.size_bytes,
+                need_bytes,
+            });
         }
         if writes && (found.read_only || pool.is_read_only()) {
             return Err(TargetError::ReadOnly { path: path() });
@@ -132,7 +140,12 @@ impl Target for VolumeTarget {
 
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
         let first_byte = u64::from(process) * self.layout.place_bytes;
-        Ok(Box::new(BatchQueue::new(self.volume.clone(), self.place.to_string(), first_byte, options)))
+        Ok(Box::new(BatchQueue::new(
+            self.volume.clone(),
+            self.place.to_string(),
+            first_byte,
+            options,
+        )))
     }
 
     fn pool(&self) -> Option<OpenedPool> {
@@ -158,11 +171,14 @@ impl Target for VolumeTarget {
     }
 
     fn settle(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<(), TargetError> {
-        let is_offline = self.pool_figures().is_some_and(|figures| figures.mode == DedupMode::Offline);
+        let is_offline =
+            self.pool_figures().is_some_and(|figures| figures.mode == DedupMode::Offline);
         let Some(pool) = self.pool.as_ref().filter(|_| is_offline) else { return Ok(()) };
         match pool.find(monitor, stop) {
             Ok(_) | Err(VolumeError::Interrupted) => Ok(()),
-            Err(source) => Err(TargetError::Settle { directory: self.place.directory.clone(), source }),
+            Err(source) => {
+                Err(TargetError::Settle { directory: self.place.directory.clone(), source })
+            }
         }
     }
 

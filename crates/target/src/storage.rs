@@ -57,7 +57,9 @@ impl Storage {
                 self.made.push(path.to_owned());
                 Ok(file)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && self.layout.force => {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::AlreadyExists && self.layout.force =>
+            {
                 OpenOptions::new().write(true).truncate(true).open(path).at("empty", path)
             }
             Err(error) => Err(error).at("create", path),
@@ -68,7 +70,9 @@ impl Storage {
         let start = u64::from(process) * self.layout.place_bytes;
         match &self.found {
             Found::File(path) | Found::Device(path) => (path, start),
-            Found::Folder(paths) => (paths.get(process as usize).map_or(Path::new(""), PathBuf::as_path), 0),
+            Found::Folder(paths) => {
+                (paths.get(process as usize).map_or(Path::new(""), PathBuf::as_path), 0)
+            }
         }
     }
 

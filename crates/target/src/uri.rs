@@ -76,7 +76,9 @@ impl fmt::Display for PoolVolume {
 fn scheme_of(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
-        && scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c));
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c));
     is_scheme.then_some((scheme, rest))
 }
 
@@ -107,7 +109,9 @@ mod tests {
 
     #[test]
     fn volumes_and_exports_are_named_as_they_are_printed() {
-        for text in ["pool:/a b/c/disk", "pool:dir/disk", "nbd://host:10809/x", "nbd+unix:///x?socket=/y"] {
+        for text in
+            ["pool:/a b/c/disk", "pool:dir/disk", "nbd://host:10809/x", "nbd+unix:///x?socket=/y"]
+        {
             let uri: TargetUri = text.parse().unwrap();
             assert_eq!(uri.to_string(), text);
             assert!(!uri.has_engines());
@@ -118,7 +122,9 @@ mod tests {
 
     #[test]
     fn unknown_schemes_are_refused_by_name() {
-        for text in ["nbd://", "nbd+unix:///x", "pool:a", "pool:/b", "pool:a/", "null:x", "file:", "a:b"] {
+        for text in
+            ["nbd://", "nbd+unix:///x", "pool:a", "pool:/b", "pool:a/", "null:x", "file:", "a:b"]
+        {
             let error = text.parse::<TargetUri>().unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }

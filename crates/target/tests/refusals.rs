@@ -9,8 +9,8 @@
 )]
 
 use gemelo_target::{
-    Access, AtStart, Engine, Layout, Operation, QueueOptions, Request, Target, TargetError, TargetUri, Wait,
-    plan,
+    Access, AtStart, Engine, Layout, Operation, QueueOptions, Request, Target, TargetError,
+    TargetUri, Wait, plan,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -224,7 +224,9 @@ fn a_used_device_is_refused_even_by_force() {
     let remounted = succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(folder.path()));
     let read_only = plan(&uri(folder.path()), &layout());
     assert!(succeeds(Command::new("umount").arg(folder.path())));
-    let Err(TargetError::InUse { by, .. }) = mounted else { panic!("a mounted device was accepted") };
+    let Err(TargetError::InUse { by, .. }) = mounted else {
+        panic!("a mounted device was accepted")
+    };
     assert!(by.contains("mounted at"), "{by}");
     assert!(remounted && matches!(read_only, Err(TargetError::ReadOnly { .. })));
 }

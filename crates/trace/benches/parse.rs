@@ -3,7 +3,11 @@
 //!
 //! `cargo bench -p gemelo-trace`: every line is the median of several rounds in which all formats take turns.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its figures, or ends")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures, or ends"
+)]
 
 use gemelo_trace::{
     Format, MemoryLimit, Merged, Preset, ReadOptions, Record, RecordSource, Statistics, Synthesis,

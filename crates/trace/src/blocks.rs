@@ -48,7 +48,9 @@ impl<'a> Blocks<'a> {
     #[inline]
     pub fn new(record: &'a Record, block_bytes: u64) -> Result<Self, BlockError> {
         let block_bytes = block_bytes.max(1);
-        if !record.hashes.is_empty() && !block_bytes.is_multiple_of(u64::from(record.hash_bytes.max(1))) {
+        if !record.hashes.is_empty()
+            && !block_bytes.is_multiple_of(u64::from(record.hash_bytes.max(1)))
+        {
             return Err(BlockError { hash_bytes: record.hash_bytes, block_bytes });
         }
         if record.operation == Operation::Trim {
@@ -166,7 +168,8 @@ mod tests {
 
     #[test]
     fn hashes_of_sectors_make_one_of_a_block() {
-        let content = |record: &Record| Blocks::new(record, 4096).unwrap().next().unwrap().content.unwrap();
+        let content =
+            |record: &Record| Blocks::new(record, 4096).unwrap().next().unwrap().content.unwrap();
         let page: Vec<u128> = (0..8).collect();
         let first = content(&record(0, 4096, 512, &page));
         assert_eq!(first, content(&record(40_960, 4096, 512, &page)));
@@ -175,7 +178,8 @@ mod tests {
         assert_ne!(first, content(&record(0, 4096, 512, &swapped)));
         assert_ne!(content(&record(0, 512, 512, &[1])), content(&record(512, 512, 512, &[1])));
         let two = record(0, 8192, 512, &[page.clone(), page].concat());
-        let contents: Vec<_> = Blocks::new(&two, 4096).unwrap().map(|touched| touched.content).collect();
+        let contents: Vec<_> =
+            Blocks::new(&two, 4096).unwrap().map(|touched| touched.content).collect();
         assert_eq!(contents, [Some(first), Some(first)]);
     }
 

@@ -78,7 +78,9 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// Too many files open at one time of the trace.
-    #[error("more than {most} files overlap in time: merge some of them first, with gemelo trace convert")]
+    #[error(
+        "more than {most} files overlap in time: merge some of them first, with gemelo trace convert"
+    )]
     TooManyFiles {
         /// The limit.
         most: usize,

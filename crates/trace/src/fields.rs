@@ -228,7 +228,8 @@ mod tests {
     fn numbers_fill_their_field() {
         assert_eq!(whole(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(whole(b"0007"), Some(7));
-        for text in ["", "-1", "+1", "1.0", "x", "18446744073709551616", "99999999999999999999999"] {
+        for text in ["", "-1", "+1", "1.0", "x", "18446744073709551616", "99999999999999999999999"]
+        {
             assert_eq!(whole(text.as_bytes()), None, "{text}");
         }
     }
@@ -247,7 +248,10 @@ mod tests {
     fn hashes_are_concatenated_or_joined() {
         let mut found = Vec::new();
         let md5 = "3df1244f6143869f52abf2a1d73d0c0f";
-        assert_eq!(hash(md5.as_bytes()), Some(ContentHash(0x3df1_244f_6143_869f_52ab_f2a1_d73d_0c0f)));
+        assert_eq!(
+            hash(md5.as_bytes()),
+            Some(ContentHash(0x3df1_244f_6143_869f_52ab_f2a1_d73d_0c0f))
+        );
         for (text, count) in [
             (md5.to_owned(), 1),
             (md5.repeat(8), 8),
@@ -271,7 +275,10 @@ mod tests {
     #[test]
     fn words_and_commas_split() {
         let mut words = Words::new(b"  a\tbc  d e ");
-        assert_eq!((words.field(), words.field(), words.rest()), (&b"a"[..], &b"bc"[..], &b"d e"[..]));
+        assert_eq!(
+            (words.field(), words.field(), words.rest()),
+            (&b"a"[..], &b"bc"[..], &b"d e"[..])
+        );
         let mut commas = Commas::new(b"a,, b ");
         let fields: Vec<_> = std::iter::from_fn(|| commas.field()).collect();
         assert_eq!(fields, [&b"a"[..], b"", b"b"]);

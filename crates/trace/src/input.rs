@@ -46,7 +46,10 @@ impl Input {
         Self::new(path, file)
     }
 
-    pub(crate) fn new<R: Read + Send + 'static>(path: &Path, mut source: R) -> Result<Self, TraceError> {
+    pub(crate) fn new<R: Read + Send + 'static>(
+        path: &Path,
+        mut source: R,
+    ) -> Result<Self, TraceError> {
         let error = |source| TraceError::Io { action: "read", path: path.to_owned(), source };
         let mut magic = Vec::with_capacity(MAGIC_BYTES);
         (&mut source).take(MAGIC_BYTES as u64).read_to_end(&mut magic).map_err(error)?;
@@ -214,7 +217,8 @@ mod tests {
     #[test]
     fn fixed_records_come_whole_and_the_last_one_short() {
         let mut input = Input::new(Path::new("x"), Cursor::new(vec![7; 25])).unwrap();
-        let sizes: Vec<usize> = std::iter::from_fn(|| input.bytes(10).unwrap().map(<[u8]>::len)).collect();
+        let sizes: Vec<usize> =
+            std::iter::from_fn(|| input.bytes(10).unwrap().map(<[u8]>::len)).collect();
         assert_eq!(sizes, [10, 10, 5]);
     }
 }

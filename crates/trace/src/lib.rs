@@ -27,8 +27,8 @@ pub use format::{Format, fuzz};
 pub use merge::{DeviceRule, Merged, ReadOptions};
 pub use record::{ContentHash, Names, Operation, Record, RecordSource};
 pub use stat::{
-    AccessProfile, Concentration, Counting, DeviceFigures, Figures, HotPlace, MemoryLimit, StatError,
-    Statistics,
+    AccessProfile, Concentration, Counting, DeviceFigures, Figures, HotPlace, MemoryLimit,
+    StatError, Statistics,
 };
 pub use synthesize::{
     Arrival, ArrivalError, Preset, Synthesis, SynthesisError, SynthesisSpec, Volume, presets,

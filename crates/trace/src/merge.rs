@@ -119,7 +119,11 @@ impl Merged {
             // What was read of it cannot be read again.
             self.open.push(Open { reader, next: first });
         } else {
-            self.pending.push_back(Pending { path: path.to_owned(), format, first_ns: first.time_ns });
+            self.pending.push_back(Pending {
+                path: path.to_owned(),
+                format,
+                first_ns: first.time_ns,
+            });
         }
         Ok(())
     }
@@ -133,7 +137,8 @@ impl Merged {
     /// Malformed lines that were left out so far.
     #[must_use]
     pub fn malformed(&self) -> u64 {
-        self.skipped.malformed + self.open.iter().map(|open| open.reader.skipped.malformed).sum::<u64>()
+        self.skipped.malformed
+            + self.open.iter().map(|open| open.reader.skipped.malformed).sum::<u64>()
     }
 
     /// Operations that were left out because the trace does not say what they did.
@@ -189,7 +194,8 @@ impl Merged {
                 return Err(TraceError::TooManyFiles { most: MOST_OPEN });
             }
             let Some(pending) = self.pending.pop_front() else { return Ok(()) };
-            let mut reader = Reader::open(&pending.path, Some(pending.format), self.options.skips_malformed)?;
+            let mut reader =
+                Reader::open(&pending.path, Some(pending.format), self.options.skips_malformed)?;
             let mut next = Record::new();
             if reader.next_record(&mut self.names, &mut next)? {
                 self.open.push(Open { reader, next });
@@ -305,7 +311,8 @@ mod tests {
 
     #[test]
     fn files_open_when_their_time_comes() {
-        let texts: Vec<String> = (0..MOST_OPEN + 20).map(|i| format!("1,R,0,512,{}\n", i * 10)).collect();
+        let texts: Vec<String> =
+            (0..MOST_OPEN + 20).map(|i| format!("1,R,0,512,{}\n", i * 10)).collect();
         let (_folder, paths) = files(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
         assert_eq!(times(&mut merged).len(), MOST_OPEN + 20);
@@ -348,7 +355,10 @@ mod tests {
             result = merged.next_record(&mut record);
         }
         let error = result.unwrap_err().to_string();
-        assert!(error.contains("0.csv:2: offset: expected whole bytes, found '1,R,zero,512,2'"), "{error}");
+        assert!(
+            error.contains("0.csv:2: offset: expected whole bytes, found '1,R,zero,512,2'"),
+            "{error}"
+        );
         let options = ReadOptions { skips_malformed: true, ..ReadOptions::default() };
         let mut merged = Merged::open(&paths, options).unwrap();
         assert_eq!((times(&mut merged), merged.malformed()), (vec![1, 3], 1));

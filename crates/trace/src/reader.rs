@@ -40,11 +40,20 @@ impl Reader {
             return Err(TraceError::Empty { path: path.to_owned() });
         }
         let format = format.or_else(|| Format::of_head(input.head()));
-        let format = format
-            .ok_or_else(|| TraceError::Unrecognised { path: path.to_owned(), known: Format::known() })?;
+        let format = format.ok_or_else(|| TraceError::Unrecognised {
+            path: path.to_owned(),
+            known: Format::known(),
+        })?;
         let parser = Parser::new(format, input.head());
         let record_bytes = parser.record_bytes();
-        Ok(Self { input, format, parser, record_bytes, skips_malformed, skipped: Skipped::default() })
+        Ok(Self {
+            input,
+            format,
+            parser,
+            record_bytes,
+            skips_malformed,
+            skipped: Skipped::default(),
+        })
     }
 
     pub(crate) const fn format(&self) -> Format {
@@ -53,7 +62,11 @@ impl Reader {
 
     /// Puts the next record into `record`; `false` at the end.
     #[inline]
-    pub(crate) fn next_record(&mut self, names: &mut Names, record: &mut Record) -> Result<bool, TraceError> {
+    pub(crate) fn next_record(
+        &mut self,
+        names: &mut Names,
+        record: &mut Record,
+    ) -> Result<bool, TraceError> {
         loop {
             let number = self.input.taken + 1;
             let line = match self.record_bytes {
@@ -79,7 +92,13 @@ impl Reader {
 
     #[cold]
     fn error(&self, line: u64, problem: Malformed, found: String) -> TraceError {
-        TraceError::Line { path: self.input.path.clone(), line, problem, found, format: self.format }
+        TraceError::Line {
+            path: self.input.path.clone(),
+            line,
+            problem,
+            found,
+            format: self.format,
+        }
     }
 }
 
@@ -89,7 +108,9 @@ fn shown(line: &[u8], is_binary: bool) -> String {
         return format!("{} bytes", line.len());
     }
     let cut = line.get(..SHOWN_BYTES).unwrap_or(line);
-    let text: String =
-        String::from_utf8_lossy(cut).chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let text: String = String::from_utf8_lossy(cut)
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
     if line.len() > SHOWN_BYTES { format!("{text}...") } else { text }
 }

@@ -155,7 +155,8 @@ impl Interner {
             self.last = *number;
             return Some(*number);
         }
-        let number = u32::try_from(self.names.len()).ok().filter(|_| self.names.len() < MOST_NAMES)?;
+        let number =
+            u32::try_from(self.names.len()).ok().filter(|_| self.names.len() < MOST_NAMES)?;
         self.names.push(name.into());
         self.numbers.insert(name.into(), number);
         self.last = number;

@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn stretches_are_cut_by_records_and_by_time() {
         let taken = |skip, limit, time_ns| {
-            let mut window = Window::new(Seconds(0, Names::default()), Stretch { skip, limit, time_ns });
+            let mut window =
+                Window::new(Seconds(0, Names::default()), Stretch { skip, limit, time_ns });
             let mut record = Record::new();
             let mut taken = Vec::new();
             while window.next_record(&mut record).unwrap() {

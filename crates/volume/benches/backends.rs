@@ -56,7 +56,9 @@ impl Content<'_> {
         self.next += 1;
         match self.data {
             Data::Unique => block[..8].copy_from_slice(&mix64(self.next).to_le_bytes()),
-            Data::Duplicates => block[..8].copy_from_slice(&mix64(self.next % COMMON).to_le_bytes()),
+            Data::Duplicates => {
+                block[..8].copy_from_slice(&mix64(self.next % COMMON).to_le_bytes())
+            }
             Data::Tree => {
                 let at = self.next as usize * BLOCK % self.tree.len();
                 block.copy_from_slice(&self.tree[at..at + BLOCK]);
@@ -91,7 +93,10 @@ fn run(
             (number - 1) * (request / BLOCK) as u64
         };
         let offset = place * BLOCK as u64;
-        execute(volume, Operation::Write { offset, data: &buffer, durability: Durability::Flushed });
+        execute(
+            volume,
+            Operation::Write { offset, data: &buffer, durability: Durability::Flushed },
+        );
         if transaction.is_some_and(|writes| number.is_multiple_of(writes)) {
             execute(volume, Operation::Flush);
         }
@@ -197,10 +202,17 @@ fn main() {
         }
     }
     tree.resize(tree.len().max(BLOCK), 0x5A);
-    println!("{} MiB; the source tree is {} MiB of {}", bytes >> 20, tree.len() >> 20, root.display());
-    for (title, data) in
-        [("unique data", Data::Unique), ("all duplicates", Data::Duplicates), ("source tree", Data::Tree)]
-    {
+    println!(
+        "{} MiB; the source tree is {} MiB of {}",
+        bytes >> 20,
+        tree.len() >> 20,
+        root.display()
+    );
+    for (title, data) in [
+        ("unique data", Data::Unique),
+        ("all duplicates", Data::Duplicates),
+        ("source tree", Data::Tree),
+    ] {
         println!("\n{title}: thousand blocks a second");
         println!("{:<16} {:^26} {:^26}", "", "sequential 640 KiB", "random 4 KiB");
         let transactions = format!("{:>8} {:>8} {:>8}", "no limit", "1000", "1");

@@ -46,7 +46,11 @@ impl Candidate for Volume {
     fn write(&self, blocks: &[(u64, &[u8])]) {
         let mut batch: Vec<Request<'_>> = blocks
             .iter()
-            .map(|&(offset, data)| Operation::Write { offset, data, durability: Durability::Flushed })
+            .map(|&(offset, data)| Operation::Write {
+                offset,
+                data,
+                durability: Durability::Flushed,
+            })
             .map(|operation| Request { operation, outcome: Ok(()) })
             .collect();
         self.execute(&mut batch);
@@ -109,7 +113,10 @@ fn random_writes(candidate: &dyn Candidate, round: usize, unique_of_ten: u64) ->
                 while done < BLOCKS_A_ROUND {
                     for block in &mut blocks {
                         let is_unique = random.below(10) < unique_of_ten;
-                        stamp(if is_unique { random.next_u64() } else { random.below(COMMON) }, block);
+                        stamp(
+                            if is_unique { random.next_u64() } else { random.below(COMMON) },
+                            block,
+                        );
                     }
                     let batch: Vec<(u64, &[u8])> = blocks
                         .iter()
@@ -131,7 +138,8 @@ fn random_reads(candidate: &dyn Candidate, round: usize) -> u64 {
                 let mut random = Random::new(round as u64 * 100 + thread);
                 let mut buffers = vec![vec![0u8; BLOCK]; BATCH];
                 for _ in 0..BLOCKS_A_ROUND / BATCH as u64 {
-                    let offsets: Vec<u64> = (0..BATCH).map(|_| random.below(BLOCKS) * BLOCK as u64).collect();
+                    let offsets: Vec<u64> =
+                        (0..BATCH).map(|_| random.below(BLOCKS) * BLOCK as u64).collect();
                     candidate.read(&offsets, &mut buffers);
                 }
             });
@@ -219,10 +227,13 @@ impl Bench<'_> {
         let medians: Vec<(f64, f64)> =
             figures.into_iter().map(|(rates, cpu_us)| (median(rates), median(cpu_us))).collect();
         let plain = medians[0].0;
-        let rates: Vec<String> =
-            medians.iter().map(|(rate, _)| format!("{:>9.1} ({:>4.2})", rate / unit, rate / plain)).collect();
+        let rates: Vec<String> = medians
+            .iter()
+            .map(|(rate, _)| format!("{:>9.1} ({:>4.2})", rate / unit, rate / plain))
+            .collect();
         println!("{title:<42} {}", rates.join(" "));
-        let cpu: Vec<String> = medians.iter().map(|(_, cpu_us)| format!("{cpu_us:>16.2}")).collect();
+        let cpu: Vec<String> =
+            medians.iter().map(|(_, cpu_us)| format!("{cpu_us:>16.2}")).collect();
         println!("{:<42} {}", "  processor time of one, µs", cpu.join(" "));
     }
 }
@@ -237,8 +248,12 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
     let folder = arguments.next().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let only = arguments.next();
-    let file =
-        OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("plain")).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(folder.path().join("plain"))
+        .unwrap();
     let filler = vec![1u8; 1 << 20];
     for offset in (0..VOLUME_BYTES).step_by(filler.len()) {
         file.write_all_at(&filler, offset).unwrap();
@@ -253,14 +268,22 @@ fn main() {
     let bench = Bench { candidates: &candidates, only };
     let sequential_mb = 1e6 / BLOCK as f64;
     bench.measure("sequential 640 KiB writes, MB/s", sequential_mb, sequential_writes);
-    bench.measure("sequential, with a flush at the end, MB/s", sequential_mb, |candidate, round| {
-        let operations = sequential_writes(candidate, round);
-        candidate.flush();
-        operations
-    });
+    bench.measure(
+        "sequential, with a flush at the end, MB/s",
+        sequential_mb,
+        |candidate, round| {
+            let operations = sequential_writes(candidate, round);
+            candidate.flush();
+            operations
+        },
+    );
     bench.measure("random 4 KiB writes, unique, k/s", 1e3, |c, round| random_writes(c, round, 10));
-    bench.measure("random 4 KiB writes, half duplicates, k/s", 1e3, |c, round| random_writes(c, round, 5));
-    bench.measure("random 4 KiB writes, all duplicates, k/s", 1e3, |c, round| random_writes(c, round, 0));
+    bench.measure("random 4 KiB writes, half duplicates, k/s", 1e3, |c, round| {
+        random_writes(c, round, 5)
+    });
+    bench.measure("random 4 KiB writes, all duplicates, k/s", 1e3, |c, round| {
+        random_writes(c, round, 0)
+    });
     bench.measure("random 4 KiB reads, k/s", 1e3, random_reads);
     for threads in [1, 8] {
         let title = format!("4 KiB write + flush, {threads} writers, /s");

@@ -76,7 +76,8 @@ fn status_mib(field: &str) -> f64 {
 
 fn write(pool: &Pool, first: u64, data: &[u8]) {
     let volume = pool.volume("v").unwrap();
-    let operation = Operation::Write { offset: first * BLOCK as u64, data, durability: Durability::Flushed };
+    let operation =
+        Operation::Write { offset: first * BLOCK as u64, data, durability: Durability::Flushed };
     let mut batch = [Request { operation, outcome: Ok(()) }];
     volume.execute(&mut batch);
     assert!(batch.iter().all(|request| request.outcome.is_ok()), "{:?}", batch[0].outcome);
@@ -137,7 +138,8 @@ fn measure(folder: &std::path::Path, backend: BackendKind, gb: f64, cache_mib: u
     let pool = open();
     let opened = started.elapsed().as_secs_f64();
     let stored = stat.metadata_used_bytes as f64 / blocks as f64;
-    let longest = stat.metadata_disk_bytes.saturating_sub(stat.journal_bytes) as f64 / blocks as f64;
+    let longest =
+        stat.metadata_disk_bytes.saturating_sub(stat.journal_bytes) as f64 / blocks as f64;
     println!(
         "{:<6} {gb:>6} GB {highest:>8.0} MiB {:>6.1} B/block memory {stored:>6.1} B/block disk ({:.2} %, at most {:.2} %) {hits:>5.1} % hits \
          {:>6.0} k/s sequential {:>6.0} k/s random, opened in {opened:.2} s",

@@ -13,7 +13,9 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_volume::{DedupMode, Disk, FileDisk, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning};
+use gemelo_volume::{
+    DedupMode, Disk, FileDisk, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning,
+};
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -76,8 +78,11 @@ fn fill(pool: &Pool) {
         }
         let first = if is_first_time { written } else { random.below(BLOCKS) };
         let data = &buffer[..count * BLOCK];
-        let operation =
-            Operation::Write { offset: first * BLOCK as u64, data, durability: Durability::Flushed };
+        let operation = Operation::Write {
+            offset: first * BLOCK as u64,
+            data,
+            durability: Durability::Flushed,
+        };
         let mut batch = [Request { operation, outcome: Ok(()) }];
         volume.execute(&mut batch);
         assert!(batch.iter().all(|request| request.outcome.is_ok()));
@@ -104,7 +109,9 @@ fn main() {
         ..PoolOptions::default()
     };
     Pool::format(&disks, &options).unwrap();
-    let open = || Pool::open_disks(disks.clone(), Tuning::default(), Arc::new(SystemClock::new())).unwrap();
+    let open = || {
+        Pool::open_disks(disks.clone(), Tuning::default(), Arc::new(SystemClock::new())).unwrap()
+    };
     let pool = open();
     pool.create_volume("v", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();
     let started = Instant::now();
@@ -115,7 +122,10 @@ fn main() {
     println!("{} blocks, {} checkpoints", stat.logical_blocks, stat.activity.checkpoints);
     println!("memory: {:.1} bytes a mapped block", per_block(stat.metadata_memory_bytes));
     let on_disk = per_block(stat.metadata_disk_bytes);
-    println!("metadata disk: {on_disk:.1} bytes a block, {:.2} % of blocks of 4 KiB", on_disk / 40.96);
+    println!(
+        "metadata disk: {on_disk:.1} bytes a block, {:.2} % of blocks of 4 KiB",
+        on_disk / 40.96
+    );
     println!("journal to replay: {:.1} MB", stat.journal_used_bytes as f64 / 1e6);
     let started = Instant::now();
     pool.snapshot_volume("v", "snapshot").unwrap();

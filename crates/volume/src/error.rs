@@ -89,7 +89,9 @@ pub enum VolumeError {
         what: String,
     },
     /// A path below `/dev` where nothing is.
-    #[error("there is no device '{path}': files are not made in /dev, where they would be in memory")]
+    #[error(
+        "there is no device '{path}': files are not made in /dev, where they would be in memory"
+    )]
     NoDevice {
         /// The path.
         path: PathBuf,
@@ -103,7 +105,9 @@ pub enum VolumeError {
         found: &'static str,
     },
     /// A link of the pool's directory that leads nowhere.
-    #[error("'{path}' leads to '{target}', where nothing is: attach the device or mount the file system")]
+    #[error(
+        "'{path}' leads to '{target}', where nothing is: attach the device or mount the file system"
+    )]
     LostDisk {
         /// The link.
         path: PathBuf,
@@ -202,7 +206,9 @@ impl VolumeError {
             Self::NoSpace { .. } => DeviceError::NoSpace,
             Self::ReadOnly => DeviceError::ReadOnly,
             Self::DamagedBlock { lbn } => DeviceError::Damaged { offset: lbn * block_bytes },
-            Self::Io { source, .. } => DeviceError::Io(io::Error::new(source.kind(), self.with_source())),
+            Self::Io { source, .. } => {
+                DeviceError::Io(io::Error::new(source.kind(), self.with_source()))
+            }
             _ => DeviceError::Io(io::Error::other(self.with_source())),
         }
     }

@@ -25,7 +25,8 @@ impl Fingerprinter {
     pub fn new(kind: FingerprintKind, key: [u8; 32]) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = key;
         let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let keyed_sha256 = Sha256::new().chain_update(key).chain_update([0; SHA256_BLOCK_BYTES - 32]);
+        let keyed_sha256 =
+            Sha256::new().chain_update(key).chain_update([0; SHA256_BLOCK_BYTES - 32]);
         Self { kind, blake3: ManyHasher::new(key), seed, keyed_sha256 }
     }
 
@@ -95,13 +96,18 @@ mod tests {
             let Some(kind) = FingerprintKind::from_byte(byte) else { continue };
             let of = |key| Fingerprinter::new(kind, [key; 32]);
             assert_eq!(kind.byte(), byte);
-            assert!(of(1).must_compare() || of(1).of(b"content") != of(2).of(b"content"), "{kind:?}");
+            assert!(
+                of(1).must_compare() || of(1).of(b"content") != of(2).of(b"content"),
+                "{kind:?}"
+            );
         }
     }
 
     #[test]
     fn the_key_matters_where_it_should() {
-        for kind in [FingerprintKind::Blake3, FingerprintKind::Xxh3Compare, FingerprintKind::Sha256Keyed] {
+        for kind in
+            [FingerprintKind::Blake3, FingerprintKind::Xxh3Compare, FingerprintKind::Sha256Keyed]
+        {
             let one = Fingerprinter::new(kind, [1; 32]);
             let two = Fingerprinter::new(kind, [2; 32]);
             assert_eq!(one.of(b"content"), one.of(b"content"));

@@ -51,7 +51,8 @@ impl ManyHasher {
     pub(crate) fn hash_all(&self, blocks: &[&[u8]], mut found: impl FnMut(&Hash)) {
         let bytes = blocks.first().map_or(0, |block| block.len());
         let chunks = bytes / CHUNK_BYTES;
-        let fits = chunks.is_power_of_two() && chunks <= MOST_CHUNKS && bytes.is_multiple_of(CHUNK_BYTES);
+        let fits =
+            chunks.is_power_of_two() && chunks <= MOST_CHUNKS && bytes.is_multiple_of(CHUNK_BYTES);
         for group in blocks.chunks(LANES) {
             if fits && group.len() >= FEWEST && group.iter().all(|block| block.len() == bytes) {
                 let mut trees = [[[0; HASH_BYTES]; MOST_CHUNKS]; LANES];
@@ -113,7 +114,16 @@ impl ManyHasher {
     ) -> [Hash; LANES] {
         let mut hashes = [[0; HASH_BYTES]; LANES];
         let out = hashes.as_flattened_mut();
-        self.platform.hash_many(inputs, &self.words, counter, IncrementCounter::No, flags, start, end, out);
+        self.platform.hash_many(
+            inputs,
+            &self.words,
+            counter,
+            IncrementCounter::No,
+            flags,
+            start,
+            end,
+            out,
+        );
         hashes
     }
 }
@@ -142,8 +152,10 @@ mod tests {
                 let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
                 let mut hashes = Vec::new();
                 hasher.hash_all(&slices, |hash| hashes.push(*hash));
-                let alone: Vec<Hash> =
-                    blocks.iter().map(|block| *blake3::keyed_hash(&key, block).as_bytes()).collect();
+                let alone: Vec<Hash> = blocks
+                    .iter()
+                    .map(|block| *blake3::keyed_hash(&key, block).as_bytes())
+                    .collect();
                 assert!(hashes == alone, "{count} blocks of {bytes} bytes");
             }
         }

@@ -3,8 +3,8 @@
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    COMMIT_HEADER_BYTES, Change, Commit, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PoolSeed, Root, Superblock,
-    Version, build_commit, mirror_commit,
+    COMMIT_HEADER_BYTES, Change, Commit, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PoolSeed, Root,
+    Superblock, Version, build_commit, mirror_commit,
 };
 use crate::types::VolumeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,11 @@ impl Journal {
 
     /// Bytes from the tail to the head.
     pub(crate) const fn used_bytes(&self) -> u64 {
-        if self.head >= self.tail { self.head - self.tail } else { self.ring_bytes - self.tail + self.head }
+        if self.head >= self.tail {
+            self.head - self.tail
+        } else {
+            self.ring_bytes - self.tail + self.head
+        }
     }
 
     /// Where a commit of this length goes; `None` if it would reach the tail.
@@ -66,7 +70,9 @@ impl Journal {
 
     /// Writes a commit, which the caller knows to fit. It is not there before [`Self::advance`].
     pub(crate) fn write(&self, disk: &dyn Disk, commit: &[u8]) -> Result<()> {
-        let at = self.place(commit.len() as u64).ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
+        let at = self
+            .place(commit.len() as u64)
+            .ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
         disk.write_at(ring_offset(at), &mut [IoSlice::new(commit)])
             .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
@@ -131,7 +137,11 @@ impl Journal {
     }
 
     /// Blocks of each volume that commits change which cannot be replayed.
-    fn count_changes(&self, disk: &dyn Disk, commits: &[Commit]) -> Result<BTreeMap<VolumeId, u64>> {
+    fn count_changes(
+        &self,
+        disk: &dyn Disk,
+        commits: &[Commit],
+    ) -> Result<BTreeMap<VolumeId, u64>> {
         let mut changed = BTreeMap::new();
         let mut counted = BTreeSet::new();
         for Commit { header, offset } in commits {
@@ -166,9 +176,15 @@ impl Journal {
 
     /// The commit that begins here, from the first of its copies that is good. The header of the first
     /// copy has to be good, as it says where the second one is.
-    fn commit_at(&self, disk: &dyn Disk, offset: u64, number: u64) -> Result<Option<(Commit, Vec<u8>)>> {
+    fn commit_at(
+        &self,
+        disk: &dyn Disk,
+        offset: u64,
+        number: u64,
+    ) -> Result<Option<(Commit, Vec<u8>)>> {
         let Some(header) = self.header_at(disk, offset, number)? else { return Ok(None) };
-        let fits = self.commit_bytes(&header).is_some_and(|bytes| bytes <= self.ring_bytes - offset);
+        let fits =
+            self.commit_bytes(&header).is_some_and(|bytes| bytes <= self.ring_bytes - offset);
         let Some(copy_bytes) = header.copy_bytes().filter(|_| fits) else { return Ok(None) };
         for copy in 0..self.version.commit_copies() {
             if let Some(payload) = self.payload_at(disk, offset + copy * copy_bytes, &header)? {
@@ -188,9 +204,13 @@ impl Journal {
         if self.version.commit_copies() < 2 {
             return Ok(None);
         }
-        for Commit { header, offset } in found.iter().filter(|commit| commit.header.number == number) {
+        for Commit { header, offset } in
+            found.iter().filter(|commit| commit.header.number == number)
+        {
             let start = header.copy_bytes().and_then(|bytes| offset.checked_sub(bytes));
-            let Some(start) = start.filter(|start| [self.head, 0].contains(start)) else { continue };
+            let Some(start) = start.filter(|start| [self.head, 0].contains(start)) else {
+                continue;
+            };
             if let Some(payload) = self.payload_at(disk, *offset, header)? {
                 return Ok(Some((Commit { header: *header, offset: start }, payload)));
             }
@@ -203,13 +223,21 @@ impl Journal {
             return Ok(None);
         }
         let mut first = [0; PAGE_BYTES];
-        disk.read_at(ring_offset(offset), &mut first).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+        disk.read_at(ring_offset(offset), &mut first)
+            .map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
         Ok(CommitHeader::decode(&first, self.seed).filter(|header| header.number == number))
     }
 
     /// The payload of the copy that begins here, if it is the one that the header names.
-    fn payload_at(&self, disk: &dyn Disk, offset: u64, header: &CommitHeader) -> Result<Option<Vec<u8>>> {
-        let fits = header.copy_bytes().is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(offset));
+    fn payload_at(
+        &self,
+        disk: &dyn Disk,
+        offset: u64,
+        header: &CommitHeader,
+    ) -> Result<Option<Vec<u8>>> {
+        let fits = header
+            .copy_bytes()
+            .is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(offset));
         let Some(length) = usize::try_from(header.payload_bytes).ok().filter(|_| fits) else {
             return Ok(None);
         };
@@ -227,7 +255,8 @@ impl Journal {
         while offset < self.ring_bytes {
             let bytes = (self.ring_bytes - offset).min(SCAN_BYTES as u64);
             let part = buffer.get_mut(..bytes as usize).unwrap_or_default();
-            disk.read_at(ring_offset(offset), part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+            disk.read_at(ring_offset(offset), part)
+                .map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
             for (page, at) in part.chunks(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
                 let header = CommitHeader::decode(page, self.seed);
                 found.extend(
@@ -245,7 +274,8 @@ impl Journal {
     /// is there, the one that should be next was damaged; if one of a later generation is there, the
     /// root that went with it was.
     fn judge(root: &Root, next: u64, found: &[Commit]) -> Replayed {
-        let mut judged = Replayed { next_commit: next, generation: root.generation, ..Replayed::default() };
+        let mut judged =
+            Replayed { next_commit: next, generation: root.generation, ..Replayed::default() };
         for Commit { header, .. } in found.iter().filter(|commit| commit.header.number >= next) {
             if header.generation > root.generation {
                 judged.lost = Some(format!(
@@ -253,8 +283,10 @@ impl Journal {
                     header.generation, header.number, root.generation
                 ));
             } else if header.number > next && judged.lost.is_none() {
-                judged.lost =
-                    Some(format!("commit {next} of the journal, which commit {} follows", header.number));
+                judged.lost = Some(format!(
+                    "commit {next} of the journal, which commit {} follows",
+                    header.number
+                ));
             }
             judged.generation = judged.generation.max(header.generation);
             judged.next_commit = judged.next_commit.max(header.number.saturating_add(1));

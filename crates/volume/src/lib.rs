@@ -33,11 +33,11 @@ pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning,
-    VolumeSummary, convert,
+    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions,
+    PoolStat, Tuning, VolumeSummary, convert,
 };
 pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS,
-    Pbn, Place, VolumeId,
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES,
+    MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
 pub use volume::Volume;

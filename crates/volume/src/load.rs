@@ -23,7 +23,8 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// All of them, in the order of their counters.
-    pub const ALL: [Self; KINDS] = [Self::Read, Self::Write, Self::Trim, Self::WriteZeroes, Self::Flush];
+    pub const ALL: [Self; KINDS] =
+        [Self::Read, Self::Write, Self::Trim, Self::WriteZeroes, Self::Flush];
 
     /// Its name in figures.
     #[must_use]
@@ -180,7 +181,10 @@ mod tests {
         let load = Load::default();
         let flush = || Request { operation: Operation::Flush, outcome: Ok(()) };
         let mut buffer = [0; 8];
-        let read = Request { operation: Operation::Read { offset: 0, buffer: &mut buffer }, outcome: Ok(()) };
+        let read = Request {
+            operation: Operation::Read { offset: 0, buffer: &mut buffer },
+            outcome: Ok(()),
+        };
         let began = load.begin(&[read, flush(), flush()], 5_000);
         assert_eq!(load.read().requests_in_flight, 3);
         load.end(&began, 5_000 + 3_000);
@@ -199,9 +203,19 @@ mod tests {
             let began = load.begin(&[Request { operation: Operation::Flush, outcome: Ok(()) }], 0);
             load.end(&began, took_ns);
             let stat = load.read();
-            let class = stat.operations[4].requests_by_latency.iter().position(|count| *count == 1).unwrap();
-            assert!(OperationStat::class_end_ns(class).is_none_or(|end| took_ns < end), "{took_ns}");
-            assert!(class == 0 || OperationStat::class_end_ns(class - 1).unwrap() <= took_ns, "{took_ns}");
+            let class = stat.operations[4]
+                .requests_by_latency
+                .iter()
+                .position(|count| *count == 1)
+                .unwrap();
+            assert!(
+                OperationStat::class_end_ns(class).is_none_or(|end| took_ns < end),
+                "{took_ns}"
+            );
+            assert!(
+                class == 0 || OperationStat::class_end_ns(class - 1).unwrap() <= took_ns,
+                "{took_ns}"
+            );
         }
     }
 }

@@ -180,7 +180,10 @@ impl Space {
             return (None, None);
         }
         let is_freed = |space: &Self, number: u32| {
-            space.freed.get(number as usize / 64).is_some_and(|bits| bits & (1 << (number % 64)) != 0)
+            space
+                .freed
+                .get(number as usize / 64)
+                .is_some_and(|bits| bits & (1 << (number % 64)) != 0)
         };
         let mut at = from;
         let end = u32::try_from(self.blocks).unwrap_or(u32::MAX);
@@ -230,7 +233,10 @@ impl Space {
     /// Takes the first run of free PBNs at or after `from`, at most `most` of them: the first, and how many.
     pub(crate) fn take_run(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
         let is_free = |space: &Self, number: u32| {
-            space.words.get(number as usize / 64).is_some_and(|bits| bits & (1 << (number % 64)) == 0)
+            space
+                .words
+                .get(number as usize / 64)
+                .is_some_and(|bits| bits & (1 << (number % 64)) == 0)
         };
         let word = self.word_from(from as usize / 64)?;
         let mut first = from.max(word as u32 * 64);
@@ -261,7 +267,10 @@ mod tests {
         assert_eq!(space.free(), 199);
         let mut taken = Vec::new();
         space.take(500, &mut taken);
-        assert_eq!(taken.iter().map(|pbn| pbn.number()).collect::<Vec<_>>(), (1..200).collect::<Vec<_>>());
+        assert_eq!(
+            taken.iter().map(|pbn| pbn.number()).collect::<Vec<_>>(),
+            (1..200).collect::<Vec<_>>()
+        );
         assert_eq!(space.free(), 0);
         space.grow(210);
         assert_eq!(space.take_run(0, 4).map(|(pbn, count)| (pbn.number(), count)), Some((200, 4)));

@@ -44,7 +44,12 @@ impl BlockDevice for Volume {
         self.shared.load.end(&began, self.engine.clock.now_ns());
     }
 
-    fn extents(&self, offset: u64, length: u64, most_extents: usize) -> Result<Vec<Extent>, DeviceError> {
+    fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError> {
         let size_bytes = self.shared.size_bytes();
         if offset.checked_add(length).is_none_or(|end| end > size_bytes) {
             return Err(DeviceError::OutOfRange { offset, length, size_bytes });

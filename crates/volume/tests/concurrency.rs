@@ -13,13 +13,15 @@ mod common;
 
 use common::simulated::Simulation;
 use common::{
-    BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write, write_now,
+    BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write,
+    write_now,
 };
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
+    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning,
+    Volume, check,
 };
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
@@ -91,7 +93,10 @@ impl Worker<'_> {
             4 => trim(&self.volume, offset, BLOCK as u64),
             5..7 => {
                 let bytes = read(&self.volume, 0, COMMON_BLOCKS as usize * BLOCK)?;
-                bytes.chunks(BLOCK).zip(0..).for_each(|(bytes, block)| self.history.check(block, bytes));
+                bytes
+                    .chunks(BLOCK)
+                    .zip(0..)
+                    .for_each(|(bytes, block)| self.history.check(block, bytes));
                 Ok(())
             }
             7..9 => self.write_own(),
@@ -125,7 +130,8 @@ impl Worker<'_> {
             let bytes = read(&self.volume, own_offset(self.thread, number), BLOCK)?;
             assert!(bytes == *expected, "block {number} of thread {} lost a write", self.thread);
         }
-        let lane = read(&self.volume, COMMON_BLOCKS * BLOCK as u64 + self.thread * LANE as u64, LANE)?;
+        let lane =
+            read(&self.volume, COMMON_BLOCKS * BLOCK as u64 + self.thread * LANE as u64, LANE)?;
         assert!(lane == self.lane, "a patch of thread {} is lost", self.thread);
         Ok(())
     }
@@ -165,7 +171,8 @@ fn work(pool: &Pool, seed: u64, steps: u64, history: &History, fresh: &AtomicU64
                 pool.remove_volume("s").unwrap();
             }
         });
-        let results: Vec<_> = workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        let results: Vec<_> =
+            workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
         assert!(results.iter().all(Result::is_ok), "seed {seed}");
     });
@@ -189,10 +196,15 @@ fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
             },
         )
         .unwrap();
-        let tuning = Tuning { verify_bytes: seed % 2 == 0, cache_bytes: 64 << 10, ..Tuning::default() };
+        let tuning =
+            Tuning { verify_bytes: seed % 2 == 0, cache_bytes: 64 << 10, ..Tuning::default() };
         let pool = Pool::open(&path, tuning, Arc::new(ManualClock::new())).unwrap();
-        pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
-            .unwrap();
+        pool.create_volume(
+            "a",
+            (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64,
+            DedupMode::Inline,
+        )
+        .unwrap();
         work(&pool, seed, 700, &history(), &AtomicU64::new(1000));
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         pool.close().unwrap();
@@ -214,8 +226,11 @@ fn write_until_down(volume: &Volume, thread: u64, seed: u64) -> Own {
         own.allowed[number].push(bytes.clone());
         let offset = own_offset(thread, number as u64);
         let is_immediate = random.below(8) == 0;
-        let result =
-            if is_immediate { write_now(volume, offset, &bytes) } else { write(volume, offset, &bytes) };
+        let result = if is_immediate {
+            write_now(volume, offset, &bytes)
+        } else {
+            write(volume, offset, &bytes)
+        };
         if result.is_err() {
             return own;
         }
@@ -236,10 +251,15 @@ fn write_until_down(volume: &Volume, thread: u64, seed: u64) -> Own {
 fn a_crash_under_many_threads_keeps_what_was_flushed() {
     for seed in first_seed()..first_seed() + rounds(80) {
         let simulation = Simulation::new(seed);
-        Pool::format(&simulation.disks(), &options_with(BackendKind::ALL[seed as usize % 4], 120)).unwrap();
-        let pool = open(&simulation.disks(), tuning()).unwrap();
-        pool.create_volume("a", (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64, DedupMode::Inline)
+        Pool::format(&simulation.disks(), &options_with(BackendKind::ALL[seed as usize % 4], 120))
             .unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        pool.create_volume(
+            "a",
+            (COMMON_BLOCKS + 1 + THREADS * OWN_BLOCKS) * BLOCK as u64,
+            DedupMode::Inline,
+        )
+        .unwrap();
         let owns: Vec<Own> = std::thread::scope(|scope| {
             let volume = pool.volume("a").unwrap();
             let writers: Vec<_> = (0..THREADS)
@@ -301,7 +321,8 @@ fn contents_that_several_threads_write_at_once_are_stored_once() {
     const BATCH: u64 = 16;
     let folder = tempfile::tempdir().unwrap();
     let disk = |name: &str| FileDisk::create(&folder.path().join(name)).unwrap();
-    let disks = PoolDisks { data: Arc::new(SlowDisk(disk("data"))), metadata: Arc::new(disk("metadata")) };
+    let disks =
+        PoolDisks { data: Arc::new(SlowDisk(disk("data"))), metadata: Arc::new(disk("metadata")) };
     Pool::format(&disks, &options_with(BackendKind::Log, THREADS * CONTENTS + 100)).unwrap();
     let pool = Pool::open_disks(disks, Tuning::default(), Arc::new(ManualClock::new())).unwrap();
     let barrier = std::sync::Barrier::new(THREADS as usize);
@@ -312,7 +333,8 @@ fn contents_that_several_threads_write_at_once_are_stored_once() {
             let (volume, barrier) = (pool.volume(&name).unwrap(), &barrier);
             scope.spawn(move || {
                 for first in (0..CONTENTS).step_by(BATCH as usize) {
-                    let bytes: Vec<u8> = (first..first + BATCH).flat_map(|id| tagged(id + 1)).collect();
+                    let bytes: Vec<u8> =
+                        (first..first + BATCH).flat_map(|id| tagged(id + 1)).collect();
                     barrier.wait();
                     write(&volume, first * BLOCK as u64, &bytes).unwrap();
                 }

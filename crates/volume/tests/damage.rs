@@ -16,7 +16,9 @@ use common::{BLOCK, content, flush, open, options, options_with, read, rounds, t
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_volume::format::{PoolSeed, Root, Slot, build_chain, find_roots, read_chain, read_superblock};
+use gemelo_volume::format::{
+    PoolSeed, Root, Slot, build_chain, find_roots, read_chain, read_superblock,
+};
 use gemelo_volume::{
     BackendKind, CheckOptions, CheckReport, DedupMode, Pool, PoolDisks, RepairCost, Tuning, check,
 };
@@ -26,7 +28,9 @@ const PAGE: usize = 4096;
 /// Every backend, with a few seeds each.
 fn lives(usual: u64) -> impl Iterator<Item = (BackendKind, u64)> {
     let seeds = 0..rounds(usual);
-    BackendKind::ALL.into_iter().flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
+    BackendKind::ALL
+        .into_iter()
+        .flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
 }
 
 fn check_with(disks: &PoolDisks, data: bool, repair: bool) -> CheckReport {
@@ -109,7 +113,12 @@ fn damaged(
             } else {
                 let loses_data = report.problems.iter().any(|problem| problem.loses_data);
                 assert_eq!(pool.is_read_only(), loses_data, "{what}");
-                assert_eq!(report.is_clean(), pool.damage().is_empty(), "{what}: {:?}", report.problems);
+                assert_eq!(
+                    report.is_clean(),
+                    pool.damage().is_empty(),
+                    "{what}: {:?}",
+                    report.problems
+                );
                 assert!(lost == 0 || pool.is_read_only(), "{what}");
             }
         }
@@ -118,7 +127,8 @@ fn damaged(
     if report.is_clean() {
         return false;
     }
-    if check(&disks, CheckOptions { data: false, repair: true }, &Silent, &StopFlag::new()).is_ok() {
+    if check(&disks, CheckOptions { data: false, repair: true }, &Silent, &StopFlag::new()).is_ok()
+    {
         let again = check_with(&disks, true, false);
         assert!(again.is_clean(), "{what}: after the repair {:?}", again.problems.first());
         let pool = open(&disks, tuning()).unwrap();
@@ -141,8 +151,9 @@ fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
                 let at = page * PAGE + random.below(PAGE as u64) as usize;
                 let bit = 1u8 << random.below(8);
                 let what = format!("{backend:?}, seed {seed}, page {page}, byte {at}");
-                noticed +=
-                    u64::from(damaged(backend, (&images, &model), &what, |metadata| metadata[at] ^= bit));
+                noticed += u64::from(damaged(backend, (&images, &model), &what, |metadata| {
+                    metadata[at] ^= bit
+                }));
             }
         }
         assert!(noticed > 10, "{noticed}");
@@ -235,9 +246,16 @@ fn a_damaged_commit_is_told_from_one_that_a_crash_cut_off() {
             let pool = open(&simulation.disks(), tuning()).unwrap();
             let volume = pool.volume("a").unwrap();
             for block in 0..4u64 {
-                let expected =
-                    if (block as usize) < number { content(block + 1, BLOCK) } else { vec![0; BLOCK] };
-                assert_eq!(read(&volume, block * BLOCK as u64, BLOCK).unwrap(), expected, "commit {number}");
+                let expected = if (block as usize) < number {
+                    content(block + 1, BLOCK)
+                } else {
+                    vec![0; BLOCK]
+                };
+                assert_eq!(
+                    read(&volume, block * BLOCK as u64, BLOCK).unwrap(),
+                    expected,
+                    "commit {number}"
+                );
             }
         }
     }
@@ -352,7 +370,10 @@ fn a_crashed_pool_passes_the_check() {
         let pool = open(&simulation.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
         let stat = pool.stat().unwrap();
-        assert_eq!((report.references, report.physical_blocks), (stat.logical_blocks, stat.physical_blocks));
+        assert_eq!(
+            (report.references, report.physical_blocks),
+            (stat.logical_blocks, stat.physical_blocks)
+        );
         assert_eq!(report.free_blocks, stat.free_blocks);
     }
 }
@@ -364,7 +385,8 @@ fn replace_table(metadata: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
     let superblock = read_superblock(&*disk, &mut Vec::new()).unwrap();
     let seed = PoolSeed::of(&superblock);
     let mut root = find_roots(&*disk, &superblock, seed).unwrap().newest;
-    let chain = read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed).unwrap();
+    let chain =
+        read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed).unwrap();
     let mut stream = chain.stream;
     change(&mut stream);
     let mut next = metadata.len() / PAGE - 8 - superblock.journal_pages as usize;
@@ -380,7 +402,8 @@ fn replace_table(metadata: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
     }
     (root.table, root.table_bytes) = (link, stream.len() as u64);
     for offset in Root::offsets(root.generation) {
-        metadata[offset as usize..offset as usize + PAGE].copy_from_slice(&*root.encode(&superblock, seed));
+        metadata[offset as usize..offset as usize + PAGE]
+            .copy_from_slice(&*root.encode(&superblock, seed));
     }
 }
 
@@ -388,7 +411,9 @@ fn replace_table(metadata: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
 fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
     let cached = BackendKind::ALL.into_iter().filter(|backend| backend.is_cached());
     let images: Vec<_> = cached.map(|backend| worked_pool(backend, 1, true).0.images()).collect();
-    for (images, seed) in images.iter().flat_map(|images| (0..rounds(100)).map(move |seed| (images, seed))) {
+    for (images, seed) in
+        images.iter().flat_map(|images| (0..rounds(100)).map(move |seed| (images, seed)))
+    {
         let mut random = Random::new(seed);
         let [data, mut metadata] = images.clone();
         replace_table(&mut metadata, |stream| {
@@ -404,7 +429,8 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
             let _ = (pool.prove(1), pool.stat(), pool.checkpoint());
             for volume in pool.volumes().iter().take(3) {
                 let held = pool.volume(&volume.name).unwrap();
-                let _ = (read(&held, 0, BLOCK), write(&held, 0, &content(seed, BLOCK)), flush(&held));
+                let _ =
+                    (read(&held, 0, BLOCK), write(&held, 0, &content(seed, BLOCK)), flush(&held));
                 let _ = pool.remove_volume(&volume.name);
             }
         }

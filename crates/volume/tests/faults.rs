@@ -52,7 +52,9 @@ fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
 /// Every backend, with a few seeds each.
 fn lives() -> impl Iterator<Item = (BackendKind, u64)> {
     let seeds = first_seed()..first_seed() + rounds(1);
-    BackendKind::ALL.into_iter().flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
+    BackendKind::ALL
+        .into_iter()
+        .flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
 }
 
 fn live_with(backend: BackendKind, seed: u64, fault: Fault) -> u64 {

@@ -15,7 +15,8 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
+    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning,
+    Volume, check,
 };
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
@@ -137,7 +138,8 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
     }
     scatter(&pool.volume("a").unwrap(), &mut random, BLOCKS);
     fill(&pool.volume("b").unwrap(), &mut random, BLOCKS);
-    let kept = |pool: &Pool| read(&pool.volume("b").unwrap(), 600 * BLOCK as u64, 100 * BLOCK).unwrap();
+    let kept =
+        |pool: &Pool| read(&pool.volume("b").unwrap(), 600 * BLOCK as u64, 100 * BLOCK).unwrap();
     let before_all = kept(&pool);
     make_full();
     write_until_full(&pool.volume("a").unwrap(), &mut random);

@@ -17,8 +17,8 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume, VolumeError,
-    check,
+    BackendKind, CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume,
+    VolumeError, check,
 };
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
@@ -54,7 +54,8 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
     ];
     for seed in first_seed()..first_seed() + rounds(40) {
         let backend = BackendKind::ALL[seed as usize / 4 % 4];
-        let options = PoolOptions { fingerprint: kinds[seed as usize % 4], backend, ..options(180) };
+        let options =
+            PoolOptions { fingerprint: kinds[seed as usize % 4], backend, ..options(180) };
         let tuning = match seed % 5 {
             0 => Tuning { verify_reads: true, ..tuning() },
             1 => Tuning { verify_bytes: true, ..tuning() },
@@ -78,7 +79,8 @@ fn small_pool(blocks: u64) -> (Simulation, Pool, Volume) {
 #[test]
 fn each_content_is_stored_once_and_zeros_never() {
     let (_simulation, pool, volume) = small_pool(100);
-    let bytes: Vec<u8> = [1, 2, 1, 0, 1, 2, 0, 3].iter().flat_map(|id| content(*id, BLOCK)).collect();
+    let bytes: Vec<u8> =
+        [1, 2, 1, 0, 1, 2, 0, 3].iter().flat_map(|id| content(*id, BLOCK)).collect();
     write(&volume, 0, &bytes).unwrap();
     let stat = pool.stat().unwrap();
     assert_eq!((stat.logical_blocks, stat.physical_blocks, stat.index_entries), (6, 3, 3));
@@ -105,7 +107,11 @@ fn an_offline_volume_is_deduplicated_afterwards() {
     let ids = [1, 2, 3, 2, 0, 2, 3, 4];
     let bytes: Vec<u8> = ids.iter().flat_map(|id| content(*id, BLOCK)).collect();
     write(&offline, 0, &bytes).unwrap();
-    assert_eq!(pool.stat().unwrap().physical_blocks, 8, "every block but that of zeros has its own");
+    assert_eq!(
+        pool.stat().unwrap().physical_blocks,
+        8,
+        "every block but that of zeros has its own"
+    );
     pool.snapshot_volume("b", "before").unwrap();
     let report = pool.find(&Silent, &StopFlag::new()).unwrap();
     let stat = pool.stat().unwrap();
@@ -114,16 +120,32 @@ fn an_offline_volume_is_deduplicated_afterwards() {
     for name in ["b", "before"] {
         assert_eq!(read(&pool.volume(name).unwrap(), 0, bytes.len()).unwrap(), bytes);
     }
-    assert_eq!(pool.find(&Silent, &StopFlag::new()).unwrap().examined_blocks, 0, "nothing was written since");
+    assert_eq!(
+        pool.find(&Silent, &StopFlag::new()).unwrap().examined_blocks,
+        0,
+        "nothing was written since"
+    );
     write(&inline, BLOCK as u64, &content(4, BLOCK)).unwrap();
-    assert_eq!(pool.stat().unwrap().physical_blocks, 4, "what the finder has identified is found in-line");
+    assert_eq!(
+        pool.stat().unwrap().physical_blocks,
+        4,
+        "what the finder has identified is found in-line"
+    );
     write(&offline, 0, &content(5, BLOCK)).unwrap();
-    assert_eq!(read(&inline, 0, BLOCK).unwrap(), content(1, BLOCK), "a shared block is not written in place");
+    assert_eq!(
+        read(&inline, 0, BLOCK).unwrap(),
+        content(1, BLOCK),
+        "a shared block is not written in place"
+    );
     pool.set_mode("a", DedupMode::Off).unwrap();
     write(&inline, 0, &content(5, BLOCK)).unwrap();
     pool.set_mode("a", DedupMode::Offline).unwrap();
     pool.find(&Silent, &StopFlag::new()).unwrap();
-    assert_eq!(pool.stat().unwrap().physical_blocks, 5, "a volume that becomes off-line is gone through");
+    assert_eq!(
+        pool.stat().unwrap().physical_blocks,
+        5,
+        "a volume that becomes off-line is gone through"
+    );
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }
 
@@ -252,7 +274,10 @@ fn extents_tell_what_takes_space() {
         extents.iter().map(|extent| (extent.length, extent.allocated)).collect()
     };
     let block = BLOCK as u64;
-    assert_eq!(lengths(0, 64 * block, 9), [(2 * block, false), (2 * block, true), (60 * block, false)]);
+    assert_eq!(
+        lengths(0, 64 * block, 9),
+        [(2 * block, false), (2 * block, true), (60 * block, false)]
+    );
     assert_eq!(lengths(2 * block + 1, block, 9), [(block, true)]);
     assert_eq!(lengths(0, 64 * block, 1), [(2 * block, false)]);
     assert!(volume.extents(63 * block, 2 * block, 1).is_err());
@@ -267,7 +292,8 @@ fn extents_pass_over_what_was_never_written() {
     let place = (blocks / 2 + 7) * block;
     write(&volume, place, &content(1, BLOCK)).unwrap();
     let extents = volume.extents(0, blocks * block, 9).unwrap();
-    let lengths: Vec<(u64, bool)> = extents.iter().map(|extent| (extent.length, extent.allocated)).collect();
+    let lengths: Vec<(u64, bool)> =
+        extents.iter().map(|extent| (extent.length, extent.allocated)).collect();
     assert_eq!(lengths, [(place, false), (block, true), (blocks * block - place - block, false)]);
 }
 

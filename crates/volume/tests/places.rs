@@ -14,7 +14,8 @@ mod common;
 use common::{read, write};
 use gemelo_base::SystemClock;
 use gemelo_volume::{
-    DedupMode, FingerprintKind, Fingerprinter, NewPool, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError,
+    DedupMode, FingerprintKind, Fingerprinter, NewPool, Pool, PoolDirectory, PoolOptions, Tuning,
+    VolumeError,
 };
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -117,7 +118,8 @@ fn data_and_metadata_in_one_place_are_refused_by_all_its_names() {
         ("folder/new", "new"),
         ("pool/metadata", "pool/metadata"),
     ] {
-        let options = PoolOptions { data: Some(file(data)), metadata: Some(file(metadata)), ..small() };
+        let options =
+            PoolOptions { data: Some(file(data)), metadata: Some(file(metadata)), ..small() };
         let made = Pool::create(&pool, &options);
         assert!(matches!(made, Err(VolumeError::OneDisk { .. })), "{data} {metadata}: {made:?}");
         assert!(!pool.exists() && !file("new").exists());
@@ -211,7 +213,10 @@ impl Loop {
         fs::File::create(&backing).unwrap().set_len(bytes).unwrap();
         let made = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
         let Some(made) = made.ok().filter(|made| made.status.success()) else {
-            assert!(std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(), "loop devices need losetup and root");
+            assert!(
+                std::env::var_os("GEMELO_REQUIRE_TOOLS").is_none(),
+                "loop devices need losetup and root"
+            );
             eprintln!("not tested: loop devices need losetup and root");
             return None;
         };
@@ -314,7 +319,8 @@ fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
                 ..small()
             };
             let made = Pool::create(&pool, &options);
-            let is_refused = matches!(made, Err(VolumeError::NoDevice { .. } | VolumeError::NoDisk { .. }));
+            let is_refused =
+                matches!(made, Err(VolumeError::NoDevice { .. } | VolumeError::NoDisk { .. }));
             assert!(is_refused, "{place}: {made:?}");
             assert!(!pool.exists() && (place == "/dev/null" || !Path::new(place).exists()));
         }
@@ -376,7 +382,8 @@ fn contents_with_one_sha1_are_not_shared() {
     for mode in [DedupMode::Inline, DedupMode::Offline] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
-        Pool::create(&path, &PoolOptions { fingerprint: FingerprintKind::Sha1, ..small() }).unwrap();
+        Pool::create(&path, &PoolOptions { fingerprint: FingerprintKind::Sha1, ..small() })
+            .unwrap();
         let pool = open(&path).unwrap();
         pool.create_volume("a", SIZE, mode).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -385,7 +392,10 @@ fn contents_with_one_sha1_are_not_shared() {
         }
         pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()).unwrap();
         for (at, content) in [&one, &two, &one, &two].into_iter().enumerate() {
-            assert!(read(&volume, at as u64 * 4096, 4096).unwrap() == *content, "block {at} with {mode:?}");
+            assert!(
+                read(&volume, at as u64 * 4096, 4096).unwrap() == *content,
+                "block {at} with {mode:?}"
+            );
         }
         let disks = PoolDirectory::open(&path, gemelo_volume::DiskAccess::Shared);
         assert!(disks.is_err(), "the pool is open");

@@ -12,7 +12,9 @@ mod common;
 
 use common::{content, flush, read, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
-use gemelo_volume::{CheckOptions, DedupMode, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check};
+use gemelo_volume::{
+    CheckOptions, DedupMode, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,7 +50,10 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
     let pool = open(&path).unwrap();
     let list = pool.volumes();
     assert_eq!(list.len(), 1);
-    assert_eq!((list[0].name.as_str(), list[0].size_bytes, list[0].mapped_blocks), ("disk 2", 8192, 2));
+    assert_eq!(
+        (list[0].name.as_str(), list[0].size_bytes, list[0].mapped_blocks),
+        ("disk 2", 8192, 2)
+    );
     assert_eq!(read(&pool.volume("disk 2").unwrap(), 777, 7415).unwrap(), bytes[..7415]);
     pool.close().unwrap();
     let disks = PoolDirectory::lock(&path).unwrap().disks();
@@ -102,7 +107,10 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         PoolOptions { capacity_bytes: u64::MAX, ..small() },
         PoolOptions { journal_bytes: Some(1), ..small() },
     ] {
-        assert!(matches!(Pool::create(&path, &options), Err(VolumeError::BadOption { .. })), "{options:?}");
+        assert!(
+            matches!(Pool::create(&path, &options), Err(VolumeError::BadOption { .. })),
+            "{options:?}"
+        );
         assert!(!path.exists());
     }
     assert!(matches!(open(&path), Err(VolumeError::NotAPool { .. })));

@@ -13,7 +13,8 @@ mod common;
 use common::hold::Call;
 use common::simulated::{DATA, METADATA, Simulation};
 use common::{
-    BLOCK, content, flush, open, options_with, read, trim_now, tuning, write, write_now, write_zeroes_now,
+    BLOCK, content, flush, open, options_with, read, trim_now, tuning, write, write_now,
+    write_zeroes_now,
 };
 use gemelo_volume::{BackendKind, DedupMode, Pool, Volume};
 
@@ -44,7 +45,8 @@ fn some_bytes() -> Vec<u8> {
 #[test]
 fn what_is_immediate_is_durable_at_once() {
     type Now = fn(&Volume, u64, u64) -> Result<(), gemelo_device::DeviceError>;
-    let write_now: Now = |volume, offset, length| write_now(volume, offset, &vec![0; length as usize]);
+    let write_now: Now =
+        |volume, offset, length| write_now(volume, offset, &vec![0; length as usize]);
     for now in [write_now, trim_now, write_zeroes_now] {
         for (first, end) in [(2, 5), (0, BLOCKS)] {
             let (simulation, _pool, volume) = new_pool(BackendKind::Log);
@@ -111,7 +113,10 @@ fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
         write(&volume, 0, &some_bytes()).unwrap();
         simulation.fail_next(which, Call::Sync, 0..u64::MAX);
         assert!(flush(&volume).is_err());
-        assert!(flush(&volume).is_err(), "{backend:?}: nobody knows what of disk {which} is durable");
+        assert!(
+            flush(&volume).is_err(),
+            "{backend:?}: nobody knows what of disk {which} is durable"
+        );
         assert!(write(&volume, 0, &content(99, BLOCK)).is_err());
         assert!(pool.checkpoint().is_err());
         drop((pool, volume));
@@ -129,7 +134,9 @@ fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
 /// A checkpoint whose root was synced badly must not be what the next process builds on.
 #[test]
 fn a_checkpoint_whose_sync_failed_costs_nothing() {
-    for (backend, good_syncs) in BackendKind::ALL.into_iter().flat_map(|b| (0..4).map(move |n| (b, n))) {
+    for (backend, good_syncs) in
+        BackendKind::ALL.into_iter().flat_map(|b| (0..4).map(move |n| (b, n)))
+    {
         let (simulation, pool, volume) = new_pool(backend);
         write(&volume, 0, &some_bytes()).unwrap();
         flush(&volume).unwrap();

@@ -138,11 +138,15 @@ fn a_patch_of_a_block_that_was_overwritten_meanwhile_keeps_both_writes() {
             write(&world.a, 0, &fresh(2)).unwrap();
             flush(&world.a).unwrap();
             // The block that is patched is written again, if nothing keeps it.
-            let filler = scope.spawn(|| assert!(!fills || fill(&world.a, 1, |lbn| fresh(10 + lbn))));
+            let filler =
+                scope.spawn(|| assert!(!fills || fill(&world.a, 1, |lbn| fresh(10 + lbn))));
             release_after(hold, &filler);
             filler.join().unwrap();
             let patched = patcher.join().unwrap();
-            assert!(patched.is_ok() || fills && matches!(patched, Err(DeviceError::NoSpace)), "{patched:?}");
+            assert!(
+                patched.is_ok() || fills && matches!(patched, Err(DeviceError::NoSpace)),
+                "{patched:?}"
+            );
             let mut expected = fresh(2);
             if patched.is_ok() {
                 expected[100..105].copy_from_slice(b"patch");
@@ -171,7 +175,9 @@ fn a_writer_keeps_the_block_that_it_has_compared_with() {
         release_after(hold, &filler);
         filler.join().unwrap();
         match sharer.join().unwrap() {
-            Ok(()) => assert!(read(&world.a, at(1), 2 * BLOCK).unwrap() == bytes, "another's content"),
+            Ok(()) => {
+                assert!(read(&world.a, at(1), 2 * BLOCK).unwrap() == bytes, "another's content")
+            }
             Err(error) => assert!(matches!(error, DeviceError::NoSpace), "{error}"),
         }
     });
@@ -190,7 +196,8 @@ fn the_finder_keeps_the_block_that_it_has_compared_with() {
     let offsets = world.place_of(&collider.content(2, 1));
     let hold = world.simulation.hold_at(DATA, Call::Read, offsets);
     thread::scope(|scope| {
-        let finder = scope.spawn(|| world.pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()));
+        let finder =
+            scope.spawn(|| world.pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()));
         hold.wait();
         write(&world.a, 0, &[7; BLOCK]).unwrap();
         flush(&world.a).unwrap();
@@ -220,7 +227,8 @@ fn the_finder_leaves_alone_what_was_written_meanwhile() {
         write(&world.b, 0, &fresh(1)).unwrap();
         let hold = world.simulation.hold(DATA, Call::Read);
         thread::scope(|scope| {
-            let finder = scope.spawn(|| world.pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()));
+            let finder = scope
+                .spawn(|| world.pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()));
             hold.wait();
             write(&world.b, 0, &fresh(2)).unwrap();
             hold.release();
@@ -239,7 +247,8 @@ fn the_finder_shares_what_became_known_since_its_look_up() {
     // Both were looked up when the block is read that the second one is compared with.
     let hold = world.simulation.hold_at(DATA, Call::Read, world.place_of(&fresh(2)));
     thread::scope(|scope| {
-        let finder = scope.spawn(|| world.pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()));
+        let finder =
+            scope.spawn(|| world.pool.find(&gemelo_base::Silent, &gemelo_base::StopFlag::new()));
         hold.wait();
         write(&world.a, at(1), &fresh(1)).unwrap();
         hold.release();
@@ -303,7 +312,10 @@ fn commits_during_a_checkpoint_stay_in_the_journal_until_the_next_one() {
         }
         let bytes = world.after_power_cut();
         for lbn in 0..3 + more {
-            assert!(block(&bytes, lbn) == fresh(lbn), "block {lbn} is lost, with {more} more commits");
+            assert!(
+                block(&bytes, lbn) == fresh(lbn),
+                "block {lbn} is lost, with {more} more commits"
+            );
         }
     }
 }
@@ -328,7 +340,10 @@ fn a_flush_during_a_checkpoint_whose_commit_failed_waits_for_it() {
         flusher.join().unwrap().unwrap();
     });
     let bytes = world.after_power_cut();
-    assert!(block(&bytes, 0) == fresh(0) && block(&bytes, 1) == fresh(1), "what was flushed is lost");
+    assert!(
+        block(&bytes, 0) == fresh(0) && block(&bytes, 1) == fresh(1),
+        "what was flushed is lost"
+    );
 }
 
 /// A checkpoint that finds no room for its commit forgets it when the root is durable, and lets go of
@@ -348,7 +363,8 @@ fn a_checkpoint_without_room_forgets_no_commit_that_came_meanwhile() {
         let after = thread::scope(|scope| {
             let first = scope.spawn(|| world.pool.checkpoint());
             hold.wait();
-            let second = scope.spawn(|| write(&world.a, 0, &fresh(1)).and_then(|()| flush(&world.a)));
+            let second =
+                scope.spawn(|| write(&world.a, 0, &fresh(1)).and_then(|()| flush(&world.a)));
             release_after(hold, &second);
             // Held is the root of this checkpoint, or of one that the flush needs, or none.
             let is_held = next_root.is_held_within(PATIENCE / 4) && first.is_finished();
@@ -440,7 +456,8 @@ fn a_snapshot_is_of_one_moment() {
 fn torn_snapshot(pool: &Pool, last: u64) -> Option<(u64, u64)> {
     pool.snapshot_volume("a", "s").unwrap();
     let snapshot = pool.volume("s").unwrap();
-    let number = |offset| u64::from_le_bytes(read(&snapshot, offset, 8).unwrap().try_into().unwrap());
+    let number =
+        |offset| u64::from_le_bytes(read(&snapshot, offset, 8).unwrap().try_into().unwrap());
     let seen = (number(0), number(last));
     pool.remove_volume("s").unwrap();
     (seen.0 != seen.1 && seen.0 != seen.1 + 1).then_some(seen)

@@ -11,13 +11,15 @@
 mod common;
 
 use common::simulated::Simulation;
-use common::{BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write};
+use common::{
+    BLOCK, content, first_seed, flush, open, options_with, read, rounds, trim, tuning, write,
+};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, FingerprintKind, Pool, PoolDisks, PoolOptions, check,
-    record_damage,
+    BackendKind, CheckOptions, CheckReport, DedupMode, FingerprintKind, Pool, PoolDisks,
+    PoolOptions, check, record_damage,
 };
 use std::io::IoSlice;
 
@@ -32,7 +34,11 @@ fn check_data(disks: &PoolDisks, repair: bool) -> CheckReport {
 
 /// A pool with a volume that was written in every way, some of it in the checkpoint and some in the
 /// journal, and the contents of the volume, all of which were flushed.
-fn worked_pool(backend: BackendKind, mode: DedupMode, is_closed: bool) -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
+fn worked_pool(
+    backend: BackendKind,
+    mode: DedupMode,
+    is_closed: bool,
+) -> ([Vec<u8>; 2], Vec<Vec<u8>>) {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options_with(backend, 400)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
@@ -134,11 +140,16 @@ fn flip_in((backend, mode, is_closed): (BackendKind, DedupMode, bool), flips: u6
         let bit = random.below(8) as u8;
         let mut damaged = images.clone();
         damaged[disk][at] ^= 1 << bit;
-        let what = format!("{backend:?}, {mode:?}, closed {is_closed}, disk {disk}, byte {at}, bit {bit}");
+        let what =
+            format!("{backend:?}, {mode:?}, closed {is_closed}, disk {disk}, byte {at}, bit {bit}");
         read_all(damaged, &expected, &what, &mut tally);
     }
     assert!(tally.errors > 0 && tally.right > 0, "{backend:?}, {mode:?}: flips were noticed");
-    assert!(tally.refused < flips / 4, "{backend:?}, {mode:?}: {} of {flips} refused", tally.refused);
+    assert!(
+        tally.refused < flips / 4,
+        "{backend:?}, {mode:?}: {} of {flips} refused",
+        tally.refused
+    );
 }
 
 /// The sectors of an image that are not all zeros.
@@ -218,7 +229,10 @@ fn a_read_that_finds_damage_is_an_error_noted_once_and_a_new_write_heals_all() {
             let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
             rotten.rot();
             for _ in 0..3 {
-                assert!(matches!(rotten.read(0), Err(DeviceError::Damaged { offset: 0 })), "{backend:?}");
+                assert!(
+                    matches!(rotten.read(0), Err(DeviceError::Damaged { offset: 0 })),
+                    "{backend:?}"
+                );
             }
             assert_eq!(rotten.pool.stat().unwrap().activity.damaged_blocks, 1);
             let noted = rotten.pool.damaged_blocks();
@@ -244,7 +258,8 @@ fn damage_is_remembered_over_a_restart() {
 #[test]
 fn damage_that_a_check_records_is_not_shared_and_heals() {
     for backend in BackendKind::ALL {
-        let Rotten { simulation, pool } = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
+        let Rotten { simulation, pool } =
+            Rotten::new(DedupMode::Inline, &options_with(backend, 100));
         pool.close().unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
         let rotten = Rotten { simulation, pool };
@@ -267,7 +282,11 @@ fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
     rotten.rot();
     let report = rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap();
     assert_eq!(report.problems.len(), 1);
-    assert!(report.problems[0].ends_with("block 0 of 'a', block 1 of 'a'"), "{:?}", report.problems);
+    assert!(
+        report.problems[0].ends_with("block 0 of 'a', block 1 of 'a'"),
+        "{:?}",
+        report.problems
+    );
     // The medium was good after all: a cable was loose.
     let image = rotten.simulation.images()[0].clone();
     let mark = content(MARK, BLOCK);
@@ -275,7 +294,10 @@ fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
     let block = image.chunks(BLOCK).position(|bytes| is_it(&bytes)).unwrap();
     let at = (block * BLOCK) as u64;
     rotten.simulation.disks().data.write_at(at, &mut [IoSlice::new(&mark)]).unwrap();
-    assert_eq!(rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(
+        rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap().problems,
+        Vec::<String>::new()
+    );
     rotten.write_mark(3);
     let stat = rotten.pool.stat().unwrap();
     assert_eq!((stat.physical_blocks, stat.activity.healed_blocks), (1, 0), "shared as ever");
@@ -295,8 +317,10 @@ fn the_finder_heals_a_damaged_block_with_a_fresh_copy() {
 
 #[test]
 fn a_fingerprint_that_proves_nothing_heals_nothing() {
-    let options =
-        PoolOptions { fingerprint: FingerprintKind::Xxh3Compare, ..options_with(BackendKind::Log, 100) };
+    let options = PoolOptions {
+        fingerprint: FingerprintKind::Xxh3Compare,
+        ..options_with(BackendKind::Log, 100)
+    };
     let rotten = Rotten::new(DedupMode::Inline, &options);
     rotten.rot();
     assert!(rotten.read(0).is_err());
@@ -304,7 +328,11 @@ fn a_fingerprint_that_proves_nothing_heals_nothing() {
     rotten.write_mark(6);
     assert_eq!(rotten.read(5).unwrap(), content(MARK, BLOCK));
     assert!(rotten.read(0).is_err(), "a damaged content cannot be compared with the new one");
-    assert_eq!(rotten.pool.stat().unwrap().physical_blocks, 2, "the new copy is the one to be shared");
+    assert_eq!(
+        rotten.pool.stat().unwrap().physical_blocks,
+        2,
+        "the new copy is the one to be shared"
+    );
 }
 
 #[test]
@@ -330,7 +358,10 @@ fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
         drop(pool);
         assert!(!check_data(&simulation.disks(), false).is_clean());
         let cost = check_data(&simulation.disks(), true).repair_cost;
-        assert!(cost.iter().any(|cost| cost.volume == "a" && cost.lost_blocks > 0), "{backend:?}: {cost:?}");
+        assert!(
+            cost.iter().any(|cost| cost.volume == "a" && cost.lost_blocks > 0),
+            "{backend:?}: {cost:?}"
+        );
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert!(!pool.is_read_only());
         let volume = pool.volume("a").unwrap();

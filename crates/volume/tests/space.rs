@@ -1,6 +1,11 @@
 //! A store that is nearly full: only one that is truly full refuses a write.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
 
 mod common;
 
@@ -46,7 +51,11 @@ impl Disk for SlowDisk {
 }
 
 fn slow_disk(path: &Path, sync_ms: u64) -> Arc<SlowDisk> {
-    Arc::new(SlowDisk { file: FileDisk::create(path).unwrap(), sync_ms, read_ms: AtomicU64::new(0) })
+    Arc::new(SlowDisk {
+        file: FileDisk::create(path).unwrap(),
+        sync_ms,
+        read_ms: AtomicU64::new(0),
+    })
 }
 
 fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {

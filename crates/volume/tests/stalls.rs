@@ -162,8 +162,10 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
     const PAIRS: u64 = 3000;
     let folder = tempfile::tempdir().unwrap();
     let metadata = disk(folder.path(), "metadata", 0);
-    let disks =
-        PoolDisks { data: disk(folder.path(), "data", 0), metadata: Arc::clone(&metadata) as Arc<dyn Disk> };
+    let disks = PoolDisks {
+        data: disk(folder.path(), "data", 0),
+        metadata: Arc::clone(&metadata) as Arc<dyn Disk>,
+    };
     Pool::format(&disks, &options(2000)).unwrap();
     let pool = open(&disks, tuning()).unwrap();
     pool.create_volume("a", 1024 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -194,7 +196,8 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
 fn large_volume(pool: &Pool, blocks: u64) -> Vec<u64> {
     pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
-    let ids: Vec<u64> = (0..blocks).map(|block| if block % 7 == 3 { 0 } else { 1 + block % 900 }).collect();
+    let ids: Vec<u64> =
+        (0..blocks).map(|block| if block % 7 == 3 { 0 } else { 1 + block % 900 }).collect();
     for (first, ids) in (0..).step_by(512).zip(ids.chunks(512)) {
         let bytes: Vec<u8> = ids.iter().flat_map(|id| content(*id, BLOCK)).collect();
         write(&volume, first * BLOCK as u64, &bytes).unwrap();
@@ -261,11 +264,13 @@ fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
         ids[0] = 0;
         trim(&volume, 0, block).unwrap();
         pool.clone_volume("a", "c").unwrap();
-        let all = |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
+        let all =
+            |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
         assert!(all("a") == all("c"), "{backend:?}");
         drop(pool);
         let pool = open(&disks, tuning()).unwrap();
-        let all = |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
+        let all =
+            |name: &str| read(&pool.volume(name).unwrap(), 0, (BLOCKS * block) as usize).unwrap();
         assert!(all("a") == all("c"), "{backend:?}");
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
     }
@@ -279,7 +284,8 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
         for call in 1.. {
             let simulation = Simulation::new(call);
             Pool::format(&simulation.disks(), &options_with(backend, 2000)).unwrap();
-            let pool = open(&simulation.disks(), Tuning { cache_bytes: 16 << 20, ..tuning() }).unwrap();
+            let pool =
+                open(&simulation.disks(), Tuning { cache_bytes: 16 << 20, ..tuning() }).unwrap();
             let ids = large_volume(&pool, BLOCKS);
             pool.checkpoint().unwrap();
             simulation.set_fault(Fault::CrashAt(call));
@@ -292,7 +298,9 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
                     assert!(!is_removed);
                     assert!(read(&volume, 0, BLOCKS as usize * BLOCK).unwrap() == bytes_of(&ids));
                 }
-                Err(_) => assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{backend:?}, call {call}"),
+                Err(_) => {
+                    assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{backend:?}, call {call}")
+                }
             }
             assert_eq!(pool.volumes().len() as u64, pool.stat().unwrap().volumes);
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}, call {call}");
@@ -370,7 +378,8 @@ fn a_copy_that_cannot_be_counted_leaves_nothing() {
         // A volume that was cut shows nothing of what it had when it is made larger again.
         pool.resize_volume("c", 10 * BLOCK as u64).unwrap();
         pool.resize_volume("c", BLOCKS * BLOCK as u64).unwrap();
-        let rest = read(&pool.volume("c").unwrap(), 10 * BLOCK as u64, bytes.len() - 10 * BLOCK).unwrap();
+        let rest =
+            read(&pool.volume("c").unwrap(), 10 * BLOCK as u64, bytes.len() - 10 * BLOCK).unwrap();
         assert!(rest.iter().all(|byte| *byte == 0));
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
     }

@@ -151,7 +151,11 @@ impl Life<'_> {
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         // A crash between a root and its copy leaves the copy behind.
         let is_known = |what: &str| what.starts_with("the root at byte");
-        assert!(report.problems.iter().all(|problem| is_known(&problem.what)), "{:?}", report.problems);
+        assert!(
+            report.problems.iter().all(|problem| is_known(&problem.what)),
+            "{:?}",
+            report.problems
+        );
         let pool = open(&simulation.disks(), self.tuning).unwrap();
         let contents = Contents::of(&pool);
         history.check(&contents, at).unwrap_or_else(|why| panic!("power cut at {at}: {why}"));

@@ -13,7 +13,9 @@ use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, open, read, rounds, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_volume::format::Version;
-use gemelo_volume::{BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, VolumeError, check, convert};
+use gemelo_volume::{
+    BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, VolumeError, check, convert,
+};
 use std::path::PathBuf;
 
 /// The two disks of a pool that is kept for a version, data first.
@@ -27,7 +29,8 @@ fn kept(version: u32, backend: BackendKind) -> [Vec<u8>; 2] {
 
 /// The contents of the volumes in all kept pools: block by block, as the ids of [`content`].
 fn contents() -> Vec<(&'static str, DedupMode, bool, Vec<u64>)> {
-    let written = |first: u64| (0..400).map(move |lbn| if lbn < 300 { first + lbn % 90 } else { 0 });
+    let written =
+        |first: u64| (0..400).map(move |lbn| if lbn < 300 { first + lbn % 90 } else { 0 });
     let before: Vec<u64> = written(1).collect();
     let mut inline = before.clone();
     (0..50).for_each(|lbn| inline[lbn] = 1000 + lbn as u64);
@@ -44,10 +47,15 @@ fn contents() -> Vec<(&'static str, DedupMode, bool, Vec<u64>)> {
 }
 
 fn compare(pool: &Pool, what: &str) {
-    let found: Vec<_> =
-        pool.volumes().into_iter().map(|volume| (volume.name, volume.mode, volume.read_only)).collect();
-    let expected: Vec<_> =
-        contents().iter().map(|(name, mode, read_only, _)| ((*name).to_owned(), *mode, *read_only)).collect();
+    let found: Vec<_> = pool
+        .volumes()
+        .into_iter()
+        .map(|volume| (volume.name, volume.mode, volume.read_only))
+        .collect();
+    let expected: Vec<_> = contents()
+        .iter()
+        .map(|(name, mode, read_only, _)| ((*name).to_owned(), *mode, *read_only))
+        .collect();
     assert_eq!(found, expected, "{what}");
     for (name, _, _, ids) in contents() {
         let volume = pool.volume(name).unwrap();
@@ -75,22 +83,31 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let before = old.images();
         let refused = open(&old.disks(), tuning()).err().unwrap();
         assert!(matches!(refused, VolumeError::OldFormat { version: 1 }), "{refused}");
-        let report = check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
+        let report =
+            check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
         let new = Simulation::new(1);
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
         assert_eq!(lost, 0);
         assert!(old.images() == before, "nothing of the old pool was written");
         let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
-        let report =
-            check(&disks, CheckOptions { data: true, ..CheckOptions::default() }, &Silent, &StopFlag::new())
-                .unwrap();
+        let report = check(
+            &disks,
+            CheckOptions { data: true, ..CheckOptions::default() },
+            &Silent,
+            &StopFlag::new(),
+        )
+        .unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
         let pool = open(&disks, tuning()).unwrap();
         compare(&pool, &format!("{backend:?}"));
         let stat = pool.stat().unwrap();
         write(&pool.volume("inline").unwrap(), 300 * BLOCK as u64, &content(1000, BLOCK)).unwrap();
-        assert_eq!(pool.stat().unwrap().physical_blocks, stat.physical_blocks, "its index is as before");
+        assert_eq!(
+            pool.stat().unwrap().physical_blocks,
+            stat.physical_blocks,
+            "its index is as before"
+        );
     }
 }
 

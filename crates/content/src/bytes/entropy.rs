@@ -12,7 +12,8 @@ const SYMBOLS: f64 = 256.0;
 pub(crate) fn entropy_of_share(random_share: f64) -> f64 {
     let rare = random_share / SYMBOLS;
     let frequent = 1.0 - rare * (SYMBOLS - 1.0);
-    let term = |probability: f64| if probability > 0.0 { -probability * probability.log2() } else { 0.0 };
+    let term =
+        |probability: f64| if probability > 0.0 { -probability * probability.log2() } else { 0.0 };
     term(frequent) + (SYMBOLS - 1.0) * term(rare)
 }
 

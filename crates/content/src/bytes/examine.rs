@@ -65,7 +65,8 @@ impl Generator {
         let foreign = block.chunks(SECTOR_BYTES).zip(expected.chunks(SECTOR_BYTES)).zip(&intact);
         let mut foreign = foreign.filter(|(_, same)| !**same).map(|(pair, _)| pair);
         // The sectors that differ are all the other content's, or all so different that they are no damaged copies.
-        let explained = foreign.all(|(found, other)| found == other || mostly_different(found, other));
+        let explained =
+            foreign.all(|(found, other)| found == other || mostly_different(found, other));
         if intact_sectors > 0 && explained {
             let other = claimed.filter(|_| intact.first() == Some(&false));
             return Examination::Torn { intact_sectors, sectors: intact.len(), other };

@@ -179,7 +179,9 @@ impl Generator {
     #[inline]
     fn recipe(&self, id: ContentId) -> &Recipe {
         let index = match class_of(id) {
-            Some(class) => self.recipe_of_class.get(class).copied().unwrap_or(self.recipe_of_unique),
+            Some(class) => {
+                self.recipe_of_class.get(class).copied().unwrap_or(self.recipe_of_unique)
+            }
             None => self.recipe_of_unique,
         };
         // Every index was made with the list, which is never empty.

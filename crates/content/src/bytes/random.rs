@@ -170,7 +170,12 @@ fn fill_avx2(key: u64, thresholds: Option<&Thresholds>, out: &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn filled(vectors: Vectors, key: u64, thresholds: Option<&Thresholds>, length: usize) -> Vec<u8> {
+    fn filled(
+        vectors: Vectors,
+        key: u64,
+        thresholds: Option<&Thresholds>,
+        length: usize,
+    ) -> Vec<u8> {
         let mut bytes = vec![0xaa; length];
         vectors.fill(key, thresholds, &mut bytes);
         bytes

@@ -74,7 +74,8 @@ fn an_entropy_without_room_for_contents_says_what_is_written() {
 /// What LZ4 and zstd level 1 save on these blocks, one by one.
 fn saved_shares(bytes: &[u8], block_bytes: usize) -> (f64, f64) {
     let total = bytes.len() as f64;
-    let lz4: usize = bytes.chunks(block_bytes).map(|block| lz4_flex::block::compress(block).len()).sum();
+    let lz4: usize =
+        bytes.chunks(block_bytes).map(|block| lz4_flex::block::compress(block).len()).sum();
     let zstd: usize =
         bytes.chunks(block_bytes).map(|block| zstd::bulk::compress(block, 1).unwrap().len()).sum();
     (1.0 - lz4 as f64 / total, 1.0 - zstd as f64 / total)
@@ -86,7 +87,8 @@ fn compressors_save_what_was_asked() {
         for percent in [0, 1, 5, 10, 25, 33, 50, 66, 75, 90, 95, 97] {
             let asked = f64::from(percent) / 100.0;
             let spec = ContentSpec { block_bytes, ..with_nature(8.0, asked) };
-            let (lz4, zstd) = saved_shares(&data(&spec, (1 << 19) / block_bytes as u64), block_bytes);
+            let (lz4, zstd) =
+                saved_shares(&data(&spec, (1 << 19) / block_bytes as u64), block_bytes);
             assert!((lz4 - asked).abs() < 0.02, "{block_bytes}: asked {asked}, LZ4 saves {lz4}");
             assert!((zstd - asked).abs() < 0.02, "{block_bytes}: asked {asked}, zstd saves {zstd}");
         }
@@ -132,7 +134,8 @@ fn similar_contents_differ_in_a_few_bytes_and_shifted_ones_are_moved() {
             continue;
         }
         let different = bytes.iter().zip(&leader).filter(|(one, other)| one != other).count();
-        let moved = (1..=512).any(|shift| bytes[MARK_BYTES + shift..] == leader[MARK_BYTES..4096 - shift]);
+        let moved =
+            (1..=512).any(|shift| bytes[MARK_BYTES + shift..] == leader[MARK_BYTES..4096 - shift]);
         if different <= MARK_BYTES + EDITS as usize {
             similar += 1;
         } else if moved {
@@ -172,7 +175,8 @@ fn every_kind_of_damage_is_told_apart() {
     flipped[1000] ^= 1;
     let garbage = Examination::Garbage { first_difference: 1000, different_bytes: 1 };
     assert_eq!(examine(&flipped), garbage);
-    let random: Vec<u8> = (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let random: Vec<u8> =
+        (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     assert!(matches!(examine(&random), Examination::Garbage { first_difference: 0, .. }));
 }
 

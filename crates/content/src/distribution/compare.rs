@@ -35,10 +35,15 @@ impl Comparison {
     /// `first` beside `others`.
     #[must_use]
     pub fn new(first: &Distribution, others: &[&Distribution]) -> Self {
-        let tables: Vec<Vec<RangeRow>> =
-            std::iter::once(first).chain(others.iter().copied()).map(Distribution::ranges).collect();
+        let tables: Vec<Vec<RangeRow>> = std::iter::once(first)
+            .chain(others.iter().copied())
+            .map(Distribution::ranges)
+            .collect();
         Self::of_shares(
-            &tables.iter().map(|rows| rows.iter().map(|row| row.share).collect()).collect::<Vec<_>>(),
+            &tables
+                .iter()
+                .map(|rows| rows.iter().map(|row| row.share).collect())
+                .collect::<Vec<_>>(),
         )
     }
 
@@ -78,7 +83,10 @@ mod tests {
         let comparison = Comparison::new(&first, &[&same, &other]);
         assert_eq!(comparison.ranges.len(), 3);
         assert_eq!(comparison.ranges[1].shares, [0.5, 0.5, 0.0]);
-        assert_eq!(comparison.largest, LargestDifference { range: 1, distribution: 2, difference: -0.5 });
+        assert_eq!(
+            comparison.largest,
+            LargestDifference { range: 1, distribution: 2, difference: -0.5 }
+        );
         assert_eq!(Comparison::new(&first, &[&same]).largest.difference, 0.0);
     }
 }

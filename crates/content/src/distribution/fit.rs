@@ -85,7 +85,11 @@ impl Range {
 
     /// The value if it lies inside, else the middle.
     fn choose(self, value: f64) -> f64 {
-        if (self.low..=self.high).contains(&value) { value } else { f64::midpoint(self.low, self.high) }
+        if (self.low..=self.high).contains(&value) {
+            value
+        } else {
+            f64::midpoint(self.low, self.high)
+        }
     }
 }
 
@@ -145,7 +149,9 @@ impl SummaryFigures {
                 let duplicates = agreed_duplicates(range, stated, unique, mean)?;
                 (duplicates, duplicates / mean)
             }
-            (Some((_, duplicates)), Some(unique), None) => (duplicates, 1.0 - unique.value - duplicates),
+            (Some((_, duplicates)), Some(unique), None) => {
+                (duplicates, 1.0 - unique.value - duplicates)
+            }
             (Some((_, duplicates)), None, Some(mean)) => (duplicates, duplicates / mean),
             (None, Some(unique), Some(mean)) => {
                 let distinct = (1.0 - unique.value) / (1.0 + mean);
@@ -234,7 +240,8 @@ impl Distribution {
             return Err(DistributionError::TooLarge { duplicates: 0 });
         }
         let duplicates = (shares.duplicates * blocks as f64).round() as u64;
-        let contents = ((shares.distinct_with_duplicates * blocks as f64).round() as u64).min(duplicates);
+        let contents =
+            ((shares.distinct_with_duplicates * blocks as f64).round() as u64).min(duplicates);
         if shares.duplicates > SLACK && contents == 0 {
             return Err(unfit(format!(
                 "{blocks} blocks are too few to hold a content with duplicates: ask for more"

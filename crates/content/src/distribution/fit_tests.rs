@@ -31,12 +31,18 @@ fn rounded_figures_of_a_paper_agree_to_rounding() {
 
 #[test]
 fn every_pair_of_figures_is_enough() {
-    for (unique, duplicates, mean, ratio) in
-        [("70", "22.5", "", ""), ("70", "", "3", ""), ("", "22.5", "3", ""), ("70", "", "", "1.29032258")]
-    {
+    for (unique, duplicates, mean, ratio) in [
+        ("70", "22.5", "", ""),
+        ("70", "", "3", ""),
+        ("", "22.5", "3", ""),
+        ("70", "", "", "1.29032258"),
+    ] {
         let fitted = Distribution::fit(&figures(unique, duplicates, mean, ratio)).unwrap();
         let summary = fitted.summary();
-        assert!((share(summary.unique, &fitted) - 0.7).abs() < 1e-6, "{unique} {duplicates} {mean} {ratio}");
+        assert!(
+            (share(summary.unique, &fitted) - 0.7).abs() < 1e-6,
+            "{unique} {duplicates} {mean} {ratio}"
+        );
         assert!((summary.duplicates_per_duplicated_content() - 3.0).abs() < 1e-4);
     }
 }
@@ -59,7 +65,8 @@ fn the_ends_are_distributions_too() {
 
 #[test]
 fn contradictions_are_refused_with_the_reason() {
-    let most = |most, given: SummaryFigures| SummaryFigures { most_duplicates: Some(most), ..given };
+    let most =
+        |most, given: SummaryFigures| SummaryFigures { most_duplicates: Some(most), ..given };
     let few = |blocks, given: SummaryFigures| SummaryFigures { blocks: Some(blocks), ..given };
     for (asked, reason) in [
         (figures("76", "", "", ""), "give two of"),

@@ -62,7 +62,9 @@ pub enum DistributionError {
     #[error("the distribution has no contents: give at least one line '<duplicates> <contents>'")]
     Empty,
     /// More blocks than 2^63.
-    #[error("the distribution has more than 2^63 blocks (reached at {duplicates} duplicates): scale it down")]
+    #[error(
+        "the distribution has more than 2^63 blocks (reached at {duplicates} duplicates): scale it down"
+    )]
     TooLarge {
         /// The class at which the sum went over.
         duplicates: u64,
@@ -121,7 +123,9 @@ impl TryFrom<Vec<[u64; 2]>> for Distribution {
     type Error = DistributionError;
 
     fn try_from(pairs: Vec<[u64; 2]>) -> Result<Self, DistributionError> {
-        Self::new(pairs.into_iter().map(|[duplicates, contents]| DuplicateClass { duplicates, contents }))
+        Self::new(
+            pairs.into_iter().map(|[duplicates, contents]| DuplicateClass { duplicates, contents }),
+        )
     }
 }
 
@@ -137,7 +141,9 @@ impl Distribution {
     ///
     /// # Errors
     /// [`DistributionError::Empty`] and [`DistributionError::TooLarge`].
-    pub fn new(classes: impl IntoIterator<Item = DuplicateClass>) -> Result<Self, DistributionError> {
+    pub fn new(
+        classes: impl IntoIterator<Item = DuplicateClass>,
+    ) -> Result<Self, DistributionError> {
         let mut sorted: Vec<DuplicateClass> =
             classes.into_iter().filter(|class| class.contents > 0).collect();
         sorted.sort_unstable_by_key(|class| class.duplicates);
@@ -149,7 +155,9 @@ impl Distribution {
                 return Err(DistributionError::TooLarge { duplicates: class.duplicates });
             }
             match merged.last_mut() {
-                Some(last) if last.duplicates == class.duplicates => last.contents += class.contents,
+                Some(last) if last.duplicates == class.duplicates => {
+                    last.contents += class.contents
+                }
                 _ => merged.push(class),
             }
         }
@@ -176,8 +184,11 @@ impl Distribution {
     #[must_use]
     pub fn summary(&self) -> Summary {
         let distinct = self.classes.iter().map(|class| class.contents).sum();
-        let unique =
-            self.classes.first().filter(|class| class.duplicates == 0).map_or(0, |class| class.contents);
+        let unique = self
+            .classes
+            .first()
+            .filter(|class| class.duplicates == 0)
+            .map_or(0, |class| class.contents);
         Summary {
             blocks: self.blocks,
             distinct,

@@ -90,14 +90,18 @@ pub(super) fn power_law(contents: u64, duplicates: u64, most: u64) -> Vec<Duplic
     let (mut share_above, mut given) = (0.0, 0);
     for ((number, _), share) in grid.iter().zip(&shares).rev() {
         share_above += share;
-        let due = if *number == 1 { contents } else { (share_above * contents as f64).round() as u64 };
+        let due =
+            if *number == 1 { contents } else { (share_above * contents as f64).round() as u64 };
         if due.min(contents) > given {
             counts.insert(*number, due.min(contents) - given);
             given = due.min(contents);
         }
     }
     give_exactly(&mut counts, duplicates, most);
-    counts.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents }).collect()
+    counts
+        .into_iter()
+        .map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
+        .collect()
 }
 
 /// Gives single contents more or fewer duplicates, of 1 to `most`, until all have `duplicates` together.

@@ -7,8 +7,8 @@ use super::Distribution;
 pub const RANGE_COUNT: usize = STARTS.len();
 
 const STARTS: [u64; 17] = [
-    0, 1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000,
-    10_000_000, 50_000_000,
+    0, 1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000,
+    5_000_000, 10_000_000, 50_000_000,
 ];
 
 /// One range of a distribution.
@@ -52,8 +52,9 @@ impl Distribution {
     #[must_use]
     pub fn ranges(&self) -> Vec<RangeRow> {
         let highest = self.classes().last().map_or(0, |class| range_index(class.duplicates));
-        let mut rows: Vec<RangeRow> =
-            (0..=highest).map(|index| RangeRow { index, contents: 0, blocks: 0, share: 0.0 }).collect();
+        let mut rows: Vec<RangeRow> = (0..=highest)
+            .map(|index| RangeRow { index, contents: 0, blocks: 0, share: 0.0 })
+            .collect();
         for class in self.classes() {
             if let Some(row) = rows.get_mut(range_index(class.duplicates)) {
                 row.contents += class.contents;
@@ -92,9 +93,10 @@ mod tests {
     #[test]
     fn rows_add_up_to_the_whole() {
         let classes = [(0, 50), (2, 10), (4, 2), (60, 1)];
-        let distribution =
-            Distribution::new(classes.map(|(duplicates, contents)| DuplicateClass { duplicates, contents }))
-                .unwrap();
+        let distribution = Distribution::new(
+            classes.map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
+        )
+        .unwrap();
         let rows = distribution.ranges();
         assert_eq!(rows.len(), 5);
         assert_eq!(rows.iter().map(|row| row.blocks).sum::<u64>(), distribution.blocks());

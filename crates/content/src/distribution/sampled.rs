@@ -109,7 +109,11 @@ impl Distribution {
         for count in copies.into_iter().filter(|count| *count > 0) {
             *classes.entry(count - 1).or_default() += 1;
         }
-        Self::new(classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents }))
+        Self::new(
+            classes
+                .into_iter()
+                .map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
+        )
     }
 
     /// Where the blocks and contents of each class with duplicates begin, unique contents lying first.

@@ -128,9 +128,10 @@ impl ScaledDistribution {
     /// None in practice: a scaled distribution has at least one block.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
         Distribution::new(
-            self.classes
-                .iter()
-                .map(|class| DuplicateClass { duplicates: class.copies - 1, contents: class.contents }),
+            self.classes.iter().map(|class| DuplicateClass {
+                duplicates: class.copies - 1,
+                contents: class.contents,
+            }),
         )
     }
 
@@ -150,7 +151,8 @@ fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<Scale
     let mut carry: i64 = 0; // Blocks to add to the next class; negative if it lends them.
     for (index, class) in source.iter().enumerate().rev() {
         source_blocks_seen += class.blocks();
-        let share = u128::from(blocks) * u128::from(source_blocks_seen) / u128::from(distribution.blocks());
+        let share =
+            u128::from(blocks) * u128::from(source_blocks_seen) / u128::from(distribution.blocks());
         let blocks_due = share as u64; // At most `blocks`, which has 64 bits.
         let own = blocks_due - blocks_given;
         blocks_given = blocks_due;
@@ -233,7 +235,11 @@ impl Course {
                 offer(self.surplus + 1.0 - moved(lent), 1.0, choice);
             }
             if rest <= self.carry_limit {
-                offer(self.surplus + moved(rest), 0.0, Choice { whole, cut_copies: 0, carry: rest as i64 });
+                offer(
+                    self.surplus + moved(rest),
+                    0.0,
+                    Choice { whole, cut_copies: 0, carry: rest as i64 },
+                );
             }
         }
         self.surplus += best.1;
@@ -249,8 +255,10 @@ mod tests {
 
     fn distribution(classes: &[(u64, u64)]) -> Distribution {
         let classes = classes.iter();
-        Distribution::new(classes.map(|&(duplicates, contents)| DuplicateClass { duplicates, contents }))
-            .unwrap()
+        Distribution::new(
+            classes.map(|&(duplicates, contents)| DuplicateClass { duplicates, contents }),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -287,7 +295,9 @@ mod tests {
     fn any_distribution() -> impl Strategy<Value = Distribution> {
         proptest::collection::btree_map(0u64..300, 1u64..5000, 1..40).prop_map(|classes| {
             Distribution::new(
-                classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
+                classes
+                    .into_iter()
+                    .map(|(duplicates, contents)| DuplicateClass { duplicates, contents }),
             )
             .unwrap()
         })

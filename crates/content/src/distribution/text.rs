@@ -28,7 +28,10 @@ impl std::fmt::Display for ParseNote {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Repeated { line, duplicates } => {
-                write!(formatter, "line {line}: {duplicates} duplicates stood on an earlier line; added up")
+                write!(
+                    formatter,
+                    "line {line}: {duplicates} duplicates stood on an earlier line; added up"
+                )
             }
             Self::NoContents { line, duplicates } => {
                 write!(formatter, "line {line}: no contents with {duplicates} duplicates; left out")
@@ -122,7 +125,10 @@ impl Distribution {
     /// The distribution in the DEDISbench format, ascending, without comments: readable by the original tools.
     #[must_use]
     pub fn to_text(&self) -> String {
-        self.classes().iter().map(|class| format!("{} {}\n", class.duplicates, class.contents)).collect()
+        self.classes()
+            .iter()
+            .map(|class| format!("{} {}\n", class.duplicates, class.contents))
+            .collect()
     }
 }
 

@@ -16,7 +16,8 @@ fn ln_gamma(x: f64) -> f64 {
     ];
     let series: f64 = C.iter().enumerate().map(|(i, c)| c / (x + 1.0 + i as f64)).sum();
     let base = x + 5.5;
-    (x + 0.5) * base.ln() - base + (2.506_628_274_631_000_5 * (1.000_000_000_190_015 + series) / x).ln()
+    (x + 0.5) * base.ln() - base
+        + (2.506_628_274_631_000_5 * (1.000_000_000_190_015 + series) / x).ln()
 }
 
 /// The lower incomplete gamma function over the complete one, by its power series.
@@ -81,13 +82,17 @@ fn gamma_fits() {
             gamma_cdf(shape, x * shape / 16_384.0)
         });
     }
-    check(Law::Gamma { shape: 1.5, scale: 2.0, offset: 100.0 }, |x| gamma_cdf(1.5, (x - 100.0) / 2.0));
+    check(Law::Gamma { shape: 1.5, scale: 2.0, offset: 100.0 }, |x| {
+        gamma_cdf(1.5, (x - 100.0) / 2.0)
+    });
 }
 
 #[test]
 fn erlang_fits() {
     for order in [1, 3, 7] {
-        check(Law::Erlang { order, mean: 5.0 }, |x| gamma_cdf(f64::from(order), x * f64::from(order) / 5.0));
+        check(Law::Erlang { order, mean: 5.0 }, |x| {
+            gamma_cdf(f64::from(order), x * f64::from(order) / 5.0)
+        });
     }
 }
 
@@ -127,12 +132,9 @@ fn a_table_keeps_its_shares() {
         TableRow { cumulative: 0.8, from: 10.0, to: 20.0 },
         TableRow { cumulative: 1.0, from: 20.0, to: 70.0 },
     ];
-    check(
-        Law::Table(rows),
-        |x| {
-            if x < 20.0 { 0.8 * (x - 10.0) / 10.0 } else { 0.8 + 0.2 * (x - 20.0) / 50.0 }
-        },
-    );
+    check(Law::Table(rows), |x| {
+        if x < 20.0 { 0.8 * (x - 10.0) / 10.0 } else { 0.8 + 0.2 * (x - 20.0) / 50.0 }
+    });
 }
 
 #[test]

@@ -48,7 +48,11 @@ impl Tray {
     }
 
     /// Waits until at most `left` operations are under way; tells of the first that failed.
-    pub(super) fn wait(&self, left: u64, stopped: &dyn Fn() -> bool) -> Result<(), rustix::io::Errno> {
+    pub(super) fn wait(
+        &self,
+        left: u64,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<(), rustix::io::Errno> {
         let mut counts = locked(&self.counts);
         while counts.under_way > left && !stopped() {
             let result = self.finished.wait_timeout(counts, LOOK_INTERVAL);
@@ -80,7 +84,9 @@ impl AioPool {
         let mut helpers = Vec::with_capacity(HELPERS);
         for _ in 0..HELPERS {
             let queue = queue.clone();
-            helpers.push(std::thread::Builder::new().name("aio".to_owned()).spawn(move || help(&queue))?);
+            helpers.push(
+                std::thread::Builder::new().name("aio".to_owned()).spawn(move || help(&queue))?,
+            );
         }
         Ok(Self { jobs, helpers })
     }
@@ -122,7 +128,8 @@ fn help(queue: &Receiver<Job>) {
 fn write_all(job: &Job) -> Result<(), rustix::io::Errno> {
     let mut written = 0;
     while written < job.buffer.len() {
-        let count = rustix::io::pwrite(&job.file, &job.buffer[written..], job.offset + written as u64)?;
+        let count =
+            rustix::io::pwrite(&job.file, &job.buffer[written..], job.offset + written as u64)?;
         if count == 0 {
             return Err(rustix::io::Errno::NOSPC);
         }

@@ -82,7 +82,8 @@ impl Worker {
 
     /// The size that the file in a place was given when it was planned.
     fn size_of(&self, slot: usize) -> u64 {
-        let planned = |(fileset, file): (usize, usize)| self.shared.filesets[fileset].layout.sizes[file];
+        let planned =
+            |(fileset, file): (usize, usize)| self.shared.filesets[fileset].layout.sizes[file];
         self.handles.get(slot).and_then(|handle| handle.file).map_or(0, planned)
     }
 
@@ -96,11 +97,17 @@ impl Worker {
     }
 
     /// A random place for an operation of `size` bytes.
-    fn offset(&mut self, flowop: &Flowop, slot: usize, size: usize) -> Result<u64, super::RunError> {
+    fn offset(
+        &mut self,
+        flowop: &Flowop,
+        slot: usize,
+        size: usize,
+    ) -> Result<u64, super::RunError> {
         let working_set = self.working_set(flowop, slot);
         if working_set < size as u64 {
-            let what =
-                format!("work on {working_set} bytes in steps of {size}: make the file or workingset larger");
+            let what = format!(
+                "work on {working_set} bytes in steps of {size}: make the file or workingset larger"
+            );
             return Err(self.failure(&flowop.name, &what, None));
         }
         Ok(self.random_place(working_set, size as u64))
@@ -178,7 +185,11 @@ impl Worker {
         }
         // Place 0 counts as the source where something is open there.
         let sized_by = if self.handles[from].file.is_some() { self.size_of(from) } else { 0 };
-        let total = if self.handles[from].file.is_some() { sized_by } else { self.working_set(flowop, slot) };
+        let total = if self.handles[from].file.is_some() {
+            sized_by
+        } else {
+            self.working_set(flowop, slot)
+        };
         let size = match self.io_size(flowop) as u64 {
             0 => total.clamp(1, MOST_WHOLE_FILE_IO),
             size => size.min(total.max(1)),
@@ -260,7 +271,9 @@ impl Worker {
     fn wait_for_trays(&self, flowop: &Flowop, left: u64) -> Result<(), super::RunError> {
         let stopped = || self.shared.is_stopped();
         let result = self.tray.wait(left, &stopped);
-        result.map_err(|error| self.failure(&flowop.name, "do an asynchronous operation", Some(error)))
+        result.map_err(|error| {
+            self.failure(&flowop.name, "do an asynchronous operation", Some(error))
+        })
     }
 
     /// Copies the file open in `srcfd` into the one open in `fd`, or into a new one of the fileset.
@@ -276,7 +289,8 @@ impl Worker {
             size => size,
         };
         let start = self.place_in_memory(size, flowop.direct_io);
-        let (Some(from), Some(to)) = (&self.handles[flowop.source_slot].open, &self.handles[slot].open)
+        let (Some(from), Some(to)) =
+            (&self.handles[flowop.source_slot].open, &self.handles[slot].open)
         else {
             let what = format!("copy from srcfd={}: nothing is open there", flowop.source_slot);
             return Err(self.failure(&flowop.name, &what, None));

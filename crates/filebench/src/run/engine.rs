@@ -66,7 +66,8 @@ fn seats(plan: &Plan) -> Vec<Seat> {
                     own.push((thread, thread_instance, Arc::new(Cells::new(spec.cells.len()))));
                 }
             }
-            let siblings = Arc::new(own.iter().map(|(_, _, cells)| Arc::clone(cells)).collect::<Vec<_>>());
+            let siblings =
+                Arc::new(own.iter().map(|(_, _, cells)| Arc::clone(cells)).collect::<Vec<_>>());
             for (thread, thread_instance, cells) in own {
                 let siblings = Arc::clone(&siblings);
                 seats.push(Seat {
@@ -152,7 +153,8 @@ impl Running {
             let nice = plan.processes[seat.process].nice;
             let mut worker = Worker::new(Arc::clone(&self.shared), seat, Arc::clone(&spec));
             connect(&mut worker, &spec, &mut counters);
-            let builder = std::thread::Builder::new().name(spec.name.clone()).stack_size(STACK_BYTES);
+            let builder =
+                std::thread::Builder::new().name(spec.name.clone()).stack_size(STACK_BYTES);
             let console = Arc::clone(&self.shared.console);
             let spawned = builder.spawn(move || {
                 if nice != 0
@@ -178,7 +180,8 @@ impl Running {
     /// time has passed.
     pub(super) fn wait(&self, seconds: Option<f64>) -> bool {
         let clock = self.shared.clock;
-        let deadline_ns = seconds.map(|seconds| clock.now_ns().saturating_add((seconds * 1e9) as u64));
+        let deadline_ns =
+            seconds.map(|seconds| clock.now_ns().saturating_add((seconds * 1e9) as u64));
         let mut end = locked(&self.shared.end);
         loop {
             let over = end.is_some() || self.shared.running.load(Ordering::SeqCst) == 0;
@@ -189,8 +192,9 @@ impl Running {
             if left_ns == Some(0) {
                 return true;
             }
-            let wait = left_ns
-                .map_or(LOOK_INTERVAL, |left_ns| LOOK_INTERVAL.min(std::time::Duration::from_nanos(left_ns)));
+            let wait = left_ns.map_or(LOOK_INTERVAL, |left_ns| {
+                LOOK_INTERVAL.min(std::time::Duration::from_nanos(left_ns))
+            });
             let result = self.shared.ended.wait_timeout(end, wait);
             end = result.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -277,7 +281,11 @@ fn signals(plan: &Plan, seats: &[Seat]) -> Signals {
                 signals.semaphores.entry(flowop.name.clone()).or_default().push(semaphore);
             }
             Kind::Block => {
-                signals.gates.entry(flowop.name.clone()).or_default().push(Arc::new(Gate::default()));
+                signals
+                    .gates
+                    .entry(flowop.name.clone())
+                    .or_default()
+                    .push(Arc::new(Gate::default()));
             }
             _ => {}
         });
@@ -298,7 +306,8 @@ fn connect(
         *count - 1
     };
     each_flowop(&spec.flowops, &mut |flowop| {
-        let all_semaphores = |name: &str| shared.signals.semaphores.get(name).cloned().unwrap_or_default();
+        let all_semaphores =
+            |name: &str| shared.signals.semaphores.get(name).cloned().unwrap_or_default();
         let all_gates = |name: &str| shared.signals.gates.get(name).cloned().unwrap_or_default();
         match flowop.kind {
             Kind::SemBlock => {
@@ -308,7 +317,8 @@ fn connect(
             }
             Kind::Block => {
                 let own = next(true, &flowop.name);
-                worker.gates[flowop.cell] = all_gates(&flowop.name).get(own).cloned().into_iter().collect();
+                worker.gates[flowop.cell] =
+                    all_gates(&flowop.name).get(own).cloned().into_iter().collect();
             }
             Kind::SemPost => worker.semaphores[flowop.cell] = all_semaphores(&flowop.target),
             Kind::Wakeup => worker.gates[flowop.cell] = all_gates(&flowop.target),

@@ -80,10 +80,16 @@ impl RunError {
     /// Whether it was found before anything was touched.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
-        matches!(self, Self::Exists { .. } | Self::Outside { .. } | Self::Device { .. } | Self::Source { .. })
+        matches!(
+            self,
+            Self::Exists { .. } | Self::Outside { .. } | Self::Device { .. } | Self::Source { .. }
+        )
     }
 
-    pub(super) fn path(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(super) fn path(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Path { what, path, source }
     }

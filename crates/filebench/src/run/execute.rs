@@ -88,7 +88,11 @@ fn check(plan: &Plan, options: &Options, distributions: Distributions<'_>) -> Re
         if let Some(dir) = &options.dir {
             let climbs = path.components().any(|part| part == Component::ParentDir);
             if climbs || !path.starts_with(dir) {
-                return Err(RunError::Outside { fileset: spec.name.clone(), path, dir: dir.clone() });
+                return Err(RunError::Outside {
+                    fileset: spec.name.clone(),
+                    path,
+                    dir: dir.clone(),
+                });
             }
         }
         Fileset::look(spec, options.force)?;
@@ -101,8 +105,8 @@ fn check(plan: &Plan, options: &Options, distributions: Distributions<'_>) -> Re
 fn source_of(spec: &FilesetSpec, options: &Options) -> Option<SourceSpec> {
     let source = spec.source.clone().or_else(|| options.source.clone())?;
     let Some((attribute, value)) = &options.source_attribute else { return Some(source) };
-    let has =
-        find(&source.name).is_some_and(|found| found.attributes.iter().any(|(name, _)| name == attribute));
+    let has = find(&source.name)
+        .is_some_and(|found| found.attributes.iter().any(|(name, _)| name == attribute));
     Some(if has { source.with(attribute, value) } else { source })
 }
 
@@ -115,7 +119,8 @@ fn open_source(
     distributions: Distributions<'_>,
 ) -> Result<OpenSource, RunError> {
     let Some(source) = source_of(spec, options) else { return Ok(None) };
-    let around = Surroundings { seed: options.seed, run_id: options.run_id, data_bytes, distributions };
+    let around =
+        Surroundings { seed: options.seed, run_id: options.run_id, data_bytes, distributions };
     open(&source, &around)
         .map(Some)
         .map_err(|error| RunError::Source { fileset: spec.name.clone(), source: error })
@@ -212,7 +217,12 @@ impl Executor<'_> {
         Ok(())
     }
 
-    fn create_fileset(&mut self, fileset: &mut Fileset, handles: usize, seed: u64) -> Result<(), RunError> {
+    fn create_fileset(
+        &mut self,
+        fileset: &mut Fileset,
+        handles: usize,
+        seed: u64,
+    ) -> Result<(), RunError> {
         let data_bytes = fileset.layout.bytes;
         fileset.source = open_source(&fileset.spec, data_bytes, self.options, self.distributions)?;
         for shortfall in fileset.source.iter().flat_map(|source| source.shortfalls()) {
@@ -251,7 +261,8 @@ impl Executor<'_> {
             handle_limit: lift_handle_limit(),
         };
         for process in &plan.processes {
-            self.console.line(&format!("Starting {} {} instances", process.instances, process.name));
+            self.console
+                .line(&format!("Starting {} {} instances", process.instances, process.name));
         }
         self.running = Some((Running::start(plan, &stage)?, Arc::clone(plan)));
         self.current = Some(RunResult {
@@ -297,7 +308,8 @@ impl Executor<'_> {
     }
 
     fn sleep(&self, seconds: f64) {
-        let seconds = if self.running.is_some() { self.options.run_s.unwrap_or(seconds) } else { seconds };
+        let seconds =
+            if self.running.is_some() { self.options.run_s.unwrap_or(seconds) } else { seconds };
         let begin = Instant::now();
         while begin.elapsed().as_secs_f64() < seconds && !self.stop.is_raised() {
             let left = seconds - begin.elapsed().as_secs_f64();
@@ -354,7 +366,8 @@ impl Executor<'_> {
     }
 
     fn shut_down(&mut self, error: &mut Option<RunError>) {
-        if self.running.is_some() && self.current.as_ref().is_some_and(|current| current.intervals.is_empty())
+        if self.running.is_some()
+            && self.current.as_ref().is_some_and(|current| current.intervals.is_empty())
         {
             self.snap();
         }

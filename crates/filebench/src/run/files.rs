@@ -65,7 +65,8 @@ impl Worker {
             looks += 1;
             if looks >= pool.len().min(MOST_LOOKS) {
                 let own = self.handles.iter().filter(|handle| {
-                    handle.open.is_some() && handle.file.is_some_and(|(number, _)| number == fileset)
+                    handle.open.is_some()
+                        && handle.file.is_some_and(|(number, _)| number == fileset)
                 });
                 let waited_ns = self.clock.now_ns().saturating_sub(begin_ns);
                 let in_vain = own.count() as u64 >= pool.existing();
@@ -114,7 +115,13 @@ impl Worker {
     }
 
     /// Opens a file into a place, measured as the flowop.
-    fn open_file_in(&mut self, flowop: &Flowop, slot: usize, picked: (usize, usize), flags: OFlags) -> Done {
+    fn open_file_in(
+        &mut self,
+        flowop: &Flowop,
+        slot: usize,
+        picked: (usize, usize),
+        flags: OFlags,
+    ) -> Done {
         let (fileset_number, file) = picked;
         let begin_ns = self.clock.now_ns();
         let fileset = &self.shared.filesets[fileset_number];
@@ -167,7 +174,11 @@ impl Worker {
         let slot = self.slot(flowop);
         if self.handles[slot].open.is_some() {
             if flowop.slot != Slot::Rotating {
-                return Err(self.failure(&flowop.name, "open a file: the one before was not closed", None));
+                return Err(self.failure(
+                    &flowop.name,
+                    "open a file: the one before was not closed",
+                    None,
+                ));
             }
             self.close_slot(slot);
         }
@@ -241,8 +252,8 @@ impl Worker {
         }
         let entry = fileset.layout.files[file];
         let begin_ns = self.clock.now_ns();
-        let result =
-            fileset.with_entry(entry, |folder, name| rustix::fs::unlinkat(folder, name, AtFlags::empty()));
+        let result = fileset
+            .with_entry(entry, |folder, name| rustix::fs::unlinkat(folder, name, AtFlags::empty()));
         if own.is_some() {
             self.drop_deleted(slot);
         }
@@ -272,12 +283,14 @@ impl Worker {
             self.ended(flowop, begin_ns, 0);
             return Ok(Flow::Continue);
         }
-        let Some((number, file)) = self.pick(flowop, true)? else { return Ok(self.nothing_picked()) };
+        let Some((number, file)) = self.pick(flowop, true)? else {
+            return Ok(self.nothing_picked());
+        };
         let begin_ns = self.clock.now_ns();
         let fileset = &self.shared.filesets[number];
         let entry = fileset.layout.files[file];
-        let result =
-            fileset.with_entry(entry, |folder, name| rustix::fs::statat(folder, name, AtFlags::empty()));
+        let result = fileset
+            .with_entry(entry, |folder, name| rustix::fs::statat(folder, name, AtFlags::empty()));
         fileset.files.release(file);
         if let Err(error) = result {
             let what = format!("stat {}", fileset.path_of(entry).display());
@@ -302,7 +315,8 @@ impl Worker {
     /// Syncs every open file of the fileset; each counts as one operation.
     pub(super) fn fsync_set(&mut self, flowop: &Flowop) -> Done {
         for slot in 0..self.handles.len() {
-            let belongs = self.handles[slot].file.is_some_and(|(fileset, _)| Some(fileset) == flowop.fileset);
+            let belongs =
+                self.handles[slot].file.is_some_and(|(fileset, _)| Some(fileset) == flowop.fileset);
             let Some(file) = self.handles[slot].open.as_ref().filter(|_| belongs) else { continue };
             let begin_ns = self.clock.now_ns();
             let result = rustix::fs::fsync(&file.handle);
@@ -368,7 +382,8 @@ impl Worker {
             }
             Ok(bytes)
         });
-        let bytes = result.map_err(|error| self.failure(&flowop.name, "list a folder", Some(error)))?;
+        let bytes =
+            result.map_err(|error| self.failure(&flowop.name, "list a folder", Some(error)))?;
         self.ended(flowop, begin_ns, bytes);
         Ok(Flow::Continue)
     }

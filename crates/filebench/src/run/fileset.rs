@@ -76,7 +76,8 @@ impl Fileset {
         if kind.is_block_device() || kind.is_char_device() {
             return Err(RunError::Device { path });
         }
-        let is_empty = || std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
+        let is_empty =
+            || std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
         if kind.is_dir() && (spec.reuse || spec.trust_tree || force || is_empty()) {
             return Ok(Found::Tree);
         }
@@ -129,14 +130,19 @@ impl Fileset {
             .map(Path::to_path_buf)
             .collect();
         missing.reverse();
-        std::fs::create_dir_all(&self.spec.path).map_err(RunError::path("make", &self.spec.path))?;
+        std::fs::create_dir_all(&self.spec.path)
+            .map_err(RunError::path("make", &self.spec.path))?;
         self.parents_made = missing;
         Ok(())
     }
 
     /// Calls with a folder's handle and the name of an entry in it, without allocating.
     #[inline]
-    pub(super) fn with_entry<T>(&self, entry: Entry, act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T) -> T {
+    pub(super) fn with_entry<T>(
+        &self,
+        entry: Entry,
+        act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T,
+    ) -> T {
         let name = Name::new(entry.serial);
         if let Some(handle) = self.handles.get(entry.folder as usize) {
             return act(handle.as_fd(), name.as_c_str());
@@ -145,7 +151,12 @@ impl Fileset {
     }
 
     /// Calls with the handle of the root and the path of something in a folder.
-    fn with_path<T>(&self, folder: u32, name: &[u8], act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T) -> T {
+    fn with_path<T>(
+        &self,
+        folder: u32,
+        name: &[u8],
+        act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T,
+    ) -> T {
         let mut bytes = [0u8; LONGEST_PATH];
         let path: &[u8] = self.paths.get(folder as usize).map_or(&[], |path| path);
         let parts = path.iter().chain(name);
@@ -159,7 +170,9 @@ impl Fileset {
     /// Opens a folder to read its entries.
     pub(super) fn open_folder(&self, folder: u32) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.with_path(folder, b".", |root, path| rustix::fs::openat(root, path, flags, Mode::empty()))
+        self.with_path(folder, b".", |root, path| {
+            rustix::fs::openat(root, path, flags, Mode::empty())
+        })
     }
 
     /// The path of a file, for messages.

@@ -133,7 +133,11 @@ impl Builder<'_> {
         let mut serial = 0;
         while u64::from(serial) < limit && self.wants_files() {
             serial += 1;
-            if is_leaf { self.add_file(folder, serial) } else { self.add_folder(folder, serial, depth) }
+            if is_leaf {
+                self.add_file(folder, serial)
+            } else {
+                self.add_folder(folder, serial, depth)
+            }
         }
         let last_file = serial;
         while u64::from(serial - last_file) < limit && self.wants_leaf_dirs() {
@@ -177,8 +181,12 @@ mod tests {
     fn all_files_and_leaf_folders_have_names_of_their_own() {
         let layout = layout("entries=3000,leafdirs=500,dirwidth=10");
         assert_eq!((layout.files.len(), layout.leaf_dirs.len()), (3000, 500));
-        let mut names: Vec<_> =
-            layout.files.iter().chain(&layout.leaf_dirs).map(|entry| (entry.folder, entry.serial)).collect();
+        let mut names: Vec<_> = layout
+            .files
+            .iter()
+            .chain(&layout.leaf_dirs)
+            .map(|entry| (entry.folder, entry.serial))
+            .collect();
         names.extend(layout.folders.iter().skip(1).map(|folder| (folder.parent, folder.serial)));
         let all = names.len();
         names.sort_unstable();
@@ -193,8 +201,13 @@ mod tests {
         assert!((layout.mean_depth - 3.0).abs() < 1e-9);
         let depths: Vec<usize> =
             layout.files.iter().map(|entry| layout.folder_path(entry.folder).len() / 9).collect();
-        assert!(depths.iter().all(|depth| *depth == depths[0] && (1..=2).contains(depth)), "{:?}", depths[0]);
-        let per_folder = layout.files.iter().filter(|entry| entry.folder == layout.files[0].folder).count();
+        assert!(
+            depths.iter().all(|depth| *depth == depths[0] && (1..=2).contains(depth)),
+            "{:?}",
+            depths[0]
+        );
+        let per_folder =
+            layout.files.iter().filter(|entry| entry.folder == layout.files[0].folder).count();
         assert_eq!(per_folder, 10);
     }
 

@@ -88,7 +88,12 @@ impl Pool {
     }
 
     /// The same, from a given number on.
-    pub(super) fn pick_from(&self, exists: bool, from: usize, stopped: impl Fn() -> bool) -> Option<usize> {
+    pub(super) fn pick_from(
+        &self,
+        exists: bool,
+        from: usize,
+        stopped: impl Fn() -> bool,
+    ) -> Option<usize> {
         let mut looks = 0;
         loop {
             if let Some(file) = self.pick_once(exists, from) {
@@ -138,7 +143,9 @@ impl Pool {
         if state & BUSY != 0 || (state & EXISTS != 0) != exists {
             return false;
         }
-        self.states[file].compare_exchange(state, state | BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.states[file]
+            .compare_exchange(state, state | BUSY, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// The next file from `from` on, by the bitmaps.
@@ -272,10 +279,16 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..20_000u32 {
                         let exists = (round + thread) % 2 == 0;
-                        let Some(file) = pool.pick_next(exists, pool.rotor(exists), never) else { continue };
+                        let Some(file) = pool.pick_next(exists, pool.rotor(exists), never) else {
+                            continue;
+                        };
                         assert_eq!(owners[file].swap(thread + 1, Ordering::SeqCst), 0);
                         owners[file].store(0, Ordering::SeqCst);
-                        if exists { pool.release_deleted(file) } else { pool.release_created(file, 0) }
+                        if exists {
+                            pool.release_deleted(file)
+                        } else {
+                            pool.release_created(file, 0)
+                        }
                     }
                 });
             }

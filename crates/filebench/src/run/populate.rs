@@ -87,8 +87,9 @@ fn chosen(count: usize, share: f64, random: &mut Random) -> Vec<usize> {
 
 fn make_leaf_dir(fileset: &Fileset, folder: usize) -> Result<(), RunError> {
     let Some(entry) = fileset.layout.leaf_dirs.get(folder) else { return Ok(()) };
-    let made = fileset
-        .with_entry(*entry, |parent, name| rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)));
+    let made = fileset.with_entry(*entry, |parent, name| {
+        rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))
+    });
     match made {
         Err(error) if error != rustix::io::Errno::EXIST => {
             Err(RunError::path("make", fileset.path_of(*entry))(error.into()))
@@ -103,12 +104,15 @@ fn make_leaf_dir(fileset: &Fileset, folder: usize) -> Result<(), RunError> {
 
 impl Filler<'_> {
     fn work(&self, number: u32) {
-        let mut stream = self.fileset.source.as_ref().map(|source| source.stream(FIRST_STREAM + number));
+        let mut stream =
+            self.fileset.source.as_ref().map(|source| source.stream(FIRST_STREAM + number));
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut filled = Filled::default();
         let clock = SystemClock::new();
         while !self.stop.is_raised() {
-            let Some(file) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let Some(file) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
             let mut fill = |buffer: &mut [u8]| {
                 let Some(stream) = &mut stream else { return 0 };
                 let begin_ns = clock.now_ns();
@@ -135,7 +139,9 @@ impl Filler<'_> {
     ) -> Result<(), RunError> {
         let (entry, size) = (self.fileset.layout.files[file], self.fileset.layout.sizes[file]);
         let failed = |what| {
-            move |error: rustix::io::Errno| RunError::path(what, self.fileset.path_of(entry))(error.into())
+            move |error: rustix::io::Errno| {
+                RunError::path(what, self.fileset.path_of(entry))(error.into())
+            }
         };
         let is_trusted = self.reusing && self.fileset.spec.trust_tree;
         if !is_trusted && !self.reuse(file)? {
@@ -150,8 +156,8 @@ impl Filler<'_> {
             while written < size && !self.stop.is_raised() {
                 let part = (size - written).min(CHUNK_BYTES as u64) as usize;
                 filled.generate_ns += fill(&mut buffer[..part]);
-                written +=
-                    rustix::io::pwrite(&handle, &buffer[..part], written).map_err(failed("write"))? as u64;
+                written += rustix::io::pwrite(&handle, &buffer[..part], written)
+                    .map_err(failed("write"))? as u64;
                 self.monitor.advance(part as u64);
             }
             filled.bytes += written;
@@ -173,13 +179,15 @@ impl Filler<'_> {
             return Ok(false);
         }
         let (entry, size) = (self.fileset.layout.files[file], self.fileset.layout.sizes[file]);
-        let flags = if self.fileset.spec.read_only { OFlags::RDONLY } else { OFlags::RDWR } | OFlags::CLOEXEC;
-        let opened = self
-            .fileset
-            .with_entry(entry, |folder, name| rustix::fs::openat(folder, name, flags, Mode::empty()));
+        let flags = if self.fileset.spec.read_only { OFlags::RDONLY } else { OFlags::RDWR }
+            | OFlags::CLOEXEC;
+        let opened = self.fileset.with_entry(entry, |folder, name| {
+            rustix::fs::openat(folder, name, flags, Mode::empty())
+        });
         let Ok(handle) = opened else { return Ok(false) };
-        let failed =
-            |error: rustix::io::Errno| RunError::path("use again", self.fileset.path_of(entry))(error.into());
+        let failed = |error: rustix::io::Errno| {
+            RunError::path("use again", self.fileset.path_of(entry))(error.into())
+        };
         let found = rustix::fs::fstat(&handle).map_err(failed)?.st_size as u64;
         if found > size {
             rustix::fs::ftruncate(&handle, size).map_err(failed)?;

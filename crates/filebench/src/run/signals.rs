@@ -117,7 +117,10 @@ const DEPTH_S: f64 = 5.0;
 
 impl EventGenerator {
     pub(super) fn new(rate: Quantity, now_ns: u64, seed: u64) -> Self {
-        Self { rate, bucket: Mutex::new(Bucket { events: 0.0, last_ns: now_ns, random: Random::new(seed) }) }
+        Self {
+            rate,
+            bucket: Mutex::new(Bucket { events: 0.0, last_ns: now_ns, random: Random::new(seed) }),
+        }
     }
 
     /// Waits for so many events and takes them.

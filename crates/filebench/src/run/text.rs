@@ -76,7 +76,12 @@ mod tests {
         };
         let second = 1_000_000_000;
         let flowops = vec![
-            FlowopResult::new("readfile1", Kind::ReadWholeFile, &figures(1000, 100 << 20, 0), second),
+            FlowopResult::new(
+                "readfile1",
+                Kind::ReadWholeFile,
+                &figures(1000, 100 << 20, 0),
+                second,
+            ),
             FlowopResult::new("append", Kind::AppendFile, &figures(10, 0, 0), second),
             FlowopResult::new("limit", Kind::EventLimit, &figures(7, 0, 0), second),
         ];

@@ -149,9 +149,9 @@ impl Worker {
         let stopped = || self.shared.interrupted.is_raised();
         let result = result.and_then(|flow| {
             let finished = self.tray.wait(0, &stopped);
-            finished
-                .map(|()| flow)
-                .map_err(|error| self.failure(last, "finish an asynchronous operation", Some(error)))
+            finished.map(|()| flow).map_err(|error| {
+                self.failure(last, "finish an asynchronous operation", Some(error))
+            })
         });
         self.say_moments();
         self.close_all();
@@ -228,7 +228,8 @@ impl Worker {
     /// Counts an operation that began at `begin_ns` and has just ended.
     #[inline]
     pub(super) fn ended(&mut self, flowop: &Flowop, begin_ns: u64, bytes: u64) {
-        let elapsed_ns = self.clock.now_ns().saturating_sub(begin_ns).saturating_sub(self.generate_ns);
+        let elapsed_ns =
+            self.clock.now_ns().saturating_sub(begin_ns).saturating_sub(self.generate_ns);
         let ended = Ended {
             cell: flowop.cell,
             elapsed_ns,
@@ -279,7 +280,8 @@ impl Worker {
 
     /// Fills memory with what the fileset's data source makes; without one it keeps what it holds.
     pub(super) fn generate(&mut self, fileset: usize, start: usize, size: usize) {
-        let Some(source) = self.shared.filesets.get(fileset).and_then(|fileset| fileset.source.as_ref())
+        let Some(source) =
+            self.shared.filesets.get(fileset).and_then(|fileset| fileset.source.as_ref())
         else {
             return;
         };
@@ -289,7 +291,12 @@ impl Worker {
         self.generate_ns += self.clock.now_ns() - begin_ns;
     }
 
-    pub(super) fn failure(&self, flowop: &str, what: &str, error: Option<rustix::io::Errno>) -> RunError {
+    pub(super) fn failure(
+        &self,
+        flowop: &str,
+        what: &str,
+        error: Option<rustix::io::Errno>,
+    ) -> RunError {
         let process = &self.shared.plan.processes[self.seat.process];
         RunError::Flowop {
             process: process.name.clone(),
@@ -314,7 +321,8 @@ impl Worker {
         for (cell, moments) in self.spec.cells.iter().zip(&self.moments) {
             if moments.count > 0 {
                 let mean = moments.sum / moments.count as f64;
-                let deviation = (moments.squares / moments.count as f64 - mean * mean).max(0.0).sqrt();
+                let deviation =
+                    (moments.squares / moments.count as f64 - mean * mean).max(0.0).sqrt();
                 self.shared.console.line(&format!(
                     "testrandvar {}: ops = {}, mean = {mean:8.2}, stddev = {:8.2}",
                     cell.0,

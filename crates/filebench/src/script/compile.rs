@@ -67,7 +67,10 @@ struct Compiler<'a> {
     steps: Vec<Step>,
 }
 
-pub(crate) fn compile(commands: &[At<Command>], overrides: &BTreeMap<String, Value>) -> Parsed<Compiled> {
+pub(crate) fn compile(
+    commands: &[At<Command>],
+    overrides: &BTreeMap<String, Value>,
+) -> Parsed<Compiled> {
     let definitions = Definitions { globals: overrides.clone(), ..Definitions::default() };
     let mut compiler = Compiler { definitions, overrides, steps: Vec::new() };
     for command in commands {
@@ -173,7 +176,8 @@ impl Compiler<'_> {
             }
             Command::DefineFlowop { attributes, body } => {
                 let name = self.with_scope(|scope| {
-                    Attributes { list: attributes, scope, at }.required_text("name", "a composite flowop")
+                    Attributes { list: attributes, scope, at }
+                        .required_text("name", "a composite flowop")
                 })?;
                 if crate::flowop::KINDS.iter().any(|(known, _)| *known == name) {
                     return Err(Fault::new(
@@ -214,16 +218,24 @@ impl Compiler<'_> {
             Command::System(text) => Step::System(self.with_scope(|scope| scope.text(text, at))?),
             Command::Stats(StatsAction::Clear) => Step::ClearStats,
             Command::Stats(_) => Step::SnapStats,
-            Command::Version => Step::Say(format!("gemelo filebench {}", env!("CARGO_PKG_VERSION"))),
+            Command::Version => {
+                Step::Say(format!("gemelo filebench {}", env!("CARGO_PKG_VERSION")))
+            }
             Command::ListFilesets => {
                 let plan = self.plan()?;
-                return Ok(plan.filesets.iter().map(|fileset| Step::Say(describe(fileset))).collect());
+                return Ok(plan
+                    .filesets
+                    .iter()
+                    .map(|fileset| Step::Say(describe(fileset)))
+                    .collect());
             }
             Command::ListFlowops => {
                 let plan = self.plan()?;
                 let threads = plan.processes.iter().flat_map(|process| &process.threads);
                 let cells = threads.flat_map(|thread| &thread.cells);
-                return Ok(cells.map(|(name, _)| Step::Say(format!("flowop-list {name}"))).collect());
+                return Ok(cells
+                    .map(|(name, _)| Step::Say(format!("flowop-list {name}")))
+                    .collect());
             }
             _ => Step::Quit,
         };

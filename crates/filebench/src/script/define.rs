@@ -34,7 +34,10 @@ impl Definer<'_> {
         for definition in &self.definitions.filesets {
             let fileset = fileset(definition, &scope)?;
             if filesets.iter().any(|known| known.name == fileset.name) {
-                return Err(Fault::new(definition.at, format!("'{}' is defined twice", fileset.name)));
+                return Err(Fault::new(
+                    definition.at,
+                    format!("'{}' is defined twice", fileset.name),
+                ));
             }
             filesets.push(fileset);
         }
@@ -49,9 +52,9 @@ impl Definer<'_> {
         }
         check_targets(&processes, &self.definitions.processes)?;
         let event_rate = match &self.definitions.event_generator {
-            Some((at, attributes)) => {
-                Some(Attributes { list: attributes, scope: &scope, at: *at }.quantity("rate", 0.0)?)
-            }
+            Some((at, attributes)) => Some(
+                Attributes { list: attributes, scope: &scope, at: *at }.quantity("rate", 0.0)?,
+            ),
             None => None,
         };
         let (quit_mode, histogram) = (self.definitions.quit_mode, self.definitions.histogram);
@@ -112,7 +115,10 @@ fn fileset(definition: &FilesetDefinition, scope: &Scope<'_>) -> Parsed<FilesetS
     let attributes = Attributes { list: &definition.attributes, scope, at };
     let name = attributes.required_text("name", what)?;
     if name.contains('/') || name == "." || name == ".." {
-        return Err(Fault::new(at, format!("the name of {what} is the name of one folder: '{name}' is not")));
+        return Err(Fault::new(
+            at,
+            format!("the name of {what} is the name of one folder: '{name}' is not"),
+        ));
     }
     let entries = if definition.is_file { 1 } else { attributes.count("entries", 0)? };
     let leaf_dirs = attributes.count("leafdirs", 0)?;
@@ -133,7 +139,11 @@ fn fileset(definition: &FilesetDefinition, scope: &Scope<'_>) -> Parsed<FilesetS
         leaf_dirs,
         size: size(&attributes)?,
         dir_width: dir_width(&attributes, definition.is_file)?,
-        dir_gamma: if definition.is_file { 0.0 } else { attributes.number("dirgamma", 1500.0)? / 1000.0 },
+        dir_gamma: if definition.is_file {
+            0.0
+        } else {
+            attributes.number("dirgamma", 1500.0)? / 1000.0
+        },
         dir_depth: dir_depth(&attributes)?,
         prealloc_percent: prealloc(&attributes)?,
         paralloc: attributes.boolean("paralloc", false)?,
@@ -208,7 +218,10 @@ fn source(attributes: &Attributes<'_>) -> Parsed<Option<SourceSpec>> {
             None => Ok(None),
             Some(attribute) => Err(Fault::new(
                 attribute.at,
-                format!("'{}' belongs to a data source: say datasource=NAME before it", attribute.name),
+                format!(
+                    "'{}' belongs to a data source: say datasource=NAME before it",
+                    attribute.name
+                ),
             )),
         };
     };

@@ -103,8 +103,10 @@ fn distance(from: &str, to: &str) -> usize {
             let mut least = (rows[row - 1][column - 1] + changed)
                 .min(rows[row - 1][column] + 1)
                 .min(line[column - 1] + 1);
-            let swapped =
-                row > 1 && column > 1 && from[row - 1] == to[column - 2] && from[row - 2] == to[column - 1];
+            let swapped = row > 1
+                && column > 1
+                && from[row - 1] == to[column - 2]
+                && from[row - 2] == to[column - 1];
             if swapped {
                 least = least.min(rows[row - 2][column - 2] + 1);
             }

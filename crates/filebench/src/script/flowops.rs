@@ -29,9 +29,19 @@ pub(super) struct ThreadBuilder<'a> {
 }
 
 impl<'a> ThreadBuilder<'a> {
-    pub(super) fn new(composites: &'a BTreeMap<String, Composite>, filesets: &'a [FilesetSpec]) -> Self {
+    pub(super) fn new(
+        composites: &'a BTreeMap<String, Composite>,
+        filesets: &'a [FilesetSpec],
+    ) -> Self {
         let next_implicit = MOST_FDS as usize + 1;
-        Self { composites, filesets, cells: Vec::new(), implicit: Vec::new(), next_implicit, depth: 0 }
+        Self {
+            composites,
+            filesets,
+            cells: Vec::new(),
+            implicit: Vec::new(),
+            next_implicit,
+            depth: 0,
+        }
     }
 
     /// Fixed file handles of the thread.
@@ -62,7 +72,10 @@ impl<'a> ThreadBuilder<'a> {
         let kind = KINDS.iter().find(|(name, _)| *name == usage.kind.value).map(|(_, kind)| *kind);
         let composite = self.composites.get(&usage.kind.value);
         let Some(kind) = kind.or(composite.map(|_| Kind::Composite)) else {
-            let known = KINDS.iter().map(|(name, _)| *name).chain(self.composites.keys().map(String::as_str));
+            let known = KINDS
+                .iter()
+                .map(|(name, _)| *name)
+                .chain(self.composites.keys().map(String::as_str));
             return Err(Fault::unknown(at, "flowop", &usage.kind.value, known));
         };
         let attributes = Attributes { list: &usage.attributes, scope, at };
@@ -74,10 +87,19 @@ impl<'a> ThreadBuilder<'a> {
         let cell = self.cell(&name, kind);
         if let Some(composite) = composite {
             let body = self.composite(composite, usage, scope, &name)?;
-            return Ok(Flowop { iters: attributes.quantity("iters", 1.0)?, body, ..blank(name, kind, cell) });
+            return Ok(Flowop {
+                iters: attributes.quantity("iters", 1.0)?,
+                body,
+                ..blank(name, kind, cell)
+            });
         }
-        if let Some(local) = usage.attributes.iter().find(|attribute| attribute.name.starts_with('$')) {
-            return Err(Fault::new(local.at, "only flowops that 'define flowop' made take local variables"));
+        if let Some(local) =
+            usage.attributes.iter().find(|attribute| attribute.name.starts_with('$'))
+        {
+            return Err(Fault::new(
+                local.at,
+                "only flowops that 'define flowop' made take local variables",
+            ));
         }
         self.plain(kind, &attributes, blank(name, kind, cell))
     }
@@ -85,12 +107,17 @@ impl<'a> ThreadBuilder<'a> {
     fn plain(&mut self, kind: Kind, attributes: &Attributes<'_>, blank: Flowop) -> Parsed<Flowop> {
         let fileset = self.fileset(attributes)?;
         if kind.needs_fileset() && fileset.is_none() && attributes.find("srcfd").is_none() {
-            return Err(Fault::new(attributes.at, format!("{} needs filesetname=NAME", blank.name)));
+            return Err(Fault::new(
+                attributes.at,
+                format!("{} needs filesetname=NAME", blank.name),
+            ));
         }
         let working_set = if attributes.find("wss").is_some() { "wss" } else { "workingset" };
-        let rotate = attributes.boolean("opennext", false)? || attributes.boolean("rotatefd", false)?;
+        let rotate =
+            attributes.boolean("opennext", false)? || attributes.boolean("rotatefd", false)?;
         let (value, message) = value_of(kind, attributes)?;
-        let index = attributes.find("indexed").map(|_| attributes.quantity("indexed", 0.0)).transpose()?;
+        let index =
+            attributes.find("indexed").map(|_| attributes.quantity("indexed", 0.0)).transpose()?;
         let flowop = Flowop {
             iters: attributes.quantity("iters", 1.0)?,
             fileset,
@@ -127,7 +154,10 @@ impl<'a> ThreadBuilder<'a> {
                 | Kind::AioWrite
         );
         if sized && flowop.io_size == Quantity::Fixed(0.0) {
-            return Err(Fault::new(attributes.at, format!("{} needs iosize=SIZE above 0", flowop.name)));
+            return Err(Fault::new(
+                attributes.at,
+                format!("{} needs iosize=SIZE above 0", flowop.name),
+            ));
         }
         if matches!(kind, Kind::AioRead | Kind::AioWrite) && !flowop.random {
             return Err(Fault::new(
@@ -136,7 +166,10 @@ impl<'a> ThreadBuilder<'a> {
             ));
         }
         if matches!(kind, Kind::Wakeup | Kind::SemPost) && flowop.target.is_empty() {
-            return Err(Fault::new(attributes.at, format!("{} needs target=NAME of a flowop", flowop.name)));
+            return Err(Fault::new(
+                attributes.at,
+                format!("{} needs target=NAME of a flowop", flowop.name),
+            ));
         }
         if let Some(fileset) = flowop.fileset.and_then(|index| self.filesets.get(index)) {
             let writes = kind.direction() == Direction::Write;
@@ -181,7 +214,12 @@ impl<'a> ThreadBuilder<'a> {
     }
 
     /// Without `fd=` a fileset has a handle of its own; the first one also serves flowops that name no fileset.
-    fn slot(&mut self, attributes: &Attributes<'_>, fileset: Option<usize>, rotate: bool) -> Parsed<Slot> {
+    fn slot(
+        &mut self,
+        attributes: &Attributes<'_>,
+        fileset: Option<usize>,
+        rotate: bool,
+    ) -> Parsed<Slot> {
         let fixed = fd(attributes, "fd")?;
         if fixed > 0 {
             return Ok(Slot::Fixed(fixed));
@@ -211,13 +249,15 @@ impl<'a> ThreadBuilder<'a> {
         name: &str,
     ) -> Parsed<Vec<Flowop>> {
         if self.depth >= DEEPEST_COMPOSITE {
-            let message =
-                format!("composite flowops nested more than {DEEPEST_COMPOSITE} deep: does one use itself?");
+            let message = format!(
+                "composite flowops nested more than {DEEPEST_COMPOSITE} deep: does one use itself?"
+            );
             return Err(Fault::new(usage.kind.at, message));
         }
         let mut locals = BTreeMap::new();
         for attribute in &composite.attributes {
-            if let (Some(local), Some(value)) = (attribute.name.strip_prefix('$'), &attribute.value) {
+            if let (Some(local), Some(value)) = (attribute.name.strip_prefix('$'), &attribute.value)
+            {
                 locals.insert(local.to_owned(), scope.value(value)?);
             }
         }
@@ -226,10 +266,18 @@ impl<'a> ThreadBuilder<'a> {
         for attribute in &usage.attributes {
             let Some(local) = attribute.name.strip_prefix('$') else { continue };
             if !declared().any(|known| known == local) {
-                return Err(Fault::unknown(attribute.at, "local variable of this flowop", local, declared()));
+                return Err(Fault::unknown(
+                    attribute.at,
+                    "local variable of this flowop",
+                    local,
+                    declared(),
+                ));
             }
             let Some(value) = &attribute.value else {
-                return Err(Fault::new(attribute.at, format!("expected '=' and a value after '${local}'")));
+                return Err(Fault::new(
+                    attribute.at,
+                    format!("expected '=' and a value after '${local}'"),
+                ));
             };
             locals.insert(local.to_owned(), scope.value(value)?);
         }
@@ -247,18 +295,29 @@ impl<'a> ThreadBuilder<'a> {
     fn resolve_cells(&self, flowop: &mut Flowop, usage: &FlowopUse) -> Parsed<()> {
         let looks = matches!(
             flowop.kind,
-            Kind::BwLimit | Kind::IopsLimit | Kind::OpsLimit | Kind::FinishOnCount | Kind::FinishOnBytes
+            Kind::BwLimit
+                | Kind::IopsLimit
+                | Kind::OpsLimit
+                | Kind::FinishOnCount
+                | Kind::FinishOnBytes
         );
         if !looks || flowop.target.is_empty() {
             return Ok(());
         }
         let is_target = |name: &str| {
-            name == flowop.target || name.rsplit_once('.').is_some_and(|(_, last)| last == flowop.target)
+            name == flowop.target
+                || name.rsplit_once('.').is_some_and(|(_, last)| last == flowop.target)
         };
-        flowop.target_cells = (0..self.cells.len()).filter(|cell| is_target(&self.cells[*cell].0)).collect();
+        flowop.target_cells =
+            (0..self.cells.len()).filter(|cell| is_target(&self.cells[*cell].0)).collect();
         if flowop.target_cells.is_empty() {
             let known = self.cells.iter().map(|(name, _)| name.as_str());
-            return Err(Fault::unknown(usage.kind.at, "flowop of this thread", &flowop.target, known));
+            return Err(Fault::unknown(
+                usage.kind.at,
+                "flowop of this thread",
+                &flowop.target,
+                known,
+            ));
         }
         Ok(())
     }
@@ -303,7 +362,9 @@ fn fd(attributes: &Attributes<'_>, name: &str) -> Parsed<usize> {
 /// The value as a number, and as the text that `print` shows.
 fn value_of(kind: Kind, attributes: &Attributes<'_>) -> Parsed<(Quantity, String)> {
     if kind == Kind::Print {
-        let text = attributes.value("value")?.map_or_else(String::new, |(value, _)| Value::to_text(&value));
+        let text = attributes
+            .value("value")?
+            .map_or_else(String::new, |(value, _)| Value::to_text(&value));
         return Ok((Quantity::Fixed(0.0), text));
     }
     let value = attributes.quantity("value", 0.0)?;
@@ -313,7 +374,10 @@ fn value_of(kind: Kind, attributes: &Attributes<'_>) -> Parsed<(Quantity, String
 }
 
 /// `wakeup` and `sempost` act on flowops of any thread; those have to exist and to be of the right kind.
-pub(super) fn check_targets(processes: &[ProcessSpec], definitions: &[ProcessDefinition]) -> Parsed<()> {
+pub(super) fn check_targets(
+    processes: &[ProcessSpec],
+    definitions: &[ProcessDefinition],
+) -> Parsed<()> {
     let threads = || processes.iter().flat_map(|process| &process.threads);
     let mut all = Vec::new();
     threads().for_each(|thread| thread.flowops.iter().for_each(|flowop| collect(flowop, &mut all)));
@@ -336,7 +400,12 @@ pub(super) fn check_targets(processes: &[ProcessSpec], definitions: &[ProcessDef
                 let what = if wanted == Kind::Block { "block flowop" } else { "semblock flowop" };
                 let what = format!("{what} (target of '{}')", flowop.name);
                 let known: Vec<&str> = candidates().collect();
-                return Err(Fault::unknown(definition.at, &what, &flowop.target, known.into_iter()));
+                return Err(Fault::unknown(
+                    definition.at,
+                    &what,
+                    &flowop.target,
+                    known.into_iter(),
+                ));
             }
         }
     }

@@ -132,7 +132,10 @@ impl<'a> Lexer<'a> {
         }
         if let Some(close) = close {
             if self.peek() != Some(close) {
-                return Err(Fault::new(self.at, format!("expected '{close}' after the name of a variable")));
+                return Err(Fault::new(
+                    self.at,
+                    format!("expected '{close}' after the name of a variable"),
+                ));
             }
             self.at += 1;
         }
@@ -197,7 +200,8 @@ fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
     let negative = word.starts_with('-');
     if let Some(magnitude) = whole_number(digits) {
         let number = magnitude.and_then(|magnitude| i64::try_from(magnitude).ok());
-        let number = number.ok_or_else(|| Fault::new(at, format!("'{}' is above 2^63", shortened(word))))?;
+        let number =
+            number.ok_or_else(|| Fault::new(at, format!("'{}' is above 2^63", shortened(word))))?;
         return Ok(Kind::Integer(if negative { -number } else { number }));
     }
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -236,7 +240,8 @@ mod tests {
 
     #[test]
     fn sizes_names_and_parameters_are_told_apart() {
-        let found = kinds("16k 2G 05 -10 1.5 mean:16384;gamma:1.5 5streams aux.df true # 7\n/tmp/x");
+        let found =
+            kinds("16k 2G 05 -10 1.5 mean:16384;gamma:1.5 5streams aux.df true # 7\n/tmp/x");
         let expected = [
             Kind::Integer(16 << 10),
             Kind::Integer(2 << 30),
@@ -258,13 +263,16 @@ mod tests {
         let found = kinds(r#""a $dir/x\n${b}c \$5 5 $""#);
         let text = |text: &str| Piece::Text(text.to_owned());
         let variable = |name: &str| Piece::Variable(name.to_owned());
-        let pieces = vec![text("a "), variable("dir"), text("/x\n"), variable("b"), text("c $5 5 $")];
+        let pieces =
+            vec![text("a "), variable("dir"), text("/x\n"), variable("b"), text("c $5 5 $")];
         assert_eq!(found, [Kind::Quoted(pieces), Kind::End]);
     }
 
     #[test]
     fn what_is_no_token_is_refused_at_its_place() {
-        for (text, at) in [("set %", 4), ("a \"b", 2), ("$ x", 0), ("${a", 3), ("99999999999999999999g", 0)] {
+        for (text, at) in
+            [("set %", 4), ("a \"b", 2), ("$ x", 0), ("${a", 3), ("99999999999999999999g", 0)]
+        {
             assert_eq!(tokens(text).unwrap_err().at, at, "{text}");
         }
     }

@@ -49,10 +49,12 @@ impl Program {
     /// `run` leave it to whoever uses them.
     #[must_use]
     pub fn with_run(mut self) -> Self {
-        let starts =
-            |step: &Step| matches!(step, Step::Run(..) | Step::PeriodicRun { .. } | Step::CreateProcesses(_));
+        let starts = |step: &Step| {
+            matches!(step, Step::Run(..) | Step::PeriodicRun { .. } | Step::CreateProcesses(_))
+        };
         if !self.steps.iter().any(starts) && !self.plan.processes.is_empty() {
-            let seconds = if self.plan.quit_mode == syntax::QuitMode::Timeout { DEFAULT_RUN_S } else { 0.0 };
+            let seconds =
+                if self.plan.quit_mode == syntax::QuitMode::Timeout { DEFAULT_RUN_S } else { 0.0 };
             self.steps.retain(|step| *step != Step::Quit);
             self.steps.push(Step::Run(Arc::clone(&self.plan), seconds));
         }
@@ -83,7 +85,11 @@ impl Script {
             .map_err(|fault| fault.in_script(&self.name, &self.text))?;
         Ok(Program {
             steps: compiled.steps,
-            variables: compiled.globals.iter().map(|(name, value)| (name.clone(), value.to_text())).collect(),
+            variables: compiled
+                .globals
+                .iter()
+                .map(|(name, value)| (name.clone(), value.to_text()))
+                .collect(),
             plan: compiled.plan,
         })
     }
@@ -94,9 +100,9 @@ impl Script {
         let names = lex::tokens(&self.text).unwrap_or_default();
         names.iter().any(|token| match &token.kind {
             lex::Kind::Variable(name) => name == variable,
-            lex::Kind::Quoted(pieces) => {
-                pieces.iter().any(|piece| matches!(piece, lex::Piece::Variable(name) if name == variable))
-            }
+            lex::Kind::Quoted(pieces) => pieces
+                .iter()
+                .any(|piece| matches!(piece, lex::Piece::Variable(name) if name == variable)),
             _ => false,
         })
     }
@@ -112,7 +118,8 @@ impl Script {
         let place = format!("-D {name}");
         let line = format!("set ${name}={text}");
         let is_path_like = || Value::Text(text.to_owned());
-        let parsed = parse::parse(&line).and_then(|commands| compile::compile(&commands, &BTreeMap::new()));
+        let parsed =
+            parse::parse(&line).and_then(|commands| compile::compile(&commands, &BTreeMap::new()));
         match parsed {
             Ok(compiled) => Ok(compiled.globals.get(name).cloned().unwrap_or_else(is_path_like)),
             // Anything that is no value of the language, such as a path with a space, is a text.

@@ -5,7 +5,8 @@ mod expressions;
 use super::error::Fault;
 use super::lex::{Kind, Token, tokens};
 use super::syntax::{
-    At, Attribute, Command, Expression, FlowopUse, QuitMode, StatsAction, Template, ThreadDefinition,
+    At, Attribute, Command, Expression, FlowopUse, QuitMode, StatsAction, Template,
+    ThreadDefinition,
 };
 use super::words;
 
@@ -55,7 +56,11 @@ impl Parser {
     }
 
     fn expect_sign(&mut self, sign: char, after: &str) -> Parsed<()> {
-        if self.accept_sign(sign) { Ok(()) } else { Err(self.expected(&format!("'{sign}' {after}"))) }
+        if self.accept_sign(sign) {
+            Ok(())
+        } else {
+            Err(self.expected(&format!("'{sign}' {after}")))
+        }
     }
 
     fn accept_word(&mut self, word: &str) -> bool {
@@ -86,7 +91,10 @@ impl Parser {
 
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= DEEPEST_NESTING {
-            return Err(Fault::new(self.peek().at, format!("nested more than {DEEPEST_NESTING} deep")));
+            return Err(Fault::new(
+                self.peek().at,
+                format!("nested more than {DEEPEST_NESTING} deep"),
+            ));
         }
         self.depth += 1;
         let result = inner(self);
@@ -112,9 +120,10 @@ impl Parser {
                 Command::EventGenerator(self.attributes(words::EVENT_GENERATOR, "eventgen", &[])?)
             }
             "run" => Command::Run(self.optional_number()?),
-            "psrun" => {
-                Command::PeriodicRun { period: self.optional_number()?, time: self.optional_number()? }
-            }
+            "psrun" => Command::PeriodicRun {
+                period: self.optional_number()?,
+                time: self.optional_number()?,
+            },
             "sleep" => Command::Sleep(self.expression()?),
             "quit" => Command::Quit,
             "echo" | "usage" => Command::Echo(self.text()?),
@@ -122,7 +131,11 @@ impl Parser {
             "stats" => self.stats()?,
             "enable" => self.enable()?,
             "list" => {
-                match self.one_of("thing to list", &["fileset", "filesets", "flowop"])?.value.as_str() {
+                match self
+                    .one_of("thing to list", &["fileset", "filesets", "flowop"])?
+                    .value
+                    .as_str()
+                {
                     "flowop" => Command::ListFlowops,
                     _ => Command::ListFilesets,
                 }
@@ -218,12 +231,15 @@ impl Parser {
         let sources = crate::sources::attribute_names();
         let next = self.peek();
         if matches!(&next.kind, Kind::Word(word) if word == "thread") {
-            let message = "a thread stands in a process: define process name=p { thread name=t { ... } }";
+            let message =
+                "a thread stands in a process: define process name=p { thread name=t { ... } }";
             return Err(Fault::new(next.at, message));
         }
         match self.one_of("thing to define", words::DEFINABLE)?.value.as_str() {
             "file" => Ok(Command::DefineFile(self.attributes(words::FILE, "file", &sources)?)),
-            "fileset" => Ok(Command::DefineFileset(self.attributes(words::FILESET, "fileset", &sources)?)),
+            "fileset" => {
+                Ok(Command::DefineFileset(self.attributes(words::FILESET, "fileset", &sources)?))
+            }
             "process" => {
                 let attributes = self.attributes(words::PROCESS, "process", &[])?;
                 self.expect_sign('{', "before the threads of a process")?;
@@ -234,7 +250,8 @@ impl Parser {
                 Ok(Command::DefineProcess { attributes, threads })
             }
             "flowop" => {
-                let attributes = self.attributes_with_locals(words::COMPOSITE, "composite flowop")?;
+                let attributes =
+                    self.attributes_with_locals(words::COMPOSITE, "composite flowop")?;
                 Ok(Command::DefineFlowop { attributes, body: self.flowops()? })
             }
             _ => self.define_random_variable(),
@@ -246,8 +263,13 @@ impl Parser {
         let at = self.peek().at;
         let attributes = self.attributes(words::RANDOM_VARIABLE, "random variable", &[])?;
         let named = attributes.iter().find(|attribute| attribute.name == "name");
-        let Some(Attribute { value: Some(At { value: Expression::Variable(name), .. }), .. }) = named else {
-            return Err(Fault::new(at, "expected name=$variable among the attributes of a random variable"));
+        let Some(Attribute { value: Some(At { value: Expression::Variable(name), .. }), .. }) =
+            named
+        else {
+            return Err(Fault::new(
+                at,
+                "expected name=$variable among the attributes of a random variable",
+            ));
         };
         Ok(Command::Set {
             name: name.clone(),
@@ -291,7 +313,12 @@ impl Parser {
         self.attribute_list(known, what, true)
     }
 
-    fn attribute_list(&mut self, known: &[&str], what: &str, locals: bool) -> Parsed<Vec<Attribute>> {
+    fn attribute_list(
+        &mut self,
+        known: &[&str],
+        what: &str,
+        locals: bool,
+    ) -> Parsed<Vec<Attribute>> {
         let mut found: Vec<Attribute> = Vec::new();
         loop {
             let Token { kind, at } = self.peek().clone();

@@ -17,26 +17,42 @@ pub(super) fn random_variable(attributes: &Attributes<'_>) -> Parsed<RandomVaria
         None => (if table.is_some() { "tabular" } else { "gamma" }).to_owned(),
         Some((Value::Text(kind), _)) if KINDS.contains(&kind.as_str()) => kind,
         Some((value, at)) => {
-            return Err(Fault::unknown(at, "type of a random variable", &value.to_text(), KINDS.into_iter()));
+            return Err(Fault::unknown(
+                at,
+                "type of a random variable",
+                &value.to_text(),
+                KINDS.into_iter(),
+            ));
         }
     };
     let min = attributes.number("min", 0.0)?;
     let shape = attributes.number("gamma", DEFAULT_GAMMA)? / 1000.0;
     let given_mean = attributes.find("mean").map(|_| attributes.number("mean", 0.0)).transpose()?;
     let law = match (kind.as_str(), table) {
-        ("tabular", Some(table)) => Law::Table(table_rows(table, attributes.scope, min, given_mean)?),
+        ("tabular", Some(table)) => {
+            Law::Table(table_rows(table, attributes.scope, min, given_mean)?)
+        }
         ("tabular", None) => {
-            return Err(Fault::new(attributes.at, "a tabular random variable needs randtable={{...}}"));
+            return Err(Fault::new(
+                attributes.at,
+                "a tabular random variable needs randtable={{...}}",
+            ));
         }
         ("uniform", _) => Law::Uniform { lower: min, upper: 2.0 * given_mean.unwrap_or(0.0) - min },
         _ if shape <= 0.0 => {
-            return Err(Fault::new(attributes.at, "the gamma of a random variable has to be above 0"));
+            return Err(Fault::new(
+                attributes.at,
+                "the gamma of a random variable has to be above 0",
+            ));
         }
         // Without a mean, the scale is 1 and the mean is the shape.
         _ => Law::Gamma { shape, scale: (given_mean.unwrap_or(shape) - min) / shape, offset: min },
     };
     if given_mean.is_some_and(|mean| mean < min && mean != 0.0) {
-        return Err(Fault::new(attributes.at, "the mean of a random variable is below its minimum"));
+        return Err(Fault::new(
+            attributes.at,
+            "the mean of a random variable is below its minimum",
+        ));
     }
     Ok(RandomVariable { round: attributes.number("round", 0.0)?, ..RandomVariable::new(law) })
 }
@@ -49,7 +65,10 @@ fn table_rows(
     mean: Option<f64>,
 ) -> Parsed<Vec<TableRow>> {
     let Expression::Table(rows) = &table.value else {
-        return Err(Fault::new(table.at, "expected rows for randtable: {{percent, from, to}, ...}"));
+        return Err(Fault::new(
+            table.at,
+            "expected rows for randtable: {{percent, from, to}, ...}",
+        ));
     };
     let mut numbers = Vec::with_capacity(rows.len());
     let mut percent = 0.0;
@@ -70,12 +89,14 @@ fn table_rows(
             format!("the shares of the rows add up to {percent} %, not to 100 %"),
         ));
     }
-    let table_mean: f64 = numbers.iter().map(|row| row[0] / 100.0 * f64::midpoint(row[1], row[2])).sum();
+    let table_mean: f64 =
+        numbers.iter().map(|row| row[0] / 100.0 * f64::midpoint(row[1], row[2])).sum();
     let table_min = numbers.iter().map(|row| row[1]).fold(f64::INFINITY, f64::min);
     let mean = mean.filter(|mean| *mean != 0.0).unwrap_or(table_mean);
     let spread = table_mean - table_min;
-    let scaled =
-        |value: f64| if spread > 0.0 { (value - table_min) / spread * (mean - min) + min } else { mean };
+    let scaled = |value: f64| {
+        if spread > 0.0 { (value - table_min) / spread * (mean - min) + min } else { mean }
+    };
     let mut cumulative = 0.0;
     Ok(numbers
         .iter()
@@ -119,7 +140,10 @@ pub(super) fn custom_variable(attributes: &Attributes<'_>) -> Parsed<RandomVaria
     let min = attributes.number("min", 0.0)?;
     let max = attributes.number("max", f64::MAX)?;
     if min > max {
-        return Err(Fault::new(attributes.at, "the minimum of a custom variable is above its maximum"));
+        return Err(Fault::new(
+            attributes.at,
+            "the minimum of a custom variable is above its maximum",
+        ));
     }
     Ok(RandomVariable { law, min, max, round: attributes.number("round", 0.0)? })
 }
@@ -139,7 +163,8 @@ fn parameters(text: &str, allowed: &[&str], at: usize) -> Parsed<Vec<(String, f6
             ));
         }
         let number = number.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-        let number = number.ok_or_else(|| Fault::new(at, format!("expected a number after '{name}:'")))?;
+        let number =
+            number.ok_or_else(|| Fault::new(at, format!("expected a number after '{name}:'")))?;
         found.push((name.to_owned(), number));
     }
     Ok(found)
@@ -151,11 +176,13 @@ fn law_of(name: &str, get: &dyn Fn(&str, f64) -> f64) -> Result<Law, &'static st
     let positive = |value: f64, message| if value > 0.0 { Ok(value) } else { Err(message) };
     Ok(match name {
         "erlang" => Law::Erlang {
-            order: positive(get("shape", 1.0), "the shape has to be above 0")?.clamp(1.0, HIGHEST_ORDER)
-                as u32,
+            order: positive(get("shape", 1.0), "the shape has to be above 0")?
+                .clamp(1.0, HIGHEST_ORDER) as u32,
             mean: positive(get("rate", 1.0), "the rate has to be above 0")?,
         },
-        "exponential" => Law::Exponential { mean: positive(get("mean", 1.0), "the mean has to be above 0")? },
+        "exponential" => {
+            Law::Exponential { mean: positive(get("mean", 1.0), "the mean has to be above 0")? }
+        }
         "gamma" => {
             let shape = positive(get("gamma", 1.5), "the gamma has to be above 0")?;
             let mean = positive(get("mean", 4096.0), "the mean has to be above 0")?;

@@ -121,7 +121,9 @@ fn commands_become_steps_in_order() {
     let steps = program(&text).steps;
     let names: Vec<String> = steps
         .iter()
-        .map(|step| format!("{step:?}").chars().take_while(|letter| letter.is_alphabetic()).collect())
+        .map(|step| {
+            format!("{step:?}").chars().take_while(|letter| letter.is_alphabetic()).collect()
+        })
         .collect();
     assert_eq!(
         names,
@@ -145,17 +147,29 @@ fn commands_become_steps_in_order() {
         ]
     );
     assert_eq!(steps[0], Step::Say("sizes: 3".to_owned()));
-    assert!(matches!(steps[13], Step::PeriodicRun { period_s: 5.0, reset: true, time_s: 20.0, .. }));
+    assert!(matches!(
+        steps[13],
+        Step::PeriodicRun { period_s: 5.0, reset: true, time_s: 20.0, .. }
+    ));
     assert!(matches!(steps[14], Step::Run(_, 60.0)));
 }
 
 #[test]
 fn errors_have_a_place_and_the_nearest_word() {
     for (text, message) in [
-        ("define filset name=x", "t.f:1:8: 'filset' is no thing to define; did you mean 'fileset'?"),
-        ("define thread name=t { }", "t.f:1:8: a thread stands in a process: define process name=p { thread"),
+        (
+            "define filset name=x",
+            "t.f:1:8: 'filset' is no thing to define; did you mean 'fileset'?",
+        ),
+        (
+            "define thread name=t { }",
+            "t.f:1:8: a thread stands in a process: define process name=p { thread",
+        ),
         ("set $a=1\n  rnu 60", "t.f:2:3: 'rnu' is no command; did you mean 'run'?"),
-        ("define file name=x,pth=/tmp", "t.f:1:20: 'pth' is no attribute of a file; did you mean 'path'?"),
+        (
+            "define file name=x,pth=/tmp",
+            "t.f:1:20: 'pth' is no attribute of a file; did you mean 'path'?",
+        ),
         ("define file name=x,path=/y,name=z", "t.f:1:28: 'name' is given twice"),
         ("set a=1", "t.f:1:5: expected a variable ($name) or 'mode' after 'set', found 'a'"),
         ("set $a 1", "t.f:1:8: expected '=' after the variable, found '1'"),
@@ -207,7 +221,10 @@ fn flowops_that_can_never_work_are_refused() {
     for (flowops, message) in [
         ("flowop raed name=r", "'raed' is no flowop; did you mean 'read'?"),
         ("flowop read filename=set", "a flowop needs name=..."),
-        ("flowop read name=r,filename=sett,iosize=1k", "'sett' is no file or fileset; did you mean 'set'?"),
+        (
+            "flowop read name=r,filename=sett,iosize=1k",
+            "'sett' is no file or fileset; did you mean 'set'?",
+        ),
         ("flowop read name=r,filename=set", "r needs iosize=SIZE above 0"),
         ("flowop createfile name=c", "c needs filesetname=NAME"),
         ("flowop openfile name=o,filename=set,fd=129", "'fd' is a whole number from 0 to 128"),
@@ -233,7 +250,10 @@ fn deep_nesting_and_long_sums_are_refused_without_harm() {
         "foreach $a in 1 { ".repeat(100_000),
     ] {
         let message = refusal(&text);
-        assert!(message.contains("nested more than") || message.contains("too long a sum"), "{message}");
+        assert!(
+            message.contains("nested more than") || message.contains("too long a sum"),
+            "{message}"
+        );
     }
 }
 

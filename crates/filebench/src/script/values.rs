@@ -64,16 +64,20 @@ impl Scope<'_> {
             Expression::Arithmetic(sign, left, right) => {
                 calculate(*sign, &self.value(left)?, &self.value(right)?, expression.at)?
             }
-            Expression::RandomVariable(attributes) => Value::Drawn(Arc::new(random_variable(&Attributes {
-                list: attributes,
-                scope: self,
-                at: expression.at,
-            })?)),
-            Expression::CustomVariable(attributes) => Value::Drawn(Arc::new(custom_variable(&Attributes {
-                list: attributes,
-                scope: self,
-                at: expression.at,
-            })?)),
+            Expression::RandomVariable(attributes) => {
+                Value::Drawn(Arc::new(random_variable(&Attributes {
+                    list: attributes,
+                    scope: self,
+                    at: expression.at,
+                })?))
+            }
+            Expression::CustomVariable(attributes) => {
+                Value::Drawn(Arc::new(custom_variable(&Attributes {
+                    list: attributes,
+                    scope: self,
+                    at: expression.at,
+                })?))
+            }
             Expression::Table(_) => {
                 return Err(Fault::new(expression.at, "a table is only the value of randtable"));
             }
@@ -93,9 +97,9 @@ impl Scope<'_> {
 
     pub(crate) fn number(&self, expression: &At<Expression>) -> Parsed<f64> {
         let value = self.value(expression)?;
-        value
-            .number()
-            .ok_or_else(|| Fault::new(expression.at, format!("expected a number, found {}", value.to_text())))
+        value.number().ok_or_else(|| {
+            Fault::new(expression.at, format!("expected a number, found {}", value.to_text()))
+        })
     }
 }
 
@@ -112,7 +116,10 @@ fn calculate(sign: char, left: &Value, right: &Value, at: usize) -> Parsed<Value
             .ok_or_else(|| Fault::new(at, "a division by 0, or a result above 2^63"));
     }
     let (Some(left), Some(right)) = (left.number(), right.number()) else {
-        return Err(Fault::new(at, "only numbers can be added, subtracted, multiplied and divided"));
+        return Err(Fault::new(
+            at,
+            "only numbers can be added, subtracted, multiplied and divided",
+        ));
     };
     let result = match sign {
         '+' => left + right,
@@ -120,7 +127,11 @@ fn calculate(sign: char, left: &Value, right: &Value, at: usize) -> Parsed<Value
         '*' => left * right,
         _ => left / right,
     };
-    if result.is_finite() { Ok(Value::Decimal(result)) } else { Err(Fault::new(at, "a division by 0")) }
+    if result.is_finite() {
+        Ok(Value::Decimal(result))
+    } else {
+        Err(Fault::new(at, "a division by 0"))
+    }
 }
 
 /// The attributes of one thing, and how to read them.
@@ -156,7 +167,9 @@ impl<'a> Attributes<'a> {
     }
 
     pub(crate) fn required_text(&self, name: &str, what: &str) -> Parsed<String> {
-        let text = self.text(name)?.ok_or_else(|| Fault::new(self.at, format!("{what} needs {name}=...")))?;
+        let text = self
+            .text(name)?
+            .ok_or_else(|| Fault::new(self.at, format!("{what} needs {name}=...")))?;
         if text.is_empty() {
             return Err(Fault::new(self.at, format!("the {name} of {what} is empty")));
         }
@@ -206,7 +219,12 @@ impl<'a> Attributes<'a> {
 fn as_number(value: &Value, at: usize, name: &str) -> Parsed<f64> {
     match value.number() {
         Some(number) if number >= 0.0 || name == "nice" => Ok(number),
-        Some(number) => Err(Fault::new(at, format!("'{name}' is {number}, it has to be 0 or more"))),
-        None => Err(Fault::new(at, format!("expected a number for '{name}', found '{}'", value.to_text()))),
+        Some(number) => {
+            Err(Fault::new(at, format!("'{name}' is {number}, it has to be 0 or more")))
+        }
+        None => Err(Fault::new(
+            at,
+            format!("expected a number for '{name}', found '{}'", value.to_text()),
+        )),
     }
 }

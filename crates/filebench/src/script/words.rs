@@ -98,5 +98,7 @@ pub(super) const EVENT_GENERATOR: &[&str] = &["rate"];
 
 pub(super) const MODES: &[&str] = &["quit", "nousestats"];
 pub(super) const QUIT_MODES: &[&str] = &["timeout", "alldone", "firstdone"];
-pub(super) const STATS: &[&str] = &["clear", "snap", "dump", "multidump", "xmldump", "directory", "command"];
-pub(super) const CREATED: &[&str] = &["file", "files", "fileset", "filesets", "process", "processes"];
+pub(super) const STATS: &[&str] =
+    &["clear", "snap", "dump", "multidump", "xmldump", "directory", "command"];
+pub(super) const CREATED: &[&str] =
+    &["file", "files", "fileset", "filesets", "process", "processes"];

@@ -2,7 +2,9 @@
 //!
 //! The blocks of all threads together follow the distribution: every write takes the next numbers of one sequence.
 
-use super::{DataSource, DataStream, Registration, SourceError, SourceSpec, Surroundings, entropy_of};
+use super::{
+    DataSource, DataStream, Registration, SourceError, SourceSpec, Surroundings, entropy_of,
+};
 use gemelo_base::units::parse_size;
 use gemelo_content::{Assignment, ContentSpec, Generator, Nature};
 use std::sync::Arc;
@@ -45,7 +47,9 @@ fn settings(spec: &SourceSpec) -> Result<Settings<'_>, SourceError> {
     let block_bytes = parse_size(size)
         .ok()
         .and_then(|bytes| usize::try_from(bytes).ok())
-        .filter(|bytes| (ContentSpec::LEAST_BLOCK_BYTES..=ContentSpec::MOST_BLOCK_BYTES).contains(bytes))
+        .filter(|bytes| {
+            (ContentSpec::LEAST_BLOCK_BYTES..=ContentSpec::MOST_BLOCK_BYTES).contains(bytes)
+        })
         .ok_or_else(|| value("blocksize", size, "a size from 64 bytes to 16 MiB"))?;
     let nature = Nature {
         entropy_bits: entropy_of(spec)?,
@@ -56,8 +60,9 @@ fn settings(spec: &SourceSpec) -> Result<Settings<'_>, SourceError> {
 
 fn open(spec: &SourceSpec, around: &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError> {
     let settings = settings(spec)?;
-    let distribution = (around.distributions)(settings.distribution)
-        .map_err(|reason| SourceError::Distribution { name: settings.distribution.to_owned(), reason })?;
+    let distribution = (around.distributions)(settings.distribution).map_err(|reason| {
+        SourceError::Distribution { name: settings.distribution.to_owned(), reason }
+    })?;
     let content = ContentSpec {
         nature: settings.nature,
         run: around.run_id,

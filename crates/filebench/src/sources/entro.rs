@@ -1,7 +1,9 @@
 //! `entro`: data of a chosen byte entropy.
 
 use super::two_symbols::{Filling, METHODS, Method};
-use super::{DataSource, DataStream, Registration, SourceError, SourceSpec, Surroundings, entropy_of};
+use super::{
+    DataSource, DataStream, Registration, SourceError, SourceSpec, Surroundings, entropy_of,
+};
 use gemelo_base::random::{Random, mix_pair};
 use gemelo_content::{ContentId, ContentSpec, Distribution, DuplicateClass, Generator, Nature};
 use std::sync::Arc;
@@ -32,7 +34,8 @@ fn settings(spec: &SourceSpec) -> Result<(f64, Option<Method>), SourceError> {
 fn open(spec: &SourceSpec, around: &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError> {
     let (entropy_bits, method) = settings(spec)?;
     // No entropy at all leaves no room for a mark: all bytes are the frequent symbol.
-    let method = if entropy_bits == 0.0 { Some(method.unwrap_or(Method::Contiguous)) } else { method };
+    let method =
+        if entropy_bits == 0.0 { Some(method.unwrap_or(Method::Contiguous)) } else { method };
     Ok(match method {
         Some(method) => {
             let filling = Arc::new(Filling::new(method, entropy_bits));
@@ -72,11 +75,17 @@ pub(super) struct Unique {
 
 impl Unique {
     pub(super) fn new(nature: Nature, around: &Surroundings<'_>) -> Result<Self, SourceError> {
-        let unique = Distribution::new([DuplicateClass { duplicates: 0, contents: 1 }]).map_err(|error| {
-            SourceError::Distribution { name: "unique".to_owned(), reason: error.to_string() }
-        })?;
-        let spec =
-            ContentSpec { nature, run: around.run_id, ..ContentSpec::new(unique, BLOCK_BYTES, around.seed) };
+        let unique = Distribution::new([DuplicateClass { duplicates: 0, contents: 1 }]).map_err(
+            |error| SourceError::Distribution {
+                name: "unique".to_owned(),
+                reason: error.to_string(),
+            },
+        )?;
+        let spec = ContentSpec {
+            nature,
+            run: around.run_id,
+            ..ContentSpec::new(unique, BLOCK_BYTES, around.seed)
+        };
         Ok(Self { generator: Arc::new(Generator::new(&spec)?) })
     }
 }

@@ -44,7 +44,10 @@ impl DataSource for Sample {
     /// Threads start at different places.
     fn stream(&self, number: u32) -> Box<dyn DataStream> {
         let next = (mix64(u64::from(number)) % self.bytes.len() as u64) as usize;
-        Box::new(SampleStream { bytes: Arc::clone(&self.bytes), next: if number == 0 { 0 } else { next } })
+        Box::new(SampleStream {
+            bytes: Arc::clone(&self.bytes),
+            next: if number == 0 { 0 } else { next },
+        })
     }
 }
 

@@ -113,7 +113,8 @@ pub trait DataStream: Send {
 }
 
 /// Opens a source as its attributes say.
-pub type OpenSource = fn(&SourceSpec, &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError>;
+pub type OpenSource =
+    fn(&SourceSpec, &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError>;
 
 /// A source by name.
 pub struct Registration {
@@ -145,8 +146,11 @@ pub fn names() -> impl Iterator<Item = &'static str> + Clone {
 /// The attributes of all sources, each once.
 #[must_use]
 pub fn attribute_names() -> Vec<&'static str> {
-    let mut names: Vec<&str> =
-        SOURCES.iter().flat_map(|registration| registration.attributes).map(|(name, _)| *name).collect();
+    let mut names: Vec<&str> = SOURCES
+        .iter()
+        .flat_map(|registration| registration.attributes)
+        .map(|(name, _)| *name)
+        .collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -156,8 +160,12 @@ pub fn attribute_names() -> Vec<&'static str> {
 ///
 /// # Errors
 /// If there is no such source, a value is out of range, or a file cannot be read.
-pub fn open(spec: &SourceSpec, around: &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError> {
-    let registration = find(&spec.name).ok_or_else(|| SourceError::Unknown { name: spec.name.clone() })?;
+pub fn open(
+    spec: &SourceSpec,
+    around: &Surroundings<'_>,
+) -> Result<Box<dyn DataSource>, SourceError> {
+    let registration =
+        find(&spec.name).ok_or_else(|| SourceError::Unknown { name: spec.name.clone() })?;
     (registration.open)(spec, around)
 }
 
@@ -169,13 +177,17 @@ impl SourceSpec {
     pub fn parse(text: &str) -> Result<Self, SourceError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().trim().to_owned();
-        let registration = find(&name).ok_or_else(|| SourceError::Unknown { name: name.clone() })?;
+        let registration =
+            find(&name).ok_or_else(|| SourceError::Unknown { name: name.clone() })?;
         let mut spec = Self { name, attributes: Vec::new() };
         for part in parts {
             let (attribute, value) = part.split_once('=').unwrap_or((part, "true"));
             let attribute = attribute.trim();
             if !registration.attributes.iter().any(|(known, _)| *known == attribute) {
-                return Err(SourceError::Attribute { name: spec.name, attribute: attribute.to_owned() });
+                return Err(SourceError::Attribute {
+                    name: spec.name,
+                    attribute: attribute.to_owned(),
+                });
             }
             spec.attributes.push((attribute.to_owned(), value.trim().to_owned()));
         }
@@ -191,7 +203,11 @@ impl SourceSpec {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.attributes
+            .iter()
+            .rev()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The same source with one attribute set.
@@ -211,10 +227,12 @@ impl SourceSpec {
     ) -> Result<f64, SourceError> {
         let Some(text) = self.get(attribute) else { return Ok(default) };
         let digits = if attribute == "compressibility" { text.trim_end_matches('%') } else { text };
-        digits.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| SourceError::Value {
-            attribute,
-            value: text.to_owned(),
-            expected: format!("a number from {} to {}", range.start(), range.end()),
+        digits.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            SourceError::Value {
+                attribute,
+                value: text.to_owned(),
+                expected: format!("a number from {} to {}", range.start(), range.end()),
+            }
         })
     }
 }

@@ -40,7 +40,9 @@ fn every_method_has_the_entropy_asked_for() {
 fn probabilities_are_those_of_the_report() {
     let shares = two_symbols::probabilities(7.84);
     assert_eq!(shares.len(), 230);
-    for (share, printed) in shares.iter().zip(["0.008081", "0.000615", "0.004348", "0.004348", "0.004348"]) {
+    for (share, printed) in
+        shares.iter().zip(["0.008081", "0.000615", "0.004348", "0.004348", "0.004348"])
+    {
         assert_eq!(format!("{share:.6}"), printed);
     }
     for (method, reported) in
@@ -91,7 +93,10 @@ fn methods_are_as_homogeneous_as_they_say() {
         assert!((pages[method] - 4.0).abs() < 0.15, "{method}: {pages:?}");
     }
     // Every page by itself has the entropy, better than chance alone gives.
-    assert!((pages["permuted-pages"] - 4.0).abs() < (pages["search"] - 4.0).abs() + 1e-3, "{pages:?}");
+    assert!(
+        (pages["permuted-pages"] - 4.0).abs() < (pages["search"] - 4.0).abs() + 1e-3,
+        "{pages:?}"
+    );
 }
 
 #[test]

@@ -8,7 +8,9 @@ use crate::files::{self, NewFile, NewFolder};
 use crate::values::Size;
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_counted, format_duration_ns, format_line, format_rate, format_size};
+use gemelo_base::units::{
+    format_counted, format_duration_ns, format_line, format_rate, format_size,
+};
 use gemelo_base::{Clock, SystemClock};
 use gemelo_content::{ContentSpec, Generator, ScaledDistribution};
 use gemelo_load::{Generated, Output};
@@ -72,7 +74,8 @@ fn write_file(
     let path = &arguments.output;
     files::check_new(path, arguments.force)?;
     let mut new = NewFile::create(path, arguments.force)?;
-    let handle = new.file().filter(|_| new.is_regular()).map(std::fs::File::try_clone).transpose()?;
+    let handle =
+        new.file().filter(|_| new.is_regular()).map(std::fs::File::try_clone).transpose()?;
     let output = match &handle {
         Some(file) => Output::File(file, path),
         None => Output::Stream(&mut new, path),
@@ -92,10 +95,14 @@ fn write_tree(
     context: &Context,
 ) -> anyhow::Result<Generated> {
     if files::is_standard_output(&arguments.output) {
-        return Err(bad_input(anyhow!("--files makes a folder, which standard output is not: name one")));
+        return Err(bad_input(anyhow!(
+            "--files makes a folder, which standard output is not: name one"
+        )));
     }
     if arguments.force {
-        return Err(bad_input(anyhow!("--force overwrites a file: leave it out, and name a new folder")));
+        return Err(bad_input(anyhow!(
+            "--force overwrites a file: leave it out, and name a new folder"
+        )));
     }
     let new = NewFolder::create(&arguments.output)?;
     let generated = generate(spec, blocks, Output::Tree { folder: new.path(), files }, context)?;
@@ -115,7 +122,12 @@ fn generate(
         .map_err(|error| if error.is_bad_input() { bad_input(error.into()) } else { error.into() })
 }
 
-fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapsed_ns: u64) -> String {
+fn text(
+    arguments: &Arguments,
+    spec: &ContentSpec,
+    generated: &Generated,
+    elapsed_ns: u64,
+) -> String {
     let files = format_counted(generated.files, "file");
     let mut text = format!(
         "{}: {} of {}, {} in {files}, in {}, {}\n",
@@ -128,7 +140,9 @@ fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapse
     );
     let scaled = ScaledDistribution::new(&spec.distribution, generated.blocks.max(1));
     match scaled.and_then(|scaled| scaled.to_distribution()) {
-        Ok(distribution) if generated.is_complete && spec.mode == gemelo_content::AssignmentMode::Exact => {
+        Ok(distribution)
+            if generated.is_complete && spec.mode == gemelo_content::AssignmentMode::Exact =>
+        {
             let summary = distribution.summary();
             let percent = |part: u64| part as f64 * 100.0 / summary.blocks as f64;
             text += &format!(
@@ -140,7 +154,9 @@ fn text(arguments: &Arguments, spec: &ContentSpec, generated: &Generated, elapse
         }
         _ if generated.is_complete => (),
         _ if files::is_standard_output(&arguments.output) => text += "stopped before the end\n",
-        _ => text += &format!("stopped before the end: {} is not kept\n", arguments.output.display()),
+        _ => {
+            text += &format!("stopped before the end: {} is not kept\n", arguments.output.display())
+        }
     }
     text += &format!("seed {}, run {}\n", spec.seed, spec.run);
     text

@@ -29,8 +29,9 @@ fn row(out: &mut impl Write, record: &LogRecord, is_first: bool) -> std::io::Res
 
 pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<Outcome> {
     let name = || arguments.file.display().to_string();
-    let file =
-        File::open(&arguments.file).with_context(|| format!("cannot read {}", name())).or_bad_input()?;
+    let file = File::open(&arguments.file)
+        .with_context(|| format!("cannot read {}", name()))
+        .or_bad_input()?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     // The header waits for the first record, so that what is no log prints nothing.
     let mut rows = 0u64;

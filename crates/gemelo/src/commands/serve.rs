@@ -98,7 +98,8 @@ impl Arguments {
         let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else {
             return Ok(TlsPolicy::Off);
         };
-        let config = tls_from_files(certificate, key, self.tls_client_authority.as_deref()).or_bad_input()?;
+        let config = tls_from_files(certificate, key, self.tls_client_authority.as_deref())
+            .or_bad_input()?;
         Ok(if self.tls_optional { TlsPolicy::Offered(config) } else { TlsPolicy::Required(config) })
     }
 
@@ -151,10 +152,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     // Nobody may be reading what is printed; the server serves all the same.
     let ready = |addresses: &Addresses| {
         let nbd = addresses.nbd.iter().map(|address| format!("listening at {address}\n"));
-        let metrics = addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
+        let metrics =
+            addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
         let _ = context.print(&nbd.chain(metrics).collect::<String>());
     };
-    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready).map_err(pools::error)?;
+    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready)
+        .map_err(pools::error)?;
     let _ = context.print("stopped\n");
     Ok(Outcome::Done)
 }

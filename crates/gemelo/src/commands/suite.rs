@@ -42,7 +42,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         [(load.operation.is_some(), "--operation"), (load.pattern.is_some(), "--pattern")]
     {
         if is_given {
-            return Err(bad_input(anyhow!("the loads of the suite have their own {option}: leave it out")));
+            return Err(bad_input(anyhow!(
+                "the loads of the suite have their own {option}: leave it out"
+            )));
         }
     }
     let jobs = LOADS.map(|(name, operation, pattern)| {

@@ -21,8 +21,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let file = gemelo_report::read_result::<Vec<JobInput>, Vec<RunResult>>(&arguments.result, SCHEMA)
-        .or_bad_input()?;
+    let file =
+        gemelo_report::read_result::<Vec<JobInput>, Vec<RunResult>>(&arguments.result, SCHEMA)
+            .or_bad_input()?;
     // Of jobs on the same files, the last one's history holds those of all.
     let last = file.input.iter().zip(&file.result).rev().find_map(|(input, result)| {
         result.history.as_ref().filter(|_| input.job.keep).map(|history| (input, history))
@@ -44,8 +45,10 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
     let plan = gemelo_target::plan(&uri, &job.layout_with(Access::Read, false)).or_bad_input()?;
     let mut target = plan.prepare().context("cannot open the files")?;
     let clock = SystemClock::new();
-    let environment = Environment { clock: &clock, monitor: context.monitor.as_ref(), stop: &context.stop };
-    let (verification, failure) = gemelo_load::verify(history, &contents, target.as_ref(), &environment);
+    let environment =
+        Environment { clock: &clock, monitor: context.monitor.as_ref(), stop: &context.stop };
+    let (verification, failure) =
+        gemelo_load::verify(history, &contents, target.as_ref(), &environment);
     target.finish(true)?;
     context.print(&format!("{}:\n{}", uri, verified(&verification)))?;
     match failure {

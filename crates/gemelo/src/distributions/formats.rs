@@ -56,9 +56,9 @@ impl Problem {
         let ProfileError::Toml(toml) = error else {
             return Self { line: None, message: error.to_string() };
         };
-        let line = toml
-            .span()
-            .map(|span| text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1);
+        let line = toml.span().map(|span| {
+            text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
+        });
         // The first line says it; more is a drawing of the place.
         let message = toml.message().lines().next().unwrap_or_default();
         Self { line, message: format!("not a profile: {message}") }
@@ -84,7 +84,8 @@ impl Format {
     /// The format of a text, by its first line that says something.
     pub(crate) fn of(text: &str) -> Self {
         let lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
-        let first = lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
+        let first =
+            lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
         if first.starts_with('{') {
             Self::Json
         } else if first.contains('=') || first.starts_with('[') {
@@ -110,8 +111,8 @@ impl Format {
     pub(crate) fn parse(self, text: &str) -> Result<Parsed, Problem> {
         match self {
             Self::Text | Self::Csv => {
-                let (distribution, notes) =
-                    Distribution::parse_with_notes(&self.plain(text)).map_err(|error| Problem::of(&error))?;
+                let (distribution, notes) = Distribution::parse_with_notes(&self.plain(text))
+                    .map_err(|error| Problem::of(&error))?;
                 Ok(Parsed { distribution, profile: None, notes })
             }
             Self::Profile => parsed(Profile::parse(text), text),

@@ -41,9 +41,15 @@ impl NamedDistribution {
     /// A profile in any case; without one, of `block_bytes` if given.
     pub(crate) fn to_profile(&self, block_bytes: Option<u64>) -> Profile {
         let mut profile = self.profile.clone().unwrap_or_else(|| {
-            let name = Path::new(&self.name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            let name =
+                Path::new(&self.name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
             let name = name.unwrap_or_else(|| self.name.clone());
-            Profile::new(&name, &format!("file {}", self.name), USUAL_BLOCK_BYTES, &self.distribution)
+            Profile::new(
+                &name,
+                &format!("file {}", self.name),
+                USUAL_BLOCK_BYTES,
+                &self.distribution,
+            )
         });
         profile.block_bytes = block_bytes.unwrap_or(profile.block_bytes);
         profile
@@ -75,7 +81,12 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<NamedDistribution, String>
 
 fn of_profile(name: &str, profile: Profile) -> anyhow::Result<NamedDistribution> {
     let distribution = profile.to_distribution().or_bad_input()?;
-    Ok(NamedDistribution { name: name.to_owned(), distribution, profile: Some(profile), notes: Vec::new() })
+    Ok(NamedDistribution {
+        name: name.to_owned(),
+        distribution,
+        profile: Some(profile),
+        notes: Vec::new(),
+    })
 }
 
 /// The text of a file or of standard input.
@@ -103,7 +114,9 @@ fn read_limited(source: impl Read, name: &str) -> anyhow::Result<String> {
         .with_context(|| format!("cannot read {name} as a distribution"))
         .or_bad_input()?;
     if text.len() as u64 > MOST_FILE_BYTES {
-        return Err(bad_input(anyhow!("{name} has more than 256 MiB, which no distribution needs")));
+        return Err(bad_input(anyhow!(
+            "{name} has more than 256 MiB, which no distribution needs"
+        )));
     }
     Ok(text)
 }

@@ -21,7 +21,9 @@ use std::path::Path;
 
 /// Reads a text file that the user named.
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())).or_bad_input()
+    std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}", path.display()))
+        .or_bad_input()
 }
 
 /// Whether a result with this name goes to standard output: `-`, `/dev/stdout` and the like.

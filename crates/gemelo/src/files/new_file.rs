@@ -37,7 +37,9 @@ impl NewFile {
             Place::Descriptor(descriptor) => {
                 // Of a regular file this is a second opening: appending keeps what was written
                 // through the first.
-                Self::Through(OpenOptions::new().append(true).open(descriptor).with_context(cannot)?)
+                Self::Through(
+                    OpenOptions::new().append(true).open(descriptor).with_context(cannot)?,
+                )
             }
             Place::Through { path: device, .. } => {
                 Self::Through(OpenOptions::new().write(true).open(device).with_context(cannot)?)
@@ -101,7 +103,9 @@ impl Beside {
         self.temporary.as_file().sync_all().with_context(|| format!("cannot write {place}"))?;
         let Self { temporary, place: path, force } = self;
         let renamed = match path.symlink_metadata() {
-            Ok(there) if force && !there.is_file() => Err((temporary, anyhow!("it is no file any more"))),
+            Ok(there) if force && !there.is_file() => {
+                Err((temporary, anyhow!("it is no file any more")))
+            }
             Ok(there) if force => {
                 take_over(temporary.as_file(), &there);
                 persist(temporary, |temporary| temporary.persist(&path))
@@ -112,7 +116,9 @@ impl Beside {
         if let Err((temporary, error)) = renamed {
             let (_, kept) = temporary.keep().with_context(|| format!("cannot write {place}"))?;
             let kept = kept.display().to_string();
-            return Err(error.context(format!("cannot write {place} (the complete result is in {kept})")));
+            return Err(
+                error.context(format!("cannot write {place} (the complete result is in {kept})"))
+            );
         }
         // The name is on the medium once the directory is; where that cannot be synchronised, it
         // soon will be.

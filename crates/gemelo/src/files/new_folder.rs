@@ -23,14 +23,19 @@ impl NewFolder {
         }
         let beside = folder_of(path);
         if !beside.is_dir() {
-            return Err(bad_input(anyhow!("{} is not a directory: make it first", beside.display())));
+            return Err(bad_input(anyhow!(
+                "{} is not a directory: make it first",
+                beside.display()
+            )));
         }
         let temporary = tempfile::Builder::new()
             .prefix(TEMPORARY.0)
             .suffix(TEMPORARY.1)
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777))
             .tempdir_in(beside)
-            .with_context(|| format!("cannot make {name}: no folder can be made in {}", beside.display()))
+            .with_context(|| {
+                format!("cannot make {name}: no folder can be made in {}", beside.display())
+            })
             .or_bad_input()?;
         Ok(Self { temporary, place: path.to_owned() })
     }

@@ -66,7 +66,9 @@ impl Place {
         match descriptor {
             1 => Ok(Self::StandardOutput),
             2 => Ok(Self::StandardError),
-            _ if !is_open => Err(bad_input(anyhow!("{} is not an open descriptor", path.display()))),
+            _ if !is_open => {
+                Err(bad_input(anyhow!("{} is not an open descriptor", path.display())))
+            }
             open => Ok(Self::Descriptor(format!("/proc/self/fd/{open}").into())),
         }
     }
@@ -80,9 +82,9 @@ impl Place {
             None if path.as_os_str().as_bytes().ends_with(b"/") => {
                 Err(bad_input(anyhow!("{name} names a directory: name a file")))
             }
-            Some(kind) if kind.is_socket() => {
-                Err(bad_input(anyhow!("{name} is a socket, which takes no file: name another place")))
-            }
+            Some(kind) if kind.is_socket() => Err(bad_input(anyhow!(
+                "{name} is a socket, which takes no file: name another place"
+            ))),
             Some(kind) if !kind.is_file() => {
                 Ok(Self::Through { path: end, is_block_device: kind.is_block_device() })
             }
@@ -115,9 +117,10 @@ impl Place {
                     .with_context(|| format!("cannot write {}", path.display()))
                     .or_bad_input()
             }
-            Self::File { exists: true, .. } if !force => {
-                Err(bad_input(anyhow!("{} exists: name another file, or say --force", path.display())))
-            }
+            Self::File { exists: true, .. } if !force => Err(bad_input(anyhow!(
+                "{} exists: name another file, or say --force",
+                path.display()
+            ))),
             Self::File { path: file, .. } => {
                 let folder = folder_of(file);
                 if !folder.is_dir() {
@@ -145,7 +148,10 @@ fn descriptor_of(path: &Path) -> Option<u32> {
 }
 
 /// A temporary file that can become `file`; `path` is its name in messages.
-pub(super) fn temporary_beside(file: &Path, path: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
+pub(super) fn temporary_beside(
+    file: &Path,
+    path: &Path,
+) -> anyhow::Result<tempfile::NamedTempFile> {
     let folder = folder_of(file);
     tempfile::Builder::new()
         .prefix(TEMPORARY.0)

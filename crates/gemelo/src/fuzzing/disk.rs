@@ -3,7 +3,8 @@
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, Disk, Pool, PoolDisks, PoolOptions, Tuning, check,
+    BackendKind, CheckOptions, CheckReport, DedupMode, Disk, Pool, PoolDisks, PoolOptions, Tuning,
+    check,
 };
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +51,8 @@ impl Disk for MemoryDisk {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let bytes = self.bytes();
-        let from = usize::try_from(offset).ok().and_then(|start| bytes.get(start..)?.get(..buffer.len()));
+        let from =
+            usize::try_from(offset).ok().and_then(|start| bytes.get(start..)?.get(..buffer.len()));
         buffer.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
         Ok(())
     }
@@ -101,7 +103,12 @@ pub(super) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u
     pool.create_volume("two", size_bytes, DedupMode::Off)?;
     for round in 0..2 {
         for (place, name) in ["one", "two", "one"].into_iter().enumerate() {
-            write(&pool, name, (place as u64 * 7 + round * 1030) * BLOCK_BYTES as u64, round as u8 + 1);
+            write(
+                &pool,
+                name,
+                (place as u64 * 7 + round * 1030) * BLOCK_BYTES as u64,
+                round as u8 + 1,
+            );
         }
         pool.flush()?;
         if round == 0 {
@@ -119,7 +126,8 @@ pub(super) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u
 
 fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
     let Ok(volume) = pool.volume(name) else { return };
-    let data: Vec<u8> = (0..12).flat_map(|block| [seed.wrapping_add(block % 5); BLOCK_BYTES]).collect();
+    let data: Vec<u8> =
+        (0..12).flat_map(|block| [seed.wrapping_add(block % 5); BLOCK_BYTES]).collect();
     let durability = Durability::Flushed;
     volume.execute(&mut [Request {
         operation: Operation::Write { offset, data: &data, durability },
@@ -134,7 +142,8 @@ fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
 /// If it is not.
 pub(super) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
     let disks = PoolDisks { data: MemoryDisk::of(data), metadata: MemoryDisk::of(metadata) };
-    let checked = || check(&disks, CheckOptions { data: true, repair: false }, &Silent, &StopFlag::new());
+    let checked =
+        || check(&disks, CheckOptions { data: true, repair: false }, &Silent, &StopFlag::new());
     let was_clean = checked().is_ok_and(|report| report.is_clean());
     let opened = Pool::open_disks(disks.clone(), tuning(), Arc::new(SystemClock::new()));
     let Ok(pool) = opened else { return };

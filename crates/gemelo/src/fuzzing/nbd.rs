@@ -5,12 +5,13 @@ use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
 use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
 use gemelo_nbd::wire::{
-    BASE_ALLOCATION, BlockDescriptor, BlockSizes, ChunkHeader, ChunkKind, ClientFlags, Command, ErrorCode,
-    ExportFlags, HandshakeFlags, Info, InfoKind, InfoRequest, MetaContextRequest, OptionCode, OptionHeader,
-    OptionReplyHeader, OptionReplyKind, ReplyHead, RequestHeader, SimpleReply, decode_block_descriptors,
-    decode_block_status_context, decode_error_chunk, decode_greeting, decode_listed_export,
-    decode_meta_context, decode_reply_head, encode_block_status_header, encode_error_chunk, encode_greeting,
-    encode_listed_export, encode_meta_context, encode_offset_data_header,
+    BASE_ALLOCATION, BlockDescriptor, BlockSizes, ChunkHeader, ChunkKind, ClientFlags, Command,
+    ErrorCode, ExportFlags, HandshakeFlags, Info, InfoKind, InfoRequest, MetaContextRequest,
+    OptionCode, OptionHeader, OptionReplyHeader, OptionReplyKind, ReplyHead, RequestHeader,
+    SimpleReply, decode_block_descriptors, decode_block_status_context, decode_error_chunk,
+    decode_greeting, decode_listed_export, decode_meta_context, decode_reply_head,
+    encode_block_status_header, encode_error_chunk, encode_greeting, encode_listed_export,
+    encode_meta_context, encode_offset_data_header,
 };
 use gemelo_volume::{BackendKind, Pool, PoolDisks};
 use std::io::{ErrorKind, Read, Write};
@@ -47,7 +48,10 @@ pub(super) fn wire(bytes: &[u8]) {
         assert!(MetaContextRequest::decode(&request.encode()) == Ok(request));
     }
     if let Ok((name, description)) = decode_listed_export(bytes) {
-        assert_eq!(decode_listed_export(&encode_listed_export(name, description)), Ok((name, description)));
+        assert_eq!(
+            decode_listed_export(&encode_listed_export(name, description)),
+            Ok((name, description))
+        );
     }
     if let Ok((id, name)) = decode_meta_context(bytes) {
         assert_eq!(decode_meta_context(&encode_meta_context(id, name)), Ok((id, name)));
@@ -77,7 +81,8 @@ fn serve() -> anyhow::Result<PathBuf> {
     for name in ["one", "second", "three"] {
         exports.insert(Export::new(name, Arc::new(pool.volume(name)?)));
     }
-    let path = FOLDER.as_ref().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?.join("server");
+    let path =
+        FOLDER.as_ref().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?.join("server");
     let listener = Listener::bind(&ListenAddress::Unix(path.clone()))?;
     let config = ServerConfig { handshake_timeout: PATIENCE / 2, ..ServerConfig::default() };
     let server = Server::new(Arc::new(exports), config, Arc::new(Silent));
@@ -100,8 +105,8 @@ pub(super) fn server(bytes: &[u8]) {
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
     let ended = stream.read_to_end(&mut answer);
-    let is_slow =
-        ended.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+    let is_slow = ended
+        .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
     assert!(!is_slow, "the server ends the connection of a client that says no more");
 }
 
@@ -114,7 +119,8 @@ static PRETENDER: LazyLock<Option<(UnixListener, PathBuf)>> = LazyLock::new(|| {
 /// What a server sends: the client takes it, or ends the connection with an error.
 pub(super) fn client(bytes: &[u8]) {
     let Some((listener, path)) = &*PRETENDER else { return };
-    let uri = NbdUri { server: ServerAddress::Unix(path.clone()), name: "one".to_owned(), tls: None };
+    let uri =
+        NbdUri { server: ServerAddress::Unix(path.clone()), name: "one".to_owned(), tls: None };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let Ok((mut stream, _)) = listener.accept() else { return };
@@ -124,7 +130,8 @@ pub(super) fn client(bytes: &[u8]) {
         });
         let Ok(mut client) = Client::connect(&uri, 4, PATIENCE) else { return };
         let read = Submission::Read { offset: 0, length: 512 };
-        let seen = client.run(read, |completion| completion.error.is_none().then_some(completion.data.len()));
+        let seen = client
+            .run(read, |completion| completion.error.is_none().then_some(completion.data.len()));
         assert!(
             !matches!(seen, Ok(Some(length)) if length != 512),
             "a read gives what was asked for: {seen:?}"
@@ -142,7 +149,9 @@ pub(super) fn wire_seeds() -> Vec<Vec<u8>> {
     vec![
         encode_greeting(HandshakeFlags(3)).to_vec(),
         OptionHeader { option: OptionCode::GO, length: 10 }.encode().to_vec(),
-        OptionReplyHeader { option: OptionCode::GO, kind: OptionReplyKind::ACK, length: 0 }.encode().to_vec(),
+        OptionReplyHeader { option: OptionCode::GO, kind: OptionReplyKind::ACK, length: 0 }
+            .encode()
+            .to_vec(),
         request(Command::WRITE_ZEROES, 3, 512, 512),
         info.encode(),
         Info::BlockSize(sizes).encode(),
@@ -168,10 +177,14 @@ fn option(option: OptionCode, data: &[u8]) -> Vec<u8> {
 /// Whole conversations, the client's part.
 pub(super) fn server_seeds() -> Vec<Vec<u8>> {
     let hello = (ClientFlags::FIXED_NEWSTYLE | ClientFlags::NO_ZEROES).to_be_bytes().to_vec();
-    let go = option(OptionCode::GO, &InfoRequest { name: "one", wanted: vec![InfoKind::NAME] }.encode());
+    let go =
+        option(OptionCode::GO, &InfoRequest { name: "one", wanted: vec![InfoKind::NAME] }.encode());
     let contexts = MetaContextRequest { name: "one", queries: vec![BASE_ALLOCATION] }.encode();
-    let structured =
-        [option(OptionCode::STRUCTURED_REPLY, &[]), option(OptionCode::SET_META_CONTEXT, &contexts)].concat();
+    let structured = [
+        option(OptionCode::STRUCTURED_REPLY, &[]),
+        option(OptionCode::SET_META_CONTEXT, &contexts),
+    ]
+    .concat();
     let requests = [
         request(Command::WRITE, 1, 100, 600),
         vec![7; 600],
@@ -197,7 +210,8 @@ pub(super) fn client_seeds() -> Vec<Vec<u8>> {
     let reply = |option, kind, data: &[u8]| {
         [&OptionReplyHeader { option, kind, length: data.len() as u32 }.encode(), data].concat()
     };
-    let flags = ExportFlags(ExportFlags::HAS_FLAGS | ExportFlags::SEND_FLUSH | ExportFlags::SEND_DF);
+    let flags =
+        ExportFlags(ExportFlags::HAS_FLAGS | ExportFlags::SEND_FLUSH | ExportFlags::SEND_DF);
     let info = Info::Export { size_bytes: 1 << 20, flags }.encode();
     let greeting = encode_greeting(HandshakeFlags(3)).to_vec();
     let negotiation = [
@@ -217,9 +231,11 @@ pub(super) fn client_seeds() -> Vec<Vec<u8>> {
         let header = ChunkHeader { flags, kind, cookie: 0, length }.encode();
         [&header[..], &(if flags == 0 { 0u64 } else { 256 }).to_be_bytes(), extra].concat()
     };
-    let status =
-        [&encode_block_status_header(0, 1, 1)[..], &BlockDescriptor { length: 4096, state: 3 }.encode()]
-            .concat();
+    let status = [
+        &encode_block_status_header(0, 1, 1)[..],
+        &BlockDescriptor { length: 4096, state: 3 }.encode(),
+    ]
+    .concat();
     let whole = [&encode_offset_data_header(0, 0, 512)[..], &[5; 512], &status].concat();
     let halves = [
         half(0, ChunkKind::OFFSET_DATA, &[1; 256]),

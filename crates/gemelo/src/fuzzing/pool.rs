@@ -3,8 +3,9 @@
 
 use super::disk::{MemoryDisk, small_pool, use_pool};
 use gemelo_volume::format::{
-    COMMIT_HEADER_BYTES, Change, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PageRef, PoolSeed, Root, Slot,
-    Superblock, Table, Version, build_chain, build_commit, find_roots, read_chain, read_superblock,
+    COMMIT_HEADER_BYTES, Change, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PageRef, PoolSeed, Root,
+    Slot, Superblock, Table, Version, build_chain, build_commit, find_roots, read_chain,
+    read_superblock,
 };
 use gemelo_volume::{BackendKind, FingerprintKind};
 use std::sync::LazyLock;
@@ -35,11 +36,20 @@ impl Sample {
         let superblock = read_superblock(&*disk, &mut Vec::new())?;
         let seed = PoolSeed::of(&superblock);
         let root = find_roots(&*disk, &superblock, seed)?.newest;
-        let chain = read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        let chain =
+            read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
         let table = Table::decode(&chain.stream).unwrap_or_default();
         let next_commit = (root.next_commit, (JOURNAL_PAGE as usize) * PAGE_BYTES);
-        let mut sample =
-            Self { data, metadata, superblock, seed, root, table, payloads: Vec::new(), next_commit };
+        let mut sample = Self {
+            data,
+            metadata,
+            superblock,
+            seed,
+            root,
+            table,
+            payloads: Vec::new(),
+            next_commit,
+        };
         sample.read_journal();
         Ok(sample)
     }
@@ -50,7 +60,8 @@ impl Sample {
         for page in (start..end).step_by(PAGE_BYTES) {
             let Some(bytes) = self.metadata.get(page..) else { continue };
             let Some(header) = CommitHeader::decode(bytes, self.seed) else { continue };
-            let payload = bytes.get(COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + header.payload_bytes as usize);
+            let payload =
+                bytes.get(COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + header.payload_bytes as usize);
             self.payloads.extend(payload.map(<[u8]>::to_vec));
             let behind = page + header.copy_bytes().unwrap_or_default() as usize;
             self.next_commit = (header.number + 1, behind);
@@ -107,7 +118,8 @@ impl Sample {
         }
         for page in &mut refs {
             let start = page.slot.offset(self.superblock.journal_pages) as usize;
-            page.checksum = self.seed.checksum(metadata.get(start..start + PAGE_BYTES).unwrap_or_default());
+            page.checksum =
+                self.seed.checksum(metadata.get(start..start + PAGE_BYTES).unwrap_or_default());
         }
         let stream = table.encode();
         self.put_table(&mut metadata, &stream);
@@ -238,7 +250,9 @@ static POOLS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
 /// Bytes changed anywhere, with wrong checksums. The first byte chooses the backend.
 pub(super) fn damage(bytes: &[u8]) {
     let (first, patches) = bytes.split_first().unwrap_or((&0, &[]));
-    let Some((data, metadata)) = POOLS.get(usize::from(*first) % POOLS.len().max(1)) else { return };
+    let Some((data, metadata)) = POOLS.get(usize::from(*first) % POOLS.len().max(1)) else {
+        return;
+    };
     let mut metadata = metadata.clone();
     let page_count = metadata.len() / PAGE_BYTES;
     for patch in patches.as_chunks::<PATCH_BYTES>().0 {
@@ -260,5 +274,12 @@ pub(super) fn change_seeds() -> Vec<Vec<u8>> {
 
 /// Inputs that change nothing, or single bits.
 pub(super) fn patch_seeds() -> Vec<Vec<u8>> {
-    vec![vec![], vec![2], vec![3], vec![0; 8 * 12], vec![0, 0, 0, 1, 2, 0, 1, 255], vec![1; PATCH_BYTES * 3]]
+    vec![
+        vec![],
+        vec![2],
+        vec![3],
+        vec![0; 8 * 12],
+        vec![0, 0, 0, 1, 2, 0, 1, 255],
+        vec![1; PATCH_BYTES * 3],
+    ]
 }

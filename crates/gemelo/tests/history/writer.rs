@@ -126,7 +126,10 @@ impl<'a> Writer<'a> {
         let length = (sectors.len() * SECTOR) as u32;
         if chosen < 14 {
             self.doing[slot] = Some(Doing::Read { sectors });
-            return self.client.submit(slot as u64, Submission::Read { offset, length }).map_err(drop);
+            return self
+                .client
+                .submit(slot as u64, Submission::Read { offset, length })
+                .map_err(drop);
         }
         let durable = self.random.below(12) == 0;
         self.doing[slot] = Some(Doing::Write { sectors: sectors.clone(), durable });
@@ -147,17 +150,22 @@ impl<'a> Writer<'a> {
         let parts = self.parts(&sectors);
         self.history().begin(sectors.start, &parts);
         let data: Vec<u8> = parts.iter().flat_map(|part| part.bytes()).collect();
-        self.client.submit(slot as u64, Submission::Write { offset, data: &data, durable }).map_err(drop)
+        self.client
+            .submit(slot as u64, Submission::Write { offset, data: &data, durable })
+            .map_err(drop)
     }
 
     fn reap(&mut self) -> Result<(), ()> {
-        let (history, doing, acknowledged) = (self.history, &mut self.doing, &mut self.acknowledged);
+        let (history, doing, acknowledged) =
+            (self.history, &mut self.doing, &mut self.acknowledged);
         let reaped = self.client.reap(Wait::ForOne, |completion| {
             assert!(completion.error.is_none(), "{}", completion.error);
             *acknowledged += 1;
             let mut history = history.lock().unwrap();
             match doing[completion.handle as usize].take().unwrap() {
-                Doing::Write { sectors, durable } => history.end(sectors.start, sectors.len(), durable),
+                Doing::Write { sectors, durable } => {
+                    history.end(sectors.start, sectors.len(), durable)
+                }
                 Doing::Flush { sent } => history.end_flush(sent),
                 Doing::Read { sectors } => {
                     for (sector, bytes) in sectors.zip(completion.data.chunks_exact(SECTOR)) {

@@ -56,7 +56,9 @@ impl TestPool {
         let Ran { status, out: text, err } = gemelo(&["pool", "stat", &self.path(), "--json", "-"]);
         assert_eq!(status, 0, "{err}");
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        json.pointer(&format!("/result{pointer}")).unwrap_or_else(|| panic!("{pointer} in {text}")).clone()
+        json.pointer(&format!("/result{pointer}"))
+            .unwrap_or_else(|| panic!("{pointer} in {text}"))
+            .clone()
     }
 
     /// Fails if a check from outside finds anything.

@@ -67,7 +67,8 @@ impl TestPool {
 
     /// Does something to the pool while it is not served.
     pub(crate) fn change(&self, change: impl FnOnce(&Pool)) {
-        let open = Pool::open(&self.path(), Tuning::default(), Arc::new(SystemClock::new())).unwrap();
+        let open =
+            Pool::open(&self.path(), Tuning::default(), Arc::new(SystemClock::new())).unwrap();
         change(&open);
         open.close().unwrap();
     }
@@ -91,13 +92,16 @@ impl TestPool {
 
     pub(crate) fn client(&self, volume: &str, depth: usize) -> Client {
         let server = ServerAddress::Unix(self.socket());
-        Client::connect(&NbdUri { server, name: volume.to_owned(), tls: None }, depth, PATIENCE).unwrap()
+        Client::connect(&NbdUri { server, name: volume.to_owned(), tls: None }, depth, PATIENCE)
+            .unwrap()
     }
 
     /// Proves that the pool is what it should be, contents included. Nobody may have it.
     pub(crate) fn check(&self) {
         tools::run(
-            Command::new(env!("CARGO_BIN_EXE_gemelo")).args(["pool", "check", "--data"]).arg(self.path()),
+            Command::new(env!("CARGO_BIN_EXE_gemelo"))
+                .args(["pool", "check", "--data"])
+                .arg(self.path()),
         );
     }
 
@@ -143,8 +147,9 @@ impl Served {
     /// Waits until clients are connected: each has a thread.
     pub(crate) fn wait_for_clients(&self, count: usize) {
         let tasks = format!("/proc/{}/task", self.child.id());
-        let is_client =
-            |path: PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "nbd\n");
+        let is_client = |path: PathBuf| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "nbd\n")
+        };
         let begun = Instant::now();
         while std::fs::read_dir(&tasks)
             .unwrap()
@@ -181,7 +186,10 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("the server said:\n{}", std::fs::read_to_string(&self.log).unwrap_or_default());
+            eprintln!(
+                "the server said:\n{}",
+                std::fs::read_to_string(&self.log).unwrap_or_default()
+            );
         }
     }
 }

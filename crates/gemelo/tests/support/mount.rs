@@ -34,7 +34,10 @@ impl Attached {
         let mut attached = Self { fuse: fuse.spawn().unwrap(), folder, device: None };
         let begun = Instant::now();
         while !file.exists() {
-            assert!(begun.elapsed() < PATIENCE && attached.fuse.try_wait().unwrap().is_none(), "nbdfuse");
+            assert!(
+                begun.elapsed() < PATIENCE && attached.fuse.try_wait().unwrap().is_none(),
+                "nbdfuse"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         let losetup = run(tool("losetup").unwrap().args(["--find", "--show"]).arg(&file));
@@ -78,7 +81,8 @@ pub(crate) struct Mounted {
 impl Mounted {
     pub(crate) fn new(device: &Path, folder: PathBuf, options: &str) -> Self {
         std::fs::create_dir_all(&folder).unwrap();
-        let output = tool("mount").unwrap().args(["-o", options]).arg(device).arg(&folder).output().unwrap();
+        let output =
+            tool("mount").unwrap().args(["-o", options]).arg(device).arg(&folder).output().unwrap();
         assert!(output.status.success(), "{}", all_of(&output));
         Self { folder, is_mounted: true }
     }
@@ -96,7 +100,13 @@ impl Mounted {
     pub(crate) fn abandon(mut self) {
         // The first attempt may fail while the system notices that nothing can be written any more.
         let begun = Instant::now();
-        while !Command::new("umount").arg(&self.folder).stderr(Stdio::null()).status().unwrap().success() {
+        while !Command::new("umount")
+            .arg(&self.folder)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+        {
             assert!(begun.elapsed() < PATIENCE, "cannot be unmounted");
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -20,8 +20,9 @@ pub(crate) fn all_there(names: &[&str]) -> bool {
 
 /// A Python with libnbd's binding: of several, the system's has it.
 pub(crate) fn python_with_libnbd() -> Option<Command> {
-    let has_it =
-        |path: &PathBuf| Command::new(path).args(["-c", "import nbd"]).output().unwrap().status.success();
+    let has_it = |path: &PathBuf| {
+        Command::new(path).args(["-c", "import nbd"]).output().unwrap().status.success()
+    };
     let found = paths_of("python3").into_iter().find(has_it);
     if found.is_none() {
         missing("python3-libnbd");
@@ -51,5 +52,9 @@ pub(crate) fn run(command: &mut Command) -> String {
 }
 
 pub(crate) fn all_of(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }

@@ -43,8 +43,17 @@ fn trims_of_a_trace_free_blocks() {
     // A part of a block is not trimmed.
     std::fs::write(&trace, text + "  8,0 3 5 5.0 697 Q D 1 + 8 [x]\n").unwrap();
     let target = place.volume("pool", 1 << 20, DedupMode::Inline);
-    let words =
-        ["replay", &*trace, "--speed", "max", "--verify", "--distribution", "unique", "--target", &*target];
+    let words = [
+        "replay",
+        &*trace,
+        "--speed",
+        "max",
+        "--verify",
+        "--distribution",
+        "unique",
+        "--target",
+        &*target,
+    ];
     let result = &json("", &words)["result"];
     assert_eq!((&result["trims"], &result["verification"]["wrong"]), (&1.into(), &0.into()));
     assert_eq!(result["verification"]["checked"], 6, "two blocks are trimmed");
@@ -52,7 +61,8 @@ fn trims_of_a_trace_free_blocks() {
     assert_eq!(result["stored"]["predicted"]["logical_blocks"], 6);
 
     let file = place.name("file");
-    let words = ["replay", &*trace, "--speed", "max", "--keep", "--queue-depth", "4", "--target", &*file];
+    let words =
+        ["replay", &*trace, "--speed", "max", "--keep", "--queue-depth", "4", "--target", &*file];
     json("", &words);
     let bytes = std::fs::read(&file).unwrap();
     let zeros: Vec<usize> =

@@ -9,8 +9,7 @@ const MIB: u64 = 1 << 20;
 fn a_volume_stores_what_the_profile_predicts() {
     let place = Place::new();
     let target = place.volume("pool", 16 * MIB, DedupMode::Inline);
-    let words =
-        "bench --processes 2 --file-size 8m --queue-depth 8 --pattern uniform --bytes 16m --verify final";
+    let words = "bench --processes 2 --file-size 8m --queue-depth 8 --pattern uniform --bytes 16m --verify final";
     let found = json(words, &["--target", &target]);
     let result = &found["result"][0];
     assert_eq!(result["verification"]["wrong_blocks"], 0);
@@ -28,10 +27,16 @@ fn a_volume_stores_what_the_profile_predicts() {
     assert_eq!(written, 4096);
     assert!(open(&place.path("pool")).prove(10).unwrap().is_empty());
 
-    let text =
-        run("bench --operation mixed --pattern nurand --bytes 4m --verify both --force --target", &[&target]);
+    let text = run(
+        "bench --operation mixed --pattern nurand --bytes 4m --verify both --force --target",
+        &[&target],
+    );
     assert_eq!(text.status, 0, "{}", text.err);
-    assert!(text.out.contains("pool before") && text.out.contains("all as written"), "{}", text.out);
+    assert!(
+        text.out.contains("pool before") && text.out.contains("all as written"),
+        "{}",
+        text.out
+    );
     assert!(text.out.contains("got a block of their own"), "{}", text.out);
 }
 
@@ -53,7 +58,11 @@ fn what_does_not_fit_a_volume_is_refused() {
     let place = Place::new();
     let target = place.volume("pool", 4 * MIB, DedupMode::Inline);
     let target = ["--target", &*target];
-    refused("bench --file-size 3m --processes 2", &target, "has 4194304 bytes, the job needs 6291456");
+    refused(
+        "bench --file-size 3m --processes 2",
+        &target,
+        "has 4194304 bytes, the job needs 6291456",
+    );
     refused("bench --sync direct", &target, "no direct I/O");
     refused("bench --engine io-uring", &target, "--engine is for files and devices");
     refused("bench --operation read --populate none --file-size 8m", &target, "has 4194304 bytes");

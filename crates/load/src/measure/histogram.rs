@@ -65,7 +65,9 @@ impl Latencies {
         let buckets = self.histogram.iter_recorded();
         LatencyHistogram {
             sum_ns: self.sum_ns,
-            counts: buckets.map(|bucket| [bucket.value_iterated_to(), bucket.count_at_value()]).collect(),
+            counts: buckets
+                .map(|bucket| [bucket.value_iterated_to(), bucket.count_at_value()])
+                .collect(),
         }
     }
 }
@@ -123,7 +125,8 @@ impl LatencyHistogram {
     /// The same to two binary digits fewer, for the many histograms of intervals.
     pub(crate) fn coarser(&self) -> Self {
         const KEPT_BITS: u32 = 8;
-        let mut coarser = Self { sum_ns: self.sum_ns, counts: Vec::with_capacity(self.counts.len()) };
+        let mut coarser =
+            Self { sum_ns: self.sum_ns, counts: Vec::with_capacity(self.counts.len()) };
         for [latency_ns, count] in &self.counts {
             let dropped = (u64::BITS - latency_ns.leading_zeros()).saturating_sub(KEPT_BITS);
             let rounded = latency_ns | ((1u64 << dropped) - 1);
@@ -169,7 +172,10 @@ impl LatencySummary {
     /// One of the percentiles that are kept.
     #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
-        self.percentiles_ns.iter().find(|(kept, _)| *kept == percent).map(|(_, latency_ns)| *latency_ns)
+        self.percentiles_ns
+            .iter()
+            .find(|(kept, _)| *kept == percent)
+            .map(|(_, latency_ns)| *latency_ns)
     }
 }
 

@@ -125,7 +125,10 @@ impl Recorder {
         if self.stretch.phase == Phase::Measured {
             self.measured.add(&self.current);
         }
-        if self.keeps_intervals && self.intervals.len() < MOST_INTERVALS && self.current.operations() > 0 {
+        if self.keeps_intervals
+            && self.intervals.len() < MOST_INTERVALS
+            && self.current.operations() > 0
+        {
             self.intervals.push(IntervalPart {
                 start_ns: self.stretch.start_ns,
                 reads: self.current.reads.latency.to_histogram().coarser(),

@@ -36,7 +36,8 @@ impl Timeline {
         let end_ns = spec.time_ns.unwrap_or(u64::MAX);
         let interval_ns = if spec.interval_ns == 0 { u64::MAX } else { spec.interval_ns };
         // Without a cool-down, what still completes after the end belongs to the measured part.
-        let cool_down_start_ns = if spec.cool_down_ns == 0 { u64::MAX } else { end_ns - spec.cool_down_ns };
+        let cool_down_start_ns =
+            if spec.cool_down_ns == 0 { u64::MAX } else { end_ns - spec.cool_down_ns };
         Self { ramp_up_ns: spec.ramp_up_ns, cool_down_start_ns, interval_ns }
     }
 
@@ -92,7 +93,8 @@ mod tests {
 
     #[test]
     fn without_intervals_a_phase_is_one_stretch() {
-        let timeline = Timeline::new(&JobSpec { interval_ns: 0, ramp_up_ns: 5, ..JobSpec::default() });
+        let timeline =
+            Timeline::new(&JobSpec { interval_ns: 0, ramp_up_ns: 5, ..JobSpec::default() });
         assert_eq!(timeline.at(4), Stretch { phase: Phase::RampUp, start_ns: 0, end_ns: 5 });
         assert_eq!(timeline.at(1 << 50).start_ns, 5);
     }

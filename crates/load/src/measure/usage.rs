@@ -39,7 +39,8 @@ impl Usage {
         /// The kernel counts memory in KiB.
         const KIB: u64 = 1024;
         let Ok(usage) = getrusage(who) else { return Self::default() };
-        let nanoseconds = |time: nix::sys::time::TimeVal| u64::try_from(time.num_nanoseconds()).unwrap_or(0);
+        let nanoseconds =
+            |time: nix::sys::time::TimeVal| u64::try_from(time.num_nanoseconds()).unwrap_or(0);
         Self {
             user_ns: nanoseconds(usage.user_time()),
             system_ns: nanoseconds(usage.system_time()),

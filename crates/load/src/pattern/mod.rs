@@ -65,7 +65,9 @@ impl FromStr for Pattern {
                 "nurand" => Ok(Self::NuRand { a: None }),
                 _ => Err(error()),
             },
-            Some(("nurand", a)) => a.parse().map(|a| Self::NuRand { a: Some(a) }).map_err(|_| error()),
+            Some(("nurand", a)) => {
+                a.parse().map(|a| Self::NuRand { a: Some(a) }).map_err(|_| error())
+            }
             Some(("zipf", theta)) => {
                 let theta = theta.parse::<f64>().map_err(|_| error())?;
                 let is_known = (0.0..=Self::MOST_THETA).contains(&theta);
@@ -156,7 +158,8 @@ impl Positions {
                 key: mix_pair(seed, SCATTER_KEY),
             },
             Pattern::Hotspot { accesses_percent, blocks_percent } => {
-                let hot_blocks = ((blocks as f64 * blocks_percent / 100.0).round() as u64).clamp(1, blocks);
+                let hot_blocks =
+                    ((blocks as f64 * blocks_percent / 100.0).round() as u64).clamp(1, blocks);
                 Draw::Hotspot { hot_below: accesses_percent / 100.0, hot_blocks }
             }
         };

@@ -36,7 +36,9 @@ fn nurand_is_the_formula_of_tpcc() {
     const DRAWS: u64 = 400_000;
     for (a, seed) in [(None, 1), (Some(255), 2), (Some(0), 3)] {
         let constant = a.unwrap_or(BLOCKS / 10);
-        let Draw::NuRand { a: used, c } = Positions::new(Pattern::NuRand { a }, BLOCKS, seed, 1).draw else {
+        let Draw::NuRand { a: used, c } =
+            Positions::new(Pattern::NuRand { a }, BLOCKS, seed, 1).draw
+        else {
             panic!("not NURand")
         };
         assert_eq!(used, constant);
@@ -50,13 +52,17 @@ fn nurand_is_the_formula_of_tpcc() {
         }
         let found = counts(Pattern::NuRand { a }, BLOCKS, DRAWS, seed);
         let cells = || found.iter().zip(&expected).filter(|(_, expected)| **expected >= 5.0);
-        let chi_square: f64 = cells().map(|(count, expected)| (count - expected).powi(2) / expected).sum();
+        let chi_square: f64 =
+            cells().map(|(count, expected)| (count - expected).powi(2) / expected).sum();
         let freedom = (cells().count() - 1) as f64;
         assert!(
             chi_square < freedom + 4.0 * (2.0 * freedom).sqrt(),
             "A {constant}, seed {seed}: {chi_square}"
         );
-        let never = found.iter().zip(&expected).find(|(count, expected)| **count > 0.0 && **expected == 0.0);
+        let never = found
+            .iter()
+            .zip(&expected)
+            .find(|(count, expected)| **count > 0.0 && **expected == 0.0);
         assert!(never.is_none());
     }
 }
@@ -104,8 +110,17 @@ fn patterns_are_read_as_they_are_written() {
     for text in ["sequential", "uniform", "nurand", "nurand:77", "zipf:0.99", "hotspot:80/20"] {
         assert_eq!(text.parse::<Pattern>().unwrap().to_string(), text);
     }
-    for text in ["", "zipf", "zipf:-1", "zipf:11", "zipf:nan", "nurand:x", "hotspot:80", "hotspot:1/0", "x:1"]
-    {
+    for text in [
+        "",
+        "zipf",
+        "zipf:-1",
+        "zipf:11",
+        "zipf:nan",
+        "nurand:x",
+        "hotspot:80",
+        "hotspot:1/0",
+        "x:1",
+    ] {
         let error = text.parse::<Pattern>().unwrap_err().to_string();
         assert!(error.contains(&format!("'{text}'")), "{error}");
     }

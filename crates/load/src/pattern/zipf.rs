@@ -35,7 +35,8 @@ impl Zipf {
             let height = self.far + random.unit() * (self.near - self.far);
             let point = self.inverse(height);
             let rank = (point + 0.5).floor().clamp(1.0, self.ranks);
-            if rank - point <= self.squeeze || height >= self.integral(rank + 0.5) - self.bar(rank) {
+            if rank - point <= self.squeeze || height >= self.integral(rank + 0.5) - self.bar(rank)
+            {
                 return rank as u64;
             }
         }
@@ -84,16 +85,24 @@ mod tests {
             counts[(rank as usize - 1).min(alone)] += 1.0;
         }
         let cells = counts.iter().zip(&expected).filter(|(_, expected)| **expected >= 5.0);
-        let terms: Vec<f64> = cells.map(|(count, expected)| (count - expected).powi(2) / expected).collect();
+        let terms: Vec<f64> =
+            cells.map(|(count, expected)| (count - expected).powi(2) / expected).collect();
         (terms.iter().sum(), terms.len() - 1)
     }
 
     #[test]
     fn ranks_follow_the_distribution() {
-        for (case, (ranks, theta)) in
-            [(1000, 0.0), (1000, 0.5), (1000, 0.99), (1000, 1.0), (100_000, 1.2), (50, 3.0), (2, 1.0)]
-                .into_iter()
-                .enumerate()
+        for (case, (ranks, theta)) in [
+            (1000, 0.0),
+            (1000, 0.5),
+            (1000, 0.99),
+            (1000, 1.0),
+            (100_000, 1.2),
+            (50, 3.0),
+            (2, 1.0),
+        ]
+        .into_iter()
+        .enumerate()
         {
             let seed = 40 + case as u64;
             let (found, freedom) = chi_square(ranks, theta, seed);

@@ -154,7 +154,8 @@ impl Process<'_> {
         let mut content = 0;
         if operation.kind == Kind::Write {
             let contents = self.common.contents;
-            let id = contents.assignment.content(self.number, self.first_sequence + self.state.writes);
+            let id =
+                contents.assignment.content(self.number, self.first_sequence + self.state.writes);
             contents.generator.fill(id, self.queue.buffer(slot));
             content = id.to_bits();
             let now_ns = self.now_ns();
@@ -191,11 +192,13 @@ impl Process<'_> {
             *entry = content;
         }
         let started_ns = self.state.now_ns;
-        self.state.flights[slot] = Some(Flight { operation, number, started_ns, sync_started_ns: None });
+        self.state.flights[slot] =
+            Some(Flight { operation, number, started_ns, sync_started_ns: None });
         self.state.in_flight += 1;
         self.state.left -= 1;
         let offset = operation.block * block_bytes as u64;
-        if let Err(failure) = self.queue.submit(slot, Request { operation: verb, offset, bytes: block_bytes })
+        if let Err(failure) =
+            self.queue.submit(slot, Request { operation: verb, offset, bytes: block_bytes })
         {
             self.fail_engine(&failure);
         }
@@ -213,12 +216,15 @@ impl Process<'_> {
         let Some(held) = self.state.held.filter(|_| self.state.is_open_loop && !is_ending) else {
             return Wait::ForOne;
         };
-        let left_ns = held.operation.due_ns.min(self.state.end_ns).saturating_sub(self.state.now_ns);
+        let left_ns =
+            held.operation.due_ns.min(self.state.end_ns).saturating_sub(self.state.now_ns);
         match left_ns {
             // It is due, and waits for an overlapping one to end.
             0 => Wait::ForOne,
             1..POLL_BELOW_NS => Wait::Not,
-            _ => Wait::AtMost(Duration::from_nanos((left_ns - POLL_BELOW_NS / 2).min(MOST_WAIT_NS))),
+            _ => {
+                Wait::AtMost(Duration::from_nanos((left_ns - POLL_BELOW_NS / 2).min(MOST_WAIT_NS)))
+            }
         }
     }
 
@@ -275,7 +281,8 @@ impl Process<'_> {
     fn start_sync(&mut self, slot: usize, flight: Flight, now_ns: u64) {
         self.state.since_sync = 0;
         self.state.flights[slot] = Some(Flight { sync_started_ns: Some(now_ns), ..flight });
-        if let Err(failure) = self.queue.submit(slot, Request { operation: Verb::Sync, offset: 0, bytes: 0 })
+        if let Err(failure) =
+            self.queue.submit(slot, Request { operation: Verb::Sync, offset: 0, bytes: 0 })
         {
             self.fail_engine(&failure);
         }
@@ -287,7 +294,12 @@ impl Process<'_> {
         let service_ns = ended_ns - started_ns;
         let due_ns = if self.state.is_open_loop { operation.due_ns } else { started_ns };
         let waited_ns = started_ns - due_ns;
-        self.recorder.record(operation.kind, waited_ns + service_ns, service_ns, waited_ns > LATE_NS);
+        self.recorder.record(
+            operation.kind,
+            waited_ns + service_ns,
+            service_ns,
+            waited_ns > LATE_NS,
+        );
         self.state.unreported += 1;
         if let Some(log) = &mut self.log {
             log.record(operation.kind, operation.block, started_ns, service_ns, waited_ns);
@@ -297,8 +309,9 @@ impl Process<'_> {
     fn check(&mut self, slot: usize, block: u64) {
         let began_ns = self.now_ns();
         if let Some(Online { checker, table }) = &mut self.online {
-            let expected =
-                table.get(block as usize).map_or(Expected::Unknown, |bits| Expected::from_bits(*bits));
+            let expected = table
+                .get(block as usize)
+                .map_or(Expected::Unknown, |bits| Expected::from_bits(*bits));
             // The slot counts as in flight until here, but the queue has let go of it.
             checker.check(block, expected, self.queue.buffer(slot));
         }

@@ -3,7 +3,9 @@
 use super::memory::{Event, Shared};
 use super::{blocks, job, operations, run_by, run_on, verify_on};
 use gemelo_base::{ManualClock, StopFlag};
-use gemelo_load::{Ended, Found, Job, JobOperation, JobSpec, Place, Populate, RunResult, SyncPolicy, Verify};
+use gemelo_load::{
+    Ended, Found, Job, JobOperation, JobSpec, Place, Populate, RunResult, SyncPolicy, Verify,
+};
 use gemelo_target::Engine;
 
 const PLACE_BLOCKS: u64 = 64;
@@ -57,7 +59,8 @@ fn a_lost_first_write_shows_zeros() {
     let spec = JobSpec { process_bytes: Some(blocks(PLACE_BLOCKS)), ..rewrite() };
     let target = storage(&spec).with(0, 7, Event::Lose).target();
     let verification = run_on(&job(spec), &target).verification.unwrap();
-    let found: Vec<_> = verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
+    let found: Vec<_> =
+        verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
     assert_eq!(found, [(blocks(7), &Found::Zeros)]);
 }
 
@@ -71,9 +74,11 @@ fn a_torn_write_shows_how_much_came_through() {
 #[test]
 fn a_misdirected_write_shows_in_both_places() {
     let spec = rewrite();
-    let target = storage(&spec).with(1, 2 * PLACE_BLOCKS - 1, Event::Misdirect { to_block: 3 }).target();
+    let target =
+        storage(&spec).with(1, 2 * PLACE_BLOCKS - 1, Event::Misdirect { to_block: 3 }).target();
     let verification = run_on(&job(spec), &target).verification.unwrap();
-    let found: Vec<_> = verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
+    let found: Vec<_> =
+        verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
     let last = blocks(PLACE_BLOCKS - 1);
     assert_eq!(found.len(), 2, "{found:?}");
     let written_to = |found: &Found| match found {
@@ -84,7 +89,8 @@ fn a_misdirected_write_shows_in_both_places() {
     assert_eq!((found[1].0, written_to(found[1].1)), (last, Some(last)));
     let text = verification.mismatches[0].to_string();
     assert!(
-        text.contains("process 1, memory 1, byte 12288: expected ") && text.contains("written to byte"),
+        text.contains("process 1, memory 1, byte 12288: expected ")
+            && text.contains("written to byte"),
         "{text}"
     );
 }
@@ -120,7 +126,8 @@ fn populated_zeros_are_checked_too() {
     let target = storage(&spec).target();
     let result = run_on(&job(spec.clone()), &target);
     assert!(result.is_success(), "{result:?}");
-    let wrong = storage(&spec).with(0, 0, Event::Flip { byte: 0 }).with(0, 1, Event::Flip { byte: 0 });
+    let wrong =
+        storage(&spec).with(0, 0, Event::Flip { byte: 0 }).with(0, 1, Event::Flip { byte: 0 });
     let wrong = (2..100).fold(wrong, |wrong, at| wrong.with(0, at, Event::Flip { byte: 9 }));
     assert!(!run_on(&job(spec), &wrong.target()).is_success());
 }
@@ -142,7 +149,10 @@ fn a_failed_write_ends_the_run_and_is_named() {
         check_partial(rewrite(), storage(&rewrite()).with(1, 70, Event::Fail), &StopFlag::new());
     assert_eq!(result.ended, Ended::Failed);
     let failure = result.failure.as_ref().unwrap();
-    assert_eq!((failure.process, failure.place.as_str(), failure.offset_bytes), (1, "memory 1", blocks(6)));
+    assert_eq!(
+        (failure.process, failure.place.as_str(), failure.offset_bytes),
+        (1, "memory 1", blocks(6))
+    );
     assert_eq!((failure.operation.as_str(), failure.reason.as_str()), ("write", "injected"));
     let history = result.history.as_ref().unwrap();
     assert_eq!(history.segments[0].uncertain.len(), 1);

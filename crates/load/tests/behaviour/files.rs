@@ -3,8 +3,8 @@
 use super::{blocks, contents, job, run_on, verify_on};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_load::{
-    Ended, Environment, Found, Job, JobError, JobOperation, JobSpec, Pace, Populate, RunResult, SyncPolicy,
-    Verify, run,
+    Ended, Environment, Found, Job, JobError, JobOperation, JobSpec, Pace, Populate, RunResult,
+    SyncPolicy, Verify, run,
 };
 use gemelo_target::{Access, Engine, Target, TargetUri, plan};
 use std::os::unix::fs::FileExt;
@@ -46,7 +46,8 @@ fn every_engine_and_sync_reads_back_what_it_wrote() {
 
 #[test]
 fn a_kept_file_is_verified_later_from_the_result_alone() {
-    let job = job(JobSpec { verify: Verify::None, engine: Engine::IoUring, queue_depth: 8, ..mixed() });
+    let job =
+        job(JobSpec { verify: Verify::None, engine: Engine::IoUring, queue_depth: 8, ..mixed() });
     let folder = tempfile::tempdir().unwrap();
     let mut target = open(folder.path(), &job);
     let result = run_on(&job, target.as_ref());
@@ -106,7 +107,9 @@ fn a_full_disk_is_named_and_the_figures_are_kept() {
         .arg(folder.path())
         .status();
     if !mount.is_ok_and(|status| status.success()) {
-        eprintln!("a_full_disk_is_named_and_the_figures_are_kept: skipped, mounting tmpfs needs root");
+        eprintln!(
+            "a_full_disk_is_named_and_the_figures_are_kept: skipped, mounting tmpfs needs root"
+        );
         return;
     }
     let job = job(JobSpec {
@@ -125,7 +128,10 @@ fn a_full_disk_is_named_and_the_figures_are_kept() {
     let unmounted = std::process::Command::new("umount").arg(folder.path()).status();
     assert_eq!(result.ended, Ended::Failed);
     let failure = result.failure.as_ref().unwrap();
-    assert!(failure.reason.contains("No space left") && failure.place.contains("gemelo-000"), "{failure}");
+    assert!(
+        failure.reason.contains("No space left") && failure.place.contains("gemelo-000"),
+        "{failure}"
+    );
     assert!(failure.offset_bytes > 0 && failure.operation == "write", "{failure}");
     let written = result.total.writes.unwrap().operations;
     assert!((200..=256).contains(&written), "{written}");
@@ -139,7 +145,11 @@ fn mixed_final() -> JobSpec {
 #[test]
 fn a_file_that_is_cut_short_under_a_run_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let spec = JobSpec { operation: JobOperation::Read, pattern: "sequential".parse().unwrap(), ..mixed() };
+    let spec = JobSpec {
+        operation: JobOperation::Read,
+        pattern: "sequential".parse().unwrap(),
+        ..mixed()
+    };
     let job = job(JobSpec { populate: Populate::None, ..spec });
     for process in 0..2 {
         let name = format!("gemelo-000{process}.data");

@@ -60,7 +60,8 @@ fn job(spec: JobSpec) -> Job {
 
 /// Operations of a result's measured part.
 fn operations(result: &RunResult) -> (u64, u64) {
-    let count =
-        |side: &Option<gemelo_load::OperationFigures>| side.as_ref().map_or(0, |side| side.operations);
+    let count = |side: &Option<gemelo_load::OperationFigures>| {
+        side.as_ref().map_or(0, |side| side.operations)
+    };
     (count(&result.total.reads), count(&result.total.writes))
 }

@@ -4,13 +4,19 @@ use super::memory::Shared;
 use super::{blocks, contents, job, operations, run_on};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_load::{
-    Environment, JobOperation, JobSpec, Populate, RunError, RunResult, SyncPolicy, Verify, read_log, run,
+    Environment, JobOperation, JobSpec, Populate, RunError, RunResult, SyncPolicy, Verify,
+    read_log, run,
 };
 use gemelo_target::{TargetUri, plan};
 use std::collections::HashMap;
 
 fn spec() -> JobSpec {
-    JobSpec { processes: 2, file_bytes: blocks(500), process_bytes: Some(blocks(500)), ..JobSpec::default() }
+    JobSpec {
+        processes: 2,
+        file_bytes: blocks(500),
+        process_bytes: Some(blocks(500)),
+        ..JobSpec::default()
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, StopFlag};
 use gemelo_target::{
-    AtStart, Completion, IoFailure, Operation, Queue, QueueOptions, Request, Target, TargetError, Wait,
+    AtStart, Completion, IoFailure, Operation, Queue, QueueOptions, Request, Target, TargetError,
+    Wait,
 };
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

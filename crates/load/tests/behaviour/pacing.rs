@@ -23,7 +23,8 @@ fn second() -> JobSpec {
 fn run_timed(spec: JobSpec, operation_ns: u64, events: &[(u64, Event)]) -> RunResult {
     let clock = Arc::new(ManualClock::new());
     let storage = Shared::new(spec.processes, spec.file_bytes).timed(&clock, operation_ns);
-    let storage = events.iter().fold(storage, |storage, (at, event)| storage.with(0, *at, event.clone()));
+    let storage =
+        events.iter().fold(storage, |storage, (at, event)| storage.with(0, *at, event.clone()));
     run_by(&clock, &StopFlag::new(), &job(spec), &storage.target())
 }
 
@@ -62,7 +63,8 @@ fn ramp_up_and_cool_down_are_run_and_not_measured() {
 fn intervals_add_up_to_the_total_and_show_a_stall() {
     let result = run_timed(second(), MS, &[(350, Event::Stall { ns: 250 * MS })]);
     let writes = |index: usize| result.intervals[index].writes;
-    let counts: u64 = (0..result.intervals.len()).filter_map(writes).map(|writes| writes.operations).sum();
+    let counts: u64 =
+        (0..result.intervals.len()).filter_map(writes).map(|writes| writes.operations).sum();
     assert_eq!((0, counts), operations(&result));
     assert_eq!(counts, 750);
     assert!(writes(4).is_none() && writes(5).is_none(), "nothing was completed from 400 to 600 ms");
@@ -98,7 +100,11 @@ fn a_stall_counts_for_all_who_should_have_started_in_it() {
     let waited = slow(&writes.latency);
     assert!((60..=68).contains(&waited), "{waited}");
     assert!((60..=68).contains(&result.total.late_operations), "{}", result.total.late_operations);
-    assert!(result.warnings.iter().any(|warning| warning.contains("started late")), "{:?}", result.warnings);
+    assert!(
+        result.warnings.iter().any(|warning| warning.contains("started late")),
+        "{:?}",
+        result.warnings
+    );
 }
 
 #[test]
@@ -107,14 +113,19 @@ fn what_should_have_started_and_did_not_is_told() {
     let result = run_timed(spec, MS, &[]);
     assert_eq!(operations(&result), (0, 1000));
     assert_eq!(result.total.missed_operations, 1000);
-    assert!(result.warnings.iter().any(|warning| warning.contains("did not")), "{:?}", result.warnings);
+    assert!(
+        result.warnings.iter().any(|warning| warning.contains("did not")),
+        "{:?}",
+        result.warnings
+    );
 }
 
 /// Two operations on the same block never overlap, so one is prepared, waits for the other, and is left over when the
 /// time is up.
 #[test]
 fn a_closed_loop_misses_nothing() {
-    let spec = JobSpec { file_bytes: blocks(1), queue_depth: 4, engine: Engine::IoUring, ..second() };
+    let spec =
+        JobSpec { file_bytes: blocks(1), queue_depth: 4, engine: Engine::IoUring, ..second() };
     let result = run_timed(spec, 300 * MS, &[]);
     assert_eq!((result.total.late_operations, result.total.missed_operations), (0, 0));
     assert_eq!(result.warnings, [""; 0]);
@@ -141,10 +152,17 @@ fn reads_and_writes_have_rates_of_their_own() {
 
 #[test]
 fn manual_time_repeats_exactly() {
-    let spec = JobSpec { operation: JobOperation::Mixed, pattern: Pattern::NuRand { a: None }, ..second() };
+    let spec = JobSpec {
+        operation: JobOperation::Mixed,
+        pattern: Pattern::NuRand { a: None },
+        ..second()
+    };
     let one = run_timed(spec.clone(), MS, &[]);
     let other = run_timed(spec, MS, &[]);
-    assert_eq!((one.total, one.intervals, one.history), (other.total, other.intervals, other.history));
+    assert_eq!(
+        (one.total, one.intervals, one.history),
+        (other.total, other.intervals, other.history)
+    );
     assert_eq!(one.elapsed_ns, 1000 * MS);
     assert_eq!(blocks(1), BLOCK as u64);
 }

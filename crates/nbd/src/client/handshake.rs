@@ -4,9 +4,10 @@
 use super::channel::Channel;
 use super::{ClientError, ExportInfo, NbdUri, tls};
 use crate::wire::{
-    BASE_ALLOCATION, BlockSizes, ClientFlags, ExportFlags, GREETING_BYTES, HandshakeFlags, Info, InfoKind,
-    InfoRequest, MetaContextRequest, NO_ZEROES_PADDING_BYTES, OPTION_REPLY_HEADER_BYTES, OptionCode,
-    OptionHeader, OptionReplyHeader, OptionReplyKind, WireError, decode_greeting, decode_meta_context,
+    BASE_ALLOCATION, BlockSizes, ClientFlags, ExportFlags, GREETING_BYTES, HandshakeFlags, Info,
+    InfoKind, InfoRequest, MetaContextRequest, NO_ZEROES_PADDING_BYTES, OPTION_REPLY_HEADER_BYTES,
+    OptionCode, OptionHeader, OptionReplyHeader, OptionReplyKind, WireError, decode_greeting,
+    decode_meta_context,
 };
 use std::io::{Read, Write};
 
@@ -36,7 +37,8 @@ impl<'a> Handshake<'a> {
             return Err(ClientError::OldServer);
         }
         let no_zeroes = offered.0 & HandshakeFlags::NO_ZEROES != 0;
-        let flags = ClientFlags::FIXED_NEWSTYLE | if no_zeroes { ClientFlags::NO_ZEROES } else { 0 };
+        let flags =
+            ClientFlags::FIXED_NEWSTYLE | if no_zeroes { ClientFlags::NO_ZEROES } else { 0 };
         channel.write_all(&flags.to_be_bytes())?;
         let mut handshake = Self { channel, no_zeroes };
         if let Some(address) = address {
@@ -129,7 +131,13 @@ impl<'a> Handshake<'a> {
             return self.export_name(name);
         }
         let (size_bytes, flags) = export.ok_or(ClientError::Unexpected("no size of the export"))?;
-        Ok(ExportInfo { size_bytes, flags, block_sizes, structured_replies: false, allocation_id: None })
+        Ok(ExportInfo {
+            size_bytes,
+            flags,
+            block_sizes,
+            structured_replies: false,
+            allocation_id: None,
+        })
     }
 
     fn export_name(&mut self, name: &str) -> Result<ExportInfo, ClientError> {

@@ -2,9 +2,9 @@
 
 use super::{ClientError, Completion};
 use crate::wire::{
-    BlockDescriptor, CHUNK_FLAG_DONE, CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, ErrorCode, ReplyHead,
-    SIMPLE_REPLY_BYTES, decode_block_descriptors, decode_block_status_context, decode_error_chunk,
-    decode_reply_head,
+    BlockDescriptor, CHUNK_FLAG_DONE, CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, ErrorCode,
+    ReplyHead, SIMPLE_REPLY_BYTES, decode_block_descriptors, decode_block_status_context,
+    decode_error_chunk, decode_reply_head,
 };
 use std::ops::Range;
 
@@ -52,7 +52,8 @@ impl Incoming {
 
     /// Where to receive the next bytes.
     pub(super) fn room(&mut self) -> &mut [u8] {
-        if self.buffer.len() - self.held.end < LEAST_ROOM_BYTES.max(self.wanted_bytes) || self.held.is_empty()
+        if self.buffer.len() - self.held.end < LEAST_ROOM_BYTES.max(self.wanted_bytes)
+            || self.held.is_empty()
         {
             self.buffer.copy_within(self.held.clone(), 0);
             self.held = 0..self.held.len();
@@ -93,10 +94,17 @@ impl Incoming {
             let request = place.as_mut().ok_or(ClientError::Unexpected(NOBODY))?;
             let is_done = match head {
                 ReplyHead::Simple(reply) => {
-                    done(Completion { handle: request.handle, error: reply.error, data: body, extents: &[] });
+                    done(Completion {
+                        handle: request.handle,
+                        error: reply.error,
+                        data: body,
+                        extents: &[],
+                    });
                     true
                 }
-                ReplyHead::Chunk(chunk) => take_chunk(chunk, body, request, allocation_id, &mut done)?,
+                ReplyHead::Chunk(chunk) => {
+                    take_chunk(chunk, body, request, allocation_id, &mut done)?
+                }
             };
             if is_done {
                 *place = None;
@@ -110,13 +118,17 @@ impl Incoming {
 const NOBODY: &str = "a reply to no request";
 
 /// How long a reply's head and body are, and whose it is.
-fn measure(head: &ReplyHead, pending: &[Option<Pending>]) -> Result<(usize, usize, usize), ClientError> {
+fn measure(
+    head: &ReplyHead,
+    pending: &[Option<Pending>],
+) -> Result<(usize, usize, usize), ClientError> {
     let cookie = match head {
         ReplyHead::Simple(reply) => reply.cookie,
         ReplyHead::Chunk(chunk) => chunk.cookie,
     };
     let index = usize::try_from(cookie).map_err(|_| ClientError::Unexpected(NOBODY))?;
-    let request = pending.get(index).and_then(Option::as_ref).ok_or(ClientError::Unexpected(NOBODY))?;
+    let request =
+        pending.get(index).and_then(Option::as_ref).ok_or(ClientError::Unexpected(NOBODY))?;
     match head {
         ReplyHead::Simple(reply) => {
             let body_bytes = if reply.error.is_none() { request.data_bytes } else { 0 };
@@ -193,7 +205,10 @@ impl Assembled {
         let start = u64::from_be_bytes(*at).checked_sub(offset).ok_or(OUTSIDE)?;
         let length = match kind {
             ChunkKind::OFFSET_DATA => rest.len(),
-            _ => rest.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize).ok_or(SHORT)?,
+            _ => rest
+                .first_chunk::<4>()
+                .map(|length| u32::from_be_bytes(*length) as usize)
+                .ok_or(SHORT)?,
         };
         self.data.resize(data_bytes, 0);
         let start = usize::try_from(start).map_err(|_| OUTSIDE)?;

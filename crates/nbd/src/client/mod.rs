@@ -15,7 +15,8 @@ pub use uri::{NbdUri, ServerAddress, USUAL_PORT, UriError, UriTls};
 use crate::socket::Socket;
 use crate::wire::{
     BlockDescriptor, BlockSizes, COMMAND_FLAG_FAST_ZERO, COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE,
-    COMMAND_FLAG_REQ_ONE, Command, ErrorCode, ExportFlags, OptionReplyKind, RequestHeader, WireError,
+    COMMAND_FLAG_REQ_ONE, Command, ErrorCode, ExportFlags, OptionReplyKind, RequestHeader,
+    WireError,
 };
 use channel::Channel;
 use handshake::Handshake;
@@ -135,13 +136,19 @@ impl<'a> Submission<'a> {
     /// The request without cookie, and the data that follows it.
     fn header(self) -> (RequestHeader, &'a [u8]) {
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
-        let make =
-            |command, offset, length, flags| RequestHeader { flags, command, cookie: 0, offset, length };
+        let make = |command, offset, length, flags| RequestHeader {
+            flags,
+            command,
+            cookie: 0,
+            offset,
+            length,
+        };
         match self {
             Self::Read { offset, length } => (make(Command::READ, offset, length, 0), &[]),
-            Self::Write { offset, data, durable } => {
-                (make(Command::WRITE, offset, data.len() as u32, flag(durable, COMMAND_FLAG_FUA)), data)
-            }
+            Self::Write { offset, data, durable } => (
+                make(Command::WRITE, offset, data.len() as u32, flag(durable, COMMAND_FLAG_FUA)),
+                data,
+            ),
             Self::Flush => (make(Command::FLUSH, 0, 0, 0), &[]),
             Self::Trim { offset, length, durable } => {
                 (make(Command::TRIM, offset, length, flag(durable, COMMAND_FLAG_FUA)), &[])
@@ -283,7 +290,8 @@ impl Client {
         if !self.export.flags.has(flags) {
             return Err(ClientError::NotSupported(name));
         }
-        if matches!(submission, Submission::BlockStatus { .. }) && !self.export.tells_block_status() {
+        if matches!(submission, Submission::BlockStatus { .. }) && !self.export.tells_block_status()
+        {
             return Err(ClientError::NotSupported("block status"));
         }
         let place = self.free.pop().ok_or(ClientError::QueueFull)?;
@@ -303,7 +311,8 @@ impl Client {
 
     /// Sends what is in line, as far as it fits now; whether all was sent.
     fn send(&mut self) -> Result<bool, ClientError> {
-        while let Some(rest) = self.outgoing.get(self.sent_bytes..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self.outgoing.get(self.sent_bytes..).filter(|rest| !rest.is_empty())
+        {
             match self.channel.send_now(rest)? {
                 Some(sent) => self.sent_bytes += sent,
                 None => return Ok(false),
@@ -318,9 +327,14 @@ impl Client {
     ///
     /// # Errors
     /// If the connection failed or the server broke the protocol; then the connection is of no more use.
-    pub fn reap(&mut self, wait: Wait, mut done: impl FnMut(Completion<'_>)) -> Result<usize, ClientError> {
+    pub fn reap(
+        &mut self,
+        wait: Wait,
+        mut done: impl FnMut(Completion<'_>),
+    ) -> Result<usize, ClientError> {
         if let Wait::AtMost(most) = wait {
-            self.channel.set_deadline_after(Some(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)));
+            self.channel
+                .set_deadline_after(Some(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)));
         }
         let outcome = self.reap_until_deadline(wait, &mut done);
         self.is_over |= outcome.is_err();
@@ -358,7 +372,8 @@ impl Client {
             }
             self.incoming.received(received.unwrap_or(0));
             let id = self.export.allocation_id;
-            let completed = self.incoming.complete(&mut self.pending, &mut self.free, id, &mut *done)?;
+            let completed =
+                self.incoming.complete(&mut self.pending, &mut self.free, id, &mut *done)?;
             if completed > 0 || wait == Wait::Not {
                 return Ok(completed);
             }

@@ -16,7 +16,8 @@ const KEY: &str = "client-key.pem";
 /// The settings that a URI asks for.
 pub(super) fn config(tls: &UriTls) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let builder = builder.with_root_certificates(authorities(&tls.certificates.join(AUTHORITIES))?);
     let (certificate, key) = (tls.certificates.join(CERTIFICATE), tls.certificates.join(KEY));
     let config = if certificate.exists() {

@@ -50,11 +50,13 @@ pub struct UriError {
     pub problem: &'static str,
 }
 
-const SHAPE: &str = "is no address of an export: nbd://HOST[:PORT]/[NAME], or nbd+unix:///[NAME]?socket=PATH";
+const SHAPE: &str =
+    "is no address of an export: nbd://HOST[:PORT]/[NAME], or nbd+unix:///[NAME]?socket=PATH";
 const UNCERTIFIED: &str =
     "does not say whom to believe: nbds needs tls-certificates=FOLDER with ca-cert.pem in it";
 const PARAMETER: &str = "has a parameter that is unknown here: nbd+unix has socket=PATH, nbds tls-certificates=FOLDER and tls-hostname=NAME";
-const PERCENT: &str = "has a percent sign that is not followed by the two hexadecimal digits of a character";
+const PERCENT: &str =
+    "has a percent sign that is not followed by the two hexadecimal digits of a character";
 
 impl FromStr for NbdUri {
     type Err = UriError;
@@ -66,7 +68,8 @@ impl FromStr for NbdUri {
 
 fn parse(text: &str) -> Result<NbdUri, &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or(SHAPE)?;
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    let (rest, query) =
+        rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let name = percent_decoded(path)?;
     let (family, is_encrypted) = match scheme.strip_prefix("nbds") {
@@ -133,7 +136,8 @@ fn percent_decoded(text: &str) -> Result<String, &'static str> {
             decoded.push(byte);
             continue;
         }
-        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(PERCENT);
+        let mut digit =
+            || bytes.next().and_then(|byte| char::from(byte).to_digit(16)).ok_or(PERCENT);
         decoded.push((digit()? << 4 | digit()?) as u8);
     }
     String::from_utf8(decoded).map_err(|_| PERCENT)
@@ -161,7 +165,11 @@ impl fmt::Display for NbdUri {
         match &self.server {
             ServerAddress::Tcp(host, port) => {
                 let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-                write!(formatter, "{scheme}://{open}{}{close}:{port}/{name}", percent_encoded(host))?;
+                write!(
+                    formatter,
+                    "{scheme}://{open}{}{close}:{port}/{name}",
+                    percent_encoded(host)
+                )?;
             }
             ServerAddress::Unix(path) => {
                 write!(formatter, "{scheme}+unix:///{name}")?;
@@ -195,7 +203,11 @@ mod tests {
             let uri: NbdUri = text.parse().unwrap();
             assert_eq!(
                 uri,
-                NbdUri { server: ServerAddress::Tcp(host.into(), port), name: name.into(), tls: None },
+                NbdUri {
+                    server: ServerAddress::Tcp(host.into(), port),
+                    name: name.into(),
+                    tls: None
+                },
                 "{text}"
             );
         }

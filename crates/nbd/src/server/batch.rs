@@ -8,8 +8,9 @@ use super::intake::LONGEST_WHOLE_BYTES;
 use super::memory::{Buffer, Memory};
 use super::status::{MOST_STATUS_BYTES, put_block_status};
 use crate::wire::{
-    COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE, Command, ERROR_CHUNK_BYTES, ErrorCode, OFFSET_DATA_HEADER_BYTES,
-    RequestHeader, SIMPLE_REPLY_BYTES, SimpleReply, encode_error_chunk, encode_offset_data_header,
+    COMMAND_FLAG_FUA, COMMAND_FLAG_NO_HOLE, Command, ERROR_CHUNK_BYTES, ErrorCode,
+    OFFSET_DATA_HEADER_BYTES, RequestHeader, SIMPLE_REPLY_BYTES, SimpleReply, encode_error_chunk,
+    encode_offset_data_header,
 };
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use std::io;
@@ -84,7 +85,9 @@ impl Entry {
         let (offset, length) = (self.request.offset, u64::from(self.request.length));
         let durability = self.durability();
         Some(match self.request.command {
-            Command::READ | Command::CACHE if self.data_bytes > 0 => Operation::Read { offset, buffer },
+            Command::READ | Command::CACHE if self.data_bytes > 0 => {
+                Operation::Read { offset, buffer }
+            }
             Command::WRITE => {
                 let data = received.get(self.payload.clone()).unwrap_or_default();
                 Operation::Write { offset, data, durability }
@@ -137,12 +140,18 @@ impl Batch {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.entries.len() >= MOST_REQUESTS || self.data_bytes + self.status_bytes >= MOST_DATA_BYTES
+        self.entries.len() >= MOST_REQUESTS
+            || self.data_bytes + self.status_bytes >= MOST_DATA_BYTES
     }
 
     /// Adds a request whose data is at `payload` among the received bytes; `false` if there is no memory for its reply,
     /// which happens to no request without data in an empty batch.
-    pub(crate) fn push(&mut self, request: RequestHeader, payload: Range<usize>, rules: &Rules) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        request: RequestHeader,
+        payload: Range<usize>,
+        rules: &Rules,
+    ) -> bool {
         let error = check(&request, rules).err().unwrap_or(ErrorCode::NONE);
         self.push_checked(request, payload, error, rules)
     }
@@ -155,7 +164,15 @@ impl Batch {
         self.slot_bytes += head_bytes;
         self.status_bytes += if is_status { MOST_STATUS_BYTES } else { 0 };
         // There is room: a batch has one request of this kind.
-        self.entries.push(Entry { request, payload, error, shape, head_bytes, data_bytes: 0, is_done: true });
+        self.entries.push(Entry {
+            request,
+            payload,
+            error,
+            shape,
+            head_bytes,
+            data_bytes: 0,
+            is_done: true,
+        });
     }
 
     fn shape(&self, request: &RequestHeader) -> Shape {
@@ -175,20 +192,30 @@ impl Batch {
     ) -> bool {
         let is_read = request.command == Command::READ && error.is_none();
         // CACHE is a read whose data is not sent. What is longer than a read may be is advice not taken.
-        let is_cache =
-            request.command == Command::CACHE && error.is_none() && request.length <= rules.sizes.maximum;
+        let is_cache = request.command == Command::CACHE
+            && error.is_none()
+            && request.length <= rules.sizes.maximum;
         let shape = self.shape(&request);
         let head_bytes = Entry::head_bytes(shape, error);
         let data_bytes = if is_read || is_cache { request.length as usize } else { 0 };
         let status_bytes = if shape == Shape::Status { MOST_STATUS_BYTES } else { 0 };
-        let room_bytes = self.slot_bytes + self.status_bytes + head_bytes + data_bytes + status_bytes;
+        let room_bytes =
+            self.slot_bytes + self.status_bytes + head_bytes + data_bytes + status_bytes;
         if !self.make_room(room_bytes) {
             return false;
         }
         self.data_bytes += data_bytes + payload.len();
         self.slot_bytes += head_bytes + data_bytes;
         self.status_bytes += status_bytes;
-        self.entries.push(Entry { request, payload, error, shape, head_bytes, data_bytes, is_done: false });
+        self.entries.push(Entry {
+            request,
+            payload,
+            error,
+            shape,
+            head_bytes,
+            data_bytes,
+            is_done: false,
+        });
         true
     }
 
@@ -210,13 +237,13 @@ impl Batch {
 
     /// Whether a write was done after the last flush.
     pub(crate) fn leaves_unflushed(&self) -> Option<bool> {
-        self.entries.iter().rev().filter(|entry| entry.error.is_none()).find_map(|entry| {
-            match entry.request.command {
+        self.entries.iter().rev().filter(|entry| entry.error.is_none()).find_map(
+            |entry| match entry.request.command {
                 Command::FLUSH => Some(false),
                 Command::WRITE | Command::WRITE_ZEROES | Command::TRIM => Some(true),
                 _ => None,
-            }
-        })
+            },
+        )
     }
 
     /// Has the device do everything, and makes the replies. `received` is where the data of writes is.

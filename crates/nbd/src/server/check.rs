@@ -1,7 +1,9 @@
 //! Whether a request is one that may be done, and with which error it is refused ("Error values").
 
 use super::exports::block_sizes;
-use crate::wire::{BlockSizes, COMMAND_FLAG_DF, COMMAND_FLAG_FAST_ZERO, Command, ErrorCode, RequestHeader};
+use crate::wire::{
+    BlockSizes, COMMAND_FLAG_DF, COMMAND_FLAG_FAST_ZERO, Command, ErrorCode, RequestHeader,
+};
 use gemelo_device::Geometry;
 
 /// What was agreed on in the handshake.
@@ -103,17 +105,25 @@ mod tests {
         maximum_request_bytes: 1 << 20,
         read_only: false,
     };
-    const AGREED: Agreed = Agreed { structured_replies: true, base_allocation: true, zeroes_are_fast: true };
+    const AGREED: Agreed =
+        Agreed { structured_replies: true, base_allocation: true, zeroes_are_fast: true };
 
     fn outcome(command: Command, flags: u16, offset: u64, length: u32) -> Result<(), ErrorCode> {
-        check(&RequestHeader { flags, command, cookie: 0, offset, length }, &Rules::new(AGREED, &GEOMETRY))
+        check(
+            &RequestHeader { flags, command, cookie: 0, offset, length },
+            &Rules::new(AGREED, &GEOMETRY),
+        )
     }
 
     #[test]
     fn what_is_within_the_device_is_done() {
-        for command in
-            [Command::READ, Command::WRITE, Command::TRIM, Command::WRITE_ZEROES, Command::BLOCK_STATUS]
-        {
+        for command in [
+            Command::READ,
+            Command::WRITE,
+            Command::TRIM,
+            Command::WRITE_ZEROES,
+            Command::BLOCK_STATUS,
+        ] {
             assert_eq!(outcome(command, COMMAND_FLAG_FUA, (1 << 30) - 4096, 4096), Ok(()));
         }
         assert_eq!(outcome(Command::FLUSH, 0, 0, 0), Ok(()));
@@ -124,7 +134,10 @@ mod tests {
     #[test]
     fn what_goes_beyond_the_end_is_refused_by_kind() {
         assert_eq!(outcome(Command::WRITE, 0, 1 << 30, 512), Err(ErrorCode::NO_SPACE));
-        assert_eq!(outcome(Command::WRITE_ZEROES, 0, (1 << 30) - 512, 1024), Err(ErrorCode::NO_SPACE));
+        assert_eq!(
+            outcome(Command::WRITE_ZEROES, 0, (1 << 30) - 512, 1024),
+            Err(ErrorCode::NO_SPACE)
+        );
         assert_eq!(outcome(Command::READ, 0, 1 << 30, 512), Err(ErrorCode::INVALID));
         assert_eq!(outcome(Command::TRIM, 0, u64::MAX - 511, 512), Err(ErrorCode::INVALID));
     }
@@ -148,7 +161,8 @@ mod tests {
 
     #[test]
     fn what_was_not_agreed_on_is_refused() {
-        let none = Agreed { structured_replies: false, base_allocation: false, zeroes_are_fast: false };
+        let none =
+            Agreed { structured_replies: false, base_allocation: false, zeroes_are_fast: false };
         for (command, flags, expected) in [
             (Command::READ, COMMAND_FLAG_DF, ErrorCode::INVALID),
             (Command::BLOCK_STATUS, 0, ErrorCode::INVALID),

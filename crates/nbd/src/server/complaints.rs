@@ -54,7 +54,9 @@ impl<K: Eq + Hash> Complaints<K> {
             if is_due && kind.untold > 0 {
                 due.push(match kind.untold {
                     1 => std::mem::take(&mut kind.last),
-                    count => format!("{count} more like this since it was last told: {}", kind.last),
+                    count => {
+                        format!("{count} more like this since it was last told: {}", kind.last)
+                    }
                 });
                 kind.untold = 0;
                 kind.told_ns = now_ns;

@@ -43,7 +43,8 @@ pub(crate) fn block_sizes(geometry: &Geometry) -> BlockSizes {
     const SMALLEST_PREFERRED: u32 = 512;
     let minimum = geometry.minimum_block_bytes.clamp(1, LARGEST_MINIMUM).next_power_of_two();
     let smallest = SMALLEST_PREFERRED.max(minimum);
-    let maximum = geometry.maximum_request_bytes.clamp(smallest, LONGEST_PAYLOAD_BYTES) / minimum * minimum;
+    let maximum =
+        geometry.maximum_request_bytes.clamp(smallest, LONGEST_PAYLOAD_BYTES) / minimum * minimum;
     let preferred = 1 << geometry.preferred_block_bytes.clamp(smallest, maximum).ilog2();
     BlockSizes { minimum, preferred, maximum }
 }
@@ -107,7 +108,8 @@ impl ExportTable {
 
     /// Sets the name that the empty name stands for.
     pub fn set_default(&self, name: Option<&str>) {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner).default = name.map(str::to_owned);
+        self.inner.write().unwrap_or_else(PoisonError::into_inner).default =
+            name.map(str::to_owned);
     }
 }
 

@@ -8,8 +8,8 @@ use super::tls::TlsPolicy;
 use crate::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, ClientFlags, HandshakeFlags, Info, InfoKind, InfoRequest,
     LONGEST_STRING_BYTES, MetaContextRequest, OPTION_HEADER_BYTES, OptionCode, OptionHeader,
-    OptionReplyHeader, OptionReplyKind, encode_export_name_reply, encode_greeting, encode_listed_export,
-    encode_meta_context,
+    OptionReplyHeader, OptionReplyKind, encode_export_name_reply, encode_greeting,
+    encode_listed_export, encode_meta_context,
 };
 
 /// The longest data of an option that is looked at: a name, and many queries.
@@ -124,7 +124,11 @@ impl<'a> Handshake<'a> {
             if option == OptionCode::EXPORT_NAME {
                 return Err(SessionError::NotEncrypted);
             }
-            return self.reply(option, OptionReplyKind::ERR_TLS_REQUIRED, b"STARTTLS must come first");
+            return self.reply(
+                option,
+                OptionReplyKind::ERR_TLS_REQUIRED,
+                b"STARTTLS must come first",
+            );
         }
         match option {
             OptionCode::EXPORT_NAME => self.export_name(&data),
@@ -135,7 +139,9 @@ impl<'a> Handshake<'a> {
                 self.reply(option, OptionReplyKind::ACK, &[])
             }
             OptionCode::STRUCTURED_REPLY => self.invalid(option, b"this option has no data"),
-            OptionCode::LIST_META_CONTEXT | OptionCode::SET_META_CONTEXT => self.meta_context(option, &data),
+            OptionCode::LIST_META_CONTEXT | OptionCode::SET_META_CONTEXT => {
+                self.meta_context(option, &data)
+            }
             _ => self.reply(option, OptionReplyKind::ERR_UNSUPPORTED, &[]),
         }
     }
@@ -232,7 +238,11 @@ impl<'a> Handshake<'a> {
         };
         let geometry = export.geometry();
         let flags = export_flags(&geometry, self.structured_replies);
-        self.stream.write_all(&encode_export_name_reply(geometry.size_bytes, flags, !self.no_zeroes))?;
+        self.stream.write_all(&encode_export_name_reply(
+            geometry.size_bytes,
+            flags,
+            !self.no_zeroes,
+        ))?;
         Ok(Step::Chosen(self.choose(export)))
     }
 
@@ -298,13 +308,19 @@ impl<'a> Handshake<'a> {
             return self.invalid(option, b"STRUCTURED_REPLY must come first");
         }
         let Some(export) = self.exports.find(request.name) else { return self.unknown(option) };
-        let is_asked =
-            request.queries.iter().any(|query| *query == BASE_ALLOCATION || !sets && *query == "base:")
-                || !sets && request.queries.is_empty();
+        let is_asked = request
+            .queries
+            .iter()
+            .any(|query| *query == BASE_ALLOCATION || !sets && *query == "base:")
+            || !sets && request.queries.is_empty();
         if is_asked {
             // A number means something only when set; in a list it is reserved.
             let id = if sets { BASE_ALLOCATION_ID } else { 0 };
-            self.reply(option, OptionReplyKind::META_CONTEXT, &encode_meta_context(id, BASE_ALLOCATION))?;
+            self.reply(
+                option,
+                OptionReplyKind::META_CONTEXT,
+                &encode_meta_context(id, BASE_ALLOCATION),
+            )?;
             if sets {
                 self.base_allocation_of = Some(export.name);
             }

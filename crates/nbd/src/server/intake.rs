@@ -5,7 +5,9 @@
 //! does without the room for a while.
 
 use super::memory::{Buffer, Memory};
-use crate::wire::{Command, LONGEST_PAYLOAD_BYTES, REQUEST_BYTES, RequestHeader, Truncated, WireError};
+use crate::wire::{
+    Command, LONGEST_PAYLOAD_BYTES, REQUEST_BYTES, RequestHeader, Truncated, WireError,
+};
 use std::io;
 use std::ops::Range;
 
@@ -55,7 +57,14 @@ impl Intake {
     pub(super) fn new(memory: &Memory) -> io::Result<Self> {
         let buffer = Buffer::reserved(memory)?;
         let (was_filled, is_full) = (false, false);
-        Ok(Self { buffer, held: 0..0, wanted_bytes: REQUEST_BYTES, was_filled, is_full, roomy_receipts: 0 })
+        Ok(Self {
+            buffer,
+            held: 0..0,
+            wanted_bytes: REQUEST_BYTES,
+            was_filled,
+            is_full,
+            roomy_receipts: 0,
+        })
     }
 
     /// What is at the front. A request stays there until [`Intake::take`], and its data is in [`Intake::all`] until

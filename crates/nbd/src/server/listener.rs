@@ -53,7 +53,8 @@ fn parse_name(text: &str) -> Option<ListenAddress> {
     let (name, port) = text.rsplit_once(':')?;
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let last_label = name.trim_end_matches('.').rsplit('.').next()?;
-    let is_name = name.bytes().all(is_valid) && last_label.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let is_name =
+        name.bytes().all(is_valid) && last_label.bytes().any(|byte| byte.is_ascii_alphabetic());
     if is_name { Some(ListenAddress::Name(name.to_owned(), port.parse().ok()?)) } else { None }
 }
 
@@ -99,7 +100,9 @@ impl Listener {
     /// # Errors
     /// As [`Listener::bind`]; of several addresses, if not one can be listened at, or one is in use.
     pub fn bind_all(address: &ListenAddress) -> Result<Vec<Self>, ListenError> {
-        let ListenAddress::Name(name, port) = address else { return Ok(vec![Self::bind(address)?]) };
+        let ListenAddress::Name(name, port) = address else {
+            return Ok(vec![Self::bind(address)?]);
+        };
         let failed = |source| ListenError { address: address.clone(), source };
         let mut listeners = Vec::new();
         let mut missing = io::Error::from(io::ErrorKind::NotFound);
@@ -130,7 +133,9 @@ impl Listener {
                 lengthen_queue(&listener).map_err(failed)?;
                 Self::of_unix(listener, address.clone(), Some(path.clone())).map_err(failed)
             }
-            ListenAddress::Tcp(wanted) => TcpListener::bind(wanted).and_then(Self::made_tcp).map_err(failed),
+            ListenAddress::Tcp(wanted) => {
+                TcpListener::bind(wanted).and_then(Self::made_tcp).map_err(failed)
+            }
             ListenAddress::Name(name, port) => {
                 TcpListener::bind((name.as_str(), *port)).and_then(Self::made_tcp).map_err(failed)
             }
@@ -226,9 +231,11 @@ fn lengthen_queue(listener: impl AsFd) -> io::Result<()> {
 
 /// Removes a socket that a program left behind: one that refuses connections.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     let is_dead = is_socket
-        && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if is_dead { std::fs::remove_file(path) } else { Ok(()) }
 }
 
@@ -238,14 +245,26 @@ mod tests {
 
     #[test]
     fn addresses_are_what_they_say() {
-        for text in
-            ["unix:/run/a b", "tcp:127.0.0.1:10809", "tcp:[::1]:0", "tcp:localhost:1", "tcp:a-b.c_d.:80"]
-        {
+        for text in [
+            "unix:/run/a b",
+            "tcp:127.0.0.1:10809",
+            "tcp:[::1]:0",
+            "tcp:localhost:1",
+            "tcp:a-b.c_d.:80",
+        ] {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
-        let wrong =
-            ["tcp:1.2.3:80", "tcp:localhost", "tcp:localhost:66000", "tcp:a b:1", "tcp:::1:80", "tcp::80"];
-        for text in ["", "unix:", "tcp:", "tcp:1.2.3.4", "/run/x", "udp:1.2.3.4:5"].into_iter().chain(wrong) {
+        let wrong = [
+            "tcp:1.2.3:80",
+            "tcp:localhost",
+            "tcp:localhost:66000",
+            "tcp:a b:1",
+            "tcp:::1:80",
+            "tcp::80",
+        ];
+        for text in
+            ["", "unix:", "tcp:", "tcp:1.2.3.4", "/run/x", "udp:1.2.3.4:5"].into_iter().chain(wrong)
+        {
             let message = text.parse::<ListenAddress>().unwrap_err().to_string();
             assert!(message.contains(&format!("'{text}'")), "{message}");
         }

@@ -83,7 +83,11 @@ impl Memory {
 
     /// Where a buffer of this size is counted: it is a reserved one, or a larger one that was granted.
     fn account(&self, bytes: usize) -> &AtomicUsize {
-        if bytes > RESERVED_BUFFER_BYTES { &self.inner.granted_bytes } else { &self.inner.reserved_bytes }
+        if bytes > RESERVED_BUFFER_BYTES {
+            &self.inner.granted_bytes
+        } else {
+            &self.inner.reserved_bytes
+        }
     }
 
     fn reserve(&self) {
@@ -207,7 +211,10 @@ mod tests {
         assert!(modest.grow(1 << 20, 0), "greedy ones leave something");
         assert!(memory.used_bytes() <= memory.limit_bytes());
         let reserved = Memory::new(16 << 20, 100);
-        assert!(!Buffer::reserved(&reserved).unwrap().grow(2 << 20, 0), "the others' shares are not granted");
+        assert!(
+            !Buffer::reserved(&reserved).unwrap().grow(2 << 20, 0),
+            "the others' shares are not granted"
+        );
 
         greedy.truncate(1);
         assert!(modest.grow(2 << 20, 0), "what is given back can be had");
@@ -221,7 +228,10 @@ mod tests {
         let mut buffer = Buffer::reserved(&memory).unwrap();
         buffer[..3].copy_from_slice(b"abc");
         assert!(buffer.grow(1 << 20, 3));
-        assert_eq!((&buffer[..3], buffer.len(), memory.used_bytes()), (&b"abc"[..], 1 << 20, 1 << 20));
+        assert_eq!(
+            (&buffer[..3], buffer.len(), memory.used_bytes()),
+            (&b"abc"[..], 1 << 20, 1 << 20)
+        );
         buffer.shrink(RESERVED_BUFFER_BYTES + 1);
         assert!(buffer.is_grown(), "what is held does not fit");
         buffer.shrink(3);

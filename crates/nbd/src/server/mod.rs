@@ -142,7 +142,9 @@ impl Server {
         let counters = Counters::default();
         let registry = Registry::new(config.most_connections, config.most_handshakes);
         let complaints = Complaints::new(Arc::clone(&monitor));
-        Self { shared: Arc::new(Shared { exports, config, monitor, complaints, counters, registry }) }
+        Self {
+            shared: Arc::new(Shared { exports, config, monitor, complaints, counters, registry }),
+        }
     }
 
     /// Serves until the flag is raised; then takes no more connections, does and answers what clients have sent,
@@ -245,14 +247,20 @@ impl Server {
                 id
             }
             Entry::Full => {
-                return refused(Complaint::TurnedAway, "turned away, there are too many connections");
+                return refused(
+                    Complaint::TurnedAway,
+                    "turned away, there are too many connections",
+                );
             }
         };
         let seat = Seat::new(Arc::clone(&shared), id);
         let name = peer.to_owned();
         let session = move || seat.serve(socket, &name);
         if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(session) {
-            refused(Complaint::NoThread, &format!("turned away, there is no thread for it: {error}"));
+            refused(
+                Complaint::NoThread,
+                &format!("turned away, there is no thread for it: {error}"),
+            );
         }
     }
 }

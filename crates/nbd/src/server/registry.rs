@@ -168,7 +168,8 @@ impl Registry {
     /// Waits until there are no connections, or the time is up; tells how many are left.
     pub(super) fn wait_until_empty(&self, most: Duration) -> usize {
         let connections = self.lock();
-        let waited = self.one_ended.wait_timeout_while(connections, most, |all| !all.open.is_empty());
+        let waited =
+            self.one_ended.wait_timeout_while(connections, most, |all| !all.open.is_empty());
         let (connections, _) = waited.unwrap_or_else(PoisonError::into_inner);
         connections.open.len()
     }
@@ -195,7 +196,11 @@ mod tests {
         assert_eq!(registry.enter(socket(), 0), Entry::Displacing(4));
         // Two that were dropped have not ended.
         assert_eq!(registry.enter(socket(), 0), Entry::Full);
-        assert_eq!(registry.enter(socket(), 1), Entry::Entered(5), "another listener does not notice");
+        assert_eq!(
+            registry.enter(socket(), 1),
+            Entry::Entered(5),
+            "another listener does not notice"
+        );
         registry.leave(1);
         assert_eq!(registry.enter(socket(), 0), Entry::Displacing(6));
         assert_eq!((registry.count(Some("disk")), registry.count(None)), (1, 6));

@@ -85,7 +85,8 @@ impl Seat {
         if is_of_the_day {
             return;
         }
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        let cause =
+            std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         let message = format!("{peer}: {error}{cause}");
         match &error {
             // A loss of data, and no client's fault.

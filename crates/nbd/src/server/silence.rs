@@ -37,7 +37,8 @@ impl Silence {
     /// How long one wait for the client is to be from now on, if it is not so already.
     pub(super) fn new_tick(&mut self, holds_memory: bool) -> Option<Option<Duration>> {
         let shrink_after = holds_memory.then_some(SHRINK_AFTER);
-        let tick = [self.idle_timeout, self.receive_timeout, shrink_after].into_iter().flatten().min();
+        let tick =
+            [self.idle_timeout, self.receive_timeout, shrink_after].into_iter().flatten().min();
         let is_new = self.tick != Some(tick);
         self.tick = Some(tick);
         is_new.then_some(tick)

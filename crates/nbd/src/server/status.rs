@@ -1,8 +1,8 @@
 //! The reply to BLOCK_STATUS for `base:allocation` ("Metadata querying").
 
 use crate::wire::{
-    BASE_ALLOCATION_ID, BlockDescriptor, CHUNK_HEADER_BYTES, COMMAND_FLAG_REQ_ONE, ErrorCode, RequestHeader,
-    STATE_HOLE, STATE_ZERO, encode_block_status_header, encode_error_chunk,
+    BASE_ALLOCATION_ID, BlockDescriptor, CHUNK_HEADER_BYTES, COMMAND_FLAG_REQ_ONE, ErrorCode,
+    RequestHeader, STATE_HOLE, STATE_ZERO, encode_block_status_header, encode_error_chunk,
 };
 use gemelo_device::{BlockDevice, Extent};
 
@@ -35,7 +35,10 @@ pub(super) fn put_block_status(
     }
 }
 
-fn describe(request: &RequestHeader, device: &dyn BlockDevice) -> Result<Vec<BlockDescriptor>, ErrorCode> {
+fn describe(
+    request: &RequestHeader,
+    device: &dyn BlockDevice,
+) -> Result<Vec<BlockDescriptor>, ErrorCode> {
     let one_is_enough = request.has(COMMAND_FLAG_REQ_ONE);
     let most = if one_is_enough { 1 } else { MOST_EXTENTS };
     let extents = device

@@ -42,8 +42,8 @@ pub fn tls_from_files(
     client_authority: Option<&Path>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
     let builder = match client_authority {
         None => builder.with_no_client_auth(),
         Some(path) => {

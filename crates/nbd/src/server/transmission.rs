@@ -90,7 +90,9 @@ impl<'a> Transmission<'a> {
     /// idle for too long.
     fn receive(&mut self) -> Result<bool, SessionError> {
         loop {
-            if let Some(tick) = self.silence.new_tick(self.intake.is_grown() || self.batch.is_grown()) {
+            if let Some(tick) =
+                self.silence.new_tick(self.intake.is_grown() || self.batch.is_grown())
+            {
                 self.stream.set_receive_timeout(tick)?;
             }
             let received_before = self.stream.received_bytes();

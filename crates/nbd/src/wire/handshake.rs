@@ -201,7 +201,12 @@ impl OptionReplyHeader {
     /// To bytes.
     #[must_use]
     pub fn encode(self) -> [u8; OPTION_REPLY_HEADER_BYTES] {
-        Fixed::new().u64(OPTION_REPLY_MAGIC).u32(self.option.0).u32(self.kind.0).u32(self.length).finish()
+        Fixed::new()
+            .u64(OPTION_REPLY_MAGIC)
+            .u32(self.option.0)
+            .u32(self.kind.0)
+            .u32(self.length)
+            .finish()
     }
 
     /// From bytes.

@@ -120,11 +120,16 @@ impl<'a> Info<'a> {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Export { size_bytes, flags } => {
-                Fixed::<12>::new().u16(InfoKind::EXPORT.0).u64(*size_bytes).u16(flags.0).finish().to_vec()
-            }
+            Self::Export { size_bytes, flags } => Fixed::<12>::new()
+                .u16(InfoKind::EXPORT.0)
+                .u64(*size_bytes)
+                .u16(flags.0)
+                .finish()
+                .to_vec(),
             Self::Name(text) => [&InfoKind::NAME.0.to_be_bytes(), text.as_bytes()].concat(),
-            Self::Description(text) => [&InfoKind::DESCRIPTION.0.to_be_bytes(), text.as_bytes()].concat(),
+            Self::Description(text) => {
+                [&InfoKind::DESCRIPTION.0.to_be_bytes(), text.as_bytes()].concat()
+            }
             Self::BlockSize(sizes) => Fixed::<14>::new()
                 .u16(InfoKind::BLOCK_SIZE.0)
                 .u32(sizes.minimum)
@@ -143,9 +148,13 @@ impl<'a> Info<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
         let info = match InfoKind(reader.u16()?) {
-            InfoKind::EXPORT => Self::Export { size_bytes: reader.u64()?, flags: ExportFlags(reader.u16()?) },
+            InfoKind::EXPORT => {
+                Self::Export { size_bytes: reader.u64()?, flags: ExportFlags(reader.u16()?) }
+            }
             InfoKind::NAME => return Ok(Self::Name(text(reader.rest(), "an export's name")?)),
-            InfoKind::DESCRIPTION => return Ok(Self::Description(text(reader.rest(), "a description")?)),
+            InfoKind::DESCRIPTION => {
+                return Ok(Self::Description(text(reader.rest(), "a description")?));
+            }
             InfoKind::BLOCK_SIZE => Self::BlockSize(BlockSizes {
                 minimum: reader.u32()?,
                 preferred: reader.u32()?,

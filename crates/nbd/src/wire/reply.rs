@@ -79,7 +79,12 @@ pub struct ChunkHeader {
 
 impl ChunkHeader {
     fn put<const N: usize>(self) -> Fixed<N> {
-        Fixed::new().u32(CHUNK_MAGIC).u16(self.flags).u16(self.kind.0).u64(self.cookie).u32(self.length)
+        Fixed::new()
+            .u32(CHUNK_MAGIC)
+            .u16(self.flags)
+            .u16(self.kind.0)
+            .u64(self.cookie)
+            .u32(self.length)
     }
 
     /// To bytes.
@@ -194,8 +199,8 @@ pub fn decode_error_chunk(chunk: &[u8]) -> Result<(ErrorCode, &str), WireError> 
         let most = LONGEST_STRING_BYTES as u64;
         return Err(WireError::TooLong { what: "an error's message", length: length as u64, most });
     }
-    let message =
-        std::str::from_utf8(reader.bytes(length)?).map_err(|_| WireError::NoText("an error's message"))?;
+    let message = std::str::from_utf8(reader.bytes(length)?)
+        .map_err(|_| WireError::NoText("an error's message"))?;
     Ok((code, message))
 }
 

@@ -35,9 +35,12 @@ fn the_greeting_is_that_of_the_document() {
 
 #[test]
 fn a_request_is_that_of_the_document() {
-    let request = RequestHeader { flags: 1, command: Command::WRITE, cookie: 2, offset: 3, length: 4 };
-    let expected =
-        [0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
+    let request =
+        RequestHeader { flags: 1, command: Command::WRITE, cookie: 2, offset: 3, length: 4 };
+    let expected = [
+        0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0,
+        0, 4,
+    ];
     assert_eq!(request.encode(), expected);
     assert_eq!(request.payload_bytes(), 4);
 }
@@ -51,7 +54,10 @@ fn a_reply_to_export_name_has_zeros_unless_both_do_without() {
 #[test]
 fn what_is_too_long_is_refused() {
     let name = "x".repeat(LONGEST_STRING_BYTES + 1);
-    assert!(matches!(InfoRequest::decode(&info_request_of(&name, &[])), Err(WireError::TooLong { .. })));
+    assert!(matches!(
+        InfoRequest::decode(&info_request_of(&name, &[])),
+        Err(WireError::TooLong { .. })
+    ));
     let longest = "x".repeat(LONGEST_STRING_BYTES);
     assert!(InfoRequest::decode(&info_request_of(&longest, &[])).is_ok());
 }

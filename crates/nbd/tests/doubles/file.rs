@@ -20,7 +20,12 @@ impl FileDevice {
     }
 
     fn zero(&self, offset: u64, length: u64) -> io::Result<()> {
-        Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?)
+        Ok(fallocate(
+            &self.file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            length,
+        )?)
     }
 
     fn one(&self, operation: &mut Operation<'_>) -> io::Result<()> {
@@ -58,7 +63,12 @@ impl BlockDevice for FileDevice {
         }
     }
 
-    fn extents(&self, _offset: u64, length: u64, _most_extents: usize) -> Result<Vec<Extent>, DeviceError> {
+    fn extents(
+        &self,
+        _offset: u64,
+        length: u64,
+        _most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError> {
         Ok(vec![Extent { length, allocated: true, zero: false }])
     }
 }

@@ -94,13 +94,22 @@ impl MemoryDevice {
 
     /// Calls `visit` with each page that the range touches, the part of it that is touched, and where that part begins
     /// in the range.
-    fn each_page(&self, offset: u64, length: u64, mut visit: impl FnMut(&RwLock<Page>, Range<usize>, usize)) {
+    fn each_page(
+        &self,
+        offset: u64,
+        length: u64,
+        mut visit: impl FnMut(&RwLock<Page>, Range<usize>, usize),
+    ) {
         let mut done = 0;
         while done < length {
             let at = offset + done;
             let start = (at % PAGE_BYTES as u64) as usize;
             let part = (PAGE_BYTES - start).min((length - done) as usize);
-            visit(&self.pages[(at / PAGE_BYTES as u64) as usize], start..start + part, done as usize);
+            visit(
+                &self.pages[(at / PAGE_BYTES as u64) as usize],
+                start..start + part,
+                done as usize,
+            );
             done += part as u64;
         }
     }
@@ -180,7 +189,12 @@ impl BlockDevice for MemoryDevice {
         }
     }
 
-    fn extents(&self, offset: u64, length: u64, most_extents: usize) -> Result<Vec<Extent>, DeviceError> {
+    fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError> {
         self.fault(offset, length)?;
         let mut extents: Vec<Extent> = Vec::new();
         self.each_page(offset, length, |page, part, _| {

@@ -9,7 +9,9 @@ pub(crate) mod raw;
 use gemelo_base::{Recorder, StopFlag};
 use gemelo_device::BlockDevice;
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
-use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, ServeError, Server, ServerConfig};
+use gemelo_nbd::server::{
+    Export, ExportTable, ListenAddress, Listener, ServeError, Server, ServerConfig,
+};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -35,7 +37,11 @@ impl TestServer {
         Self::start(vec![Export::new("disk", device)], ServerConfig::default(), &[])
     }
 
-    pub(crate) fn start(exports: Vec<Export>, config: ServerConfig, more: &[ListenAddress]) -> Self {
+    pub(crate) fn start(
+        exports: Vec<Export>,
+        config: ServerConfig,
+        more: &[ListenAddress],
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let table = Arc::new(ExportTable::new());
         for export in exports {
@@ -45,7 +51,8 @@ impl TestServer {
         let server = Server::new(Arc::clone(&table) as _, config, Arc::clone(&heard) as _);
         let mut wanted = vec![ListenAddress::Unix(folder.path().join("socket"))];
         wanted.extend_from_slice(more);
-        let listeners: Vec<_> = wanted.iter().map(|address| Listener::bind(address).unwrap()).collect();
+        let listeners: Vec<_> =
+            wanted.iter().map(|address| Listener::bind(address).unwrap()).collect();
         let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
         let stop = StopFlag::new();
         let serving = {
@@ -112,8 +119,9 @@ pub(crate) fn tool(name: &str) -> Option<Command> {
 
 /// A Python with libnbd's binding: of several, the system's has it.
 pub(crate) fn python_with_libnbd() -> Option<Command> {
-    let has_it =
-        |path: &PathBuf| Command::new(path).args(["-c", "import nbd"]).output().unwrap().status.success();
+    let has_it = |path: &PathBuf| {
+        Command::new(path).args(["-c", "import nbd"]).output().unwrap().status.success()
+    };
     let found = paths_of("python3").into_iter().find(has_it);
     if found.is_none() {
         missing("python3-libnbd");
@@ -123,7 +131,10 @@ pub(crate) fn python_with_libnbd() -> Option<Command> {
 
 fn paths_of(name: &str) -> Vec<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).map(|folder| folder.join(name)).filter(|path| path.exists()).collect()
+    std::env::split_paths(&paths)
+        .map(|folder| folder.join(name))
+        .filter(|path| path.exists())
+        .collect()
 }
 
 fn missing(name: &str) {
@@ -139,7 +150,11 @@ pub(crate) fn run(command: &mut Command) -> String {
 }
 
 pub(crate) fn all_of(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 /// Bytes that differ from place to place, the same for a seed.

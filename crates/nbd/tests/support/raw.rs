@@ -2,9 +2,10 @@
 
 use super::TestServer;
 use gemelo_nbd::wire::{
-    CHUNK_FLAG_DONE, CHUNK_HEADER_BYTES, ChunkKind, Command, ErrorCode, GREETING_BYTES, InfoRequest,
-    OPTION_REPLY_HEADER_BYTES, OptionCode, OptionHeader, OptionReplyHeader, OptionReplyKind, REQUEST_BYTES,
-    ReplyHead, RequestHeader, SIMPLE_REPLY_BYTES, SimpleReply, decode_error_chunk, decode_reply_head,
+    CHUNK_FLAG_DONE, CHUNK_HEADER_BYTES, ChunkKind, Command, ErrorCode, GREETING_BYTES,
+    InfoRequest, OPTION_REPLY_HEADER_BYTES, OptionCode, OptionHeader, OptionReplyHeader,
+    OptionReplyKind, REQUEST_BYTES, ReplyHead, RequestHeader, SIMPLE_REPLY_BYTES, SimpleReply,
+    decode_error_chunk, decode_reply_head,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -56,7 +57,12 @@ fn choose_disk(stream: &mut UnixStream) {
 }
 
 /// The bytes of a request's header.
-pub(crate) fn request(command: Command, flags: u16, offset: u64, length: u32) -> [u8; REQUEST_BYTES] {
+pub(crate) fn request(
+    command: Command,
+    flags: u16,
+    offset: u64,
+    length: u32,
+) -> [u8; REQUEST_BYTES] {
     RequestHeader { flags, command, cookie: 5, offset, length }.encode()
 }
 
@@ -76,7 +82,9 @@ pub(crate) fn read_chunks(stream: &mut UnixStream, offset: u64) -> (Vec<u8>, Err
     loop {
         let mut header = [0; CHUNK_HEADER_BYTES];
         stream.read_exact(&mut header).unwrap();
-        let Some(ReplyHead::Chunk(chunk)) = decode_reply_head(&header).unwrap() else { panic!("no chunk") };
+        let Some(ReplyHead::Chunk(chunk)) = decode_reply_head(&header).unwrap() else {
+            panic!("no chunk")
+        };
         assert_eq!(chunk.cookie, 5);
         let mut body = vec![0; chunk.length as usize];
         stream.read_exact(&mut body).unwrap();

@@ -238,9 +238,13 @@ impl SizeWorker {
             }
         }
         if place.in_locality && fingerprint.low <= state.locality.highest_low() {
-            let offset_bytes = place.offset_in_batch.saturating_add(index * u64::from(state.block_bytes));
+            let offset_bytes =
+                place.offset_in_batch.saturating_add(index * u64::from(state.block_bytes));
             let is_of_use = self.saturated.is_empty()
-                || self.saturated.get(&fingerprint).is_none_or(|last| (place.batch, offset_bytes) < *last);
+                || self
+                    .saturated
+                    .get(&fingerprint)
+                    .is_none_or(|last| (place.batch, offset_bytes) < *last);
             if is_of_use {
                 self.occurrences.push(Occurrence { fingerprint, batch: place.batch, offset_bytes });
             }

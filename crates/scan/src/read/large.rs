@@ -48,7 +48,13 @@ pub(crate) struct LargeFile {
 }
 
 impl LargeFile {
-    pub(super) fn new(fd: OwnedFd, file: FileRef, size_bytes: u64, stat: Stat, common_bytes: u64) -> Self {
+    pub(super) fn new(
+        fd: OwnedFd,
+        file: FileRef,
+        size_bytes: u64,
+        stat: Stat,
+        common_bytes: u64,
+    ) -> Self {
         let is_sparse = is_sparse(&stat);
         let cursor = Cursor { next: 0, data_end: if is_sparse { 0 } else { size_bytes } };
         let piece_bytes = (PIECE_BYTES / common_bytes).max(1) * common_bytes;

@@ -38,7 +38,12 @@ impl Router {
         if usize::from(*length) == BATCH { self.hand_over(shard, set, rises) } else { Ok(()) }
     }
 
-    fn hand_over(&mut self, shard: usize, set: &CountingSet, rises: &mut Vec<Rise>) -> io::Result<()> {
+    fn hand_over(
+        &mut self,
+        shard: usize,
+        set: &CountingSet,
+        rises: &mut Vec<Rise>,
+    ) -> io::Result<()> {
         let length = self.lengths.get_mut(shard).map_or(0, std::mem::take);
         let start = shard * BATCH;
         match self.records.get(start..start + usize::from(length)) {

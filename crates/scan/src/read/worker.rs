@@ -124,14 +124,19 @@ impl<'scan> Worker<'scan> {
             match self.open(batch, index) {
                 Ok(Some((fd, stat, size_bytes))) => {
                     // Which of several names is met first depends on the threads; places must not.
-                    let in_locality = stat.st_nlink == 1 || self.session.options.request().count_hard_links;
+                    let in_locality =
+                        stat.st_nlink == 1 || self.session.options.request().count_hard_links;
                     let names = Arc::clone(&batch.names);
-                    let file = FileRef { names, index, batch: batch.sequence, start_bytes, in_locality };
-                    start_bytes = start_bytes.saturating_add(if in_locality { size_bytes } else { 0 });
+                    let file =
+                        FileRef { names, index, batch: batch.sequence, start_bytes, in_locality };
+                    start_bytes =
+                        start_bytes.saturating_add(if in_locality { size_bytes } else { 0 });
                     self.file(fd, file, size_bytes, stat);
                 }
                 Ok(None) => {}
-                Err(error) => self.session.troubles.unreadable(&batch.names.path(index), &error.into()),
+                Err(error) => {
+                    self.session.troubles.unreadable(&batch.names.path(index), &error.into())
+                }
             }
         }
         let mut all = locked(self.session.batch_bytes);
@@ -188,7 +193,9 @@ impl<'scan> Worker<'scan> {
             match self.read(&fd, &file, (0, size_bytes), size_bytes) {
                 Ok(ReadEnd::AsExpected) => {}
                 Ok(ReadEnd::Shorter | ReadEnd::Longer) => self.session.troubles.changed(),
-                Err(error) => self.session.troubles.unreadable(&file.names.path(file.index), &error),
+                Err(error) => {
+                    self.session.troubles.unreadable(&file.names.path(file.index), &error)
+                }
             }
             return;
         }
@@ -255,7 +262,11 @@ impl<'scan> Worker<'scan> {
             self.flush();
         }
         let spot = self.spots.len() as u32;
-        self.spots.push(Spot { names: Arc::clone(&file.names), index: file.index, offset_bytes: start });
+        self.spots.push(Spot {
+            names: Arc::clone(&file.names),
+            index: file.index,
+            offset_bytes: start,
+        });
         let mut at = start;
         while at < end && !self.session.halt.is_raised() {
             let wanted = (end - at).min(self.chunk_bytes) as usize;
@@ -283,7 +294,9 @@ impl<'scan> Worker<'scan> {
         let skip = self.buffer.as_ptr().align_offset(4096).min(BUFFER_EXTRA_BYTES / 2);
         let mut filled = 0;
         while filled < wanted {
-            let Some(room) = self.buffer.get_mut(skip + filled..skip + wanted + extra) else { break };
+            let Some(room) = self.buffer.get_mut(skip + filled..skip + wanted + extra) else {
+                break;
+            };
             match rustix::io::pread(fd, room, at + filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
@@ -303,7 +316,9 @@ impl<'scan> Worker<'scan> {
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
             match size.chunk(state, data, place) {
                 Ok(None) => {}
-                Ok(Some(zero)) => note_zero_place(state, || place_of(&file.names, file.index, at + zero)),
+                Ok(Some(zero)) => {
+                    note_zero_place(state, || place_of(&file.names, file.index, at + zero))
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -318,7 +333,9 @@ impl<'scan> Worker<'scan> {
     fn offer_rises(&mut self) {
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
             for rise in size.rises.drain(..) {
-                let Some(spot) = self.spots.get((rise.mark >> BLOCK_BITS) as usize) else { continue };
+                let Some(spot) = self.spots.get((rise.mark >> BLOCK_BITS) as usize) else {
+                    continue;
+                };
                 let block = u64::from(rise.mark & ((1 << BLOCK_BITS) - 1));
                 let offset_bytes = spot.offset_bytes + block * u64::from(state.block_bytes);
                 let place = place_of(&spot.names, spot.index, offset_bytes);

@@ -62,7 +62,8 @@ fn digits_at(file: &File) -> Result<u64, Missing> {
     let mut footer = vec![0; footer_bytes as usize];
     let footer_start = length - 8 - footer_bytes;
     file.read_exact_at(&mut footer, footer_start)?;
-    let mut marks = footer.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK.as_bytes());
+    let mut marks =
+        footer.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK.as_bytes());
     match (marks.next(), marks.next()) {
         (Some((at, _)), None) if at + MARK.len() + DIGITS <= footer.len() => {
             Ok(footer_start + (at + MARK.len()) as u64)

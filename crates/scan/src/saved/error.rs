@@ -82,7 +82,9 @@ pub enum SavedSetError {
         second_has: String,
     },
     /// No set, or more than can be open at once.
-    #[error("{found} sets were given, from 1 to {most} can be merged at once: merge in steps with --save")]
+    #[error(
+        "{found} sets were given, from 1 to {most} can be merged at once: merge in steps with --save"
+    )]
     Count {
         /// How many were given.
         found: usize,

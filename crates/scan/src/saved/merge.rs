@@ -76,7 +76,8 @@ pub fn merge_sets(
 
 fn check_alike(first: &SetReader, second: &SetReader) -> Result<(), SavedSetError> {
     let sizes = |head: &SetHead| {
-        let sizes: Vec<String> = head.sizes.iter().map(|size| size.block_bytes.to_string()).collect();
+        let sizes: Vec<String> =
+            head.sizes.iter().map(|size| size.block_bytes.to_string()).collect();
         sizes.join(",")
     };
     let tail = |head: &SetHead| format!("{:?}", head.tail).to_lowercase();
@@ -165,11 +166,15 @@ impl Merge {
     fn next(&mut self, block_bytes: u32) -> Result<Option<Row>, SavedSetError> {
         let mut united: Option<Row> = None;
         while let Some(&Reverse((size, fingerprint, index))) = self.order.peek() {
-            if size != block_bytes || united.as_ref().is_some_and(|row| row.fingerprint != fingerprint) {
+            if size != block_bytes
+                || united.as_ref().is_some_and(|row| row.fingerprint != fingerprint)
+            {
                 break;
             }
             self.order.pop();
-            let Some((_, row)) = self.heads.get_mut(index).and_then(|head| head.row.take()) else { continue };
+            let Some((_, row)) = self.heads.get_mut(index).and_then(|head| head.row.take()) else {
+                continue;
+            };
             match &mut united {
                 None => united = Some(row),
                 Some(sum) => unite(sum, row),
@@ -187,7 +192,8 @@ impl Merge {
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<BlockSizeResult, SavedSetError> {
-        let mut tally = Tally::new(size.block_bytes, zeros, nature::most_contents(size.block_bytes));
+        let mut tally =
+            Tally::new(size.block_bytes, zeros, nature::most_contents(size.block_bytes));
         tally.raise_levels(size.nature_level, size.locality_level);
         let mut rows = 0;
         let mut counted = BlockTotals::default();

@@ -10,7 +10,8 @@ use crate::set::Place;
 use crate::tally::Row;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type,
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int32Type,
+    Int64Type,
 };
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -49,7 +50,8 @@ struct Columns {
 impl SetReader {
     pub(super) fn open(path: &Path) -> Result<Self, SavedSetError> {
         let owned = || path.to_owned();
-        let file = File::open(path).map_err(|source| SavedSetError::Read { path: owned(), source })?;
+        let file =
+            File::open(path).map_err(|source| SavedSetError::Read { path: owned(), source })?;
         checksum::verify(&file, path)?;
         let columns = |source| SavedSetError::Columns { path: owned(), source };
         let reader = SerializedFileReader::new(file).map_err(columns)?;
@@ -135,7 +137,8 @@ fn head_of(
         .and_then(|pairs| pairs.iter().find(|pair| pair.key == HEAD_KEY))
         .and_then(|pair| pair.value.as_deref())
         .ok_or_else(|| invalid("its head is missing"))?;
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|_| invalid("its head is no JSON"))?;
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|_| invalid("its head is no JSON"))?;
     let found = value.get("format").and_then(|format| format.as_str()).unwrap_or("none");
     if found != SET_FORMAT {
         return Err(SavedSetError::Version { path: path.to_owned(), found: found.to_owned() });
@@ -162,7 +165,10 @@ fn wrong_type() -> ParquetError {
     ParquetError::General("a column has another type".to_owned())
 }
 
-fn open_columns(reader: &SerializedFileReader<File>, group: usize) -> Result<Columns, ParquetError> {
+fn open_columns(
+    reader: &SerializedFileReader<File>,
+    group: usize,
+) -> Result<Columns, ParquetError> {
     let group = reader.get_row_group(group)?;
     let open = |index| group.get_column_reader(index);
     Ok(Columns {
@@ -190,19 +196,33 @@ fn open_columns(reader: &SerializedFileReader<File>, group: usize) -> Result<Col
 }
 
 fn int32(reader: ColumnReader) -> Result<ColumnReaderImpl<Int32Type>, ParquetError> {
-    if let ColumnReader::Int32ColumnReader(reader) = reader { Ok(reader) } else { Err(wrong_type()) }
+    if let ColumnReader::Int32ColumnReader(reader) = reader {
+        Ok(reader)
+    } else {
+        Err(wrong_type())
+    }
 }
 
 fn int64(reader: ColumnReader) -> Result<ColumnReaderImpl<Int64Type>, ParquetError> {
-    if let ColumnReader::Int64ColumnReader(reader) = reader { Ok(reader) } else { Err(wrong_type()) }
+    if let ColumnReader::Int64ColumnReader(reader) = reader {
+        Ok(reader)
+    } else {
+        Err(wrong_type())
+    }
 }
 
 fn bytes(reader: ColumnReader) -> Result<ColumnReaderImpl<ByteArrayType>, ParquetError> {
-    if let ColumnReader::ByteArrayColumnReader(reader) = reader { Ok(reader) } else { Err(wrong_type()) }
+    if let ColumnReader::ByteArrayColumnReader(reader) = reader {
+        Ok(reader)
+    } else {
+        Err(wrong_type())
+    }
 }
 
 /// The next values of a column that every row has something in.
-fn required<Kind: DataType>(reader: &mut ColumnReaderImpl<Kind>) -> Result<Vec<Kind::T>, ParquetError> {
+fn required<Kind: DataType>(
+    reader: &mut ColumnReaderImpl<Kind>,
+) -> Result<Vec<Kind::T>, ParquetError> {
     let mut values = Vec::with_capacity(BATCH_ROWS);
     reader.read_records(BATCH_ROWS, None, None, &mut values)?;
     Ok(values)
@@ -273,11 +293,16 @@ fn place_of((path, offset): (Option<ByteArray>, Option<i64>)) -> Option<Place> {
 fn nature_of(
     (lz4_bytes, zstd_bytes, entropy_bits): (Option<i32>, Option<i32>, Option<f64>),
 ) -> Result<Option<Nature>, ParquetError> {
-    let (Some(lz4_bytes), Some(zstd_bytes), Some(entropy_bits)) = (lz4_bytes, zstd_bytes, entropy_bits)
+    let (Some(lz4_bytes), Some(zstd_bytes), Some(entropy_bits)) =
+        (lz4_bytes, zstd_bytes, entropy_bits)
     else {
         return Ok(None);
     };
-    Ok(Some(Nature { lz4_bytes: unsigned(lz4_bytes)?, zstd_bytes: unsigned(zstd_bytes)?, entropy_bits }))
+    Ok(Some(Nature {
+        lz4_bytes: unsigned(lz4_bytes)?,
+        zstd_bytes: unsigned(zstd_bytes)?,
+        entropy_bits,
+    }))
 }
 
 fn positions_of(packed: Option<ByteArray>) -> Vec<u64> {

@@ -7,8 +7,8 @@ use crate::tally::Row;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType,
-    Int32Type, Int64Type,
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray,
+    FixedLenByteArrayType, Int32Type, Int64Type,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -152,7 +152,8 @@ impl Group {
         self.zero.push(row.zero);
         let place = row.place.as_ref();
         self.place_paths.push(place.map(|place| ByteArray::from(place.path.as_str())));
-        self.place_offsets.push(place.map(|place| i64::try_from(place.offset_bytes).unwrap_or(i64::MAX)));
+        self.place_offsets
+            .push(place.map(|place| i64::try_from(place.offset_bytes).unwrap_or(i64::MAX)));
         self.lz4_bytes.push(row.nature.map(|nature| nature.lz4_bytes as i32));
         self.zstd_bytes.push(row.nature.map(|nature| nature.zstd_bytes as i32));
         self.entropies.push(row.nature.map(|nature| nature.entropy_bits));

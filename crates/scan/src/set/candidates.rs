@@ -47,7 +47,9 @@ pub(crate) struct Bound {
 impl Bound {
     #[inline]
     pub(crate) fn admits(self, copies: u64, fingerprint: Fingerprint) -> bool {
-        copies >= self.level && (copies > self.level || fingerprint.high <= self.high) && is_level(copies)
+        copies >= self.level
+            && (copies > self.level || fingerprint.high <= self.high)
+            && is_level(copies)
     }
 }
 
@@ -58,7 +60,11 @@ fn is_level(copies: u64) -> bool {
 
 impl Candidates {
     pub(super) fn new() -> Self {
-        Self { level: AtomicU64::new(0), high: AtomicU64::new(u64::MAX), held: Mutex::new(Vec::new()) }
+        Self {
+            level: AtomicU64::new(0),
+            high: AtomicU64::new(u64::MAX),
+            held: Mutex::new(Vec::new()),
+        }
     }
 
     /// Read without a lock: a stale or torn bound only lets in what is cut later, or loses one of many equals.
@@ -103,7 +109,9 @@ mod tests {
 
     #[test]
     fn levels_have_at_most_six_significant_bits() {
-        for (copies, level) in [(2, true), (63, true), (64, true), (65, false), (66, true), (1 << 40, true)] {
+        for (copies, level) in
+            [(2, true), (63, true), (64, true), (65, false), (66, true), (1 << 40, true)]
+        {
             assert_eq!(is_level(copies), level, "{copies}");
         }
         assert!(!is_level((1 << 40) + 1));
@@ -112,7 +120,8 @@ mod tests {
     #[test]
     fn the_most_repeated_of_many_keep_their_places() {
         let candidates = Candidates::new();
-        let fingerprint = |index: u64| Fingerprint { high: gemelo_base::random::mix64(index), low: index };
+        let fingerprint =
+            |index: u64| Fingerprint { high: gemelo_base::random::mix64(index), low: index };
         let place = |index: u64| Place { path: String::new(), offset_bytes: index };
         for copies in 2..60u64 {
             for index in 0..20_000 / copies {

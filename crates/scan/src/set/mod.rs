@@ -107,7 +107,8 @@ fn first_slots(shard: usize) -> usize {
 
 impl CountingSet {
     pub(crate) fn new(limit: SetLimit) -> Self {
-        let shards: Box<[_]> = (0..SHARDS).map(|shard| Mutex::new(Table::new(first_slots(shard)))).collect();
+        let shards: Box<[_]> =
+            (0..SHARDS).map(|shard| Mutex::new(Table::new(first_slots(shard)))).collect();
         let allocated: u64 = shards.iter().map(|shard| locked(shard).allocated_bytes()).sum();
         let (spill, sample) = match limit {
             SetLimit::None => (None, None),
@@ -131,7 +132,12 @@ impl CountingSet {
     ///
     /// # Errors
     /// If the temporary file cannot be written. What was counted stays counted.
-    pub(crate) fn insert(&self, shard: usize, batch: &[Record], rises: &mut Vec<Rise>) -> io::Result<()> {
+    pub(crate) fn insert(
+        &self,
+        shard: usize,
+        batch: &[Record],
+        rises: &mut Vec<Rise>,
+    ) -> io::Result<()> {
         let Some(lock) = self.shards.get(shard) else { return Ok(()) };
         let mut table = locked(lock);
         let mut spilled = Ok(());
@@ -158,7 +164,8 @@ impl CountingSet {
         }
         let (after, entries) = (table.allocated_bytes(), table.len());
         drop(table);
-        let allocated = self.allocated_bytes.fetch_add(after - before, Ordering::Relaxed) + after - before;
+        let allocated =
+            self.allocated_bytes.fetch_add(after - before, Ordering::Relaxed) + after - before;
         self.peak_bytes.fetch_max(allocated, Ordering::Relaxed);
         if let Some(sample) = &self.sample {
             sample.added((entries - entries_before) as u64);

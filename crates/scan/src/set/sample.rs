@@ -20,7 +20,8 @@ const FULL_QUARTERS: u64 = 6;
 pub(crate) const LEAST_SAMPLE: u64 = 1024;
 
 /// The least memory of a sample, in bytes.
-pub(crate) const LEAST_SAMPLE_BYTES: u64 = LEAST_SAMPLE * FULL_QUARTERS / 4 * BYTES_PER_ENTRY + EMPTY_BYTES;
+pub(crate) const LEAST_SAMPLE_BYTES: u64 =
+    LEAST_SAMPLE * FULL_QUARTERS / 4 * BYTES_PER_ENTRY + EMPTY_BYTES;
 
 /// What empty tables take, rounded up, in bytes.
 const EMPTY_BYTES: u64 = 1 << 20;
@@ -94,6 +95,7 @@ impl SampleLimit {
 }
 
 fn count_below(shards: &[Mutex<Table>], highest_low: u64) -> u64 {
-    let held = |table: &Table| table.iter().filter(|entry| entry.fingerprint.low <= highest_low).count();
+    let held =
+        |table: &Table| table.iter().filter(|entry| entry.fingerprint.low <= highest_low).count();
     shards.iter().map(|shard| held(&locked(shard)) as u64).sum()
 }

@@ -19,11 +19,17 @@ impl CountingSet {
             let table = locked(lock);
             let spilled = runs.as_ref().and_then(|(memory_bytes, runs)| {
                 let Runs { file, shards } = &**runs;
-                Some((file.as_ref()?, shards.get(index).filter(|runs| !runs.is_empty())?, *memory_bytes))
+                Some((
+                    file.as_ref()?,
+                    shards.get(index).filter(|runs| !runs.is_empty())?,
+                    *memory_bytes,
+                ))
             });
             match spilled {
                 None => table.iter().try_for_each(&mut each)?,
-                Some((file, runs, memory_bytes)) => merge(&table, file, runs, memory_bytes, &mut each)?,
+                Some((file, runs, memory_bytes)) => {
+                    merge(&table, file, runs, memory_bytes, &mut each)?
+                }
             }
         }
         Ok(())

@@ -80,7 +80,13 @@ impl SpillFile {
 
     pub(super) fn reader(&self, run: Run, read_bytes: usize) -> RunReader<'_> {
         let records = (read_bytes / RECORD_BYTES).max(1);
-        RunReader { file: &self.file, run, buffer: Vec::new(), next: 0, read_bytes: records * RECORD_BYTES }
+        RunReader {
+            file: &self.file,
+            run,
+            buffer: Vec::new(),
+            next: 0,
+            read_bytes: records * RECORD_BYTES,
+        }
     }
 }
 

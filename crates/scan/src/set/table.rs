@@ -64,7 +64,9 @@ impl Table {
     /// How many bytes more the table will take if it must grow for this many new contents.
     pub(super) fn growth_bytes(&self, contents: usize) -> Option<u64> {
         let must_grow = (self.used + contents) * 100 >= self.homes * FULL_PERCENT;
-        must_grow.then(|| ((self.homes * GROWTH_PERCENT / 100 + 1 - self.homes) * size_of::<Slot>()) as u64)
+        must_grow.then(|| {
+            ((self.homes * GROWTH_PERCENT / 100 + 1 - self.homes) * size_of::<Slot>()) as u64
+        })
     }
 
     /// Forgets all contents, and keeps the memory.
@@ -85,7 +87,8 @@ impl Table {
     #[inline]
     pub(super) fn warm(&self, fingerprint: Fingerprint) -> u64 {
         let home = self.home(fingerprint.high);
-        self.slots.get(home).map_or(0, |slot| slot[2]) ^ self.slots.get(home + 5).map_or(0, |slot| slot[2])
+        self.slots.get(home).map_or(0, |slot| slot[2])
+            ^ self.slots.get(home + 5).map_or(0, |slot| slot[2])
     }
 
     /// Counts copies of a content; tells how many there are now, up to 2^32.
@@ -171,7 +174,9 @@ impl Table {
     fn pack_at_the_end(&mut self) {
         let mut to = self.slots.len();
         for from in (0..self.slots.len()).rev() {
-            let Some(slot) = self.slots.get_mut(from).filter(|slot| slot[2] != 0).map(std::mem::take) else {
+            let Some(slot) =
+                self.slots.get_mut(from).filter(|slot| slot[2] != 0).map(std::mem::take)
+            else {
                 continue;
             };
             to -= 1;
@@ -267,7 +272,10 @@ mod tests {
         }
         table.add(fingerprint, 4096, 1);
         let all: Vec<Counted> = table.iter().collect();
-        assert_eq!(all, [Counted { fingerprint, copies: 5 * u64::from(u32::MAX) + 1, length_bytes: 4096 }]);
+        assert_eq!(
+            all,
+            [Counted { fingerprint, copies: 5 * u64::from(u32::MAX) + 1, length_bytes: 4096 }]
+        );
     }
 
     #[test]

@@ -33,7 +33,8 @@ fn a_set_takes_at_most_32_bytes_for_each_distinct_block_at_any_size() {
     for number in 1..1_200_000u64 {
         insert(&set, number);
         if number >= 100_000 && number % 1000 == 0 {
-            let allocated: u64 = set.shards.iter().map(|shard| locked(shard).allocated_bytes()).sum();
+            let allocated: u64 =
+                set.shards.iter().map(|shard| locked(shard).allocated_bytes()).sum();
             assert_eq!(allocated, set.allocated_bytes.load(Ordering::Relaxed));
             worst = worst.max(allocated as f64 / number as f64);
         }
@@ -72,7 +73,8 @@ fn a_set_that_cannot_spill_says_so_and_keeps_its_counts() {
     for number in 0..50_000 {
         let fingerprint = fingerprint(number);
         let record = Record::new(fingerprint, 4096, 0);
-        failures += u32::from(set.insert(shard_of(fingerprint), &[record], &mut Vec::new()).is_err());
+        failures +=
+            u32::from(set.insert(shard_of(fingerprint), &[record], &mut Vec::new()).is_err());
     }
     assert!(failures > 0);
     assert_eq!(contents(&set).len(), 50_000);
@@ -107,7 +109,9 @@ fn many_threads_count_like_one() {
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let set = &set;
-            scope.spawn(move || (0..50_000).for_each(|step| insert(set, (step * 7 + thread) % 40_000)));
+            scope.spawn(move || {
+                (0..50_000).for_each(|step| insert(set, (step * 7 + thread) % 40_000))
+            });
         }
     });
     let all = contents(&set);

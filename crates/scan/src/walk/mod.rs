@@ -51,8 +51,11 @@ impl Names {
 
     /// The whole path of a name.
     pub(crate) fn path(&self, index: usize) -> PathBuf {
-        let name = self.get(index).map_or(OsStr::new(""), |name| OsStr::from_bytes(name.to_bytes()));
-        self.directory.as_ref().map_or_else(|| PathBuf::from(name), |directory| directory.join(name))
+        let name =
+            self.get(index).map_or(OsStr::new(""), |name| OsStr::from_bytes(name.to_bytes()));
+        self.directory
+            .as_ref()
+            .map_or_else(|| PathBuf::from(name), |directory| directory.join(name))
     }
 }
 
@@ -164,7 +167,13 @@ impl<'scan> Walker<'scan> {
         let mut frames = Vec::new();
         match opened {
             Ok(fd) => {
-                frames.push(self.list(fd, Arc::from(root.path.as_path()), PathBuf::new(), device, sink)?);
+                frames.push(self.list(
+                    fd,
+                    Arc::from(root.path.as_path()),
+                    PathBuf::new(),
+                    device,
+                    sink,
+                )?);
             }
             Err(error) => self.troubles.unreadable(&root.path, &error.into()),
         }
@@ -179,7 +188,8 @@ impl<'scan> Walker<'scan> {
             match rustix::fs::openat(&*frame.directory, &name, flags, Mode::empty()) {
                 Ok(fd) if self.is_elsewhere(&fd, device) => count(&self.counts.other_file_systems),
                 Ok(fd) => {
-                    let below = if self.excludes() { frame.below.join(os_name) } else { PathBuf::new() };
+                    let below =
+                        if self.excludes() { frame.below.join(os_name) } else { PathBuf::new() };
                     let next = self.list(fd, Arc::from(path), below, device, sink)?;
                     frames.push(next);
                 }
@@ -264,7 +274,10 @@ impl<'scan> Walker<'scan> {
         match rustix::fs::statat(&*frame.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(FileType::from_raw_mode(stat.st_mode)),
             Err(error) => {
-                self.troubles.unreadable(&frame.path.join(OsStr::from_bytes(name.to_bytes())), &error.into());
+                self.troubles.unreadable(
+                    &frame.path.join(OsStr::from_bytes(name.to_bytes())),
+                    &error.into(),
+                );
                 None
             }
         }

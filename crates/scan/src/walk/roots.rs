@@ -27,7 +27,9 @@ pub(crate) fn roots_of(paths: &[PathBuf]) -> Result<Vec<Root>, ScanError> {
     let roots: Vec<Root> = paths.iter().map(|path| root_of(path)).collect::<Result<_, _>>()?;
     let mut canonical: Vec<(PathBuf, &Path)> = roots
         .iter()
-        .map(|root| (root.path.canonicalize().unwrap_or_else(|_| root.path.clone()), root.path.as_path()))
+        .map(|root| {
+            (root.path.canonicalize().unwrap_or_else(|_| root.path.clone()), root.path.as_path())
+        })
         .collect();
     canonical.sort();
     // Paths are ordered by components, so what lies in a path follows it at once.
@@ -35,7 +37,10 @@ pub(crate) fn roots_of(paths: &[PathBuf]) -> Result<Vec<Root>, ScanError> {
     for next in &canonical {
         match around {
             Some(outer) if next.0.starts_with(&outer.0) => {
-                return Err(ScanError::Overlap { inner: next.1.to_owned(), outer: outer.1.to_owned() });
+                return Err(ScanError::Overlap {
+                    inner: next.1.to_owned(),
+                    outer: outer.1.to_owned(),
+                });
             }
             _ => around = Some(next),
         }
@@ -44,7 +49,8 @@ pub(crate) fn roots_of(paths: &[PathBuf]) -> Result<Vec<Root>, ScanError> {
 }
 
 fn root_of(path: &Path) -> Result<Root, ScanError> {
-    let fail = |error: rustix::io::Errno| ScanError::Path { path: path.to_owned(), source: error.into() };
+    let fail =
+        |error: rustix::io::Errno| ScanError::Path { path: path.to_owned(), source: error.into() };
     let stat = rustix::fs::stat(path).map_err(fail)?;
     let wrong = |kind| Err(ScanError::Kind { path: path.to_owned(), kind });
     let (kind, size_bytes) = match FileType::from_raw_mode(stat.st_mode) {

@@ -29,7 +29,10 @@ fn built_data_is_counted_exactly() {
     assert_eq!((size.blocks, size.data_bytes, size.short_blocks), (13, 10 * 4096 + 250, 3));
     assert_eq!((size.zero_blocks, size.zero_bytes), (3, 2 * 4096 + 50));
     // 1 x 4, 2 x 2, 3, 4, zero x 2, tail x 2, zero tail.
-    assert_eq!((size.distinct, size.unique, size.distinct_with_duplicates, size.duplicates), (7, 3, 4, 6));
+    assert_eq!(
+        (size.distinct, size.unique, size.distinct_with_duplicates, size.duplicates),
+        (7, 3, 4, 6)
+    );
     assert_eq!(size.distinct_bytes, 5 * 4096 + 150);
     assert_eq!(size.saved_bytes, 5 * 4096 + 100);
     assert_eq!(size.distribution, [[0, 3], [1, 3], [3, 1]]);
@@ -57,7 +60,8 @@ fn tails_are_skipped_padded_or_kept() {
 #[test]
 fn zeros_enter_the_figures_or_do_not() {
     let data = mixed();
-    let size = scanned(ScanRequest { zeros: ZeroPolicy::Exclude, ..data.request() }).block_sizes.remove(0);
+    let size =
+        scanned(ScanRequest { zeros: ZeroPolicy::Exclude, ..data.request() }).block_sizes.remove(0);
     assert_eq!((size.blocks, size.zero_blocks), (13, 3));
     assert_eq!((size.counted_blocks, size.counted_bytes), (10, 8 * 4096 + 200));
     assert_eq!((size.distinct, size.duplicates), (5, 5));
@@ -167,14 +171,16 @@ fn sparse_files_of_more_than_64_bits_together_do_not_overflow() {
         for index in 0..4 {
             data.sparse(&index.to_string(), 1 << 43, &[]);
         }
-        let size = scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
+        let size =
+            scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
         assert_eq!((size.blocks, size.distinct), (1 << 36, 1));
         return;
     }
     for index in 0..5 {
         data.sparse(&index.to_string(), 1 << 62, &[]);
     }
-    let size = scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
+    let size =
+        scanned(ScanRequest { block_bytes: vec![512], ..data.request() }).block_sizes.remove(0);
     assert_eq!((size.blocks, size.distinct, size.data_bytes), (5 << 53, 1, u64::MAX));
 }
 
@@ -184,7 +190,10 @@ struct LoopDevice(String);
 impl LoopDevice {
     fn new(file: &std::path::Path) -> Option<Self> {
         let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
-        output.status.success().then(|| Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+        output
+            .status
+            .success()
+            .then(|| Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
     }
 }
 
@@ -271,7 +280,8 @@ fn distances_between_copies_are_measured_in_the_order_of_the_files() {
 #[test]
 fn the_nature_of_contents_is_told_by_class() {
     let data = Data::new();
-    let text = |n: u64| format!("{n:08} ").into_bytes().into_iter().cycle().take(K4).collect::<Vec<u8>>();
+    let text =
+        |n: u64| format!("{n:08} ").into_bytes().into_iter().cycle().take(K4).collect::<Vec<u8>>();
     let unique: Vec<u8> = blocks(1..=300, K4);
     let duplicated: Vec<u8> = (0..200u64).flat_map(|n| text(n % 100)).collect();
     data.file("unique", &unique);

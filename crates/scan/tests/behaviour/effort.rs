@@ -54,7 +54,11 @@ fn a_scan_that_cannot_write_its_temporary_file_keeps_what_it_counted() {
     let size = &result.block_sizes[0];
     assert!(result.partial && size.distinct > 10_000 && size.blocks < 260_000);
     assert_eq!(size.distinct + size.duplicates, size.blocks);
-    assert!(monitor.warnings()[0].contains("cannot write a temporary file"), "{:?}", monitor.warnings());
+    assert!(
+        monitor.warnings()[0].contains("cannot write a temporary file"),
+        "{:?}",
+        monitor.warnings()
+    );
 }
 
 #[test]
@@ -74,7 +78,10 @@ fn an_estimate_of_little_data_is_exact_and_one_of_much_is_near() {
     let (some, exact) = (&some.block_sizes[0], &exact.block_sizes[0]);
     let found = some.estimate.as_ref().unwrap();
     assert!(found.sampled_share < 0.5, "{}", found.sampled_share);
-    assert_eq!((some.blocks, some.data_bytes, some.zero_blocks), (exact.blocks, exact.data_bytes, 0));
+    assert_eq!(
+        (some.blocks, some.data_bytes, some.zero_blocks),
+        (exact.blocks, exact.data_bytes, 0)
+    );
     // Three times the 95 % interval: fails once in 10^8.
     let middle = (found.distinct.low + found.distinct.high) / 2.0;
     let reach = 1.5 * (found.distinct.high - found.distinct.low);
@@ -102,7 +109,10 @@ fn a_plan_counts_without_reading_and_its_memory_is_a_bound() {
     let options = ScanOptions::new(request.clone()).unwrap();
     let planned = plan(&options, &Silent, &StopFlag::new()).unwrap();
     let result = scanned(request);
-    assert_eq!((planned.files, planned.directories), (result.files.files, result.files.directories));
+    assert_eq!(
+        (planned.files, planned.directories),
+        (result.files.files, result.files.directories)
+    );
     assert_eq!(planned.data_bytes, result.files.data_bytes);
     assert!(planned.read_bytes <= planned.data_bytes - (10 << 20) + 4096);
     for (planned, found) in planned.block_sizes.iter().zip(&result.block_sizes) {

@@ -26,7 +26,8 @@ fn expected(
     }
     let is_zero = |content: &[u8]| content.iter().all(|byte| *byte == 0);
     let blocks = contents.values().sum();
-    let zero_blocks = contents.iter().filter(|(content, _)| is_zero(content)).map(|(_, copies)| copies).sum();
+    let zero_blocks =
+        contents.iter().filter(|(content, _)| is_zero(content)).map(|(_, copies)| copies).sum();
     if zeros == ZeroPolicy::Exclude {
         contents.retain(|content, _| !is_zero(content));
     }
@@ -50,12 +51,16 @@ fn found(size: &BlockSizeResult) -> (Vec<[u64; 2]>, u64, u64, u64) {
 /// Few contents in pieces of 256 bytes, so that blocks of all sizes have duplicates and zeros, and any length.
 fn file() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![4 => 0u8..3, 1 => 0u8..20];
-    (proptest::collection::vec((piece, 1usize..12), 0..30), 0usize..256).prop_map(|(pieces, cut)| {
-        let repeated = pieces.into_iter().flat_map(|(value, count)| std::iter::repeat_n(value, count * 256));
-        let mut bytes: Vec<u8> = repeated.collect();
-        bytes.truncate(bytes.len().saturating_sub(cut));
-        bytes
-    })
+    (proptest::collection::vec((piece, 1usize..12), 0..30), 0usize..256).prop_map(
+        |(pieces, cut)| {
+            let repeated = pieces
+                .into_iter()
+                .flat_map(|(value, count)| std::iter::repeat_n(value, count * 256));
+            let mut bytes: Vec<u8> = repeated.collect();
+            bytes.truncate(bytes.len().saturating_sub(cut));
+            bytes
+        },
+    )
 }
 
 proptest! {
@@ -101,7 +106,10 @@ fn the_number_of_threads_changes_nothing() {
     data.file("large", &large);
     data.sparse("sparse", 64 << 20, &[(9 << 20, &large), (50 << 20, &large[..100_000])]);
     for index in 0..700u64 {
-        data.file(&format!("{}/{index}", index % 7), &crate::data::blocks([index % 50, index], 1000));
+        data.file(
+            &format!("{}/{index}", index % 7),
+            &crate::data::blocks([index % 50, index], 1000),
+        );
     }
     let one = comparable(&scanned(ScanRequest { threads: 1, ..data.request() }));
     assert!(one.block_sizes[0].locality.is_some() && one.block_sizes[0].duplicates > 1000);

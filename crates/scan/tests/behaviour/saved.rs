@@ -3,8 +3,8 @@
 use crate::data::{Data, block, blocks, comparable, request, scanned};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_scan::{
-    FingerprintKind, SavedSetError, ScanOptions, ScanRequest, ScanResult, TailPolicy, ZeroPolicy, merge_sets,
-    scan_and_save,
+    FingerprintKind, SavedSetError, ScanOptions, ScanRequest, ScanResult, TailPolicy, ZeroPolicy,
+    merge_sets, scan_and_save,
 };
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,8 @@ fn saved(request: ScanRequest, path: &Path) -> ScanResult {
 }
 
 fn merged(paths: &[PathBuf]) -> Result<ScanResult, SavedSetError> {
-    merge_sets(paths, ZeroPolicy::Include, None, &Silent, &StopFlag::new()).map(|saved| saved.result)
+    merge_sets(paths, ZeroPolicy::Include, None, &Silent, &StopFlag::new())
+        .map(|saved| saved.result)
 }
 
 /// Three folders that have contents in common, large enough that samples rise above their lowest level.
@@ -46,10 +47,15 @@ fn of(data: &Data, folders: &[&str]) -> ScanRequest {
 #[test]
 fn merged_sets_say_what_one_scan_of_everything_says() {
     let data = three_folders();
-    let sets: Vec<PathBuf> = ["a", "b", "c"].iter().map(|name| data.path(&format!("{name}.set"))).collect();
+    let sets: Vec<PathBuf> =
+        ["a", "b", "c"].iter().map(|name| data.path(&format!("{name}.set"))).collect();
     for (name, set) in ["a", "b", "c"].iter().zip(&sets) {
         let result = saved(of(&data, &[name]), set);
-        assert_eq!(comparable(&merged(std::slice::from_ref(set)).unwrap()), comparable(&result), "{name}");
+        assert_eq!(
+            comparable(&merged(std::slice::from_ref(set)).unwrap()),
+            comparable(&result),
+            "{name}"
+        );
     }
     let whole = scanned(of(&data, &["a", "b", "c"]));
     let nature = whole.block_sizes[0].nature.as_ref().unwrap();
@@ -64,8 +70,10 @@ fn merged_sets_say_what_one_scan_of_everything_says() {
     let stepwise = merged(&[united, sets[2].clone()]).unwrap();
     assert_eq!(comparable(&stepwise), comparable(&whole));
     // Zeros are in the set in any case.
-    let without = merge_sets(&sets, ZeroPolicy::Exclude, None, &Silent, &StopFlag::new()).unwrap().result;
-    let exclude = scanned(ScanRequest { zeros: ZeroPolicy::Exclude, ..of(&data, &["a", "b", "c"]) });
+    let without =
+        merge_sets(&sets, ZeroPolicy::Exclude, None, &Silent, &StopFlag::new()).unwrap().result;
+    let exclude =
+        scanned(ScanRequest { zeros: ZeroPolicy::Exclude, ..of(&data, &["a", "b", "c"]) });
     assert_eq!(comparable(&without), comparable(&exclude));
     assert!(without.block_sizes[0].zero_blocks > 0);
 }
@@ -106,12 +114,19 @@ fn sets_that_do_not_fit_each_other_are_refused() {
             "fingerprints differ",
         ),
         ("size", ScanRequest { block_bytes: vec![512], ..of(&data, &["b"]) }, "block sizes differ"),
-        ("tail", ScanRequest { tail: TailPolicy::Skip, ..of(&data, &["b"]) }, "tail policies differ"),
+        (
+            "tail",
+            ScanRequest { tail: TailPolicy::Skip, ..of(&data, &["b"]) },
+            "tail policies differ",
+        ),
     ] {
         let other = data.path(name);
         saved(request, &other);
         let error = merged(&[first.clone(), other]).unwrap_err().to_string();
-        assert!(error.contains(message) && error.contains(name) && error.contains("first.set"), "{error}");
+        assert!(
+            error.contains(message) && error.contains(name) && error.contains("first.set"),
+            "{error}"
+        );
     }
     assert!(matches!(merged(&[]), Err(SavedSetError::Count { .. })));
     assert!(matches!(merged(&vec![first; 600]), Err(SavedSetError::Count { .. })));
@@ -155,7 +170,8 @@ fn every_flipped_byte_is_found() {
             let mut damaged = bytes.clone();
             damaged[at] ^= change;
             fs::write(&set, damaged).unwrap();
-            let error = merged(std::slice::from_ref(&set)).expect_err("a damaged set was read").to_string();
+            let error =
+                merged(std::slice::from_ref(&set)).expect_err("a damaged set was read").to_string();
             assert!(error.contains("small.set"), "byte {at}: {error}");
         }
     }

@@ -28,7 +28,10 @@ fn an_unreadable_file_is_reported_and_counted_and_does_not_stop_the_scan() {
     }
     let monitor = Recorder::new();
     let result = scanned_with(request, &monitor);
-    assert_eq!((result.files.unreadable, result.files.files, result.block_sizes[0].blocks), (1, 1, 2));
+    assert_eq!(
+        (result.files.unreadable, result.files.files, result.block_sizes[0].blocks),
+        (1, 1, 2)
+    );
     let warnings = monitor.warnings();
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].starts_with("cannot read /"), "{warnings:?}");
@@ -92,7 +95,8 @@ fn files_that_change_under_the_scan_do_no_harm() {
             let size = &result.block_sizes[0];
             assert!(size.blocks >= 2999);
             assert_eq!(size.distinct + size.duplicates, size.blocks);
-            let copies: u64 = size.distribution.iter().map(|[duplicates, n]| (duplicates + 1) * n).sum();
+            let copies: u64 =
+                size.distribution.iter().map(|[duplicates, n]| (duplicates + 1) * n).sum();
             assert_eq!(copies, size.blocks);
         }
         over.store(true, Ordering::Relaxed);

@@ -46,7 +46,8 @@ pub(crate) fn ask(
 
 /// A connection to the NBD server of the process that serves a pool; it exports all volumes.
 pub(crate) fn attach(directory: &Path) -> Result<UnixStream, Failure> {
-    let lost = |error: io::Error| Failure::of("the process that serves the pool does not answer", &error);
+    let lost =
+        |error: io::Error| Failure::of("the process that serves the pool does not answer", &error);
     let mut frames = connect(directory, Asked::Server).map_err(lost)?;
     converse(&mut frames, &Request::Attach, &Silent, &StopFlag::new())?;
     frames.into_stream().map_err(lost)
@@ -63,7 +64,9 @@ fn converse(
     loop {
         match frames.receive(MOST_REPLY_BYTES, stop, None).map_err(lost)? {
             None => return Err(Failure::midway("stopped before the end")),
-            Some(Message::Begin { phase, unit, total }) => monitor.begin(&phase, unit.into(), total),
+            Some(Message::Begin { phase, unit, total }) => {
+                monitor.begin(&phase, unit.into(), total)
+            }
             Some(Message::Total { total }) => monitor.set_total(total),
             Some(Message::Advance { amount }) => monitor.advance(amount),
             Some(Message::Warn { message }) => monitor.warn(&message),

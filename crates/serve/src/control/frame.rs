@@ -20,7 +20,8 @@ const PART_BYTES: usize = 64 << 10;
 /// A value as it is sent.
 pub(super) fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(value)?;
-    let length = u32::try_from(text.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let length =
+        u32::try_from(text.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut frame = Vec::with_capacity(text.len() + 4);
     frame.extend_from_slice(&length.to_le_bytes());
     frame.extend_from_slice(&text);
@@ -79,7 +80,10 @@ impl Frames {
         }
         let length = u32::from_le_bytes(length) as usize;
         if length > most {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a message of {length} bytes"),
+            ));
         }
         // Memory is taken for what arrives, not for what is announced.
         let mut text = Vec::new();
@@ -93,10 +97,16 @@ impl Frames {
         Ok(Some(serde_json::from_slice(&text)?))
     }
 
-    fn fill(&mut self, buffer: &mut [u8], stop: &StopFlag, until_ns: Option<u64>) -> io::Result<bool> {
+    fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        stop: &StopFlag,
+        until_ns: Option<u64>,
+    ) -> io::Result<bool> {
         let mut rest = buffer;
         while !rest.is_empty() {
-            if stop.is_raised() || until_ns.is_some_and(|until_ns| self.clock.now_ns() >= until_ns) {
+            if stop.is_raised() || until_ns.is_some_and(|until_ns| self.clock.now_ns() >= until_ns)
+            {
                 return Ok(false);
             }
             match self.stream.read(rest) {
@@ -105,7 +115,9 @@ impl Frames {
                 Err(error)
                     if matches!(
                         error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+                        io::ErrorKind::WouldBlock
+                            | io::ErrorKind::TimedOut
+                            | io::ErrorKind::Interrupted
                     ) => {}
                 Err(error) => return Err(error),
             }

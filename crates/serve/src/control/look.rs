@@ -75,7 +75,12 @@ impl Drop for Looks {
     }
 }
 
-fn answer_until_closed(listener: &UnixListener, woken: &UnixStream, figures: &Figures, closing: &StopFlag) {
+fn answer_until_closed(
+    listener: &UnixListener,
+    woken: &UnixStream,
+    figures: &Figures,
+    closing: &StopFlag,
+) {
     while !closing.is_raised() {
         let mut files = [PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
         match poll(&mut files, None) {

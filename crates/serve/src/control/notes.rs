@@ -51,7 +51,12 @@ impl Outbox {
 impl Notes {
     pub(super) fn new(frames: Frames, closing: StopFlag) -> Self {
         let outbox = Outbox { frames, unsent: Vec::new(), told_ns: 0, untold: 0 };
-        Self { outbox: Mutex::new(outbox), clock: SystemClock::new(), stop: StopFlag::new(), closing }
+        Self {
+            outbox: Mutex::new(outbox),
+            clock: SystemClock::new(),
+            stop: StopFlag::new(),
+            closing,
+        }
     }
 
     /// Is raised when the work is to stop.

@@ -129,7 +129,9 @@ impl Shared {
             }
             match self.start(stream) {
                 Ok(client) => clients.push_back(client),
-                Err(error) => self.monitor.warn(&format!("a control connection gets no thread: {error}")),
+                Err(error) => {
+                    self.monitor.warn(&format!("a control connection gets no thread: {error}"))
+                }
             }
         }
         for client in clients {
@@ -155,7 +157,8 @@ impl Shared {
         let is_ours = is_of_our_user(&stream);
         let mut frames = Frames::new(stream)?;
         let within = Some(REQUEST_TIMEOUT);
-        let Some(request) = frames.receive::<Request>(MOST_REQUEST_BYTES, &self.closing, within)? else {
+        let Some(request) = frames.receive::<Request>(MOST_REQUEST_BYTES, &self.closing, within)?
+        else {
             return Ok(());
         };
         asked.store(true, Ordering::Relaxed);
@@ -181,5 +184,6 @@ impl Shared {
 /// Whether a peer has the rights of this process: the same user, or root.
 fn is_of_our_user(stream: &UnixStream) -> bool {
     let ours = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == ours || peer.uid.is_root())
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == ours || peer.uid.is_root())
 }

@@ -133,14 +133,19 @@ async fn answer(stream: TcpStream, figures: Figures) {
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond(request: Request<Incoming>, figures: Figures) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(
+    request: Request<Incoming>,
+    figures: Figures,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let is_asked = request.method() == Method::GET || request.method() == Method::HEAD;
     let (status, body) = match request.uri().path() {
         "/metrics" | "/" if is_asked => match figures.take().await {
             Some(text) => (StatusCode::OK, text),
             None => (StatusCode::INTERNAL_SERVER_ERROR, "the figures cannot be taken\n".to_owned()),
         },
-        "/metrics" | "/" => (StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned()),
+        "/metrics" | "/" => {
+            (StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned())
+        }
         _ => (StatusCode::NOT_FOUND, "the metrics are at /metrics\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
@@ -194,7 +199,10 @@ mod tests {
             let answer = ask(address, GET);
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
             assert!(answer.ends_with("\r\n\r\nfigure 1\n"), "{answer}");
-            assert!(answer.contains("content-length: 9\r\n") && answer.contains("version=0.0.4"), "{answer}");
+            assert!(
+                answer.contains("content-length: 9\r\n") && answer.contains("version=0.0.4"),
+                "{answer}"
+            );
             let head = ask(address, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
             assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
             assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));

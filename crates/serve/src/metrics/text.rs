@@ -28,7 +28,8 @@ impl Page {
     fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let pairs: Vec<String> =
             labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
-        let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+        let labels =
+            if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
         let _ = writeln!(self.text, "gemelo_{name}{labels} {value}");
     }
 
@@ -52,15 +53,27 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
     let pool = &report.pool;
     for (name, help, value) in [
         ("pool_block_bytes", "Bytes of a block.", u64::from(pool.block_bytes)),
-        ("pool_logical_blocks", "Blocks that volumes refer to, each as often as it is.", pool.logical_blocks),
+        (
+            "pool_logical_blocks",
+            "Blocks that volumes refer to, each as often as it is.",
+            pool.logical_blocks,
+        ),
         ("pool_physical_blocks", "Blocks stored.", pool.physical_blocks),
         ("pool_capacity_blocks", "Blocks that could be stored.", pool.capacity_blocks),
         ("pool_free_blocks", "Blocks free for use at once.", pool.free_blocks),
         ("pool_pending_blocks", "Blocks freed and not for use yet.", pool.pending_blocks),
         ("pool_index_entries", "Fingerprints in the index.", pool.index_entries),
-        ("pool_metadata_memory_bytes", "Memory of map, records and index.", pool.metadata_memory_bytes),
+        (
+            "pool_metadata_memory_bytes",
+            "Memory of map, records and index.",
+            pool.metadata_memory_bytes,
+        ),
         ("pool_metadata_disk_bytes", "Length of the metadata disk.", pool.metadata_disk_bytes),
-        ("pool_journal_used_bytes", "Journal since the newest checkpoint.", pool.journal_used_bytes),
+        (
+            "pool_journal_used_bytes",
+            "Journal since the newest checkpoint.",
+            pool.journal_used_bytes,
+        ),
         ("pool_journal_bytes", "Length of the journal.", pool.journal_bytes),
         ("pool_volumes", "Volumes.", pool.volumes),
         ("pool_read_only", "Whether the pool takes no changes.", u64::from(report.read_only)),
@@ -78,8 +91,16 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
     if let Some(bytes) = report.file_system_free_bytes {
         page.gauge("pool_file_system_free_bytes", "What the file system below has left.", bytes);
     }
-    page.counter("pool_cache_hits_total", "Pages of metadata that were in the cache.", pool.cache.hits);
-    page.counter("pool_cache_misses_total", "Pages of metadata that had to be read.", pool.cache.misses);
+    page.counter(
+        "pool_cache_hits_total",
+        "Pages of metadata that were in the cache.",
+        pool.cache.hits,
+    );
+    page.counter(
+        "pool_cache_misses_total",
+        "Pages of metadata that had to be read.",
+        pool.cache.misses,
+    );
     for (name, value) in pool.activity.named() {
         let help = format!("{}, since the pool was opened.", name.replace('_', " "));
         page.counter(&format!("pool_{name}_total"), &help, value);
@@ -103,13 +124,21 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
     let Some(first) = report.volumes.first() else { return };
     for (at, (name, _)) in first.stat.named().into_iter().enumerate() {
         let metric = format!("volume_{name}_total");
-        page.head(&metric, "counter", &format!("{}, since the pool was opened.", name.replace('_', " ")));
+        page.head(
+            &metric,
+            "counter",
+            &format!("{}, since the pool was opened.", name.replace('_', " ")),
+        );
         for volume in &report.volumes {
             let value = volume.stat.named().get(at).map_or(0, |(_, value)| *value);
             page.value(&metric, &[("volume", &volume.name)], value);
         }
     }
-    page.head("volume_batch_requests", "histogram", "Requests that came together: the queue depth as seen.");
+    page.head(
+        "volume_batch_requests",
+        "histogram",
+        "Requests that came together: the queue depth as seen.",
+    );
     for volume in &report.volumes {
         let name = volume.name.as_str();
         let mut sum = 0;
@@ -151,8 +180,16 @@ fn server_figures(page: &mut Page, report: &StatReport) {
     let Some(server) = &report.server else { return };
     page.gauge("server_connections", "Clients that are connected.", server.connections);
     page.counter("server_accepted_total", "Connections accepted.", server.accepted_connections);
-    page.counter("server_refused_total", "Connections closed at once: too many.", server.refused_connections);
-    page.counter("server_broken_total", "Connections that ended by an error.", server.broken_connections);
+    page.counter(
+        "server_refused_total",
+        "Connections closed at once: too many.",
+        server.refused_connections,
+    );
+    page.counter(
+        "server_broken_total",
+        "Connections that ended by an error.",
+        server.broken_connections,
+    );
     page.head("volume_connections", "gauge", "Clients of the volume.");
     for (volume, clients) in report.volumes.iter().zip(&server.volume_connections) {
         page.value("volume_connections", &[("volume", &volume.name)], clients);

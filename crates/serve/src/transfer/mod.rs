@@ -133,7 +133,9 @@ fn run_workers<T: Sync>(
         for worker in workers {
             let ended = worker.join().unwrap_or(Err(TransferError::Interrupted));
             // A worker that was told to stop did not fail first.
-            if outcome.is_ok() || matches!(outcome, Err(TransferError::Interrupted)) && ended.is_err() {
+            if outcome.is_ok()
+                || matches!(outcome, Err(TransferError::Interrupted)) && ended.is_err()
+            {
                 outcome = ended;
             }
         }
@@ -156,7 +158,8 @@ mod tests {
         for block in [1, 2, 5, 10] {
             piece[block * 512] = 1;
         }
-        let found: Vec<(usize, usize)> = runs(&piece, 512).map(|(at, run)| (at, run.len())).collect();
+        let found: Vec<(usize, usize)> =
+            runs(&piece, 512).map(|(at, run)| (at, run.len())).collect();
         assert_eq!(found, [(512, 1024), (2560, 512), (5120, 7)]);
         assert_eq!(runs(&[0; 1000], 512).count(), 0);
         assert_eq!(runs(&[], 512).count(), 0);
@@ -188,7 +191,10 @@ mod tests {
                         buffer.copy_from_slice(&bytes[*offset as usize..][..buffer.len()]);
                     }
                     Operation::Write { offset, data, .. } => {
-                        assert!(data.chunks(BLOCK).all(|block| !is_zero(block)), "zeros are skipped");
+                        assert!(
+                            data.chunks(BLOCK).all(|block| !is_zero(block)),
+                            "zeros are skipped"
+                        );
                         bytes[*offset as usize..][..data.len()].copy_from_slice(data);
                     }
                     _ => {}
@@ -196,7 +202,12 @@ mod tests {
             }
         }
 
-        fn extents(&self, offset: u64, length: u64, most: usize) -> Result<Vec<Extent>, DeviceError> {
+        fn extents(
+            &self,
+            offset: u64,
+            length: u64,
+            most: usize,
+        ) -> Result<Vec<Extent>, DeviceError> {
             let bytes = self.bytes.lock();
             let range = &bytes[offset as usize..(offset + length) as usize];
             let blocks = range.chunks(BLOCK).map(|block| (block.len() as u64, is_zero(block)));
@@ -268,12 +279,17 @@ mod tests {
                 let read = *offset / BLOCK as u64..(*offset + buffer.len() as u64) / BLOCK as u64;
                 buffer.fill(1);
                 let bad = self.bad.iter().find(|bad| read.contains(bad));
-                request.outcome =
-                    bad.map_or(Ok(()), |bad| Err(DeviceError::Damaged { offset: bad * BLOCK as u64 }));
+                request.outcome = bad
+                    .map_or(Ok(()), |bad| Err(DeviceError::Damaged { offset: bad * BLOCK as u64 }));
             }
         }
 
-        fn extents(&self, _offset: u64, length: u64, _most: usize) -> Result<Vec<Extent>, DeviceError> {
+        fn extents(
+            &self,
+            _offset: u64,
+            length: u64,
+            _most: usize,
+        ) -> Result<Vec<Extent>, DeviceError> {
             Ok(vec![Extent { length, allocated: true, zero: false }])
         }
     }
@@ -296,7 +312,8 @@ mod tests {
         assert!(matches!(ended, Err(TransferError::Volume { action: "read", .. })), "{ended:?}");
         let (ended, bytes) = run(OnBadBlock::Zeros);
         let ranges = ended.unwrap().1;
-        let places: Vec<u64> = ranges.ranges.iter().map(|range| range.offset_bytes / BLOCK as u64).collect();
+        let places: Vec<u64> =
+            ranges.ranges.iter().map(|range| range.offset_bytes / BLOCK as u64).collect();
         assert_eq!((ranges.total_bytes, places), (4 * BLOCK as u64, vec![0, 1025, 3000]));
         for (block, found) in (0..).zip(bytes.chunks(BLOCK)) {
             let expected = u8::from(!bad.contains(&block));

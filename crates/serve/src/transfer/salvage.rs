@@ -51,7 +51,9 @@ impl BadRanges {
         let mut ranges: Vec<BadRange> = Vec::with_capacity(self.ranges.len());
         for range in self.ranges {
             match ranges.last_mut() {
-                Some(last) if last.end() == range.offset_bytes => last.length_bytes += range.length_bytes,
+                Some(last) if last.end() == range.offset_bytes => {
+                    last.length_bytes += range.length_bytes
+                }
                 _ => ranges.push(range),
             }
         }

@@ -59,13 +59,14 @@ impl Extents {
         }
         if self.known.is_empty() {
             let asked = (self.size_bytes - self.next).min(ASKED_BYTES);
-            let found = device
-                .extents(self.next, asked, ASKED_EXTENTS)
-                .map_err(|source| TransferError::Volume { action: "map", offset: self.next, source })?;
+            let found = device.extents(self.next, asked, ASKED_EXTENTS).map_err(|source| {
+                TransferError::Volume { action: "map", offset: self.next, source }
+            })?;
             self.known.extend(found.iter().map(|extent| (extent.length.min(asked), extent.zero)));
         }
         // A device that tells nothing may hold something everywhere.
-        let (length, is_hole) = self.known.pop_front().unwrap_or((self.size_bytes - self.next, false));
+        let (length, is_hole) =
+            self.known.pop_front().unwrap_or((self.size_bytes - self.next, false));
         let offset = self.next;
         let whole = length.min(self.size_bytes - offset);
         let taken = if is_hole { whole } else { whole.min(PIECE_BYTES as u64) };
@@ -155,7 +156,9 @@ impl Shared<'_> {
         }
         // The error is that of the whole piece: each block alone tells which of them it is.
         let block_bytes = (device.geometry().preferred_block_bytes as usize).max(1);
-        for (block, offset) in buffer.chunks_mut(block_bytes).zip((piece.offset..).step_by(block_bytes)) {
+        for (block, offset) in
+            buffer.chunks_mut(block_bytes).zip((piece.offset..).step_by(block_bytes))
+        {
             let Err(source) = read_at(device, offset, block) else { continue };
             if self.on_bad_block == OnBadBlock::Fail || !is_of_one_block(&source) {
                 return Err(TransferError::Volume { action: "read", offset, source });
@@ -166,14 +169,25 @@ impl Shared<'_> {
         Ok(())
     }
 
-    fn to_file(&self, device: &dyn BlockDevice, file: &File, zeroes: bool) -> Result<(), TransferError> {
+    fn to_file(
+        &self,
+        device: &dyn BlockDevice,
+        file: &File,
+        zeroes: bool,
+    ) -> Result<(), TransferError> {
         self.copy_to_file(device, file, zeroes).inspect_err(|_| self.failed.raise())
     }
 
-    fn copy_to_file(&self, device: &dyn BlockDevice, file: &File, zeroes: bool) -> Result<(), TransferError> {
+    fn copy_to_file(
+        &self,
+        device: &dyn BlockDevice,
+        file: &File,
+        zeroes: bool,
+    ) -> Result<(), TransferError> {
         let mut buffer = Vec::new();
         while let Some(piece) = self.next(device)? {
-            let outside = |source| TransferError::Outside { action: "write", offset: piece.offset, source };
+            let outside =
+                |source| TransferError::Outside { action: "write", offset: piece.offset, source };
             if piece.is_hole {
                 if zeroes {
                     zero(file, piece.offset, piece.length).map_err(outside)?;
@@ -202,9 +216,11 @@ impl Shared<'_> {
     ) -> Result<(), TransferError> {
         let mut buffer = Vec::new();
         while let Some(piece) = self.next(device)? {
-            let outside = |source| TransferError::Outside { action: "write", offset: piece.offset, source };
+            let outside =
+                |source| TransferError::Outside { action: "write", offset: piece.offset, source };
             if piece.is_hole {
-                io::copy(&mut io::Read::take(io::repeat(0), piece.length), stream).map_err(outside)?;
+                io::copy(&mut io::Read::take(io::repeat(0), piece.length), stream)
+                    .map_err(outside)?;
             } else {
                 self.read(device, &piece, &mut buffer)?;
                 stream.write_all(&buffer).map_err(outside)?;
@@ -217,7 +233,8 @@ impl Shared<'_> {
 }
 
 fn read_at(device: &dyn BlockDevice, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-    let mut batch = vec![Request { operation: Operation::Read { offset, buffer }, outcome: Ok(()) }];
+    let mut batch =
+        vec![Request { operation: Operation::Read { offset, buffer }, outcome: Ok(()) }];
     device.execute(&mut batch);
     first_error(batch).map_or(Ok(()), |(_, error)| Err(error))
 }

@@ -39,7 +39,8 @@ impl Rest {
         match self {
             Self::File { file, length, next, has_holes } => {
                 let before = *next;
-                let start = if *has_holes { next_data(file, before, has_holes)? } else { Some(before) };
+                let start =
+                    if *has_holes { next_data(file, before, has_holes)? } else { Some(before) };
                 let Some(start) = start.filter(|start| start < length) else {
                     *next = *length;
                     return Ok(None);
@@ -101,8 +102,13 @@ pub fn import(
         Source::Stream(stream) => (Rest::Stream { stream, next: 0 }, None),
     };
     monitor.begin("Importing", Unit::Bytes, total);
-    let shared =
-        Shared { rest: Mutex::new(rest), tally: Tally::default(), monitor, stop, failed: StopFlag::new() };
+    let shared = Shared {
+        rest: Mutex::new(rest),
+        tally: Tally::default(),
+        monitor,
+        stop,
+        failed: StopFlag::new(),
+    };
     run_workers(devices, |device| shared.work(&**device).inspect_err(|_| shared.failed.raise()))?;
     if let Some(device) = devices.first() {
         let mut batch = vec![Request { operation: Operation::Flush, outcome: Ok(()) }];
@@ -142,10 +148,8 @@ impl Shared<'_> {
             let Some(piece) = piece else { return Ok(()) };
             if let Some((file, bytes)) = &piece.to_read {
                 buffer.resize(*bytes, 0);
-                file.read_exact_at(&mut buffer, piece.offset).map_err(|source| TransferError::Outside {
-                    action: "read",
-                    offset: piece.offset,
-                    source,
+                file.read_exact_at(&mut buffer, piece.offset).map_err(|source| {
+                    TransferError::Outside { action: "read", offset: piece.offset, source }
                 })?;
             }
             self.write(device, piece.offset, &buffer, block_bytes)?;

@@ -60,8 +60,12 @@ fn to_device(request: Request, first_byte: u64, buffer: &mut [u8]) -> device::Op
     let durability = Durability::Flushed;
     match request.operation {
         Operation::Read => device::Operation::Read { offset, buffer: &mut buffer[..request.bytes] },
-        Operation::Write => device::Operation::Write { offset, data: &buffer[..request.bytes], durability },
-        Operation::Trim => device::Operation::Trim { offset, length: request.bytes as u64, durability },
+        Operation::Write => {
+            device::Operation::Write { offset, data: &buffer[..request.bytes], durability }
+        }
+        Operation::Trim => {
+            device::Operation::Trim { offset, length: request.bytes as u64, durability }
+        }
         Operation::Sync => device::Operation::Flush,
     }
 }

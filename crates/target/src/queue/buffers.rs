@@ -61,7 +61,8 @@ mod tests {
             assert!(buffers.get(slot).iter().all(|byte| *byte == slot as u8 + 1));
             assert_eq!(buffers.get(slot).len(), 5000);
         }
-        let firsts: Vec<(u8, usize)> = buffers.all_mut().map(|buffer| (buffer[0], buffer.len())).collect();
+        let firsts: Vec<(u8, usize)> =
+            buffers.all_mut().map(|buffer| (buffer[0], buffer.len())).collect();
         assert_eq!(firsts, [(1, 5000), (2, 5000), (3, 5000)]);
     }
 }

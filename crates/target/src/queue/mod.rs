@@ -188,7 +188,12 @@ pub(crate) struct OpenPlace {
 
 impl OpenPlace {
     #[cold]
-    pub(crate) fn failure(&self, request: Request, done: usize, source: io::Error) -> Box<IoFailure> {
+    pub(crate) fn failure(
+        &self,
+        request: Request,
+        done: usize,
+        source: io::Error,
+    ) -> Box<IoFailure> {
         Box::new(IoFailure {
             operation: request.operation,
             place: self.name.clone(),

@@ -54,7 +54,10 @@ impl Part {
     }
 
     const fn of_handle(handle: u64) -> Self {
-        Self { slot: (handle & ((1 << Self::SLOT_BITS) - 1)) as usize, number: handle >> Self::SLOT_BITS }
+        Self {
+            slot: (handle & ((1 << Self::SLOT_BITS) - 1)) as usize,
+            number: handle >> Self::SLOT_BITS,
+        }
     }
 }
 
@@ -122,7 +125,11 @@ impl NbdQueue {
     }
 
     /// Sends what is in line and takes what has come, once.
-    fn exchange(&mut self, wait: client::Wait, done: &mut Vec<Completion>) -> Result<(), ClientError> {
+    fn exchange(
+        &mut self,
+        wait: client::Wait,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), ClientError> {
         let Self { client, place, buffers, flights, .. } = self;
         client.reap(wait, |completion| {
             let Part { slot, number } = Part::of_handle(completion.handle);
@@ -130,7 +137,8 @@ impl NbdQueue {
             let Some(flight) = entry else { return };
             if !completion.data.is_empty() {
                 let start = number as usize * place.most_bytes;
-                buffers.get_mut(slot)[start..start + completion.data.len()].copy_from_slice(completion.data);
+                buffers.get_mut(slot)[start..start + completion.data.len()]
+                    .copy_from_slice(completion.data);
             }
             if !completion.error.is_none() {
                 flight.error = completion.error;
@@ -153,7 +161,11 @@ impl NbdQueue {
 
     fn flush_at_end(&mut self) -> Result<(), ClientError> {
         let is_idle = self.flights.iter().all(Option::is_none);
-        if self.place.flushes_at_end && self.has_written && is_idle && self.is_known(Operation::Sync) {
+        if self.place.flushes_at_end
+            && self.has_written
+            && is_idle
+            && self.is_known(Operation::Sync)
+        {
             self.client.run(Submission::Flush, |_| ())?;
         }
         Ok(())
@@ -219,7 +231,10 @@ impl Queue for NbdQueue {
                 return Err(self.failure(any.unwrap_or(nothing), error));
             }
             // What came may have been a part of a request only.
-            if done.len() > before || in_client != client::Wait::ForOne || self.client.in_flight() == 0 {
+            if done.len() > before
+                || in_client != client::Wait::ForOne
+                || self.client.in_flight() == 0
+            {
                 return Ok(());
             }
         }

@@ -1,7 +1,9 @@
 //! One system call after the other: `pread`, `pwrite`, `fallocate`, `fdatasync`.
 
 use super::buffers::Buffers;
-use super::{Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved};
+use super::{
+    Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved,
+};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::io;
@@ -26,15 +28,23 @@ impl PsyncQueue {
     #[inline]
     fn carry_out(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
         if request.operation == Operation::Sync {
-            return self.place.file.sync_data().map_err(|error| self.place.failure(request, 0, error));
+            return self
+                .place
+                .file
+                .sync_data()
+                .map_err(|error| self.place.failure(request, 0, error));
         }
         if request.operation == Operation::Trim {
-            return self.trim(request).map_err(|error| self.place.failure(request, 0, error.into()));
+            return self
+                .trim(request)
+                .map_err(|error| self.place.failure(request, 0, error.into()));
         }
         let mut done = 0;
         while done < request.bytes {
             match self.step(slot, request, done) {
-                Ok(0) => return Err(self.place.failure(request, done, nothing_moved(request.operation))),
+                Ok(0) => {
+                    return Err(self.place.failure(request, done, nothing_moved(request.operation)));
+                }
                 Ok(moved) => done += moved,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.place.failure(request, done, error)),

@@ -6,7 +6,9 @@
 //! allows it, which spares it look-ups and page pinning per request.
 
 use super::buffers::Buffers;
-use super::{Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved};
+use super::{
+    Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved,
+};
 use crate::TargetError;
 use io_uring::{IoUring, opcode, squeue, types};
 use libc::{EAGAIN, EBUSY, EINTR, ENODEV, EOPNOTSUPP, ETIME};
@@ -48,7 +50,9 @@ impl UringQueue {
     pub(crate) fn new(place: OpenPlace, options: &QueueOptions) -> Result<Self, TargetError> {
         let entries = u32::try_from(options.depth.next_power_of_two()).unwrap_or(u32::MAX);
         let ring = make_ring(entries).map_err(TargetError::NoIoUring)?;
-        ring.submitter().register_files(&[place.file.as_raw_fd()]).map_err(TargetError::NoIoUring)?;
+        ring.submitter()
+            .register_files(&[place.file.as_raw_fd()])
+            .map_err(TargetError::NoIoUring)?;
         let buffers = Buffers::new(options.depth, options.buffer_bytes);
         let has_fixed_buffers = register(&ring, &buffers).is_ok();
         let flags = rustix::fs::fcntl_getfl(&place.file);
@@ -70,7 +74,8 @@ impl UringQueue {
         let file = types::Fixed(FILE_INDEX);
         let offset = self.place.first_byte + request.offset + done as u64;
         if request.operation == Operation::Trim {
-            let trim = opcode::Fallocate::new(file, request.bytes as u64).offset(offset).mode(PUNCH_HOLE);
+            let trim =
+                opcode::Fallocate::new(file, request.bytes as u64).offset(offset).mode(PUNCH_HOLE);
             return trim.build().user_data(slot as u64);
         }
         let rest = &mut self.buffers.get_mut(slot)[done..request.bytes];
@@ -83,11 +88,15 @@ impl UringQueue {
             (Operation::Read, true) => {
                 opcode::ReadFixed::new(file, start, bytes, index).offset(offset).build()
             }
-            (Operation::Read, false) => opcode::Read::new(file, start, bytes).offset(offset).build(),
+            (Operation::Read, false) => {
+                opcode::Read::new(file, start, bytes).offset(offset).build()
+            }
             (Operation::Write, true) => {
                 opcode::WriteFixed::new(file, start, bytes, index).offset(offset).build()
             }
-            (Operation::Write, false) => opcode::Write::new(file, start, bytes).offset(offset).build(),
+            (Operation::Write, false) => {
+                opcode::Write::new(file, start, bytes).offset(offset).build()
+            }
         };
         entry.user_data(slot as u64)
     }
@@ -99,7 +108,9 @@ impl UringQueue {
         // there). The file is registered with the ring and stays open as long.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         // The ring has an entry for every slot, and a slot is in flight once.
-        pushed.map_err(|_| self.place.failure(flight.request, flight.done, io::Error::other("ring full")))?;
+        pushed.map_err(|_| {
+            self.place.failure(flight.request, flight.done, io::Error::other("ring full"))
+        })?;
         self.flights[slot] = Some(flight);
         self.in_flight += 1;
         Ok(())
@@ -111,8 +122,11 @@ impl UringQueue {
         let entered = match wait {
             Wait::ForOne => submitter.submit_and_wait(1),
             Wait::Not | Wait::AtMost(_) => {
-                let longest =
-                    if let Wait::AtMost(longest) = wait { longest } else { std::time::Duration::ZERO };
+                let longest = if let Wait::AtMost(longest) = wait {
+                    longest
+                } else {
+                    std::time::Duration::ZERO
+                };
                 let timespec = types::Timespec::from(longest);
                 submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&timespec))
             }
@@ -120,7 +134,9 @@ impl UringQueue {
         match entered {
             Ok(_) => Ok(()),
             // Time passed; a signal came; completions have to be taken off first.
-            Err(error) if matches!(error.raw_os_error(), Some(ETIME | EINTR | EBUSY | EAGAIN)) => Ok(()),
+            Err(error) if matches!(error.raw_os_error(), Some(ETIME | EINTR | EBUSY | EAGAIN)) => {
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }
@@ -134,19 +150,30 @@ impl UringQueue {
     }
 
     fn take_results(&mut self) {
-        let results = self.ring.completion().map(|entry| (entry.user_data() as usize, entry.result()));
+        let results =
+            self.ring.completion().map(|entry| (entry.user_data() as usize, entry.result()));
         self.results.extend(results);
     }
 
     /// Looks at a result: the request is over, or goes on with its rest.
-    fn settle(&mut self, slot: usize, result: i32, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>> {
-        let Some(mut flight) = self.flights.get_mut(slot).and_then(Option::take) else { return Ok(()) };
+    fn settle(
+        &mut self,
+        slot: usize,
+        result: i32,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Box<IoFailure>> {
+        let Some(mut flight) = self.flights.get_mut(slot).and_then(Option::take) else {
+            return Ok(());
+        };
         self.in_flight -= 1;
         let request = flight.request;
         let outcome = match usize::try_from(result) {
             Err(_) if matches!(-result, EINTR | EAGAIN) => return self.start(slot, flight),
             // What cannot be trimmed stays as it is, which a trim allows.
-            Err(_) if request.operation == Operation::Trim && matches!(-result, EOPNOTSUPP | ENODEV) => {
+            Err(_)
+                if request.operation == Operation::Trim
+                    && matches!(-result, EOPNOTSUPP | ENODEV) =>
+            {
                 Ok(())
             }
             Err(_) => Err(io::Error::from_raw_os_error(-result)),
@@ -195,7 +222,10 @@ impl Queue for UringQueue {
     }
 
     fn buffer(&mut self, slot: usize) -> &mut [u8] {
-        assert!(self.flights[slot].is_none(), "slot {slot} is in flight: the kernel owns its buffer");
+        assert!(
+            self.flights[slot].is_none(),
+            "slot {slot} is in flight: the kernel owns its buffer"
+        );
         self.buffers.get_mut(slot)
     }
 

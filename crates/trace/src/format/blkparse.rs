@@ -48,9 +48,10 @@ impl Blkparse {
         }
         words.field();
         words.field();
-        record.time_ns =
-            seconds_as_ns(words.field()).ok_or(Malformed::new("time", "seconds, such as 0.000012345"))?;
-        record.process = whole32(words.field()).ok_or(Malformed::new("process id", "a whole number"))?;
+        record.time_ns = seconds_as_ns(words.field())
+            .ok_or(Malformed::new("time", "seconds, such as 0.000012345"))?;
+        record.process =
+            whole32(words.field()).ok_or(Malformed::new("process id", "a whole number"))?;
         let (action, kind) = (words.field(), words.field());
         if action != self.action {
             return Ok(Parsed::Nothing);
@@ -96,7 +97,11 @@ fn operation_of(kind: &[u8]) -> Option<Operation> {
 /// `sector + sectors [process]`, or for a flush `[process]` alone. The `F` before a write's `W` is a flush too if
 /// nothing is written.
 #[inline]
-fn read_place(mut words: Words<'_>, names: &mut Names, record: &mut Record) -> Result<(), Malformed> {
+fn read_place(
+    mut words: Words<'_>,
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<(), Malformed> {
     let before = words.rest();
     let first = words.field();
     if whole(first).is_some() {

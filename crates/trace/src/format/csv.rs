@@ -45,7 +45,11 @@ pub(crate) const FILETIME_NS: u64 = 100;
 
 /// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; the device is `Hostname,DiskNumber`.
 #[inline]
-fn msr(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+fn msr(
+    fields: &mut Commas<'_>,
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
     record.time_ns = whole(take(fields)?)
         .and_then(|time| time.checked_sub(UNIX_IN_FILETIME))
         .and_then(|time| time.checked_mul(FILETIME_NS))
@@ -78,7 +82,11 @@ fn host_and_disk(host: &[u8], disk: &[u8], names: &mut Names) -> Result<u32, Mal
 
 /// `device_id,opcode,offset,length,timestamp`: bytes and microseconds.
 #[inline]
-fn alibaba(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+fn alibaba(
+    fields: &mut Commas<'_>,
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
     const MICROSECOND_NS: u64 = 1000;
     let number = take(fields)?;
     whole(number).ok_or(Malformed::new("device", "a whole number"))?;
@@ -98,7 +106,11 @@ fn alibaba(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> R
 
 /// `Timestamp,Offset,Size,IOType,VolumeID`: seconds, and sectors of 512 bytes.
 #[inline]
-fn tencent(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+fn tencent(
+    fields: &mut Commas<'_>,
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
     record.time_ns = seconds_as_ns(take(fields)?).ok_or(Malformed::new("time", "seconds"))?;
     record.offset_bytes = sectors(whole(take(fields)?), "offset")?;
     record.length_bytes = sectors(whole(take(fields)?), "size")?;
@@ -115,7 +127,11 @@ fn tencent(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> R
 
 /// `Timestamp,Response,IOType,LUN,Offset,Size`: seconds and bytes; the type is empty where no answer was seen.
 #[inline]
-fn systor(fields: &mut Commas<'_>, names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+fn systor(
+    fields: &mut Commas<'_>,
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
     record.time_ns = seconds_as_ns(take(fields)?).ok_or(Malformed::new("time", "seconds"))?;
     let response = take(fields)?;
     if !response.is_empty() && seconds_as_ns(response).is_none() {
@@ -152,7 +168,8 @@ fn cloud_physics(
     record.time_ns = seconds_as_ns(take(fields)?).ok_or(Malformed::new("time", "seconds"))?;
     let command = std::str::from_utf8(take(fields)?).ok();
     let command = command.and_then(|digits| u16::from_str_radix(digits, 16).ok());
-    let command = command.ok_or(Malformed::new("SCSI command", "hexadecimal digits, such as 2a"))?;
+    let command =
+        command.ok_or(Malformed::new("SCSI command", "hexadecimal digits, such as 2a"))?;
     record.length_bytes = bytes(take(fields)?, "size")?;
     record.offset_bytes = sectors(whole(take(fields)?), "sector")?;
     record.device = device(names, super::vscsi::DEVICE)?;

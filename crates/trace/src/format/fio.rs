@@ -55,20 +55,28 @@ impl Fio {
                 self.waited_ns = self.waited_ns.saturating_add(wait_ns);
                 return Ok(Parsed::Nothing);
             }
-            _ => return Err(Malformed::new("action", "read, write, trim, sync, datasync, add, open, close")),
+            _ => {
+                return Err(Malformed::new(
+                    "action",
+                    "read, write, trim, sync, datasync, add, open, close",
+                ));
+            }
         };
         record.device = device(names, file)?;
         if record.operation == Operation::Flush {
             (record.offset_bytes, record.length_bytes) = (0, 0);
             return Ok(Parsed::Record);
         }
-        record.offset_bytes = whole(words.field()).ok_or(Malformed::new("offset", "whole bytes"))?;
-        record.length_bytes = whole(words.field()).ok_or(Malformed::new("length", "whole bytes"))?;
+        record.offset_bytes =
+            whole(words.field()).ok_or(Malformed::new("offset", "whole bytes"))?;
+        record.length_bytes =
+            whole(words.field()).ok_or(Malformed::new("length", "whole bytes"))?;
         check_end(record)
     }
 }
 
-const NO_HEADER: Malformed = Malformed::new("first line", "'fio version 2 iolog' or 'fio version 3 iolog'");
+const NO_HEADER: Malformed =
+    Malformed::new("first line", "'fio version 2 iolog' or 'fio version 3 iolog'");
 
 #[inline]
 fn microseconds(text: &[u8]) -> Result<u64, Malformed> {

@@ -10,10 +10,15 @@ use crate::record::{Names, Operation, Record};
 const PAGE_BYTES: u64 = 4096;
 
 #[inline]
-pub(crate) fn parse(line: &[u8], names: &mut Names, record: &mut Record) -> Result<Parsed, Malformed> {
+pub(crate) fn parse(
+    line: &[u8],
+    names: &mut Names,
+    record: &mut Record,
+) -> Result<Parsed, Malformed> {
     let mut words = Words::new(line);
     record.time_ns = whole(words.field()).ok_or(Malformed::new("time", "whole nanoseconds"))?;
-    record.process = whole32(words.field()).ok_or(Malformed::new("process id", "a whole number"))?;
+    record.process =
+        whole32(words.field()).ok_or(Malformed::new("process id", "a whole number"))?;
     record.command = names.command(words.field());
     record.offset_bytes = sectors(whole(words.field()), "block address")?;
     record.length_bytes = sectors(whole(words.field()), "size")?;
@@ -25,7 +30,8 @@ pub(crate) fn parse(line: &[u8], names: &mut Names, record: &mut Record) -> Resu
     let (major, minor) = (words.field(), words.field());
     record.device = major_minor(major, minor, names)?;
     let text = words.field();
-    hashes(text, &mut record.hashes).ok_or(Malformed::new("hashes", "hexadecimal digits, 32 a hash"))?;
+    hashes(text, &mut record.hashes)
+        .ok_or(Malformed::new("hashes", "hexadecimal digits, 32 a hash"))?;
     if !words.rest().is_empty() {
         return Err(Malformed::new("end of line", "nothing after the hashes"));
     }

@@ -98,7 +98,10 @@ impl Format {
 
     /// Whether its first line may name the columns.
     const fn may_have_header(self) -> bool {
-        matches!(self, Self::Msr | Self::Alibaba | Self::Tencent | Self::Systor | Self::CloudPhysicsCsv)
+        matches!(
+            self,
+            Self::Msr | Self::Alibaba | Self::Tencent | Self::Systor | Self::CloudPhysicsCsv
+        )
     }
 
     /// The format of a file that begins like this: the one that understands most of the first lines.
@@ -111,7 +114,9 @@ impl Format {
                 (best, best_score) = (Some(format), score);
             }
         }
-        best.map(|format| if format == Self::Fiu && joins_hashes(head) { Self::Xmu } else { format })
+        best.map(
+            |format| if format == Self::Fiu && joins_hashes(head) { Self::Xmu } else { format },
+        )
     }
 }
 
@@ -219,7 +224,9 @@ impl Parser {
         // The last line may be cut.
         let whole = memchr::memrchr(b'\n', head).and_then(|end| head.get(..end)).unwrap_or(head);
         let lines = whole.split(|byte| *byte == b'\n').enumerate();
-        for (index, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()).take(SAMPLED_LINES) {
+        for (index, line) in
+            lines.filter(|(_, line)| !line.trim_ascii().is_empty()).take(SAMPLED_LINES)
+        {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             match self.parse(line, index as u64 + 1, &mut names, &mut record) {
                 Ok(Parsed::Record) => {

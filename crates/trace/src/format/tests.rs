@@ -57,11 +57,15 @@ fn fiu_has_a_hash_for_every_page_or_sector() {
 #[test]
 fn fiu_lines_with_the_wrong_number_of_hashes_are_malformed() {
     let eight = |hashes: usize| format!("1 1 p 0 8 W 6 0 {}", MD5.repeat(hashes));
-    for line in [eight(2), eight(7), eight(9), "1 1 p 0 0 W 6 0 ff".into(), format!("{} x", eight(1))] {
+    for line in
+        [eight(2), eight(7), eight(9), "1 1 p 0 0 W 6 0 ff".into(), format!("{} x", eight(1))]
+    {
         assert!(problem(Format::Fiu, &line).contains("expected"), "{line}");
     }
     assert!(problem(Format::Fiu, "1 1 p 0 8 X 6 0 ff").starts_with("operation: expected R or W"));
-    assert!(problem(Format::Fiu, "1 1 p 99999999999999999999 8 R 6 0 ff").starts_with("block address"));
+    assert!(
+        problem(Format::Fiu, "1 1 p 99999999999999999999 8 R 6 0 ff").starts_with("block address")
+    );
     assert!(problem(Format::Fiu, "1 1 p 36028797018963967 8 R 6 0 ff").starts_with("length"));
 }
 
@@ -118,17 +122,21 @@ fn fio_waits_add_up_in_version_2_and_stamps_count_in_version_3() {
         ]
     );
     assert_eq!(names.device_name(0), b"/dev/sda");
-    let three =
-        "fio version 3 iolog\n20 f add\n121 f open\n124 f read 0 4096\n2159 f write 45056 4096\n9 f close\n";
+    let three = "fio version 3 iolog\n20 f add\n121 f open\n124 f read 0 4096\n2159 f write 45056 4096\n9 f close\n";
     let (records, _) = read(Format::FioV3, three);
     assert_eq!(
         places(&records),
         [(124_000, Operation::Read, 0, 4096), (2_159_000, Operation::Write, 45_056, 4096)]
     );
     // No request is so long; a trim can be of a whole device.
-    assert!(problem(Format::FioV3, "1 f read 0 1073741825").starts_with("length: expected a gigabyte"));
+    assert!(
+        problem(Format::FioV3, "1 f read 0 1073741825").starts_with("length: expected a gigabyte")
+    );
     assert_eq!(read(Format::FioV3, "fio version 3 iolog\n1 f trim 0 8796093022208\n").0.len(), 1);
-    assert!(problem(Format::FioV3, "1 f trim 0 87960930222080").starts_with("length: expected 16 terabytes"));
+    assert!(
+        problem(Format::FioV3, "1 f trim 0 87960930222080")
+            .starts_with("length: expected 16 terabytes")
+    );
     assert!(problem(Format::FioV3, "1 f wait 5 0").starts_with("action"));
     assert!(problem(Format::FioV2, "f read 5").starts_with("length"));
 }
@@ -151,16 +159,23 @@ fn comma_formats_have_their_units() {
     );
     assert_eq!(names.device_name(0), b"mds,1");
     let (alibaba, _) = read(Format::Alibaba, "7,R,126703644672,4096,1577808000000626\n");
-    assert_eq!(places(&alibaba), [(1_577_808_000_000_626_000, Operation::Read, 126_703_644_672, 4096)]);
+    assert_eq!(
+        places(&alibaba),
+        [(1_577_808_000_000_626_000, Operation::Read, 126_703_644_672, 4096)]
+    );
     let (tencent, _) = read(Format::Tencent, "1538323200,12910952,128,0,1063\n");
-    assert_eq!(places(&tencent), [(1_538_323_200_000_000_000, Operation::Read, 12_910_952 * 512, 65_536)]);
+    assert_eq!(
+        places(&tencent),
+        [(1_538_323_200_000_000_000, Operation::Read, 12_910_952 * 512, 65_536)]
+    );
     let (systor, _) = read(
         Format::Systor,
         "Timestamp,Response,IOType,LUN,Offset,Size\n1456135200.013118000,0.001,W,4,4096,8192\n\
          1456135200.013118000,,,4,4096,8192\n",
     );
     assert_eq!(places(&systor), [(1_456_135_200_013_118_000, Operation::Write, 4096, 8192)]);
-    let (cloud, _) = read(Format::CloudPhysicsCsv, "1,41092,2a,4096,6160455\n1,41092,28,512,3\n1,2,12,5,5\n");
+    let (cloud, _) =
+        read(Format::CloudPhysicsCsv, "1,41092,2a,4096,6160455\n1,41092,28,512,3\n1,2,12,5,5\n");
     assert_eq!(
         places(&cloud),
         [
@@ -210,19 +225,26 @@ fn formats_are_recognised_by_content() {
     let page = format!("1000 4253 nfsd 680 8 W 6 0 {MD5}\n");
     for (format, text) in [
         (Format::Fiu, page.as_str()),
-        (Format::Blkparse, "  8,0    3        1     0.000000001   697  Q   W 223490 + 8 [kjournald]\n"),
+        (
+            Format::Blkparse,
+            "  8,0    3        1     0.000000001   697  Q   W 223490 + 8 [kjournald]\n",
+        ),
         (Format::FioV2, "fio version 2 iolog\nf add\nf open\nf read 0 4096\n"),
         (Format::FioV3, "fio version 3 iolog\n1 f add\n1 f open\n1 f read 0 4096\n"),
         (Format::Msr, "128166372003061629,mds,1,Write,3201662976,20480,45361\n"),
         (Format::Alibaba, "7,R,126703644672,4096,1577808000000626\n"),
         (Format::Tencent, "1538323200,12910952,128,0,1063\n"),
-        (Format::Systor, "Timestamp,Response,IOType,LUN,Offset,Size\n1456135200.013,0.001,W,4,4096,8192\n"),
+        (
+            Format::Systor,
+            "Timestamp,Response,IOType,LUN,Offset,Size\n1456135200.013,0.001,W,4,4096,8192\n",
+        ),
         (Format::CloudPhysicsCsv, "1,41092,2a,4096,6160455\n"),
     ] {
         assert_eq!(Format::of_head(text.as_bytes()), Some(format), "{text}");
         assert_eq!(format.name().parse(), Ok(format));
         // One malformed line among good ones does not hide the format.
-        let spoilt = format!("{0}{0}garbage here\n{0}", text.lines().last().unwrap().to_owned() + "\n");
+        let spoilt =
+            format!("{0}{0}garbage here\n{0}", text.lines().last().unwrap().to_owned() + "\n");
         let spoilt = match format {
             Format::FioV2 | Format::FioV3 => format!("{text}garbage here\n"),
             _ => spoilt,

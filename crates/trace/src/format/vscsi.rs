@@ -29,7 +29,8 @@ const SAMPLED_RECORDS: usize = 2;
 impl Vscsi {
     pub(crate) fn new(head: &[u8]) -> Self {
         let fits = |version: Version| {
-            let mut records = head.chunks_exact(version.record_bytes()).take(SAMPLED_RECORDS).peekable();
+            let mut records =
+                head.chunks_exact(version.record_bytes()).take(SAMPLED_RECORDS).peekable();
             records.peek().is_some() && records.all(|record| version.is_of(record))
         };
         let version = if fits(Version::Two) { Version::Two } else { Version::One };
@@ -53,7 +54,10 @@ impl Vscsi {
     ) -> Result<Parsed, Malformed> {
         let version = self.version;
         if bytes.len() != version.record_bytes() {
-            return Err(Malformed::new("record", "as many bytes as the others have: the file is cut"));
+            return Err(Malformed::new(
+                "record",
+                "as many bytes as the others have: the file is cut",
+            ));
         }
         if !version.is_of(bytes) {
             return Err(Malformed::new("version", "that of the first record"));
@@ -61,7 +65,8 @@ impl Vscsi {
         let (command, length, sector, time) = version.fields(bytes);
         record.length_bytes = u64::from(length);
         record.offset_bytes = sectors(Some(sector), "sector")?;
-        record.time_ns = time.checked_mul(MICROSECOND_NS).ok_or(Malformed::new("time", "microseconds"))?;
+        record.time_ns =
+            time.checked_mul(MICROSECOND_NS).ok_or(Malformed::new("time", "microseconds"))?;
         let Some(operation) = scsi::operation(command) else { return Ok(Parsed::Nothing) };
         record.operation = operation;
         record.device = device(names, DEVICE)?;
@@ -131,7 +136,9 @@ pub(crate) mod scsi {
             // READ of 6, 10, 12 and 16 bytes.
             0x08 | READ_10 | 0xa8 | 0x88 => Some(Operation::Read),
             // WRITE, WRITE AND VERIFY and WRITE SAME of 6 to 16 bytes.
-            0x0a | WRITE_10 | 0xaa | 0x8a | 0x2e | 0xae | 0x8e | 0x41 | 0x93 => Some(Operation::Write),
+            0x0a | WRITE_10 | 0xaa | 0x8a | 0x2e | 0xae | 0x8e | 0x41 | 0x93 => {
+                Some(Operation::Write)
+            }
             UNMAP => Some(Operation::Trim),
             SYNCHRONIZE_CACHE_10 | 0x91 => Some(Operation::Flush),
             _ => None,

@@ -139,10 +139,12 @@ impl Statistics {
         let per_s = |count: u64| (duration_ns > 0).then(|| count as f64 / duration_s);
         let contents = self.contents.counts();
         let has_contents = !contents.is_empty();
-        let count =
-            |is: &dyn Fn(&super::table::Content) -> bool| contents.iter().filter(|c| is(c)).count() as u64;
+        let count = |is: &dyn Fn(&super::table::Content) -> bool| {
+            contents.iter().filter(|c| is(c)).count() as u64
+        };
         let written_contents = count(&|content| content.writes > 0);
-        let at_end = self.distribution(Counting::AtEnd).ok().map(|distribution| distribution.summary());
+        let at_end =
+            self.distribution(Counting::AtEnd).ok().map(|distribution| distribution.summary());
         let moved = totals.reads + totals.writes + totals.trims;
         Figures {
             block_bytes: self.block_bytes,
@@ -184,7 +186,8 @@ impl Statistics {
 
     /// Accesses of each place that has any, the most first.
     pub(super) fn sorted_accesses(&self, accesses: impl Fn(&Place) -> u32) -> Vec<u32> {
-        let mut counts: Vec<u32> = self.places.values().map(accesses).filter(|count| *count > 0).collect();
+        let mut counts: Vec<u32> =
+            self.places.values().map(accesses).filter(|count| *count > 0).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         counts
     }

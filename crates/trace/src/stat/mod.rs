@@ -43,7 +43,9 @@ pub enum StatError {
         limit_bytes: u64,
     },
     /// A place beyond what the tables can name.
-    #[error("block {block} of device {device} is beyond 2^48 blocks or 65,536 devices: this is no trace")]
+    #[error(
+        "block {block} of device {device} is beyond 2^48 blocks or 65,536 devices: this is no trace"
+    )]
     Place {
         /// The device's number.
         device: u32,
@@ -190,7 +192,8 @@ impl Statistics {
         let device = &mut self.devices[index];
         let totals = &mut self.totals;
         totals.records += 1;
-        totals.first_ns = Some(totals.first_ns.map_or(record.time_ns, |first| first.min(record.time_ns)));
+        totals.first_ns =
+            Some(totals.first_ns.map_or(record.time_ns, |first| first.min(record.time_ns)));
         totals.last_ns = totals.last_ns.max(record.time_ns);
         self.arrivals.add(record.time_ns);
         device.records += 1;
@@ -199,7 +202,8 @@ impl Statistics {
             return Ok(());
         }
         let unit = self.block_bytes;
-        let is_aligned = record.offset_bytes.is_multiple_of(unit) && record.length_bytes.is_multiple_of(unit);
+        let is_aligned =
+            record.offset_bytes.is_multiple_of(unit) && record.length_bytes.is_multiple_of(unit);
         totals.unaligned += u64::from(!is_aligned);
         if record.offset_bytes == device.last_end {
             totals.sequential += 1;
@@ -283,7 +287,11 @@ impl Statistics {
         let used_bytes = self.memory_bytes();
         if used_bytes > self.limit.0 {
             let limit_bytes = self.limit.0;
-            return Err(StatError::Memory { records: self.totals.records, used_bytes, limit_bytes });
+            return Err(StatError::Memory {
+                records: self.totals.records,
+                used_bytes,
+                limit_bytes,
+            });
         }
         Ok(())
     }
@@ -303,11 +311,10 @@ impl Statistics {
                 *classes.entry(copies - 1).or_default() += 1;
             }
         }
-        Distribution::new(
-            classes
-                .into_iter()
-                .map(|(duplicates, contents)| DuplicateClass { duplicates: u64::from(duplicates), contents }),
-        )
+        Distribution::new(classes.into_iter().map(|(duplicates, contents)| DuplicateClass {
+            duplicates: u64::from(duplicates),
+            contents,
+        }))
     }
 }
 

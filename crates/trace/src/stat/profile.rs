@@ -38,7 +38,8 @@ impl Statistics {
     pub fn access_profile(&self) -> AccessProfile {
         let totals = &self.totals;
         let requests = totals.reads + totals.writes;
-        let of_requests = |part: u64| if requests == 0 { 0.0 } else { part as f64 / requests as f64 };
+        let of_requests =
+            |part: u64| if requests == 0 { 0.0 } else { part as f64 / requests as f64 };
         let duration_s = totals.last_ns.saturating_sub(totals.first_ns.unwrap_or(0)) as f64 / 1e9;
         let per_s = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
         let bytes = totals.read_bytes.saturating_add(totals.written_bytes);

@@ -44,7 +44,10 @@ fn the_table_of_the_papers() {
     let figures = statistics.figures(&Names::default());
     assert_eq!((figures.records, figures.reads, figures.writes), (8, 3, 3));
     assert_eq!((figures.trims, figures.flushes, figures.duration_ns), (1, 1, 8_000_000_000));
-    assert_eq!((figures.written_blocks, figures.written_places, figures.written_contents), (5, 4, Some(4)));
+    assert_eq!(
+        (figures.written_blocks, figures.written_places, figures.written_contents),
+        (5, 4, Some(4))
+    );
     assert_eq!((figures.read_blocks, figures.read_places, figures.read_contents), (4, 3, Some(3)));
     assert_eq!(figures.dedup_ratio_written, Some(5.0 / 4.0));
     // At the end: 0 and 1 hold content 1, 2 is trimmed, 10 holds 4, 11 holds 1.
@@ -55,7 +58,10 @@ fn the_table_of_the_papers() {
     assert_eq!(figures.rewrites_per_s, Some(1.0 / 8.0));
     assert_eq!(statistics.distribution(Counting::Writes).unwrap().to_text(), "0 3\n1 1\n");
     assert_eq!(statistics.distribution(Counting::AtEnd).unwrap().to_text(), "0 1\n2 1\n");
-    assert_eq!((figures.hottest[0].block, figures.hottest[0].reads, figures.hottest[0].writes), (1, 1, 2));
+    assert_eq!(
+        (figures.hottest[0].block, figures.hottest[0].reads, figures.hottest[0].writes),
+        (1, 1, 2)
+    );
 }
 
 /// A trim of a whole device costs no more than the places that are known.
@@ -63,7 +69,8 @@ fn the_table_of_the_papers() {
 fn large_trims_forget_what_is_known() {
     let written = record(0, Operation::Write, 7, &[1, 2]);
     let elsewhere = Record { device: 1, ..written.clone() };
-    let trim = Record { length_bytes: 1 << 60, hashes: vec![], ..record(1, Operation::Trim, 8, &[0]) };
+    let trim =
+        Record { length_bytes: 1 << 60, hashes: vec![], ..record(1, Operation::Trim, 8, &[0]) };
     let figures = counted(&[written, elsewhere, trim]).figures(&Names::default());
     assert_eq!((figures.places_at_end, figures.touched_bytes, figures.trims), (3, 4 * BLOCK, 1));
 }
@@ -99,7 +106,8 @@ fn hot_spots_are_found_where_they_are() {
 
 #[test]
 fn profiles_tell_sequential_from_even() {
-    let sequential: Vec<_> = (0..100).map(|block| record(block, Operation::Read, block, &[1])).collect();
+    let sequential: Vec<_> =
+        (0..100).map(|block| record(block, Operation::Read, block, &[1])).collect();
     let profile = counted(&sequential).access_profile();
     assert_eq!((profile.pattern, profile.write_share), (Pattern::Sequential, 0.0));
     // A request of 32 blocks that was recorded block by block is no sequential load.
@@ -114,7 +122,8 @@ fn profiles_tell_sequential_from_even() {
 
 #[test]
 fn bursts_show_in_the_dispersion() {
-    let every_second: Vec<_> = (0..100).map(|second| record(second, Operation::Read, 0, &[1])).collect();
+    let every_second: Vec<_> =
+        (0..100).map(|second| record(second, Operation::Read, 0, &[1])).collect();
     let even = counted(&every_second).figures(&Names::default());
     assert!(even.dispersion.unwrap().abs() < 1e-9);
     let burst: Vec<_> = (0..100).map(|n| record(n / 50 * 99, Operation::Read, 0, &[1])).collect();
@@ -124,8 +133,8 @@ fn bursts_show_in_the_dispersion() {
 #[test]
 fn tables_stay_below_their_limit() {
     let mut statistics = Statistics::new(BLOCK, MemoryLimit(1 << 20));
-    let outcome =
-        (0..1_000_000).try_for_each(|block| statistics.add(&record(0, Operation::Write, block, &[7])));
+    let outcome = (0..1_000_000)
+        .try_for_each(|block| statistics.add(&record(0, Operation::Write, block, &[7])));
     let Err(StatError::Memory { records, limit_bytes, .. }) = outcome else { panic!("no limit") };
     assert!(limit_bytes == 1 << 20 && records < 100_000, "{records}");
 }

@@ -49,7 +49,8 @@ impl FromStr for Arrival {
         let (share, length) =
             text.strip_prefix("bursty:").and_then(|rest| rest.split_once('/')).ok_or_else(error)?;
         let busy_share = parse_percent(share).map_err(|_| error())?;
-        let burst_ns = parse_duration(length).ok().and_then(|length| u64::try_from(length.as_nanos()).ok());
+        let burst_ns =
+            parse_duration(length).ok().and_then(|length| u64::try_from(length.as_nanos()).ok());
         let burst_ns = burst_ns.filter(|length| *length > 0).ok_or_else(error)?;
         (busy_share > 0.0).then_some(Self::Bursty { busy_share, burst_ns }).ok_or_else(error)
     }

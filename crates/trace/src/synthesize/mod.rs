@@ -18,7 +18,9 @@ use crate::TraceError;
 use crate::record::{ContentHash, Names, Operation, Record, RecordSource};
 use arrival::Times;
 use gemelo_base::random::{Random, mix_pair};
-use gemelo_content::{Assignment, ContentError, ContentId, ContentSpec, Distribution, DistributionError};
+use gemelo_content::{
+    Assignment, ContentError, ContentId, ContentSpec, Distribution, DistributionError,
+};
 use gemelo_load::{Pattern, Positions};
 use thiserror::Error;
 
@@ -144,7 +146,11 @@ impl SynthesisSpec {
             return Err(range("the number of records", &0, "at least 1"));
         }
         if !self.block_bytes.is_multiple_of(512) || !(512..=1 << 24).contains(&self.block_bytes) {
-            return Err(range("the block size", &self.block_bytes, "a multiple of 512 up to 16 MiB"));
+            return Err(range(
+                "the block size",
+                &self.block_bytes,
+                "a multiple of 512 up to 16 MiB",
+            ));
         }
         let hash_bytes = u64::from(self.hash_bytes);
         if !matches!(self.hash_bytes, 512 | 4096) || !self.block_bytes.is_multiple_of(hash_bytes) {
@@ -155,7 +161,11 @@ impl SynthesisSpec {
             ));
         }
         if !(0.0..=1.0).contains(&self.write_share) {
-            return Err(range("the share of writes", &(self.write_share * 100.0), "from 0 to 100 %"));
+            return Err(range(
+                "the share of writes",
+                &(self.write_share * 100.0),
+                "from 0 to 100 %",
+            ));
         }
         let most = MOST_REQUEST_BLOCKS as f64 / 4.0;
         if !(1.0..=most).contains(&self.request_blocks) {
@@ -209,7 +219,8 @@ impl Synthesis {
             given: 0,
         };
         let written = assignment(&spec.written, writes_left, spec.seed)?;
-        let populated = assignment(&spec.populated, spec.read_places.min(reads_left), populated_seed)?;
+        let populated =
+            assignment(&spec.populated, spec.read_places.min(reads_left), populated_seed)?;
         let mut names = Names::default();
         let end_chance = 1.0 / spec.request_blocks;
         Ok(Self {
@@ -274,8 +285,10 @@ impl Synthesis {
         if !is_write && held != 0 {
             return held;
         }
-        let (side, key) = if is_write { (&mut self.writes, 0) } else { (&mut self.reads, POPULATED_KEY) };
-        let id = side.contents.as_ref().map_or(ContentId::shared(0), |all| all.content(0, side.given));
+        let (side, key) =
+            if is_write { (&mut self.writes, 0) } else { (&mut self.reads, POPULATED_KEY) };
+        let id =
+            side.contents.as_ref().map_or(ContentId::shared(0), |all| all.content(0, side.given));
         side.given += 1;
         let word = self.word(id, key);
         if let Some(held) = self.holds.get_mut(place as usize) {

@@ -121,7 +121,8 @@ impl Preset {
     pub fn spec(&self, records: u64, seed: u64) -> Result<SynthesisSpec, SynthesisError> {
         let scale = records as f64 / self.published_records() as f64;
         let blocks = |gib: f64| (gib * GIB / BLOCK_BYTES as f64 * scale).round() as u64;
-        let shared_gib = (self.reads.places_gib + self.writes.places_gib - self.touched_gib).max(0.0);
+        let shared_gib =
+            (self.reads.places_gib + self.writes.places_gib - self.touched_gib).max(0.0);
         Ok(SynthesisSpec {
             records,
             block_bytes: BLOCK_BYTES,

@@ -75,7 +75,8 @@ fn hashes_of_sectors_make_the_same_blocks() {
 #[test]
 fn seeds_decide() {
     let first = |seed| {
-        let mut synthesis = Synthesis::new(&Preset::named("web").unwrap().spec(1000, seed).unwrap()).unwrap();
+        let mut synthesis =
+            Synthesis::new(&Preset::named("web").unwrap().spec(1000, seed).unwrap()).unwrap();
         let mut record = Record::new();
         let take = |_| {
             synthesis.next_record(&mut record).unwrap();
@@ -98,7 +99,8 @@ fn extremes_are_made_or_refused() {
         let pattern: Pattern = pattern.parse().unwrap();
         assert_eq!(counted(&SynthesisSpec { pattern, ..spec.clone() }).0.records, 1000);
     }
-    let single = SynthesisSpec { written_places: 1, read_places: 1, request_blocks: 1.0, ..spec.clone() };
+    let single =
+        SynthesisSpec { written_places: 1, read_places: 1, request_blocks: 1.0, ..spec.clone() };
     assert_eq!(counted(&single).0.written_places, 1);
     for wrong in [
         SynthesisSpec { records: 0, ..spec.clone() },

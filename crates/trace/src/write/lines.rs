@@ -38,7 +38,11 @@ pub(super) const fn has_operation(format: Format, operation: Operation) -> bool 
         Operation::Read | Operation::Write => true,
         Operation::Trim | Operation::Flush => matches!(
             format,
-            Format::Blkparse | Format::FioV2 | Format::FioV3 | Format::CloudPhysics | Format::CloudPhysicsCsv
+            Format::Blkparse
+                | Format::FioV2
+                | Format::FioV3
+                | Format::CloudPhysics
+                | Format::CloudPhysicsCsv
         ),
     }
 }
@@ -47,8 +51,8 @@ pub(super) const fn has_operation(format: Format, operation: Operation) -> bool 
 const fn sectors(record: &Record) -> (u64, u64, bool) {
     let first = record.offset_bytes / SECTOR_BYTES;
     let end = record.end_bytes().div_ceil(SECTOR_BYTES);
-    let is_whole =
-        record.offset_bytes.is_multiple_of(SECTOR_BYTES) && record.length_bytes.is_multiple_of(SECTOR_BYTES);
+    let is_whole = record.offset_bytes.is_multiple_of(SECTOR_BYTES)
+        && record.length_bytes.is_multiple_of(SECTOR_BYTES);
     (first, end - first, is_whole)
 }
 
@@ -65,7 +69,9 @@ fn push_word(out: &mut Vec<u8>, text: &[u8], is_separator: impl Fn(u8) -> bool) 
     if text.is_empty() {
         out.push(b'-');
     }
-    out.extend(text.iter().map(|byte| if is_separator(*byte) || *byte < b' ' { b'_' } else { *byte }));
+    out.extend(
+        text.iter().map(|byte| if is_separator(*byte) || *byte < b' ' { b'_' } else { *byte }),
+    );
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -84,7 +90,12 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    fn fiu(&mut self, record: &Record, names: &Names, joint: Option<u8>) -> Result<Fits, WriteError> {
+    fn fiu(
+        &mut self,
+        record: &Record,
+        names: &Names,
+        joint: Option<u8>,
+    ) -> Result<Fits, WriteError> {
         let format = self.format;
         if record.hashes.is_empty() {
             return Err(WriteError::NoHashes { format });
@@ -207,7 +218,11 @@ impl<W: Write> TraceWriter<W> {
         push_word(out, host, |byte| byte == b',');
         out.push(b',');
         out.extend_from_slice(disk);
-        out.extend_from_slice(if record.operation == Operation::Write { b",Write," } else { b",Read," });
+        out.extend_from_slice(if record.operation == Operation::Write {
+            b",Write,"
+        } else {
+            b",Read,"
+        });
         push_whole(out, record.offset_bytes);
         out.push(b',');
         push_whole(out, record.length_bytes);
@@ -252,7 +267,11 @@ impl<W: Write> TraceWriter<W> {
             }
             _ => {
                 push_seconds(out, record.time_ns);
-                out.extend_from_slice(if is_write { b",0.000000000,W," } else { b",0.000000000,R," });
+                out.extend_from_slice(if is_write {
+                    b",0.000000000,W,"
+                } else {
+                    b",0.000000000,R,"
+                });
                 out.extend_from_slice(name);
                 out.push(b',');
                 push_whole(out, record.offset_bytes);

@@ -39,7 +39,10 @@ impl Loss {
             (self.times, "records have a rounded time"),
             (self.places, "records were widened to whole sectors"),
         ];
-        said.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+        said.iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect()
     }
 }
 
@@ -59,7 +62,9 @@ pub enum WriteError {
         format: Format,
     },
     /// Hashes of stretches that the format does not have.
-    #[error("{format} traces have a hash for every 512 or 4096 bytes, and this one for every {hash_bytes}")]
+    #[error(
+        "{format} traces have a hash for every 512 or 4096 bytes, and this one for every {hash_bytes}"
+    )]
     HashSize {
         /// The format asked for.
         format: Format,

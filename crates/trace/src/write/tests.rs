@@ -46,7 +46,8 @@ fn hashed() -> (Record, Names) {
 #[test]
 fn losses_are_told() {
     let (record, names) = hashed();
-    let flush = Record { operation: Operation::Flush, offset_bytes: 0, length_bytes: 0, ..record.clone() };
+    let flush =
+        Record { operation: Operation::Flush, offset_bytes: 0, length_bytes: 0, ..record.clone() };
     let records = [record, flush];
     let lost = |format| written(format, &records, &names).1;
     assert_eq!(lost(Format::Fiu), Loss { operations: 1, ..Loss::default() });
@@ -67,7 +68,10 @@ fn formats_of_hashes_need_hashes() {
     let bare = Record { hashes: vec![], ..record.clone() };
     assert!(matches!(writer.write(&bare, &names), Err(WriteError::NoHashes { .. })));
     let other = Record { hash_bytes: 8192, ..record };
-    assert!(matches!(writer.write(&other, &names), Err(WriteError::HashSize { hash_bytes: 8192, .. })));
+    assert!(matches!(
+        writer.write(&other, &names),
+        Err(WriteError::HashSize { hash_bytes: 8192, .. })
+    ));
 }
 
 #[test]
@@ -80,7 +84,8 @@ fn fiu_is_written_as_it_is_read() {
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
-    let operation = prop_oneof![Just(Operation::Read), Just(Operation::Write), Just(Operation::Trim)];
+    let operation =
+        prop_oneof![Just(Operation::Read), Just(Operation::Write), Just(Operation::Trim)];
     let hashes = proptest::collection::vec(any::<u128>().prop_map(ContentHash), 1..5);
     (0u64..1 << 31, 0u64..1 << 40, operation, hashes, 0u32..100_000).prop_map(
         |(time, sector, operation, hashes, process)| Record {

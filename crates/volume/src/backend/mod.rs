@@ -53,7 +53,8 @@ pub struct Record {
 
 impl Record {
     /// Of a PBN of which nothing is known.
-    pub const NONE: Self = Self { fingerprint: Fingerprint::NONE, references: 0, is_suspect: false };
+    pub const NONE: Self =
+        Self { fingerprint: Fingerprint::NONE, references: 0, is_suspect: false };
 
     /// Of a PBN with this identity and this number of references.
     #[must_use]
@@ -114,8 +115,12 @@ pub(crate) fn empty(
             let seed = PoolSeed::of(superblock);
             Box::new(LogBackend::new(superblock.block_bytes, data_blocks, seed, image))
         }
-        BackendKind::Table => Box::new(Overlay::<TableLayout>::new(disk, superblock, data_blocks, 0)),
-        BackendKind::BTree => Box::new(Overlay::<BTreeLayout>::new(disk, superblock, data_blocks, 0)),
+        BackendKind::Table => {
+            Box::new(Overlay::<TableLayout>::new(disk, superblock, data_blocks, 0))
+        }
+        BackendKind::BTree => {
+            Box::new(Overlay::<BTreeLayout>::new(disk, superblock, data_blocks, 0))
+        }
     }
 }
 

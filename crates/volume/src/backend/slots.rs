@@ -17,7 +17,8 @@ impl Slots {
         let start = self.cursor;
         let free = |words: &[u64]| words.iter().position(|word| *word != u64::MAX);
         let found = self.words.get(start..).and_then(free).map(|ahead| start + ahead);
-        let word = found.or_else(|| self.words.get(..start).and_then(free)).unwrap_or(self.words.len());
+        let word =
+            found.or_else(|| self.words.get(..start).and_then(free)).unwrap_or(self.words.len());
         if word == self.words.len() {
             self.words.push(0);
         }

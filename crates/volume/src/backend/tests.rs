@@ -52,7 +52,10 @@ struct Model {
 impl Model {
     fn references(&self) -> BTreeMap<u32, u32> {
         let mut counts = BTreeMap::new();
-        self.maps.values().flat_map(BTreeMap::values).for_each(|pbn| *counts.entry(*pbn).or_default() += 1);
+        self.maps
+            .values()
+            .flat_map(BTreeMap::values)
+            .for_each(|pbn| *counts.entry(*pbn).or_default() += 1);
         counts
     }
 }
@@ -79,7 +82,17 @@ impl Bench {
         let backend = empty(&disks, &superblock, DATA_BLOCKS);
         let random = Random::new(seed);
         let (model, free) = (Model::default(), Vec::new());
-        Self { disks, superblock, backend, model, random, next_pbn: 1, free, generation: 0, _folder: folder }
+        Self {
+            disks,
+            superblock,
+            backend,
+            model,
+            random,
+            next_pbn: 1,
+            free,
+            generation: 0,
+            _folder: folder,
+        }
     }
 
     fn apply(&mut self, change: &Change) -> Vec<u32> {
@@ -123,7 +136,8 @@ impl Bench {
         };
         let (volume, lbn_, pbn_) = (VolumeId(id), Lbn(lbn), Pbn::new(pbn).unwrap());
         let checksum = checksum_of(pbn);
-        let freed = self.apply(&Change::Store { volume, lbn: lbn_, pbn: pbn_, fingerprint, checksum });
+        let freed =
+            self.apply(&Change::Store { volume, lbn: lbn_, pbn: pbn_, fingerprint, checksum });
         self.model.fingerprints.insert(pbn, fingerprint);
         self.put(id, lbn, Some(pbn), &freed);
     }
@@ -142,10 +156,16 @@ impl Bench {
     fn share(&mut self, id: u32, lbn: u64) {
         let other = self.any_volume();
         let from = self.lbn();
-        let Some(pbn) = self.model.maps[&other].range(from..).next().map(|(_, pbn)| *pbn) else { return };
+        let Some(pbn) = self.model.maps[&other].range(from..).next().map(|(_, pbn)| *pbn) else {
+            return;
+        };
         let (volume, pbn_) = (VolumeId(id), Pbn::new(pbn).unwrap());
-        let freed =
-            self.apply(&Change::Share { volume, lbn: Lbn(lbn), pbn: pbn_, checksum: checksum_of(pbn) });
+        let freed = self.apply(&Change::Share {
+            volume,
+            lbn: Lbn(lbn),
+            pbn: pbn_,
+            checksum: checksum_of(pbn),
+        });
         self.put(id, lbn, Some(pbn), &freed);
     }
 
@@ -163,7 +183,11 @@ impl Bench {
     fn unmap(&mut self, id: u32, first: u64) {
         let count = 1 + self.random.below(200);
         self.apply(&Change::Unmap { volume: VolumeId(id), first: Lbn(first), count });
-        self.model.maps.get_mut(&id).unwrap().retain(|lbn, _| !(first..first + count).contains(lbn));
+        self.model
+            .maps
+            .get_mut(&id)
+            .unwrap()
+            .retain(|lbn, _| !(first..first + count).contains(lbn));
     }
 
     /// Volumes do not change as a whole during a checkpoint.
@@ -177,15 +201,22 @@ impl Bench {
             997 if self.model.maps.len() < 4 => {
                 let volume = self.backend.totals().next_volume;
                 let name = format!("v{volume}");
-                let clone =
-                    Change::Clone { source: VolumeId(id), volume: VolumeId(volume), name, read_only: false };
+                let clone = Change::Clone {
+                    source: VolumeId(id),
+                    volume: VolumeId(volume),
+                    name,
+                    read_only: false,
+                };
                 self.apply(&clone);
                 self.model.maps.insert(volume, self.model.maps[&id].clone());
             }
             998 => {
                 let size_bytes = 512 * (VOLUME_BLOCKS / 4);
                 self.apply(&Change::Resize { volume: VolumeId(id), size_bytes });
-                self.apply(&Change::Resize { volume: VolumeId(id), size_bytes: 512 * VOLUME_BLOCKS });
+                self.apply(&Change::Resize {
+                    volume: VolumeId(id),
+                    size_bytes: 512 * VOLUME_BLOCKS,
+                });
                 self.model.maps.get_mut(&id).unwrap().retain(|lbn, _| *lbn < VOLUME_BLOCKS / 4);
             }
             999 if self.model.maps.len() > 2 => {
@@ -260,7 +291,10 @@ impl Bench {
             // A page that volumes share holds one reference, in the backends that share pages.
             let least = if self.superblock.backend.is_cached() { right } else { 1 };
             assert_eq!(record.fingerprint, fingerprint);
-            assert!((least..=right).contains(&record.references), "{record:?} has {right} references");
+            assert!(
+                (least..=right).contains(&record.references),
+                "{record:?} has {right} references"
+            );
             let same = found.map(|pbn| self.model.fingerprints[&pbn.number()]);
             // Of a content that is stored twice an index may know nothing once one of them is gone.
             assert!(same.is_none() || same == Some(fingerprint), "{same:?}, not {fingerprint:?}");
@@ -351,11 +385,21 @@ fn what_does_not_fit_the_state_is_an_error() {
         let pbn = Pbn::new(DATA_BLOCKS as u32).unwrap();
         let wrong = [
             Change::Share { volume, lbn, pbn, checksum: Checksum(1) },
-            Change::Share { volume, lbn: Lbn(VOLUME_BLOCKS), pbn: Pbn::FIRST, checksum: Checksum(1) },
+            Change::Share {
+                volume,
+                lbn: Lbn(VOLUME_BLOCKS),
+                pbn: Pbn::FIRST,
+                checksum: Checksum(1),
+            },
             Change::Remove { volume: missing },
             Change::Unmap { volume: missing, first: lbn, count: 1 },
             Change::Rename { volume: missing, name: "x".into() },
-            Change::Clone { source: missing, volume: VolumeId(5), name: "x".into(), read_only: true },
+            Change::Clone {
+                source: missing,
+                volume: VolumeId(5),
+                name: "x".into(),
+                read_only: true,
+            },
             Change::Create { volume, name: "x".into(), size_bytes: 512, mode: DedupMode::Off },
         ];
         for change in wrong {

@@ -115,7 +115,8 @@ pub fn check(
             report.damaged_blocks = damaged.into_iter().map(Pbn::number).collect();
         }
     }
-    if report.is_clean() || walk.as_ref().is_some_and(|walk| walk.superblock.version == Version::V1) {
+    if report.is_clean() || walk.as_ref().is_some_and(|walk| walk.superblock.version == Version::V1)
+    {
         return Ok(report);
     }
     if options.repair {

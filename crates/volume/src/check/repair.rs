@@ -90,7 +90,8 @@ fn assess(
     let superblock = &recovered.superblock;
     let must_scrub = data || recovered.has_lost_history;
     let block_bytes = u64::from(superblock.block_bytes);
-    let present = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))? / block_bytes;
+    let present =
+        disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))? / block_bytes;
     let mut judge = Judge {
         disks,
         seed: PoolSeed::of(superblock),

@@ -46,7 +46,8 @@ pub(super) fn scrub(
             }
             let fingerprint = walk.fingerprints.get(&pbn.number());
             if fingerprint.is_some_and(|right| *right != fingerprinter.of(&content)) {
-                let what = format!("the fingerprint of block {} is not its content's", pbn.number());
+                let what =
+                    format!("the fingerprint of block {} is not its content's", pbn.number());
                 report.add(false, what);
             }
         }
@@ -76,7 +77,9 @@ fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
     let mut named: Vec<String> = Vec::new();
     for volume in walk.volumes.values() {
         let lbns = volume.map.iter().filter(|(_, place)| has(place));
-        named.extend(lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.name)).take(MOST_NAMED + 1));
+        named.extend(
+            lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.name)).take(MOST_NAMED + 1),
+        );
     }
     let more = named.len() > MOST_NAMED;
     named.truncate(MOST_NAMED);

@@ -4,8 +4,8 @@ use super::walk::Slots;
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    DIRECTORY_ENTRIES, NODE_REF_BYTES, Node, NodeRef, PAGE_BYTES, Page, Part, PoolSeed, StoreTable, Tree,
-    array_value, bucket_entries, bucket_of, index_entry,
+    DIRECTORY_ENTRIES, NODE_REF_BYTES, Node, NodeRef, PAGE_BYTES, Page, Part, PoolSeed, StoreTable,
+    Tree, array_value, bucket_entries, bucket_of, index_entry,
 };
 use crate::types::Fingerprint;
 use std::collections::{HashMap, HashSet};
@@ -59,8 +59,11 @@ impl TreeReader<'_, '_> {
         found: &mut Found,
     ) -> Result<()> {
         let each = part.array_entries() as u64;
-        let span = |level: u8| each.saturating_mul((DIRECTORY_ENTRIES as u64).saturating_pow(level.into()));
-        let keys = if self.is_table { keys.start..keys.start.saturating_add(span(level)) } else { keys };
+        let span = |level: u8| {
+            each.saturating_mul((DIRECTORY_ENTRIES as u64).saturating_pow(level.into()))
+        };
+        let keys =
+            if self.is_table { keys.start..keys.start.saturating_add(span(level)) } else { keys };
         let page = self.page(at)?;
         let below = page.as_ref().and_then(|page| match (self.is_table, level) {
             (true, 0) => self.array_leaf(page, keys.start, part).map(Below::Values),
@@ -81,13 +84,14 @@ impl TreeReader<'_, '_> {
 
     fn array_leaf(&self, page: &Page, first: u64, part: Part) -> Option<Vec<(u64, u128)>> {
         if part != Part::Index {
-            let values =
-                (first..).zip((0..part.array_entries()).map(|at| array_value(page, at, part.value_bytes())));
+            let values = (first..)
+                .zip((0..part.array_entries()).map(|at| array_value(page, at, part.value_bytes())));
             return Some(values.filter(|(_, value)| *value != 0).collect());
         }
         let entries = bucket_entries(page)?;
         let bucket = first / part.array_entries() as u64 / 2;
-        let belongs = |entry: &u64| u64::from(bucket_of((entry >> 32) as u32, self.buckets)) == bucket;
+        let belongs =
+            |entry: &u64| u64::from(bucket_of((entry >> 32) as u32, self.buckets)) == bucket;
         entries.iter().all(belongs).then(|| entries.into_iter().map(|entry| (entry, 1)).collect())
     }
 }
@@ -121,22 +125,32 @@ fn node_entries(page: &Page, part: Part, level: u8, keys: &Range<u64>) -> Option
     let ends = entries.iter().skip(1).map(|(key, _)| *key).chain([keys.end]);
     let starts = std::iter::once(keys.start).chain(entries.iter().skip(1).map(|(key, _)| *key));
     let children = entries.iter().zip(starts.zip(ends));
-    let nodes = children.map(|((_, bits), (start, end))| Some((NodeRef::from_bits(*bits)?, start..end)));
+    let nodes =
+        children.map(|((_, bits), (start, end))| Some((NodeRef::from_bits(*bits)?, start..end)));
     nodes.collect::<Option<Vec<_>>>().map(Below::Nodes)
 }
 
 /// Compares the counts on disk with what the maps refer to.
-pub(super) fn compare_counts(counts: &[(u64, u128)], references: &HashMap<u32, u64>, slots: &mut Slots<'_>) {
+pub(super) fn compare_counts(
+    counts: &[(u64, u128)],
+    references: &HashMap<u32, u64>,
+    slots: &mut Slots<'_>,
+) {
     let stored: HashMap<u64, u128> = counts.iter().copied().collect();
     for (pbn, right) in references {
         let count = stored.get(&u64::from(*pbn)).copied().unwrap_or(0);
         if count != u128::from(*right) {
-            slots.report.add(false, format!("block {pbn} has {right} references, but its count is {count}"));
+            slots.report.add(
+                false,
+                format!("block {pbn} has {right} references, but its count is {count}"),
+            );
         }
     }
     for (pbn, count) in counts {
         if !u32::try_from(*pbn).is_ok_and(|pbn| references.contains_key(&pbn)) {
-            slots.report.add(false, format!("block {pbn} has no references, but its count is {count}"));
+            slots
+                .report
+                .add(false, format!("block {pbn} has no references, but its count is {count}"));
         }
     }
 }
@@ -151,16 +165,20 @@ pub(super) fn compare_index(
 ) {
     let entries: HashSet<u64> = index.iter().map(|(entry, _)| *entry).collect();
     let live = fingerprints.iter().filter(|(pbn, _)| references.contains_key(pbn));
-    let right: HashSet<u64> =
-        live.map(|(pbn, fingerprint)| index_entry((fingerprint.low() >> 32) as u32, *pbn)).collect();
+    let right: HashSet<u64> = live
+        .map(|(pbn, fingerprint)| index_entry((fingerprint.low() >> 32) as u32, *pbn))
+        .collect();
     for entry in entries.difference(&right) {
-        slots.report.add(false, format!("the index has block {}, which it should not", *entry as u32));
+        slots
+            .report
+            .add(false, format!("the index has block {}, which it should not", *entry as u32));
     }
     let mut sizes: HashMap<u32, usize> = HashMap::new();
     let bucket = |entry: &u64| bucket_of((entry >> 32) as u32, table.buckets);
     entries.iter().for_each(|entry| *sizes.entry(bucket(entry)).or_default() += 1);
     for entry in right.difference(&entries) {
-        let is_full = sizes.get(&bucket(entry)).is_some_and(|size| *size >= 2 * Part::Index.array_entries());
+        let is_full =
+            sizes.get(&bucket(entry)).is_some_and(|size| *size >= 2 * Part::Index.array_entries());
         if !(is_full && table.buckets > 0) {
             slots.report.add(false, format!("the index does not have block {}", *entry as u32));
         }

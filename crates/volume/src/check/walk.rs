@@ -6,8 +6,8 @@ use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     Change, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, PoolSeed,
-    RECORD_PAGE_ENTRIES, Root, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume, Version,
-    check_data_header, find_roots, read_chain, read_superblock,
+    RECORD_PAGE_ENTRIES, Root, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume,
+    Version, check_data_header, find_roots, read_chain, read_superblock,
 };
 use crate::journal::Journal;
 use crate::pool::PoolDisks;
@@ -59,7 +59,11 @@ impl Walk {
         }
     }
 
-    fn read_all(disks: &PoolDisks, superblock: Superblock, report: &mut CheckReport) -> Result<Self> {
+    fn read_all(
+        disks: &PoolDisks,
+        superblock: Superblock,
+        report: &mut CheckReport,
+    ) -> Result<Self> {
         let disk = &*disks.metadata;
         let seed = PoolSeed::of(&superblock);
         let found = find_roots(disk, &superblock, seed)?;
@@ -71,7 +75,10 @@ impl Walk {
         for (slot, _) in &chain.damaged_copies {
             report.add(
                 false,
-                format!("a copy of a page of the table (slot {}) fails its checksum", slot.number()),
+                format!(
+                    "a copy of a page of the table (slot {}) fails its checksum",
+                    slot.number()
+                ),
             );
         }
         let mut slots = Slots { seen: HashSet::new(), report };
@@ -81,9 +88,15 @@ impl Walk {
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
         let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
         let present_blocks = data_bytes / u64::from(superblock.block_bytes);
-        let mut walk =
-            Self { data_blocks: root.data_blocks, present_blocks, superblock, volumes, fingerprints };
-        let makes_no_sense = || VolumeError::damaged("the table of the checkpoint cannot be decoded");
+        let mut walk = Self {
+            data_blocks: root.data_blocks,
+            present_blocks,
+            superblock,
+            volumes,
+            fingerprints,
+        };
+        let makes_no_sense =
+            || VolumeError::damaged("the table of the checkpoint cannot be decoded");
         let is_whole = if walk.superblock.backend.is_cached() {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_trees(disk, seed, &table, &mut slots)?
@@ -129,16 +142,24 @@ impl Walk {
             let blocks = volume.size_bytes / block_bytes;
             let found = reader.read(volume.map, part)?;
             let mut map: BTreeMap<u64, Place> = BTreeMap::new();
-            map.extend(found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u64))));
+            map.extend(
+                found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u64))),
+            );
             if found.lost.is_empty() && map.len() as u64 != volume.mapped {
-                let what =
-                    format!("volume '{}' maps {} blocks, not {}", volume.name, map.len(), volume.mapped);
+                let what = format!(
+                    "volume '{}' maps {} blocks, not {}",
+                    volume.name,
+                    map.len(),
+                    volume.mapped
+                );
                 reader.slots.report.add(false, what);
             }
             for lost in found.lost {
                 is_whole = false;
-                let what =
-                    format!("the map of blocks {} and after of volume '{}' is lost", lost.start, volume.name);
+                let what = format!(
+                    "the map of blocks {} and after of volume '{}' is lost",
+                    lost.start, volume.name
+                );
                 reader.slots.report.add(true, what);
                 let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
                 map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
@@ -154,11 +175,14 @@ impl Walk {
             [(&counts, "reference counts"), (&fingerprints, "fingerprints"), (&index, "index")]
         {
             for lost in &found.lost {
-                slots.report.add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
+                slots
+                    .report
+                    .add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
             }
         }
-        let bits =
-            |(pbn, bits): &(u64, u128)| (*pbn as u32, Identity::from_bytes(bits.to_le_bytes()).fingerprint());
+        let bits = |(pbn, bits): &(u64, u128)| {
+            (*pbn as u32, Identity::from_bytes(bits.to_le_bytes()).fingerprint())
+        };
         self.fingerprints = fingerprints.values.iter().map(bits).collect();
         let references = self.reference_counts();
         if is_whole && counts.lost.is_empty() {
@@ -201,15 +225,17 @@ impl Walk {
                     slots.report.add(true, what);
                 }
                 for at in 0..entries {
-                    let place = image.as_ref().map_or(Place::Damaged, |image| place_in(image, at, version));
+                    let place =
+                        image.as_ref().map_or(Place::Damaged, |image| place_in(image, at, version));
                     let lbn = first + at as u64;
                     if place == Place::Unmapped || image.is_none() && lbn >= blocks {
                         continue;
                     }
                     if lbn >= blocks {
-                        slots
-                            .report
-                            .add(true, format!("volume '{}' maps block {lbn}, beyond its end", volume.name));
+                        slots.report.add(
+                            true,
+                            format!("volume '{}' maps block {lbn}, beyond its end", volume.name),
+                        );
                     }
                     map.insert(lbn, place);
                 }
@@ -226,7 +252,10 @@ impl Walk {
                 continue;
             }
             let Some(image) = self.read_page(disk, seed, page)? else {
-                let what = format!("the fingerprints of 256 blocks (record page {}) are lost", page.number);
+                let what = format!(
+                    "the fingerprints of 256 blocks (record page {}) are lost",
+                    page.number
+                );
                 slots.report.add(false, what);
                 continue;
             };
@@ -241,7 +270,12 @@ impl Walk {
     }
 
     /// A page, or `None` if it fails its checksum.
-    fn read_page(&self, disk: &dyn Disk, seed: PoolSeed, page: &PageRef) -> Result<Option<Box<Page>>> {
+    fn read_page(
+        &self,
+        disk: &dyn Disk,
+        seed: PoolSeed,
+        page: &PageRef,
+    ) -> Result<Option<Box<Page>>> {
         let mut image = Box::new([0; PAGE_BYTES]);
         match disk.read_at(page.slot.offset(self.superblock.journal_pages), image.as_mut_slice()) {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -296,7 +330,8 @@ impl Walk {
             Change::Create { volume, name, size_bytes, mode } => {
                 let (blocks, map) = (size_bytes / block_bytes, BTreeMap::new());
                 let (read_only, is_hidden) = (false, false);
-                self.volumes.insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden, map });
+                self.volumes
+                    .insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden, map });
             }
             Change::Remove { volume } => drop(self.volumes.remove(&volume)),
             Change::Rename { volume, name } => self.volume(volume)?.name = name,
@@ -313,16 +348,24 @@ impl Walk {
             Change::Begin { source, volume, name, read_only } => {
                 let WalkVolume { blocks, mode, .. } = *self.volume(source)?;
                 let map = BTreeMap::new();
-                self.volumes
-                    .insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden: true, map });
+                self.volumes.insert(
+                    volume,
+                    WalkVolume { name, blocks, mode, read_only, is_hidden: true, map },
+                );
             }
             Change::Copy { source, volume, first, count } => {
                 let lbns = first.0..first.0.saturating_add(count);
-                let copied: Vec<_> =
-                    self.volume(source)?.map.range(lbns).map(|(lbn, place)| (*lbn, *place)).collect();
+                let copied: Vec<_> = self
+                    .volume(source)?
+                    .map
+                    .range(lbns)
+                    .map(|(lbn, place)| (*lbn, *place))
+                    .collect();
                 self.volume(volume)?.map.extend(copied);
             }
-            Change::Shrink { volume, size_bytes } => self.volume(volume)?.blocks = size_bytes / block_bytes,
+            Change::Shrink { volume, size_bytes } => {
+                self.volume(volume)?.blocks = size_bytes / block_bytes
+            }
             Change::SetMode { volume, mode } => self.volume(volume)?.mode = mode,
             Change::Hide { volume } => self.volume(volume)?.is_hidden = true,
             Change::Show { volume } => self.volume(volume)?.is_hidden = false,
@@ -341,9 +384,9 @@ impl Walk {
     }
 
     fn volume(&mut self, id: VolumeId) -> Result<&mut WalkVolume> {
-        self.volumes
-            .get_mut(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("a commit changes volume {id}, which is not there")))
+        self.volumes.get_mut(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("a commit changes volume {id}, which is not there"))
+        })
     }
 
     fn set(&mut self, id: VolumeId, lbn: Lbn, place: Place) -> Result<()> {
@@ -368,8 +411,10 @@ impl Walk {
         let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
         for (pbn, references) in &counts {
             if u64::from(*pbn) >= self.data_blocks {
-                report
-                    .add(true, format!("{references} blocks are in block {pbn}, outside of the data store"));
+                report.add(
+                    true,
+                    format!("{references} blocks are in block {pbn}, outside of the data store"),
+                );
             }
             if let Some(fingerprint) = self.fingerprints.get(pbn) {
                 *contents.entry(*fingerprint).or_default() += 1;
@@ -385,13 +430,16 @@ impl Walk {
 
     /// Finds contents beyond the end of the data disk.
     fn count_absent(&self, report: &mut CheckReport) {
-        let is_absent =
-            |place: &&Place| place.pbn().is_some_and(|pbn| u64::from(pbn.number()) >= self.present_blocks);
+        let is_absent = |place: &&Place| {
+            place.pbn().is_some_and(|pbn| u64::from(pbn.number()) >= self.present_blocks)
+        };
         for volume in self.volumes.values() {
             let absent = volume.map.values().filter(is_absent).count();
             if absent > 0 {
-                let what =
-                    format!("the data store ends before {absent} of the blocks of volume '{}'", volume.name);
+                let what = format!(
+                    "the data store ends before {absent} of the blocks of volume '{}'",
+                    volume.name
+                );
                 report.add(true, what);
                 report.lost_blocks += absent as u64;
             }
@@ -401,7 +449,9 @@ impl Walk {
 
 fn place_in(image: &Page, at: usize, version: Version) -> Place {
     let word = match version {
-        Version::V1 => image.as_chunks::<4>().0.get(at).map(|bytes| u64::from(u32::from_le_bytes(*bytes))),
+        Version::V1 => {
+            image.as_chunks::<4>().0.get(at).map(|bytes| u64::from(u32::from_le_bytes(*bytes)))
+        }
         Version::V2 => image.as_chunks::<8>().0.get(at).map(|bytes| u64::from_le_bytes(*bytes)),
     };
     word.map_or(Place::Damaged, Place::from_word)

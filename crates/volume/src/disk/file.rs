@@ -74,7 +74,8 @@ impl FileDisk {
     }
 
     fn locked(path: &Path, file: File, access: DiskAccess) -> Result<Self> {
-        let status = rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
+        let status =
+            rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
         let is_device = Self::is_device_at(path, &status)?;
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
             return Ok(Self { file, is_device });
@@ -122,7 +123,8 @@ fn busy_device(path: &Path, status: &Stat) -> VolumeError {
         Some(by) => VolumeError::DeviceInUse { path: path.to_owned(), by },
         None => {
             let opened = File::open(path);
-            let holder = opened.map_or_else(|_| "another process".to_owned(), |file| lock::holder(&file));
+            let holder =
+                opened.map_or_else(|_| "another process".to_owned(), |file| lock::holder(&file));
             VolumeError::InUse { holder }
         }
     }

@@ -72,8 +72,11 @@ mod tests {
             assert!(matches!(refused, Err(VolumeError::NoDevice { .. })), "{path:?}: {refused:?}");
             assert!(check_overwritable(path, true).is_err(), "{path:?}");
         }
-        for path in [Path::new("/dev/shm/no-such-file"), &folder.path().join("file"), Path::new("/dev/null")]
-        {
+        for path in [
+            Path::new("/dev/shm/no-such-file"),
+            &folder.path().join("file"),
+            Path::new("/dev/null"),
+        ] {
             check_overwritable(path, false).unwrap();
         }
     }

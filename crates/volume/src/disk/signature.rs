@@ -71,18 +71,22 @@ pub(super) fn found_on(device: &File, length: u64) -> io::Result<Option<String>>
     }
     let end_at = length - part.len() as u64;
     device.read_exact_at(&mut part, end_at)?;
-    Ok(has_bytes(&part).then(|| "data at its end, as partition tables and RAID members do".to_owned()))
+    Ok(has_bytes(&part)
+        .then(|| "data at its end, as partition tables and RAID members do".to_owned()))
 }
 
 fn named(head: &[u8]) -> Option<&'static str> {
-    let has = |mark: &&Mark| head.get(mark.offset..).is_some_and(|from| from.starts_with(mark.bytes));
+    let has =
+        |mark: &&Mark| head.get(mark.offset..).is_some_and(|from| from.starts_with(mark.bytes));
     let found = MARKS.iter().find(has).map(|mark| mark.name);
     found.or_else(|| has_uberblock(head).then_some("a member of a ZFS pool"))
 }
 
 fn has_uberblock(head: &[u8]) -> bool {
     let words = ZFS_UBERBLOCKS.step_by(ZFS_STEP).filter_map(|at| head.get(at..)?.first_chunk());
-    words.copied().any(|word| [u64::from_le_bytes(word), u64::from_be_bytes(word)].contains(&ZFS_MAGIC))
+    words
+        .copied()
+        .any(|word| [u64::from_le_bytes(word), u64::from_be_bytes(word)].contains(&ZFS_MAGIC))
 }
 
 fn has_bytes(part: &[u8]) -> bool {

@@ -39,7 +39,8 @@ pub fn check_file_unused(path: &Path, status: &Stat) -> Result<()> {
 
 /// Whether both are one file or one block device.
 pub(super) fn is_same(one: &Stat, other: &Stat) -> bool {
-    let is_device = |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
+    let is_device =
+        |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
     if is_device(one) && is_device(other) {
         return one.st_rdev == other.st_rdev;
     }
@@ -78,7 +79,8 @@ fn backed_by(status: &Stat) -> Option<String> {
         return Some("swap".to_owned());
     }
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let backing = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        let backing =
+            fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
         if !backing.is_empty() && is_it(Path::new(backing.trim_end_matches('\n'))) {
             return Some(format!("it backs /dev/{}", entry.file_name().to_string_lossy()));
         }
@@ -95,7 +97,9 @@ fn claim(path: &Path) -> Result<()> {
             let by = "the kernel says so".to_owned();
             Err(VolumeError::DeviceInUse { path: path.to_owned(), by })
         }
-        Err(error) => Err(VolumeError::File { action: "open", path: path.to_owned(), source: error.into() }),
+        Err(error) => {
+            Err(VolumeError::File { action: "open", path: path.to_owned(), source: error.into() })
+        }
     }
 }
 

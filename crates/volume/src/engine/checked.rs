@@ -61,7 +61,13 @@ impl Engine {
         Ok(())
     }
 
-    fn read_part(&self, volume: VolumeId, wanted: Wanted, within: usize, part: &mut [u8]) -> Result<()> {
+    fn read_part(
+        &self,
+        volume: VolumeId,
+        wanted: Wanted,
+        within: usize,
+        part: &mut [u8],
+    ) -> Result<()> {
         let mut block = vec![0; self.block_bytes()];
         self.read_block(volume, wanted, &mut block)?;
         let content = block.get(within..within + part.len()).unwrap_or_default();
@@ -70,7 +76,12 @@ impl Engine {
     }
 
     /// Reads one whole block.
-    pub(crate) fn read_block(&self, volume: VolumeId, wanted: Wanted, block: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_block(
+        &self,
+        volume: VolumeId,
+        wanted: Wanted,
+        block: &mut [u8],
+    ) -> Result<()> {
         self.read_whole(volume, &[wanted], block)
     }
 

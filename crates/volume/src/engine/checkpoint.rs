@@ -138,7 +138,8 @@ impl Engine {
     /// Writes pages in the order of their slots, neighbours at once, and empties the list.
     fn write_pages(&self, writes: &mut PageWrites) -> Result<()> {
         writes.sort_unstable_by_key(|(slot, _)| *slot);
-        let is_next = |a: &(Slot, Box<Page>), b: &(Slot, Box<Page>)| a.0.number() + 1 == b.0.number();
+        let is_next =
+            |a: &(Slot, Box<Page>), b: &(Slot, Box<Page>)| a.0.number() + 1 == b.0.number();
         for run in writes.chunk_by(is_next) {
             let Some((slot, _)) = run.first() else { continue };
             let pages: Vec<&Page> = run.iter().map(|(_, page)| &**page).collect();
@@ -150,7 +151,10 @@ impl Engine {
     }
 
     fn write_metadata(&self, offset: u64, pages: &[&Page]) -> Result<()> {
-        let mut slices: Vec<IoSlice<'_>> = pages.iter().map(|page| IoSlice::new(page.as_slice())).collect();
-        self.metadata.write_at(offset, &mut slices).map_err(VolumeError::io(DiskRole::Metadata, "write"))
+        let mut slices: Vec<IoSlice<'_>> =
+            pages.iter().map(|page| IoSlice::new(page.as_slice())).collect();
+        self.metadata
+            .write_at(offset, &mut slices)
+            .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 }

@@ -65,7 +65,8 @@ impl OpenCommit {
     pub(super) fn close(&mut self) -> ClosedCommit {
         let next = Self::new(self.number + 1);
         let Self { number, buffer, freed, stores_data } = std::mem::replace(self, next);
-        let bytes = buffer.len().next_multiple_of(PAGE_BYTES) as u64 + freed.len() as u64 * FREED_BYTES;
+        let bytes =
+            buffer.len().next_multiple_of(PAGE_BYTES) as u64 + freed.len() as u64 * FREED_BYTES;
         ClosedCommit { number, buffer, freed, bytes, stores_data, is_built: false }
     }
 }

@@ -52,7 +52,10 @@ impl Copying {
 
     /// All before this LBN is copied.
     fn advance(&mut self, cursor: u64) {
-        debug_assert!(cursor > self.cursor && cursor.is_multiple_of(PIECE_BLOCKS), "copied in order");
+        debug_assert!(
+            cursor > self.cursor && cursor.is_multiple_of(PIECE_BLOCKS),
+            "copied in order"
+        );
         self.cursor = cursor;
         while self.early.first().is_some_and(|piece| piece * PIECE_BLOCKS < cursor) {
             self.early.pop_first();
@@ -70,9 +73,14 @@ impl Engine {
             Change::Unmap { volume, first, count } | Change::Lose { volume, first, count } => {
                 (*volume, first.0, first.0.saturating_add(*count))
             }
-            Change::Remove { volume } | Change::Resize { volume, .. } | Change::Shrink { volume, .. } => {
+            Change::Remove { volume }
+            | Change::Resize { volume, .. }
+            | Change::Shrink { volume, .. } => {
                 let is_source = state.copies.iter().any(|copying| copying.source == *volume);
-                debug_assert!(!is_source, "a volume that is being copied is neither removed nor cut");
+                debug_assert!(
+                    !is_source,
+                    "a volume that is being copied is neither removed nor cut"
+                );
                 return Ok(());
             }
             _ => return Ok(()),
@@ -91,13 +99,22 @@ impl Engine {
     }
 
     /// Copies LBNs that are not copied yet.
-    fn copy_range(&self, state: &mut State, copying: &mut Copying, first: u64, end: u64) -> Result<()> {
+    fn copy_range(
+        &self,
+        state: &mut State,
+        copying: &mut Copying,
+        first: u64,
+        end: u64,
+    ) -> Result<()> {
         if copying.is_saturated || !self.can_count(state, copying.source, first, end)? {
             copying.is_saturated = true;
             return Ok(());
         }
         let (source, volume) = (copying.source, copying.volume);
-        self.apply_one(state, &Change::Copy { source, volume, first: Lbn(first), count: end - first })
+        self.apply_one(
+            state,
+            &Change::Copy { source, volume, first: Lbn(first), count: end - first },
+        )
     }
 
     /// Whether every block of a range can have as many references more as it has there.
@@ -144,7 +161,9 @@ impl Engine {
             let copying = state.copies.iter().find(|copying| copying.volume == volume);
             let Some(cursor) = copying.map(|copying| copying.cursor) else { return Ok(false) };
             // Nothing else was there when the copying began: what came since was copied before it came.
-            let Some(first) = state.backend.next_mapped(source, Lbn(cursor), END)? else { return Ok(false) };
+            let Some(first) = state.backend.next_mapped(source, Lbn(cursor), END)? else {
+                return Ok(false);
+            };
             let most = state.backend.piece_blocks().unwrap_or(STEP_BLOCKS).min(STEP_BLOCKS);
             (first.0 / PIECE_BLOCKS * PIECE_BLOCKS, (most / PIECE_BLOCKS).max(1) * PIECE_BLOCKS)
         };
@@ -156,7 +175,8 @@ impl Engine {
         };
         let mut copying = state.copies.swap_remove(at);
         let mut left = copying.left(first, end).into_iter();
-        let result = left.try_for_each(|(first, end)| self.copy_range(&mut state, &mut copying, first, end));
+        let result =
+            left.try_for_each(|(first, end)| self.copy_range(&mut state, &mut copying, first, end));
         copying.advance(end);
         let is_saturated = copying.is_saturated;
         state.copies.push(copying);
@@ -167,7 +187,11 @@ impl Engine {
     }
 
     /// Reads what the copying before changes of these blocks will need, before anybody has to wait for it.
-    pub(super) fn warm_pieces(&self, volume: &VolumeShared, lbns: impl Iterator<Item = Lbn>) -> Result<()> {
+    pub(super) fn warm_pieces(
+        &self,
+        volume: &VolumeShared,
+        lbns: impl Iterator<Item = Lbn>,
+    ) -> Result<()> {
         if !self.superblock.backend.is_cached() || !volume.changing.is_locked() {
             return Ok(());
         }
@@ -191,7 +215,10 @@ mod tests {
         let piece = PIECE_BLOCKS;
         assert_eq!(copying.left(piece + 3, piece + 4), [(piece, 2 * piece)]);
         copying.early.extend([1, 4]);
-        assert_eq!(copying.left(0, 6 * piece), [(0, piece), (2 * piece, 4 * piece), (5 * piece, 6 * piece)]);
+        assert_eq!(
+            copying.left(0, 6 * piece),
+            [(0, piece), (2 * piece, 4 * piece), (5 * piece, 6 * piece)]
+        );
         copying.advance(3 * piece);
         assert_eq!(copying.early, BTreeSet::from([4]));
         assert_eq!(copying.left(0, 5 * piece), [(3 * piece, 4 * piece)]);

@@ -95,7 +95,9 @@ mod tests {
         let first = crowd.join(1).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..7 {
-                scope.spawn(|| leads.fetch_add(u64::from(crowd.join(2).is_some()), Ordering::Relaxed));
+                scope.spawn(|| {
+                    leads.fetch_add(u64::from(crowd.join(2).is_some()), Ordering::Relaxed)
+                });
             }
             while crowd.members.lock().followers < 7 {
                 std::thread::yield_now();
@@ -103,7 +105,11 @@ mod tests {
             first.succeed(2, 0);
             drop(first);
         });
-        assert_eq!(leads.load(Ordering::Relaxed), 0, "the second commit was made durable with the first");
+        assert_eq!(
+            leads.load(Ordering::Relaxed),
+            0,
+            "the second commit was made durable with the first"
+        );
     }
 
     #[test]

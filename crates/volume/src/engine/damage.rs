@@ -60,9 +60,9 @@ impl Engine {
         let mut state = self.state.write();
         let mut records = Vec::new();
         let is_shareable = state.backend.records(&[pbn], &mut records).is_ok()
-            && records
-                .iter()
-                .all(|record| record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect);
+            && records.iter().all(|record| {
+                record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect
+            });
         if is_shareable {
             // If it fails the pool has stopped, which says more.
             let _ = self.apply(&mut state, &Change::Suspect { pbn, is_suspect: true });
@@ -102,8 +102,9 @@ impl Engine {
     pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
         let noted: Vec<_> = self.damages.noted.lock().iter().copied().collect();
         let volumes = self.volumes.read();
-        let name_of =
-            |id: VolumeId| volumes.iter().find(|(_, volume)| volume.id == id).map(|(name, _)| name.clone());
+        let name_of = |id: VolumeId| {
+            volumes.iter().find(|(_, volume)| volume.id == id).map(|(name, _)| name.clone())
+        };
         let state = self.state.read();
         let mut places = Vec::new();
         let in_use = |(id, lbn, pbn): (VolumeId, u64, u32)| {

@@ -86,8 +86,11 @@ impl DirtyGroups {
 
     /// Takes a group that was marked no later than this.
     fn take_marked(&mut self, until_ns: u64) -> Option<u64> {
-        let group =
-            self.marked_ns.iter().find(|(_, marked_ns)| **marked_ns <= until_ns).map(|(group, _)| *group)?;
+        let group = self
+            .marked_ns
+            .iter()
+            .find(|(_, marked_ns)| **marked_ns <= until_ns)
+            .map(|(group, _)| *group)?;
         self.marked_ns.remove(&group);
         Some(group)
     }
@@ -141,7 +144,8 @@ impl Engine {
             from
         };
         let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
-        let next = self.state.read().backend.next_mapped(volume.id, Lbn(from * GROUP_BLOCKS), end)?;
+        let next =
+            self.state.read().backend.next_mapped(volume.id, Lbn(from * GROUP_BLOCKS), end)?;
         let group = next.map(|lbn| lbn.0 / GROUP_BLOCKS);
         let mut dirty = volume.dirty.lock();
         // Somebody may have begun the sweep anew.
@@ -241,11 +245,14 @@ impl Engine {
         let mut candidates = Vec::with_capacity(fingerprints.len());
         let owns = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(own, _)| *own);
         let looked_up = fingerprints.into_iter().zip(found).zip(records);
-        for ((own, ((fingerprint, entry), record)), content) in owns.zip(looked_up).zip(good_contents) {
+        for ((own, ((fingerprint, entry), record)), content) in
+            owns.zip(looked_up).zip(good_contents)
+        {
             let is_suspect = entry.is_some() && record.is_suspect;
             let is_healed = is_suspect && !must_compare && self.heal(entry, content);
-            let mut compare =
-                |pbn: Pbn| !must_compare || has_content(self, (pbn, fingerprint), content, &mut stored);
+            let mut compare = |pbn: Pbn| {
+                !must_compare || has_content(self, (pbn, fingerprint), content, &mut stored)
+            };
             let is_equal = is_healed || !is_suspect && entry.is_some_and(&mut compare);
             candidates.push(Candidate { own, fingerprint, entry, is_equal, is_healed });
         }
@@ -261,7 +268,8 @@ impl Engine {
             let (part, after) = rest.split_at_mut((run.len() * block_bytes).min(rest.len()));
             rest = after;
             // The content becomes the one of other LBNs, so it is checked even without `verify_reads`.
-            let is_read = run.first().is_some_and(|first| self.read_data(first.pbn, 0, part).is_ok());
+            let is_read =
+                run.first().is_some_and(|first| self.read_data(first.pbn, 0, part).is_ok());
             for (own, content) in run.iter().zip(part.chunks_exact_mut(block_bytes)) {
                 let is_good = is_read && self.seed.of_content(content) == own.checksum;
                 good.push(is_good || self.read_block(volume, *own, content).is_ok());
@@ -282,9 +290,19 @@ impl Engine {
     }
 
     /// Makes the change for one block, if what was found out is still true.
-    fn settle(&self, state: &mut State, volume: &VolumeShared, candidate: &Candidate) -> Result<Settled> {
-        let Candidate { own: Wanted { lbn, pbn, checksum }, fingerprint, entry, is_equal, is_healed } =
-            *candidate;
+    fn settle(
+        &self,
+        state: &mut State,
+        volume: &VolumeShared,
+        candidate: &Candidate,
+    ) -> Result<Settled> {
+        let Candidate {
+            own: Wanted { lbn, pbn, checksum },
+            fingerprint,
+            entry,
+            is_equal,
+            is_healed,
+        } = *candidate;
         let (mut places, mut records, mut found) = (Vec::new(), Vec::new(), Vec::new());
         state.backend.look_up(volume.id, &[lbn], &mut places)?;
         state.backend.records(&[pbn, entry.unwrap_or(pbn)], &mut records)?;
@@ -348,7 +366,8 @@ pub(super) fn work(engine: &Engine, bell: &Bell) {
             let Ok(Some(report)) = engine.find_next(until_ns) else { break };
             if let Some(rate) = tuning.finder_bytes_per_s {
                 let bytes = report.examined_blocks * block_bytes;
-                free_at_ns = now_ns.saturating_add(bytes.saturating_mul(1_000_000_000) / rate.max(1));
+                free_at_ns =
+                    now_ns.saturating_add(bytes.saturating_mul(1_000_000_000) / rate.max(1));
             }
         }
     }

@@ -37,10 +37,15 @@ impl Engine {
         items: &[Item<'_>],
     ) -> Vec<MutexGuard<'v, ()>> {
         let patched = items.iter().filter(|item| item.is_patch());
-        let mut locks: Vec<usize> = patched.map(|item| (item.lbn.0 % PATCH_LOCKS as u64) as usize).collect();
+        let mut locks: Vec<usize> =
+            patched.map(|item| (item.lbn.0 % PATCH_LOCKS as u64) as usize).collect();
         locks.sort_unstable();
         locks.dedup();
-        locks.into_iter().filter_map(|lock| volume.patch_locks.get(lock)).map(|lock| lock.lock()).collect()
+        locks
+            .into_iter()
+            .filter_map(|lock| volume.patch_locks.get(lock))
+            .map(|lock| lock.lock())
+            .collect()
     }
 
     /// Reads the blocks that are written in part, and changes those parts.
@@ -50,7 +55,8 @@ impl Engine {
         items: &[&Item<'_>],
         failed: &mut Failed<'_>,
     ) -> Result<Patches> {
-        let lbns: Vec<Lbn> = items.iter().filter(|item| item.is_patch()).map(|item| item.lbn).collect();
+        let lbns: Vec<Lbn> =
+            items.iter().filter(|item| item.is_patch()).map(|item| item.lbn).collect();
         if lbns.is_empty() {
             return Ok(Patches::default());
         }
@@ -76,11 +82,19 @@ impl Engine {
         Ok(patches)
     }
 
-    fn read_base(&self, volume: VolumeId, lbn: Lbn, place: Place, content: &mut [u8]) -> Result<()> {
+    fn read_base(
+        &self,
+        volume: VolumeId,
+        lbn: Lbn,
+        place: Place,
+        content: &mut [u8],
+    ) -> Result<()> {
         match place {
             Place::Unmapped => Ok(()),
             // Even without `verify_reads`: a damaged content would get a checksum that it passes.
-            Place::Stored(pbn, checksum) => self.read_block(volume, Wanted { lbn, pbn, checksum }, content),
+            Place::Stored(pbn, checksum) => {
+                self.read_block(volume, Wanted { lbn, pbn, checksum }, content)
+            }
             Place::Damaged => Err(VolumeError::DamagedBlock { lbn: lbn.0 }),
         }
     }

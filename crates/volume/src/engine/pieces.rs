@@ -35,7 +35,9 @@ impl Engine {
             let _ = self.reserve_slots();
             let (first, count) = {
                 let state = self.state.read();
-                let Some(first) = state.backend.next_mapped(volume, next, END)? else { return Ok(()) };
+                let Some(first) = state.backend.next_mapped(volume, next, END)? else {
+                    return Ok(());
+                };
                 (first, Self::piece_blocks(&state))
             };
             next = Lbn(first.0.saturating_add(count));

@@ -87,7 +87,15 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
                     }
                 }
             };
-            Block { lbn: item.lbn, content, base, step, is_zero: false, pbn: None, request: item.request }
+            Block {
+                lbn: item.lbn,
+                content,
+                base,
+                step,
+                is_zero: false,
+                pbn: None,
+                request: item.request,
+            }
         };
         Self {
             blocks: items.iter().map(block).collect(),
@@ -182,7 +190,9 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         }
         if let (Some(Some(pbn)), Some(record)) = (self.found.get(at), self.records.get(at))
             && !record.is_suspect
-            && compare.is_none_or(|stored| has_content(engine, (*pbn, fingerprint), block.content, stored))
+            && compare.is_none_or(|stored| {
+                has_content(engine, (*pbn, fingerprint), block.content, stored)
+            })
         {
             if place.pbn() == Some(*pbn) {
                 return Step::Unchanged;
@@ -193,7 +203,8 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         }
         let is_same = |leader: &usize| self.fingerprint(*leader) == fingerprint;
         if let Some(leader) = leaders.find(fingerprint.low(), is_same) {
-            let is_equal = self.blocks.get(*leader).is_some_and(|leader| leader.content == block.content);
+            let is_equal =
+                self.blocks.get(*leader).is_some_and(|leader| leader.content == block.content);
             return if !must_compare || is_equal { Step::Follow(*leader) } else { Step::Fresh };
         }
         leaders.insert_unique(fingerprint.low(), at, |leader| self.fingerprint(*leader).low());
@@ -250,8 +261,10 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             }
         });
         // A block whose leader failed was never tried itself; it goes through another pass.
-        for block in
-            self.blocks.iter_mut().filter(|block| target(block).is_some_and(|pbn| lost.contains(&pbn)))
+        for block in self
+            .blocks
+            .iter_mut()
+            .filter(|block| target(block).is_some_and(|pbn| lost.contains(&pbn)))
         {
             block.step = match block.step {
                 Step::Heal(pbn) => {
@@ -334,7 +347,8 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
                 Some(Change::Share { volume, lbn, pbn, checksum })
             }
             Step::Fresh => {
-                let (pbn, fingerprint, checksum) = (block.pbn?, self.fingerprint(at), self.checksum(at));
+                let (pbn, fingerprint, checksum) =
+                    (block.pbn?, self.fingerprint(at), self.checksum(at));
                 Some(Change::Store { volume, lbn, pbn, fingerprint, checksum })
             }
         }
@@ -343,7 +357,9 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     /// Counts what was done.
     pub(super) fn tally(&self, done: &[bool]) -> Tally {
         let mut tally = Tally::default();
-        for (at, block) in self.blocks.iter().enumerate().filter(|(at, _)| done.get(*at) == Some(&true)) {
+        for (at, block) in
+            self.blocks.iter().enumerate().filter(|(at, _)| done.get(*at) == Some(&true))
+        {
             tally.patched += u64::from(block.base.is_some());
             tally.zero += u64::from(block.is_zero);
             match block.step {

@@ -80,7 +80,12 @@ impl Engine {
     }
 
     /// The range in extents.
-    pub(crate) fn extents(&self, volume: &VolumeShared, range: Range, most: usize) -> Result<Vec<Extent>> {
+    pub(crate) fn extents(
+        &self,
+        volume: &VolumeShared,
+        range: Range,
+        most: usize,
+    ) -> Result<Vec<Extent>> {
         let block_bytes = self.block_bytes() as u64;
         let blocks = range.blocks(block_bytes);
         let mut extents: Vec<Extent> = Vec::new();
@@ -117,7 +122,9 @@ impl Engine {
 /// A block to be read, if the place has one.
 pub(super) fn wanted_at((lbn, place): (u64, &Place)) -> Option<Wanted> {
     match place {
-        Place::Stored(pbn, checksum) => Some(Wanted { lbn: Lbn(lbn), pbn: *pbn, checksum: *checksum }),
+        Place::Stored(pbn, checksum) => {
+            Some(Wanted { lbn: Lbn(lbn), pbn: *pbn, checksum: *checksum })
+        }
         Place::Unmapped | Place::Damaged => None,
     }
 }

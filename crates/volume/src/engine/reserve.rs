@@ -63,7 +63,9 @@ impl Engine {
         }
         let mut result = Ok(());
         for end in [wanted + wanted / AHEAD_PART, wanted] {
-            let Some(slot) = u32::try_from(first + 1).ok().and_then(Slot::new) else { return Ok(()) };
+            let Some(slot) = u32::try_from(first + 1).ok().and_then(Slot::new) else {
+                return Ok(());
+            };
             let offset = slot.offset(self.superblock.journal_pages);
             let allocated = self.metadata.allocate(offset, (end - first) * PAGE_BYTES as u64);
             result = allocated.map_err(VolumeError::io(DiskRole::Metadata, "enlarge"));

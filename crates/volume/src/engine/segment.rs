@@ -66,8 +66,12 @@ impl Claim {
 
 fn range_of(operation: &Operation<'_>) -> Option<Range> {
     match operation {
-        Operation::Read { offset, buffer } => Some(Range { offset: *offset, length: buffer.len() as u64 }),
-        Operation::Write { offset, data, .. } => Some(Range { offset: *offset, length: data.len() as u64 }),
+        Operation::Read { offset, buffer } => {
+            Some(Range { offset: *offset, length: buffer.len() as u64 })
+        }
+        Operation::Write { offset, data, .. } => {
+            Some(Range { offset: *offset, length: data.len() as u64 })
+        }
         Operation::WriteZeroes { offset, length, .. } | Operation::Trim { offset, length, .. } => {
             Some(Range { offset: *offset, length: *length })
         }
@@ -184,18 +188,26 @@ impl Engine {
         if volume.read_only {
             return Err(DeviceError::ReadOnly);
         }
-        self.check_writable().map_err(|error| error.for_device(u64::from(self.superblock.block_bytes)))
+        self.check_writable()
+            .map_err(|error| error.for_device(u64::from(self.superblock.block_bytes)))
     }
 
     /// Flushes for whoever asked for it, and counts what failed.
-    fn finish_segment(&self, volume: &VolumeShared, segment: &mut [Request<'_>], has_immediate: bool) {
+    fn finish_segment(
+        &self,
+        volume: &VolumeShared,
+        segment: &mut [Request<'_>],
+        has_immediate: bool,
+    ) {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let is_flush = |request: &Request<'_>| matches!(request.operation, Operation::Flush);
         if has_immediate || segment.iter().any(is_flush) {
             add(&volume.counters.flushes, 1);
             if let Err(error) = self.flush() {
                 for request in segment.iter_mut() {
-                    if request.outcome.is_ok() && (is_flush(request) || is_immediate(&request.operation)) {
+                    if request.outcome.is_ok()
+                        && (is_flush(request) || is_immediate(&request.operation))
+                    {
                         request.outcome = Err(error.for_device(block_bytes));
                     }
                 }
@@ -233,7 +245,14 @@ struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     const fn new(block_bytes: u64) -> Self {
-        Self { block_bytes, items: Vec::new(), unmaps: Vec::new(), writes: 0, written_bytes: 0, trims: 0 }
+        Self {
+            block_bytes,
+            items: Vec::new(),
+            unmaps: Vec::new(),
+            writes: 0,
+            written_bytes: 0,
+            trims: 0,
+        }
     }
 
     fn add(&mut self, request: usize, operation: &Operation<'a>, range: Range) {
@@ -248,7 +267,11 @@ impl<'a> Changes<'a> {
                 let whole = range.whole_blocks(self.block_bytes);
                 for lbn in range.blocks(self.block_bytes).filter(|lbn| !whole.contains(lbn)) {
                     let within = self.within(range, lbn);
-                    self.items.push(Item { request, lbn: Lbn(lbn), source: Source::ZeroPart(within) });
+                    self.items.push(Item {
+                        request,
+                        lbn: Lbn(lbn),
+                        source: Source::ZeroPart(within),
+                    });
                 }
                 self.unmaps.push((request, whole));
             }

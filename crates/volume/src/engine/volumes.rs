@@ -41,7 +41,12 @@ pub(crate) struct VolumeShared {
 }
 
 impl VolumeShared {
-    pub(crate) fn new(id: VolumeId, size_bytes: u64, mode: DedupMode, read_only: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        id: VolumeId,
+        size_bytes: u64,
+        mode: DedupMode,
+        read_only: bool,
+    ) -> Arc<Self> {
         let mut dirty = DirtyGroups::default();
         if mode == DedupMode::Offline {
             dirty.mark_all();
@@ -127,7 +132,10 @@ impl Engine {
 
     /// Makes a change alone.
     pub(super) fn apply_one(&self, state: &mut State, change: &Change) -> Result<()> {
-        if let Change::Store { pbn, .. } | Change::Share { pbn, .. } | Change::Identify { pbn, .. } = change {
+        if let Change::Store { pbn, .. }
+        | Change::Share { pbn, .. }
+        | Change::Identify { pbn, .. } = change
+        {
             debug_assert!(self.space.lock().is_used(*pbn), "block {} is free", pbn.number());
         }
         let State { backend, open, .. } = state;
@@ -291,7 +299,8 @@ impl Engine {
         let id = volume.id;
         let is_large = {
             let _catalogue = self.catalogue.lock();
-            let is_there = self.volumes.read().get(name).is_some_and(|there| Arc::ptr_eq(there, &volume));
+            let is_there =
+                self.volumes.read().get(name).is_some_and(|there| Arc::ptr_eq(there, &volume));
             check_there(!is_there, name)?;
             let is_large = self.change_closed(&volume, |state, removed| {
                 let is_large = Self::is_large(state, id);

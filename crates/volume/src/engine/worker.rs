@@ -47,7 +47,8 @@ impl Worker {
     ) -> std::io::Result<Self> {
         let bell = Arc::new(Bell::default());
         let heard = Arc::clone(&bell);
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(&engine, &heard))?;
+        let thread =
+            std::thread::Builder::new().name(name.into()).spawn(move || work(&engine, &heard))?;
         Ok(Self { bell, thread: Some(thread) })
     }
 

@@ -56,7 +56,12 @@ pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
 
 impl Engine {
     /// Writes the blocks.
-    pub(super) fn write_items(&self, volume: &VolumeShared, items: &[Item<'_>], failed: &mut Failed<'_>) {
+    pub(super) fn write_items(
+        &self,
+        volume: &VolumeShared,
+        items: &[Item<'_>],
+        failed: &mut Failed<'_>,
+    ) {
         let all = |failed: &mut Failed<'_>, items: &[&Item<'_>], error: &VolumeError| {
             items.iter().for_each(|item| failed(item.request, error));
         };
@@ -129,7 +134,8 @@ impl Engine {
         let Some((taken, _taken)) = self.take_free(wanted) else { return Ok(Pass::Full(wanted)) };
         plan.place(taken);
         plan.write(self, failed);
-        let mut made = Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
+        let mut made =
+            Made { done: vec![false; plan.len()], overtaken: Vec::new(), unused: Vec::new() };
         let changed = self
             .warm_pieces(volume, items.iter().map(|item| item.lbn))
             .and_then(|()| self.make_changes(volume, &plan, &mut made));
@@ -144,7 +150,9 @@ impl Engine {
         self.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
         add(&volume.counters.patch_retries, made.overtaken.len() as u64);
-        Ok(Pass::Overtaken(made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect()))
+        Ok(Pass::Overtaken(
+            made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect(),
+        ))
     }
 
     /// Blocks that nothing has ever referred to.
@@ -156,7 +164,12 @@ impl Engine {
     }
 
     /// Makes the planned changes that are still right.
-    fn make_changes(&self, volume: &VolumeShared, plan: &Plan<'_, '_>, made: &mut Made) -> Result<()> {
+    fn make_changes(
+        &self,
+        volume: &VolumeShared,
+        plan: &Plan<'_, '_>,
+        made: &mut Made,
+    ) -> Result<()> {
         let mut scratch = Scratch::default();
         let mut state = self.state.write();
         let is_known_now = plan.stored_meanwhile(&state)?;

@@ -277,7 +277,10 @@ impl Change {
             10 => return Some(Self::Grow { data_blocks: reader.varint()? }),
             16 => {
                 let pbn = Pbn::new(reader.u32()?)?;
-                return Some(Self::Identify { pbn, fingerprint: Fingerprint::from_bytes(reader.array()?) });
+                return Some(Self::Identify {
+                    pbn,
+                    fingerprint: Fingerprint::from_bytes(reader.array()?),
+                });
             }
             17 => {
                 let pbn = Pbn::new(reader.u32()?)?;
@@ -371,7 +374,12 @@ mod tests {
             Change::Suspect { pbn, is_suspect: true },
             Change::Lose { volume, first: Lbn(3), count: 4 },
             Change::Unmap { volume, first: Lbn(7), count: 1 << 30 },
-            Change::Create { volume, name: name.clone(), size_bytes: 1 << 50, mode: DedupMode::Inline },
+            Change::Create {
+                volume,
+                name: name.clone(),
+                size_bytes: 1 << 50,
+                mode: DedupMode::Inline,
+            },
             Change::Remove { volume },
             Change::Rename { volume, name: name.clone() },
             Change::Resize { volume, size_bytes: 512 },
@@ -394,7 +402,11 @@ mod tests {
             let mut one = Vec::new();
             change.encode(&mut one);
             for end in 1..one.len() {
-                assert_eq!(Change::decode_all(&one[..end], Version::V2), None, "{change:?} cut at {end}");
+                assert_eq!(
+                    Change::decode_all(&one[..end], Version::V2),
+                    None,
+                    "{change:?} cut at {end}"
+                );
             }
             payload.extend(one);
         }

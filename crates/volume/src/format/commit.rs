@@ -50,7 +50,8 @@ impl CommitHeader {
     /// Whether this is the payload.
     #[must_use]
     pub fn fits(&self, payload: &[u8], seed: PoolSeed) -> bool {
-        payload.len() as u64 == self.payload_bytes && seed.checksum(payload) == self.payload_checksum
+        payload.len() as u64 == self.payload_bytes
+            && seed.checksum(payload) == self.payload_checksum
     }
 
     /// Bytes of journal that one copy of the commit takes; `None` if its length is impossible.
@@ -105,8 +106,9 @@ mod tests {
         build_commit(&mut buffer, 5, 2, seed);
         assert_eq!(buffer.len(), PAGE_BYTES);
         let reads = |bytes: &[u8]| {
-            CommitHeader::decode(bytes, seed)
-                .is_some_and(|header| header.fits(&bytes[COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + 7], seed))
+            CommitHeader::decode(bytes, seed).is_some_and(|header| {
+                header.fits(&bytes[COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + 7], seed)
+            })
         };
         assert!(reads(&buffer));
         for at in 0..COMMIT_HEADER_BYTES + 7 {

@@ -14,8 +14,9 @@ pub use change::Change;
 pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror_commit};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
-    BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part, StoreTable,
-    StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page, index_entry, set_array_value,
+    BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
+    StoreTable, StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page,
+    index_entry, set_array_value,
 };
 pub use superblock::{Superblock, Version, check_data_header, data_header, read_superblock};
 pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};

@@ -130,7 +130,11 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
-    let older = found.iter().map(|(_, root)| root).find(|root| root.generation < newest.generation).cloned();
+    let older = found
+        .iter()
+        .map(|(_, root)| root)
+        .find(|root| root.generation < newest.generation)
+        .cloned();
     let to_repair = Root::offsets(newest.generation)
         .into_iter()
         .filter(|place| !found.iter().any(|(offset, root)| offset == place && *root == newest))

@@ -235,7 +235,8 @@ impl<'p> Node<'p> {
         let value_bytes = if level == 0 { part.value_bytes() } else { NODE_REF_BYTES };
         let (head, body) = page.split_at_mut(NODE_HEADER_BYTES);
         put_number(head, entries.len() as u128 | u128::from(level) << 16);
-        for (to, (key, value)) in body.chunks_exact_mut(part.key_bytes() + value_bytes).zip(entries) {
+        for (to, (key, value)) in body.chunks_exact_mut(part.key_bytes() + value_bytes).zip(entries)
+        {
             let (to_key, to_value) = to.split_at_mut(part.key_bytes());
             put_number(to_key, u128::from(*key));
             put_number(to_value, *value);
@@ -332,7 +333,8 @@ impl StoreTable {
             let flags = reader.u8().filter(|flags| *flags < 4)?;
             let (read_only, is_hidden) = (flags & 1 != 0, flags & 2 != 0);
             let (mapped, map) = (reader.u64()?, tree_from(&mut reader)?);
-            let volume = StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, map };
+            let volume =
+                StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, map };
             table.volumes.push(volume);
         }
         table.counts = tree_from(&mut reader)?;
@@ -355,7 +357,10 @@ mod tests {
             for tag in 0..5000u32 {
                 let (before, after) = (bucket_of(tag, buckets), bucket_of(tag, buckets + 1));
                 assert!(before < buckets);
-                assert!(after == before || after == buckets, "{tag} moved from {before} to {after}");
+                assert!(
+                    after == before || after == buckets,
+                    "{tag} moved from {before} to {after}"
+                );
             }
         }
     }
@@ -385,7 +390,8 @@ mod tests {
             mapped: 5,
             map: tree,
         };
-        let table = StoreTable { volumes: vec![volume], counts: tree, buckets: 3, ..StoreTable::default() };
+        let table =
+            StoreTable { volumes: vec![volume], counts: tree, buckets: 3, ..StoreTable::default() };
         let stream = table.encode();
         assert_eq!(StoreTable::decode(&stream), Some(table));
         assert!((0..stream.len()).all(|end| StoreTable::decode(&stream[..end]).is_none()));

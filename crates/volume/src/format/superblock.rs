@@ -100,7 +100,8 @@ impl Superblock {
     /// The byte offsets of the header of the data store and of its copy.
     #[must_use]
     pub fn header_offsets(&self) -> Vec<u64> {
-        let copy = self.header_copy.map(|pbn| u64::from(pbn.number()) * u64::from(self.block_bytes));
+        let copy =
+            self.header_copy.map(|pbn| u64::from(pbn.number()) * u64::from(self.block_bytes));
         std::iter::once(0).chain(copy).collect()
     }
 
@@ -122,8 +123,8 @@ impl Superblock {
         let header_copy = Pbn::new(reader.u32()?);
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let backend = BackendKind::from_byte(backend)?;
-        let fits =
-            crate::pool::is_block_size(block_bytes) && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
+        let fits = crate::pool::is_block_size(block_bytes)
+            && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
         fits.then_some(Self {
             version,
             block_bytes,
@@ -165,7 +166,9 @@ pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Supe
             None => damage.push(format!("superblock {number} fails its checksum")),
         }
     }
-    found.ok_or(VolumeError::NotAPool { why: "its metadata has no superblock that passes its checksum" })
+    found.ok_or(VolumeError::NotAPool {
+        why: "its metadata has no superblock that passes its checksum",
+    })
 }
 
 /// Block 0 of the data store of this pool.

@@ -111,7 +111,15 @@ impl Table {
             let flags = reader.u8().filter(|flags| *flags < 4)?;
             let (read_only, is_hidden) = (flags & 1 != 0, flags & 2 != 0);
             let pages = pages_from(&mut reader)?;
-            table.volumes.push(TableVolume { id, name, size_bytes, mode, read_only, is_hidden, pages });
+            table.volumes.push(TableVolume {
+                id,
+                name,
+                size_bytes,
+                mode,
+                read_only,
+                is_hidden,
+                pages,
+            });
         }
         table.records = pages_from(&mut reader)?;
         reader.is_empty().then_some(table)
@@ -198,7 +206,8 @@ pub fn read_chain(
                 None => bad.push(slot),
             }
         }
-        let page = good.ok_or_else(|| VolumeError::damaged("both copies of a page of the table"))?;
+        let page =
+            good.ok_or_else(|| VolumeError::damaged("both copies of a page of the table"))?;
         chain.damaged_copies.extend(bad.into_iter().map(|slot| (slot, page.clone())));
         let mut reader = Reader::new(page.as_slice());
         link = Link::decode(reader.array().unwrap_or_default());

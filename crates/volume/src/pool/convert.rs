@@ -51,8 +51,12 @@ pub fn convert(
         FingerprintKind::Sha256 => FingerprintKind::Sha256Keyed,
         other => other,
     };
-    let superblock =
-        Superblock { version: Version::V2, header_copy: None, fingerprint, ..walk.superblock.clone() };
+    let superblock = Superblock {
+        version: Version::V2,
+        header_copy: None,
+        fingerprint,
+        ..walk.superblock.clone()
+    };
     let new = PoolDisks { data: Arc::clone(&disks.data), metadata };
     format_metadata(&new, &superblock, walk.data_blocks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
@@ -103,7 +107,9 @@ impl Pool {
         })?;
         let old_metadata = std::fs::read_link(&old).ok();
         std::fs::rename(&new, &old).map_err(failed("replace", &old))?;
-        File::open(directory).and_then(|folder| folder.sync_all()).map_err(failed("sync", directory))?;
+        File::open(directory)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed("sync", directory))?;
         Ok(Conversion { lost_blocks, old_metadata })
     }
 }
@@ -138,9 +144,15 @@ impl<'c> Converter<'c> {
         }
     }
 
-    fn volume(&mut self, volume: &WalkVolume, monitor: &dyn Monitor, stop: &StopFlag) -> Result<()> {
+    fn volume(
+        &mut self,
+        volume: &WalkVolume,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<()> {
         let id = self.create(volume)?;
-        let entries: Vec<(u64, Place)> = volume.map.iter().map(|(lbn, place)| (*lbn, *place)).collect();
+        let entries: Vec<(u64, Place)> =
+            volume.map.iter().map(|(lbn, place)| (*lbn, *place)).collect();
         for some in entries.chunks(CHANGES_AT_ONCE) {
             if stop.is_raised() {
                 return Err(VolumeError::Interrupted);
@@ -181,9 +193,12 @@ impl<'c> Converter<'c> {
             return Ok(known.map_or(lose, |checksum| Change::Share { volume, lbn, pbn, checksum }));
         }
         let offset = u64::from(pbn.number()) * self.content.len() as u64;
-        let fingerprint = self.walk.fingerprints.get(&pbn.number()).copied().unwrap_or(Fingerprint::NONE);
+        let fingerprint =
+            self.walk.fingerprints.get(&pbn.number()).copied().unwrap_or(Fingerprint::NONE);
         let is_good = match self.disks.data.read_at(offset, &mut self.content) {
-            Ok(()) => fingerprint.is_none() || self.old_fingerprinter.of(&self.content) == fingerprint,
+            Ok(()) => {
+                fingerprint.is_none() || self.old_fingerprinter.of(&self.content) == fingerprint
+            }
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => false,
             Err(error) => return Err(VolumeError::io(DiskRole::Data, "read")(error)),
         };

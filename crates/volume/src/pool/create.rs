@@ -3,7 +3,9 @@
 use super::{Pool, PoolDisks};
 use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header};
+use crate::format::{
+    JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header,
+};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -64,12 +66,21 @@ impl PoolOptions {
     pub(super) fn check(&self) -> Result<()> {
         let bad = |what, expected| Err(VolumeError::BadOption { what, expected });
         if !is_block_size(self.block_bytes) {
-            return bad(format!("a block of {} bytes", self.block_bytes), "a power of two from 512 to 1 MiB");
+            return bad(
+                format!("a block of {} bytes", self.block_bytes),
+                "a power of two from 512 to 1 MiB",
+            );
         }
         if !(2..=u64::from(Pbn::LAST.number()) + 1).contains(&self.data_blocks()) {
-            return bad(format!("a capacity of {} bytes", self.capacity_bytes), "from 2 to 2^32 - 1 blocks");
+            return bad(
+                format!("a capacity of {} bytes", self.capacity_bytes),
+                "from 2 to 2^32 - 1 blocks",
+            );
         }
-        if self.journal_bytes.is_some_and(|bytes| !(LEAST_JOURNAL_BYTES..=64 << 30).contains(&bytes)) {
+        if self
+            .journal_bytes
+            .is_some_and(|bytes| !(LEAST_JOURNAL_BYTES..=64 << 30).contains(&bytes))
+        {
             return bad("the journal's length".into(), "from 64 KiB to 64 GiB");
         }
         Ok(())
@@ -96,7 +107,8 @@ impl PoolOptions {
     }
 
     fn journal_pages(&self) -> u64 {
-        let chosen = (self.capacity_bytes / DATA_PER_JOURNAL).clamp(LEAST_JOURNAL_BYTES, MOST_JOURNAL_BYTES);
+        let chosen =
+            (self.capacity_bytes / DATA_PER_JOURNAL).clamp(LEAST_JOURNAL_BYTES, MOST_JOURNAL_BYTES);
         self.journal_bytes.unwrap_or(chosen) / PAGE_BYTES as u64
     }
 }
@@ -147,7 +159,11 @@ impl Pool {
 }
 
 /// Makes the metadata of an empty pool. The superblock comes last: before it there is no pool.
-pub(super) fn format_metadata(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
+pub(super) fn format_metadata(
+    disks: &PoolDisks,
+    superblock: &Superblock,
+    data_blocks: u64,
+) -> Result<()> {
     clear_metadata(disks, superblock)?;
     write_checkpoint(disks, superblock, data_blocks)?;
     // Room for getting out of a file system that gets full.

@@ -44,7 +44,8 @@ impl PoolDirectory {
     /// As theirs.
     pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
         if !path.is_dir() {
-            let why = if path.exists() { "it is not a directory" } else { "there is no such directory" };
+            let why =
+                if path.exists() { "it is not a directory" } else { "there is no such directory" };
             return Err(VolumeError::NotAPool { why });
         }
         // Before the disks are opened: the second lock on one file would be refused because of the
@@ -62,7 +63,12 @@ impl PoolDirectory {
     }
 }
 
-fn open_disk(folder: &Path, name: &str, missing: &'static str, access: DiskAccess) -> Result<FileDisk> {
+fn open_disk(
+    folder: &Path,
+    name: &str,
+    missing: &'static str,
+    access: DiskAccess,
+) -> Result<FileDisk> {
     let path = folder.join(name);
     match FileDisk::open(&path, access) {
         Err(VolumeError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {

@@ -92,12 +92,14 @@ impl Collector {
             return Ok(());
         }
         loop {
-            let blocks = u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
+            let blocks =
+                u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
             if blocks < LEAST_RUN_BLOCKS {
                 return Ok(());
             }
             let _collector = engine.collector.lock();
-            let (run, next) = engine.space.lock().take_freed_run(self.next, LEAST_RUN_BLOCKS, blocks);
+            let (run, next) =
+                engine.space.lock().take_freed_run(self.next, LEAST_RUN_BLOCKS, blocks);
             if let Some((first, count)) = run {
                 let bytes = u64::from(count) * block_bytes;
                 let result = engine.data.discard(u64::from(first.number()) * block_bytes, bytes);

@@ -36,7 +36,8 @@ impl Pool {
     pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
         // No volume comes that is not in the list.
         let _catalogue = self.engine.catalogue.lock();
-        let volumes: Vec<Arc<VolumeShared>> = self.engine.volumes.read().values().cloned().collect();
+        let volumes: Vec<Arc<VolumeShared>> =
+            self.engine.volumes.read().values().cloned().collect();
         // In the order of their ids, as everybody who takes several would.
         let mut ordered = volumes;
         ordered.sort_by_key(|volume| volume.id);
@@ -143,7 +144,8 @@ impl Engine {
             let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
             let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
             state.backend.look_up(id, &lbns, &mut places)?;
-            let pbns: Vec<Pbn> = places.iter().map(|place| place.pbn().unwrap_or(Pbn::FIRST)).collect();
+            let pbns: Vec<Pbn> =
+                places.iter().map(|place| place.pbn().unwrap_or(Pbn::FIRST)).collect();
             state.backend.records(&pbns, &mut records)?;
             (first, next)
         };

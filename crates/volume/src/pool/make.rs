@@ -98,7 +98,8 @@ impl<'a> Places<'a> {
 
     /// Takes what is there, and makes what is not.
     fn take(&self, made: &mut Made) -> Result<PoolDisks> {
-        let existing = |name| self.elsewhere(name).map(|place| self.open_existing(place, name)).transpose();
+        let existing =
+            |name| self.elsewhere(name).map(|place| self.open_existing(place, name)).transpose();
         let (data, metadata) = (existing(DATA)?.flatten(), existing(METADATA)?.flatten());
         made.directory(self.folder)?;
         let data = self.or_new(data, DATA, made)?;
@@ -119,7 +120,9 @@ impl<'a> Places<'a> {
             check_no_user(place, &status)?;
         }
         let in_use = |error| match error {
-            VolumeError::InUse { holder } => VolumeError::DeviceInUse { path: place.to_owned(), by: holder },
+            VolumeError::InUse { holder } => {
+                VolumeError::DeviceInUse { path: place.to_owned(), by: holder }
+            }
             error => error,
         };
         let disk = FileDisk::open(place, DiskAccess::Exclusive).map_err(in_use)?;
@@ -127,7 +130,11 @@ impl<'a> Places<'a> {
         if disk.is_device() {
             let need_bytes = self.options.least_bytes(name == DATA);
             if have_bytes < need_bytes {
-                return Err(VolumeError::SmallDevice { path: place.to_owned(), have_bytes, need_bytes });
+                return Err(VolumeError::SmallDevice {
+                    path: place.to_owned(),
+                    have_bytes,
+                    need_bytes,
+                });
             }
             let found = disk.found_on_it().map_err(failed("read", place))?;
             if let (Some(what), false) = (found, self.options.force) {
@@ -141,7 +148,12 @@ impl<'a> Places<'a> {
 
     /// A disk that was opened, or else a new file; with a link to it in the directory if it is
     /// elsewhere.
-    fn or_new(&self, opened: Option<FileDisk>, name: &str, made: &mut Made) -> Result<Arc<FileDisk>> {
+    fn or_new(
+        &self,
+        opened: Option<FileDisk>,
+        name: &str,
+        made: &mut Made,
+    ) -> Result<Arc<FileDisk>> {
         let place = self.path_of(name);
         let disk = match opened {
             Some(disk) => {
@@ -233,7 +245,9 @@ impl Drop for Made {
             let _ = match step {
                 Undo::Remove(path) => std::fs::remove_file(path),
                 Undo::RemoveDirectory(path) => std::fs::remove_dir(path),
-                Undo::Empty(path) => File::options().write(true).open(path).and_then(|file| file.set_len(0)),
+                Undo::Empty(path) => {
+                    File::options().write(true).open(path).and_then(|file| file.set_len(0))
+                }
             };
         }
     }

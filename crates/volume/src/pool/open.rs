@@ -7,7 +7,8 @@ use crate::engine::{Committer, Crowd, Damages, Engine, State, VolumeShared, Work
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{
-    PoolSeed, Root, Superblock, Version, check_data_header, data_header, find_roots, read_superblock,
+    PoolSeed, Root, Superblock, Version, check_data_header, data_header, find_roots,
+    read_superblock,
 };
 use crate::journal::{Journal, LastCommit};
 use crate::readers::Readers;
@@ -67,8 +68,8 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
     }
     let mut backend = loaded?;
     let mut journal = Journal::new(&superblock, &root, seed);
-    let replayed =
-        journal.replay(&*disks.metadata, &root, |changes| backend.apply(&changes, &mut Vec::new()))?;
+    let replayed = journal
+        .replay(&*disks.metadata, &root, |changes| backend.apply(&changes, &mut Vec::new()))?;
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
     if let Some(what) = replayed.lost {
@@ -107,7 +108,8 @@ fn find_absent(
     let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let present = data_bytes / u64::from(superblock.block_bytes);
     let mut absent = 0u64;
-    let visited = backend.visit_used(&mut |pbn| absent += u64::from(u64::from(pbn.number()) >= present));
+    let visited =
+        backend.visit_used(&mut |pbn| absent += u64::from(u64::from(pbn.number()) >= present));
     if absent > 0 {
         damage.lost.push(format!(
             "{absent} stored blocks, because the data store ends at {data_bytes} bytes, before them"
@@ -191,12 +193,15 @@ impl Pool {
                 write_again(&disks, &superblock, &root, (&journal, last_commit.as_ref()))?;
             }
         }
-        let hidden =
-            backend.volumes().into_iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
-        let volumes =
-            backend.volumes().into_iter().filter(|info| !info.is_hidden).map(|info| {
-                (info.name, VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only))
-            });
+        let hidden = backend
+            .volumes()
+            .into_iter()
+            .filter(|info| info.is_hidden)
+            .map(|info| info.id)
+            .collect();
+        let volumes = backend.volumes().into_iter().filter(|info| !info.is_hidden).map(|info| {
+            (info.name, VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only))
+        });
         let engine = Engine {
             fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
             volumes: RwLock::new(volumes.collect()),

@@ -77,7 +77,11 @@ impl PoolStat {
     /// Logical blocks / physical blocks; 1 for an empty pool.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
-        if self.physical_blocks == 0 { 1.0 } else { self.logical_blocks as f64 / self.physical_blocks as f64 }
+        if self.physical_blocks == 0 {
+            1.0
+        } else {
+            self.logical_blocks as f64 / self.physical_blocks as f64
+        }
     }
 }
 
@@ -88,8 +92,9 @@ impl Pool {
         let infos = self.engine.state.read().backend.volumes();
         let live = self.engine.volumes.read();
         let live_of = |info: &VolumeInfo| live.get(&info.name);
-        let waiting =
-            |info: &VolumeInfo| live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting());
+        let waiting = |info: &VolumeInfo| {
+            live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting())
+        };
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
             .filter(|info| !info.is_hidden)
@@ -118,8 +123,10 @@ impl Pool {
         let (journal_used_bytes, journal_bytes, generation) = engine.committer.lock().figures();
         let totals = engine.state.read().backend.totals();
         let free_blocks = engine.space.lock().free();
-        let capacity_blocks = totals.data_blocks.saturating_sub(engine.superblock.reserved_blocks());
-        let metadata = engine.metadata.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
+        let capacity_blocks =
+            totals.data_blocks.saturating_sub(engine.superblock.reserved_blocks());
+        let metadata =
+            engine.metadata.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
         Ok(PoolStat {
             block_bytes: engine.superblock.block_bytes,
             fingerprint: engine.superblock.fingerprint,

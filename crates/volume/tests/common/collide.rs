@@ -26,7 +26,8 @@ impl Collider {
     pub fn of(disks: &PoolDisks) -> Self {
         let superblock = read_superblock(&*disks.metadata, &mut Vec::new()).unwrap();
         let seed = u64::from_le_bytes(*superblock.key.first_chunk().unwrap());
-        let words = [SECRET[0].wrapping_add(seed), SECRET[1].wrapping_sub(seed)].map(|word| word as u32);
+        let words =
+            [SECRET[0].wrapping_add(seed), SECRET[1].wrapping_sub(seed)].map(|word| word as u32);
         let collider = Self { words };
         let of = Fingerprinter::new(superblock.fingerprint, superblock.key);
         let (one, two) = (collider.content(1, 1), collider.content(1, 2));

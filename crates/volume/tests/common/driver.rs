@@ -170,8 +170,11 @@ impl<'a> Driver<'a> {
         let bytes = self.new_bytes(length);
         let is_immediate = self.random.below(10) == 0;
         let volume = self.pool.volume(&name).unwrap();
-        let result =
-            if is_immediate { write_now(&volume, offset, &bytes) } else { write(&volume, offset, &bytes) };
+        let result = if is_immediate {
+            write_now(&volume, offset, &bytes)
+        } else {
+            write(&volume, offset, &bytes)
+        };
         self.changed(&name, offset, &bytes, result, is_immediate)
     }
 
@@ -223,7 +226,10 @@ impl<'a> Driver<'a> {
         let volume = self.pool.volume(name).unwrap();
         for (number, before, after) in touched {
             let now = read(&volume, (number * BLOCK) as u64, BLOCK).unwrap();
-            assert!(now == before || now == after, "block {number} of {name} holds what nobody wrote");
+            assert!(
+                now == before || now == after,
+                "block {number} of {name} holds what nobody wrote"
+            );
             self.model.volumes.get_mut(name).unwrap().blocks[number].live = now;
         }
     }
@@ -247,9 +253,15 @@ impl<'a> Driver<'a> {
         let (offset, length) = self.range(&name);
         match read(&self.pool.volume(&name).unwrap(), offset, length) {
             Ok(bytes) => {
-                let live: Vec<u8> =
-                    self.model.volumes[&name].blocks.iter().flat_map(|block| block.live.clone()).collect();
-                assert!(bytes == live[offset as usize..offset as usize + length], "{name} at {offset}");
+                let live: Vec<u8> = self.model.volumes[&name]
+                    .blocks
+                    .iter()
+                    .flat_map(|block| block.live.clone())
+                    .collect();
+                assert!(
+                    bytes == live[offset as usize..offset as usize + length],
+                    "{name} at {offset}"
+                );
                 Ok(())
             }
             Err(error) => self.failed(&error),
@@ -267,7 +279,10 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn pool_call(&mut self, call: impl FnOnce(&Pool) -> Result<(), VolumeError>) -> Result<(), Down> {
+    fn pool_call(
+        &mut self,
+        call: impl FnOnce(&Pool) -> Result<(), VolumeError>,
+    ) -> Result<(), Down> {
         match call(self.pool) {
             Ok(()) => {
                 self.model.make_durable();
@@ -279,7 +294,9 @@ impl<'a> Driver<'a> {
 
     /// Changes nothing that can be read, and makes nothing durable.
     fn find(&mut self) -> Result<(), Down> {
-        self.pool.find(&Silent, &StopFlag::new()).map_or_else(|error| self.failed(&error), |_| Ok(()))
+        self.pool
+            .find(&Silent, &StopFlag::new())
+            .map_or_else(|error| self.failed(&error), |_| Ok(()))
     }
 
     fn any_mode(&mut self) -> DedupMode {
@@ -315,7 +332,10 @@ impl<'a> Driver<'a> {
         let now: Vec<(&str, u64)> =
             list.iter().map(|volume| (volume.name.as_str(), volume.size_bytes)).collect();
         let before = self.model.volumes.iter();
-        if before.map(|(name, volume)| (name.as_str(), (volume.blocks.len() * BLOCK) as u64)).eq(now) {
+        if before
+            .map(|(name, volume)| (name.as_str(), (volume.blocks.len() * BLOCK) as u64))
+            .eq(now)
+        {
             self.model.end_change(false);
             return Ok(());
         }
@@ -342,7 +362,9 @@ impl<'a> Driver<'a> {
     }
 
     fn copy(&mut self) -> Result<(), Down> {
-        let Some(source) = self.any_volume().filter(|_| self.model.volumes.len() < 6) else { return Ok(()) };
+        let Some(source) = self.any_volume().filter(|_| self.model.volumes.len() < 6) else {
+            return Ok(());
+        };
         let name = self.fresh_name();
         let read_only = self.random.below(2) == 0;
         self.change(
@@ -412,22 +434,26 @@ pub fn check_recovered(pool: &Pool, model: &mut Model) {
         .volumes()
         .iter()
         .map(|volume| {
-            let bytes = read(&pool.volume(&volume.name).unwrap(), 0, volume.size_bytes as usize).unwrap();
+            let bytes =
+                read(&pool.volume(&volume.name).unwrap(), 0, volume.size_bytes as usize).unwrap();
             (volume.name.clone(), bytes)
         })
         .collect();
     let wrong_block = |volumes: &BTreeMap<String, ModelVolume>| {
         volumes.iter().find_map(|(name, volume)| {
             let blocks = contents[name].chunks(BLOCK).zip(&volume.blocks);
-            let wrong =
-                blocks.enumerate().find(|(_, (bytes, block))| !block.allowed.iter().any(|c| c == bytes));
+            let wrong = blocks
+                .enumerate()
+                .find(|(_, (bytes, block))| !block.allowed.iter().any(|c| c == bytes));
             wrong.map(|(number, (_, block))| {
                 format!("block {number} of {name}, which may be one of {}", block.allowed.len())
             })
         })
     };
-    let candidates: Vec<&BTreeMap<String, ModelVolume>> =
-        std::iter::once(&model.volumes).chain(&model.after_change).filter(|volumes| fits(volumes)).collect();
+    let candidates: Vec<&BTreeMap<String, ModelVolume>> = std::iter::once(&model.volumes)
+        .chain(&model.after_change)
+        .filter(|volumes| fits(volumes))
+        .collect();
     assert!(!candidates.is_empty(), "volumes {names:?}, not {:?}", model.volumes.keys());
     let wrong: Vec<String> = candidates.iter().filter_map(|volumes| wrong_block(volumes)).collect();
     assert!(wrong.len() < candidates.len(), "{wrong:?}");
@@ -435,8 +461,12 @@ pub fn check_recovered(pool: &Pool, model: &mut Model) {
         .volumes()
         .iter()
         .map(|volume| {
-            let blocks = contents[&volume.name].chunks(BLOCK).map(|bytes| Block::durable(bytes.to_vec()));
-            (volume.name.clone(), ModelVolume { blocks: blocks.collect(), read_only: volume.read_only })
+            let blocks =
+                contents[&volume.name].chunks(BLOCK).map(|bytes| Block::durable(bytes.to_vec()));
+            (
+                volume.name.clone(),
+                ModelVolume { blocks: blocks.collect(), read_only: volume.read_only },
+            )
         })
         .collect();
     model.after_change = None;

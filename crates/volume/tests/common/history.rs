@@ -152,8 +152,14 @@ impl Moments {
 impl BlockHistory {
     /// A block that held this, durably, from a moment on.
     pub fn new(content: Arc<[u8]>, since: Time) -> Self {
-        let first =
-            Record { cells: 0..CELLS, content, start: since, end: since, done: since, durable: since };
+        let first = Record {
+            cells: 0..CELLS,
+            content,
+            start: since,
+            end: since,
+            done: since,
+            durable: since,
+        };
         Self { records: vec![first] }
     }
 
@@ -220,7 +226,8 @@ impl BlockHistory {
     /// When a cell can have shown one of these.
     fn moments(&self, cell: usize, seen: &[&Record]) -> Moments {
         let next = |record: &Record| {
-            let after = self.records.iter().filter(|r| r.cells.contains(&cell) && r.start > record.end);
+            let after =
+                self.records.iter().filter(|r| r.cells.contains(&cell) && r.start > record.end);
             after.map(|record| record.done).min().unwrap_or(NEVER)
         };
         Moments {

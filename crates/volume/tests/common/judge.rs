@@ -125,7 +125,8 @@ impl History {
             if let Some(copy) = &volume.copy
                 && let Some(bytes) = &copy.bytes
             {
-                self.check_copy(copy, bytes, copy.end).map_err(|why| format!("copy {id}: {why}"))?;
+                self.check_copy(copy, bytes, copy.end)
+                    .map_err(|why| format!("copy {id}: {why}"))?;
             }
         }
         Ok(())
@@ -157,7 +158,9 @@ impl History {
                 volume.sizes.changes.push((start, done, blocks));
             }
             Change::Rename { name } => volume.names.changes.push((start, done, name)),
-            Change::Remove | Change::Create { .. } => volume.exists.changes.push((start, done, false)),
+            Change::Remove | Change::Create { .. } => {
+                volume.exists.changes.push((start, done, false))
+            }
         }
     }
 
@@ -171,7 +174,9 @@ impl History {
             let before = moments;
             moments = moments.and(explained);
             if moments.first > moments.last {
-                return Err(format!("block {number} was so in {explained:?}, others in {before:?}"));
+                return Err(format!(
+                    "block {number} was so in {explained:?}, others in {before:?}"
+                ));
             }
         }
         Ok(())
@@ -183,7 +188,10 @@ impl History {
         let unread = self.volumes.iter().filter_map(|volume| volume.copy.as_ref());
         let unread = unread.filter(|copy| copy.bytes.is_none()).map(|copy| copy.start).min();
         let at = at.min(unread.unwrap_or(NEVER));
-        self.volumes.iter_mut().flat_map(|volume| &mut volume.blocks).for_each(|block| block.forget(at));
+        self.volumes
+            .iter_mut()
+            .flat_map(|volume| &mut volume.blocks)
+            .for_each(|block| block.forget(at));
     }
 
     /// Whether a power cut at that moment may leave this.
@@ -197,13 +205,19 @@ impl History {
             }
             if let Some((name, content)) = content {
                 left.retain(|other| *other != name);
-                self.check_volume(volume, content, at).map_err(|why| format!("volume {id}, {why}"))?;
+                self.check_volume(volume, content, at)
+                    .map_err(|why| format!("volume {id}, {why}"))?;
             }
         }
         if left.is_empty() { Ok(()) } else { Err(format!("nobody made {left:?}")) }
     }
 
-    fn check_volume(&self, volume: &VolumeHistory, content: &VolumeContent, at: Time) -> Result<(), String> {
+    fn check_volume(
+        &self,
+        volume: &VolumeHistory,
+        content: &VolumeContent,
+        at: Time,
+    ) -> Result<(), String> {
         let blocks = content.bytes.len() / BLOCK;
         if !volume.sizes.allows(&blocks, at) || volume.read_only != content.read_only {
             return Err(format!("{blocks} blocks at {at}: {:?}", volume.sizes));

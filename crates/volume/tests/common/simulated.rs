@@ -310,7 +310,8 @@ impl SimulatedDisk {
         let (gate, delay) = {
             let mut world = self.world.lock().unwrap();
             world.gates.retain(|gate| Arc::strong_count(gate) > 1);
-            let gate = world.gates.iter().find(|gate| gate.takes(self.which, call, offset)).cloned();
+            let gate =
+                world.gates.iter().find(|gate| gate.takes(self.which, call, offset)).cloned();
             (gate, world.delay())
         };
         if gate.is_some_and(|gate| gate.pass()) {

@@ -113,7 +113,8 @@ impl Storm<'_> {
                 .collect();
             let owner = scope.spawn(|| Owner::new(self).work(&is_over));
             let keeper = scope.spawn(|| self.keep(&is_over));
-            let logs: Vec<_> = clients.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            let logs: Vec<_> =
+                clients.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             is_over.store(true, Ordering::Relaxed);
             let others = [owner.join(), keeper.join()];
             for log in logs.into_iter().chain(others) {
@@ -175,7 +176,9 @@ impl Plan {
         let (offset, length) = ((cells.start * CELL) as u64, (cells.len() * CELL) as u64);
         match self {
             Self::Write { bytes, .. } => Operation::Write { offset, data: bytes, durability },
-            Self::Zeroes { .. } => Operation::WriteZeroes { offset, length, may_free: true, durability },
+            Self::Zeroes { .. } => {
+                Operation::WriteZeroes { offset, length, may_free: true, durability }
+            }
             Self::Trim { .. } => Operation::Trim { offset, length, durability },
             Self::Read { bytes, .. } => Operation::Read { offset, buffer: bytes },
         }
@@ -219,7 +222,8 @@ impl<'a> Client<'a> {
             let plan = self.plan(target);
             let blocks = |plan: &Plan| plan.cells().start / CELLS..plan.cells().end.div_ceil(CELLS);
             let mine = blocks(&plan);
-            let meets = |other: &Plan| blocks(other).start < mine.end && mine.start < blocks(other).end;
+            let meets =
+                |other: &Plan| blocks(other).start < mine.end && mine.start < blocks(other).end;
             if !plans.iter().any(meets) {
                 plans.push(plan);
             }
@@ -286,7 +290,8 @@ impl<'a> Client<'a> {
             next = (block + 1) * CELLS;
             let content = bytes.into();
             let volume = target.id;
-            let write = Write { volume, block, cells: mine, content, start, end, is_done, is_immediate };
+            let write =
+                Write { volume, block, cells: mine, content, start, end, is_done, is_immediate };
             self.log.writes.push(write);
         }
     }
@@ -417,7 +422,8 @@ impl<'a> Owner<'a> {
         });
         let length = blocks * BLOCK;
         let copy = source.map(|source| {
-            let bytes = target.as_ref().and_then(|target| super::read(&target.volume, 0, length).ok());
+            let bytes =
+                target.as_ref().and_then(|target| super::read(&target.volume, 0, length).ok());
             (source.id, bytes)
         });
         // A copy that could not be read is not used: nobody knows what it was in the beginning.

@@ -53,7 +53,9 @@ impl Parser {
             Kind::Decimal(number) => Expression::Decimal(number),
             Kind::Variable(name) => Expression::Variable(name),
             Kind::Quoted(pieces) => Expression::Text(pieces),
-            Kind::Word(word) if word == "true" || word == "false" => Expression::Boolean(word == "true"),
+            Kind::Word(word) if word == "true" || word == "false" => {
+                Expression::Boolean(word == "true")
+            }
             Kind::Word(word) => Expression::Text(vec![Piece::Text(word)]),
             // The root folder, where a value has to stand.
             Kind::Sign('/') => Expression::Text(vec![Piece::Text("/".to_owned())]),
@@ -68,9 +70,17 @@ impl Parser {
         let at = self.take().at;
         self.expect_sign('(', &format!("after '{word}'"))?;
         let value = if word == "cvar" {
-            Expression::CustomVariable(self.attributes(words::CUSTOM_VARIABLE, "custom variable", &[])?)
+            Expression::CustomVariable(self.attributes(
+                words::CUSTOM_VARIABLE,
+                "custom variable",
+                &[],
+            )?)
         } else {
-            Expression::RandomVariable(self.attributes(words::RANDOM_VARIABLE, "random variable", &[])?)
+            Expression::RandomVariable(self.attributes(
+                words::RANDOM_VARIABLE,
+                "random variable",
+                &[],
+            )?)
         };
         self.expect_sign(')', &format!("after the attributes of '{word}'"))?;
         Ok(At { value, at })

@@ -33,7 +33,12 @@ pub(super) fn given(options: &LoadOptions, job: &Job, uri: &TargetUri) -> Vec<Gi
             spec.sync.is_synced() && job.may_write(),
             "writes with --sync fsync or both",
         ),
-        (options.sync == Some(SyncChoice::Fsync), "--sync fsync", job.may_write(), "jobs that write"),
+        (
+            options.sync == Some(SyncChoice::Fsync),
+            "--sync fsync",
+            job.may_write(),
+            "jobs that write",
+        ),
         (
             options.access_log.is_some(),
             "--access-log",
@@ -49,7 +54,8 @@ pub(super) fn given(options: &LoadOptions, job: &Job, uri: &TargetUri) -> Vec<Gi
 /// not suit every one.
 pub(super) fn check(jobs: &[ResolvedJob]) -> anyhow::Result<()> {
     let all = || jobs.iter().flat_map(|job| &job.given);
-    let idle = all().find(|given| !all().any(|other| other.option == given.option && other.has_effect));
+    let idle =
+        all().find(|given| !all().any(|other| other.option == given.option && other.has_effect));
     idle.map_or(Ok(()), |Given { option, purpose, .. }| {
         Err(bad_input(anyhow!("{option} has no effect here, it is for {purpose}: leave it out")))
     })

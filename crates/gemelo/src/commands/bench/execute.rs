@@ -41,7 +41,12 @@ impl Open {
     fn fits(&self, next: &ResolvedJob) -> bool {
         let layout = next.job.layout(next.force);
         let same_places = (layout.processes, layout.place_bytes, layout.block_bytes, layout.direct)
-            == (self.layout.processes, self.layout.place_bytes, self.layout.block_bytes, self.layout.direct);
+            == (
+                self.layout.processes,
+                self.layout.place_bytes,
+                self.layout.block_bytes,
+                self.layout.direct,
+            );
         same_places
             && self.name == next.input.target
             && self.content == next.input.content
@@ -57,7 +62,8 @@ impl Open {
 
 /// Checks all jobs as far as that is possible before the first one runs: nothing was touched if this fails.
 pub(crate) fn check(jobs: &[ResolvedJob], json: Option<&Path>) -> anyhow::Result<()> {
-    let outputs = jobs.iter().flat_map(|job| [&job.access_log, &job.log]).flatten().map(PathBuf::as_path);
+    let outputs =
+        jobs.iter().flat_map(|job| [&job.access_log, &job.log]).flatten().map(PathBuf::as_path);
     let force = jobs.iter().any(|job| job.force);
     files::check_all_new(outputs.chain(json), force)?;
     let mut before: Option<&ResolvedJob> = None;
@@ -95,8 +101,10 @@ pub(crate) fn run(
             }
         };
         let printed = each(&job.input, &result);
-        let go_on =
-            result.failure.is_none() && !context.stop.is_raised() && printed.is_ok() && logged.is_ok();
+        let go_on = result.failure.is_none()
+            && !context.stop.is_raised()
+            && printed.is_ok()
+            && logged.is_ok();
         failures.note(printed, monitor);
         failures.note(logged, monitor);
         ran.inputs.push(job.input);
@@ -129,8 +137,9 @@ impl ResolvedJob {
     fn open(&self) -> anyhow::Result<Open> {
         let name = &self.input.name;
         let layout = self.job.layout(self.force);
-        let plan =
-            gemelo_target::plan(&self.uri, &layout).with_context(|| format!("job {name}")).or_bad_input()?;
+        let plan = gemelo_target::plan(&self.uri, &layout)
+            .with_context(|| format!("job {name}"))
+            .or_bad_input()?;
         let target = plan.prepare().with_context(|| format!("job {name}"))?;
         Ok(Open {
             looks: pools::let_look(target.as_ref()),

@@ -132,9 +132,10 @@ mod tests {
 
     #[test]
     fn values_are_texts_numbers_and_booleans() {
-        let jobs =
-            parse("block-size = 8192\nfile-size = '1g'\nkeep = true\nentropy = 5.5\nwrite-share = 30\n")
-                .unwrap();
+        let jobs = parse(
+            "block-size = 8192\nfile-size = '1g'\nkeep = true\nentropy = 5.5\nwrite-share = 30\n",
+        )
+        .unwrap();
         assert_eq!(jobs[0].content.block_size, Some(Size(8192)));
         assert_eq!(jobs[0].load.file_size, Some(Size(1 << 30)));
         assert_eq!((jobs[0].load.keep, jobs[0].content.entropy), (Some(true), Some(5.5)));
@@ -143,8 +144,14 @@ mod tests {
     #[test]
     fn errors_say_the_line_and_the_nearest_name() {
         for (text, message) in [
-            ("target = '/tmp'\nblok-size = 1\n", "line 2: no option is called 'blok-size'; 'block-size' is"),
-            ("[[job]]\nname = 'x'\ntime = 'soon'\n", "line 3: invalid value 'soon' for '--time <DURATION>'"),
+            (
+                "target = '/tmp'\nblok-size = 1\n",
+                "line 2: no option is called 'blok-size'; 'block-size' is",
+            ),
+            (
+                "[[job]]\nname = 'x'\ntime = 'soon'\n",
+                "line 3: invalid value 'soon' for '--time <DURATION>'",
+            ),
             ("a = \n", "line 1: "),
             ("processes = [1]\n", "line 1: 'processes' takes one value"),
             ("xyz = 1\n", "line 1: no option is called 'xyz'"),

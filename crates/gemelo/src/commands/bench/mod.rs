@@ -77,14 +77,9 @@ pub(crate) fn run_jobs(
     effect::check(&jobs)?;
     execute::check(&jobs, json)?;
     let quiet = files::is_some_standard_output(json);
-    let (ran, mut failures) =
-        execute::run(
-            jobs,
-            context,
-            |input, result| {
-                if quiet { Ok(()) } else { context.print(&text::job(input, result)) }
-            },
-        );
+    let (ran, mut failures) = execute::run(jobs, context, |input, result| {
+        if quiet { Ok(()) } else { context.print(&text::job(input, result)) }
+    });
     if ran.results.is_empty() {
         return failures.or(Outcome::Done);
     }

@@ -73,9 +73,12 @@ pub(crate) fn resolve(
         JobOperation::Read => "read",
         JobOperation::Mixed => "mixed",
     };
-    let name = options.name.unwrap_or_else(|| format!("{}-{operation}-{}", index + 1, kind_of(spec.pattern)));
+    let name = options
+        .name
+        .unwrap_or_else(|| format!("{}-{operation}-{}", index + 1, kind_of(spec.pattern)));
     let job = Job::new(spec.clone()).with_context(|| format!("job {name}")).or_bad_input()?;
-    let contents = Contents::new(&content, &job).with_context(|| format!("job {name}")).or_bad_input()?;
+    let contents =
+        Contents::new(&content, &job).with_context(|| format!("job {name}")).or_bad_input()?;
     for shortfall in contents.generator.shortfalls() {
         monitor.warn(&shortfall);
     }
@@ -123,7 +126,11 @@ fn warn_of_cut_contents(contents: &Contents, monitor: &dyn Monitor) {
     }
 }
 
-fn job_spec(options: &LoadOptions, content: &ContentSpec, uri: &TargetUri) -> anyhow::Result<JobSpec> {
+fn job_spec(
+    options: &LoadOptions,
+    content: &ContentSpec,
+    uri: &TargetUri,
+) -> anyhow::Result<JobSpec> {
     let block_bytes = content.block_bytes as u64;
     let processes = options.processes.unwrap_or(1);
     let file_bytes = match options.file_size {
@@ -131,10 +138,12 @@ fn job_spec(options: &LoadOptions, content: &ContentSpec, uri: &TargetUri) -> an
         None => usual_file_bytes(uri, processes, block_bytes)?,
     };
     let operation: JobOperation = options.operation.map_or(JobOperation::Write, Into::into);
-    let usual_populate = if operation == JobOperation::Write { Populate::None } else { Populate::Content };
+    let usual_populate =
+        if operation == JobOperation::Write { Populate::None } else { Populate::Content };
     let (engine, queue_depth) = engine(options, uri)?;
     let whole_blocks = |bytes: u64| bytes.div_ceil(block_bytes).saturating_mul(block_bytes);
-    let bytes_each = options.bytes.map(|size| whole_blocks(size.0.div_ceil(u64::from(processes.max(1)))));
+    let bytes_each =
+        options.bytes.map(|size| whole_blocks(size.0.div_ceil(u64::from(processes.max(1)))));
     let time_ns = options.time.map(|span| nanoseconds(span.0)).transpose()?;
     Ok(JobSpec {
         operation,
@@ -185,27 +194,33 @@ fn pace(options: &LoadOptions) -> anyhow::Result<Pace> {
     let peak = options.peak == Some(true);
     match (options.rate, options.read_rate, options.write_rate) {
         (None, None, None) => Ok(Pace::Peak),
-        _ if peak => Err(bad_input(anyhow!("--peak is as fast as possible, a rate is not: say one of them"))),
+        _ if peak => {
+            Err(bad_input(anyhow!("--peak is as fast as possible, a rate is not: say one of them")))
+        }
         (Some(ops_per_s), None, None) => Ok(Pace::Rate { ops_per_s }),
-        (None, Some(reads_per_s), Some(writes_per_s)) => Ok(Pace::Rates { reads_per_s, writes_per_s }),
-        (None, _, _) => {
-            Err(bad_input(anyhow!("--read-rate and --write-rate go together, or say --rate for both")))
+        (None, Some(reads_per_s), Some(writes_per_s)) => {
+            Ok(Pace::Rates { reads_per_s, writes_per_s })
         }
-        (Some(_), _, _) => {
-            Err(bad_input(anyhow!("--rate is for all operations: leave out --read-rate and --write-rate")))
-        }
+        (None, _, _) => Err(bad_input(anyhow!(
+            "--read-rate and --write-rate go together, or say --rate for both"
+        ))),
+        (Some(_), _, _) => Err(bad_input(anyhow!(
+            "--rate is for all operations: leave out --read-rate and --write-rate"
+        ))),
     }
 }
 
 /// A device, volume, export or existing file is used as a whole; other files have a size of their own.
 fn usual_file_bytes(uri: &TargetUri, processes: u32, block_bytes: u64) -> anyhow::Result<u64> {
-    let existing_file = |path: &PathBuf| path.metadata().ok().filter(|data| data.is_file() && data.len() > 0);
+    let existing_file =
+        |path: &PathBuf| path.metadata().ok().filter(|data| data.is_file() && data.len() > 0);
     let file = match uri {
         TargetUri::Path(path) => existing_file(path).map(|data| data.len()),
         _ => None,
     };
-    let Some(bytes) =
-        file.map_or_else(|| gemelo_target::capacity(uri), |bytes| Ok(Some(bytes))).or_bad_input()?
+    let Some(bytes) = file
+        .map_or_else(|| gemelo_target::capacity(uri), |bytes| Ok(Some(bytes)))
+        .or_bad_input()?
     else {
         return Ok(USUAL_FILE_BYTES);
     };

@@ -24,7 +24,8 @@ pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     line("target", input.target.clone());
     if let Some(populated) = &result.populated {
         let rate = populated.data_bytes as f64 * 1e9 / (populated.elapsed_ns.max(1)) as f64;
-        let (size, time) = (format_size(populated.data_bytes), format_duration_ns(populated.elapsed_ns));
+        let (size, time) =
+            (format_size(populated.data_bytes), format_duration_ns(populated.elapsed_ns));
         line("populated", format!("{size} in {time}, {}", format_rate(rate)));
     }
     line("ended", ended(result));
@@ -184,7 +185,9 @@ fn latencies(total: &Measured, pace: Pace) -> String {
 
 /// The distribution written, beside the one asked for at that size.
 fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
-    let Ok(found) = Distribution::try_from(written.distribution.clone()) else { return String::new() };
+    let Ok(found) = Distribution::try_from(written.distribution.clone()) else {
+        return String::new();
+    };
     let asked = ScaledDistribution::new(&input.content.distribution, input.data_set_blocks)
         .and_then(|scaled| scaled.to_distribution());
     let mut table = Table::new();
@@ -214,8 +217,10 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
         );
     } else if found.blocks() < data_set {
         let share = data_sets * 100.0;
-        let _ =
-            writeln!(text, "  ({share:.1} % of a data set; copies of a content are spread over all of it)");
+        let _ = writeln!(
+            text,
+            "  ({share:.1} % of a data set; copies of a content are spread over all of it)"
+        );
     }
     if written.counted_blocks < written.blocks || written.sampled_share < 1.0 {
         let _ = writeln!(
@@ -231,7 +236,8 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
 
 /// What checking found, worst first.
 pub(crate) fn verified(verification: &Verification) -> String {
-    let mut text = format!("  verified    {}", format_counted(verification.checked_blocks, "block"));
+    let mut text =
+        format!("  verified    {}", format_counted(verification.checked_blocks, "block"));
     text += &match verification.wrong_blocks {
         0 => ", all as written".to_owned(),
         wrong => format!(", {} WRONG", format_count(wrong)),

@@ -24,8 +24,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, DedisbenchError> {
         }
         if let Some(rest) = content.strip_prefix('[') {
             let name = rest.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
-            let name =
-                name.ok_or_else(|| wrong(format!("expected [section], found '{}'", shown(content))))?;
+            let name = name
+                .ok_or_else(|| wrong(format!("expected [section], found '{}'", shown(content))))?;
             section = Some(name.to_owned());
             continue;
         }
@@ -35,9 +35,15 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, DedisbenchError> {
             .map(|(key, value)| (key.trim(), value.trim()))
             .filter(|(key, _)| !key.is_empty())
             .ok_or_else(|| wrong(format!("expected key=value, found '{}'", shown(content))))?;
-        let section =
-            section.clone().ok_or_else(|| wrong(format!("'{}' stands before any [section]", shown(key))))?;
-        entries.push(Entry { line: index + 1, section, key: key.to_owned(), value: value.to_owned() });
+        let section = section
+            .clone()
+            .ok_or_else(|| wrong(format!("'{}' stands before any [section]", shown(key))))?;
+        entries.push(Entry {
+            line: index + 1,
+            section,
+            key: key.to_owned(),
+            value: value.to_owned(),
+        });
     }
     Ok(entries)
 }
@@ -47,7 +53,10 @@ const SHOWN: usize = 40;
 
 /// What an error shows of a text: its beginning, without what a terminal would act on.
 pub(super) fn shown(text: &str) -> String {
-    text.chars().take(SHOWN).map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    text.chars()
+        .take(SHOWN)
+        .map(|letter| if letter.is_control() { '\u{fffd}' } else { letter })
+        .collect()
 }
 
 /// The line without a comment: a whole line from `;` or `#`, the rest of one from a `;` or `#` after white space.

@@ -25,7 +25,12 @@ pub(crate) struct Arguments {
     dry_run: bool,
     /// The words after DEDISbench: -p or -n<OPS>, -w, -r or -m, -t<MINUTES> or -s<MB>, -f<FILE>, and the older
     /// -a<PATTERN>, -b<BYTES>, -c<PROCESSES>, -v<SEED>
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
     arguments: Vec<String>,
 }
 
@@ -58,8 +63,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if arguments.dry_run {
         return Ok(Outcome::Done);
     }
-    let bench =
-        Bench::try_parse_from(&words).context("this is a fault of gemelo: its translation is no job")?;
+    let bench = Bench::try_parse_from(&words)
+        .context("this is a fault of gemelo: its translation is no job")?;
     bench::run(&bench.arguments, context)
 }
 

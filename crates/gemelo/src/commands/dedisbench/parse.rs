@@ -99,11 +99,16 @@ pub(crate) struct GeneralResults {
 const VALUED: &str = "ntsfabcv";
 
 /// Reads the words after `DEDISbench`.
-pub(crate) fn command_line<Word: AsRef<str>>(words: &[Word]) -> Result<DedisbenchJob, DedisbenchError> {
+pub(crate) fn command_line<Word: AsRef<str>>(
+    words: &[Word],
+) -> Result<DedisbenchJob, DedisbenchError> {
     let mut job = DedisbenchJob::default();
     let mut words = words.iter().map(AsRef::as_ref);
     while let Some(word) = words.next() {
-        let wrong = |message: &str| DedisbenchError::Flag { flag: shown(word), message: message.to_owned() };
+        let wrong = |message: &str| DedisbenchError::Flag {
+            flag: shown(word),
+            message: message.to_owned(),
+        };
         let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
         let flag = letters.next().ok_or_else(|| wrong(KNOWN_FLAGS))?;
         let glued = letters.as_str();
@@ -155,7 +160,11 @@ impl DedisbenchJob {
             let rate = at_least_one(rate)?;
             return self.nominal_mixed(|_, writes| *writes = Some(rate));
         }
-        set(&mut self.load, Load::Nominal { rate: at_least_one(value)? }, "the load was given already")
+        set(
+            &mut self.load,
+            Load::Nominal { rate: at_least_one(value)? },
+            "the load was given already",
+        )
     }
 
     fn nominal_mixed(
@@ -196,10 +205,12 @@ impl DedisbenchJob {
             ("execution", "filesize") => self.file_megabytes = Some(at_least_one(value)?),
             ("execution", "blocksize") => self.block_bytes = Some(at_least_one(value)?),
             ("execution", "populate") => {
-                self.populate = Some(choice(value, &[Populate::None, Populate::Content, Populate::Zero])?);
+                self.populate =
+                    Some(choice(value, &[Populate::None, Populate::Content, Populate::Zero])?);
             }
             ("execution", "sync") => {
-                self.sync = Some(choice(value, &[Sync::None, Sync::Direct, Sync::Fsync, Sync::Both])?);
+                self.sync =
+                    Some(choice(value, &[Sync::None, Sync::Direct, Sync::Fsync, Sync::Both])?);
             }
             ("execution", "rawdevice") => self.raw_device = Some(text(value)?),
             ("execution", "integrity" | "integritycheck") => {
@@ -220,7 +231,9 @@ impl DedisbenchJob {
             ("structure" | "structural", "keep_dbs") => {
                 self.keeps_databases = Some(choice(value, &[false, true])?);
             }
-            (section, _) => return Err(format!("DEDISbench has no such key in [{}]", shown(section))),
+            (section, _) => {
+                return Err(format!("DEDISbench has no such key in [{}]", shown(section)));
+            }
         }
         Ok(())
     }
@@ -229,7 +242,11 @@ impl DedisbenchJob {
 const ONE_OPERATION: &str = "give one of -w, -r and -m";
 
 /// Sets what was not set, or set to the same.
-fn set<Value: PartialEq>(slot: &mut Option<Value>, value: Value, otherwise: &str) -> Result<(), String> {
+fn set<Value: PartialEq>(
+    slot: &mut Option<Value>,
+    value: Value,
+    otherwise: &str,
+) -> Result<(), String> {
     match slot {
         Some(old) if *old != value => Err(otherwise.to_owned()),
         _ => {
@@ -251,7 +268,8 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 }
 
 fn processes(text: &str) -> Result<u32, String> {
-    u32::try_from(at_least_one(text)?).map_err(|_| format!("{} processes are too many", shown(text)))
+    u32::try_from(at_least_one(text)?)
+        .map_err(|_| format!("{} processes are too many", shown(text)))
 }
 
 fn text(value: &str) -> Result<String, String> {
@@ -266,13 +284,16 @@ fn pattern(value: &str) -> Result<Pattern, String> {
 fn choice<Value: Copy>(value: &str, known: &[Value]) -> Result<Value, String> {
     let place = usize::try_from(number(value)?).ok();
     let found = place.and_then(|place| known.get(place)).copied();
-    found.ok_or_else(|| format!("must be from 0 to {}, not {}", known.len().saturating_sub(1), shown(value)))
+    found.ok_or_else(|| {
+        format!("must be from 0 to {}, not {}", known.len().saturating_sub(1), shown(value))
+    })
 }
 
 /// `FILE:RU:CD`; a file's name may itself hold colons.
 fn general_results(value: &str) -> Result<GeneralResults, String> {
-    let wrong =
-        || format!("expected FILE:RU:CD (ramp-up and cool-down in seconds), found '{}'", shown(value));
+    let wrong = || {
+        format!("expected FILE:RU:CD (ramp-up and cool-down in seconds), found '{}'", shown(value))
+    };
     let mut parts = value.rsplitn(3, ':');
     let mut seconds = || parts.next().and_then(|part| part.trim().parse().ok());
     let (cool_down_s, ramp_up_s) = (seconds().ok_or_else(wrong)?, seconds().ok_or_else(wrong)?);

@@ -15,7 +15,10 @@ fn configured(text: &str) -> Result<DedisbenchJob, DedisbenchError> {
 #[test]
 fn the_documented_command_lines_are_understood() {
     let job = line("-p -w -t5").unwrap();
-    assert_eq!((job.load, job.operation, job.minutes), (Some(Load::Peak), Some(Operation::Write), Some(5)));
+    assert_eq!(
+        (job.load, job.operation, job.minutes),
+        (Some(Load::Peak), Some(Operation::Write), Some(5))
+    );
     let job = line("-n300 -r -s 10 -fconfig.ini").unwrap();
     assert_eq!((job.load, job.megabytes), (Some(Load::Nominal { rate: 300 }), Some(10)));
     assert_eq!(job.configuration.as_deref(), Some("config.ini"));

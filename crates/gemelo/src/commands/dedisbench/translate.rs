@@ -186,7 +186,8 @@ impl DedisbenchJob {
 
 /// A number is itself; any other text a number of its own.
 fn seed_of(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| text.bytes().fold(0, |seed, byte| mix_pair(seed, u64::from(byte))))
+    text.parse()
+        .unwrap_or_else(|_| text.bytes().fold(0, |seed, byte| mix_pair(seed, u64::from(byte))))
 }
 
 /// Options and their values.
@@ -273,7 +274,8 @@ mod tests {
 
     #[test]
     fn distributions_have_our_names_or_are_files() {
-        let named = |name: &str| translated("-p -w -s1 -fc", &format!("[execution]\ndistfile={name}\n"));
+        let named =
+            |name: &str| translated("-p -w -s1 -fc", &format!("[execution]\ndistfile={name}\n"));
         assert!(named("dist_highperf").unwrap().contains("--distribution primary "));
         assert!(named("conf/dist_personalfiles").unwrap().contains("--distribution personal "));
         assert!(named("./dist_archival").unwrap().contains("--distribution ./dist_archival "));

@@ -41,7 +41,8 @@ fn check(name: &str) -> Result<String, Vec<String>> {
         }
         distributions::parse(name, &text).map_err(|problem| vec![problem])?
     };
-    let mut report: String = named.notes.iter().map(|note| formats::note_at(name, note) + "\n").collect();
+    let mut report: String =
+        named.notes.iter().map(|note| formats::note_at(name, note) + "\n").collect();
     report += &format!(
         "{}: sound, {}, {}\n",
         format_line(name),

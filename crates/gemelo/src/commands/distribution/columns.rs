@@ -79,10 +79,12 @@ impl Column {
 
 impl Columns {
     pub(super) fn new(columns: Vec<Column>) -> Self {
-        let tables: Vec<Vec<f64>> = columns.iter().map(|column| column.range_shares.clone()).collect();
+        let tables: Vec<Vec<f64>> =
+            columns.iter().map(|column| column.range_shares.clone()).collect();
         let comparison = Comparison::of_shares(&tables);
         let largest = comparison.largest;
-        let name = columns.get(largest.distribution).map_or(String::new(), |column| column.name.clone());
+        let name =
+            columns.get(largest.distribution).map_or(String::new(), |column| column.name.clone());
         let columns = columns
             .into_iter()
             .enumerate()

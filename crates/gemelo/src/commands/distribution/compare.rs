@@ -24,7 +24,8 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check(arguments.force)?;
-    let names: Vec<String> = std::iter::once(&arguments.first).chain(&arguments.others).cloned().collect();
+    let names: Vec<String> =
+        std::iter::once(&arguments.first).chain(&arguments.others).cloned().collect();
     print(&names, &arguments.json, arguments.force, context)
 }
 

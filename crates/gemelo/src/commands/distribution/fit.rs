@@ -75,7 +75,8 @@ impl Arguments {
         let figures = [
             self.unique_share.map(|figure| format!("{} of blocks unique", percent(figure))),
             self.duplicate_share.map(|figure| format!("{} duplicates", percent(figure))),
-            self.duplicates_per_content.map(|figure| format!("{} duplicates per content", number(figure))),
+            self.duplicates_per_content
+                .map(|figure| format!("{} duplicates per content", number(figure))),
             self.dedup_ratio.map(|figure| format!("dedup ratio {}", number(figure))),
             self.most_duplicates.map(|most| format!("most duplicates {most}")),
         ];

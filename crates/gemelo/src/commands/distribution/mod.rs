@@ -76,7 +76,9 @@ impl OutputOptions {
     /// Refuses outputs that exist or cannot be written, and a format for no output.
     fn check_with(&self, json: Option<&JsonOption>) -> anyhow::Result<()> {
         if self.output.is_none() && self.to.is_some() {
-            return Err(bad_input(anyhow!("--to is the format of --output: name the file with --output")));
+            return Err(bad_input(anyhow!(
+                "--to is the format of --output: name the file with --output"
+            )));
         }
         let json = json.and_then(|json| json.json.as_deref());
         files::check_all_new(self.output.as_deref().into_iter().chain(json), self.force)

@@ -47,14 +47,18 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         )));
     }
     let named = distributions::load(&arguments.distribution)?;
-    let block_bytes =
-        arguments.block_size.map(|size| size.0).or(named.block_bytes()).unwrap_or(USUAL_BLOCK_BYTES);
+    let block_bytes = arguments
+        .block_size
+        .map(|size| size.0)
+        .or(named.block_bytes())
+        .unwrap_or(USUAL_BLOCK_BYTES);
     let blocks = arguments.blocks(block_bytes)?;
     let scaled = ScaledDistribution::new(&named.distribution, blocks)
         .map_err(|_| anyhow!("{blocks} blocks are more than the 2^43 that a data set can have"))
         .or_bad_input()?;
     let exact = scaled.to_distribution()?;
-    let mut columns = vec![Column::of(short(&named.name), &named.distribution), Column::of("exact", &exact)];
+    let mut columns =
+        vec![Column::of(short(&named.name), &named.distribution), Column::of("exact", &exact)];
     let mut written = exact;
     if arguments.sampled {
         let (column, drawn) = arguments.sample(&named.distribution, blocks)?;
@@ -64,7 +68,13 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let columns = Columns::new(columns);
     let notes = cut_short(&scaled);
     arguments.output.write(&profile(&named, &written, blocks, block_bytes))?;
-    arguments.json.write(arguments.output.force, context, &arguments.distribution, &columns, &notes)?;
+    arguments.json.write(
+        arguments.output.force,
+        context,
+        &arguments.distribution,
+        &columns,
+        &notes,
+    )?;
     if !arguments.output.is_standard_output() && !arguments.json.is_standard_output() {
         let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
         context.print(&(columns.to_text() + &notes))?;
@@ -74,7 +84,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 
 impl Arguments {
     fn blocks(&self, block_bytes: u64) -> anyhow::Result<u64> {
-        let blocks = self.blocks.unwrap_or_else(|| self.bytes.map_or(0, |size| size.0 / block_bytes));
+        let blocks =
+            self.blocks.unwrap_or_else(|| self.bytes.map_or(0, |size| size.0 / block_bytes));
         if blocks == 0 {
             return Err(bad_input(anyhow!(
                 "the data set has no whole block of {block_bytes} bytes: ask for more"
@@ -84,7 +95,11 @@ impl Arguments {
     }
 
     /// Expected figures without a seed, a drawn distribution with one.
-    fn sample(&self, source: &Distribution, blocks: u64) -> anyhow::Result<(Column, Option<Distribution>)> {
+    fn sample(
+        &self,
+        source: &Distribution,
+        blocks: u64,
+    ) -> anyhow::Result<(Column, Option<Distribution>)> {
         let Some(seed) = self.seed else {
             let expected = source.expected_sample(blocks).or_bad_input()?;
             return Ok((Column::expected("sampled, expected", &expected), None));
@@ -92,7 +107,9 @@ impl Arguments {
         let drawn = source
             .drawn_sample(blocks, seed)
             .map_err(|_| {
-                anyhow!("too many blocks or contents to draw: see the expected figures, without --seed")
+                anyhow!(
+                    "too many blocks or contents to draw: see the expected figures, without --seed"
+                )
             })
             .or_bad_input()?;
         Ok((Column::of(&format!("sampled, seed {seed}"), &drawn), Some(drawn)))
@@ -100,7 +117,12 @@ impl Arguments {
 }
 
 /// The result as a profile that keeps what is known of the contents' nature.
-fn profile(named: &NamedDistribution, written: &Distribution, blocks: u64, block_bytes: u64) -> Profile {
+fn profile(
+    named: &NamedDistribution,
+    written: &Distribution,
+    blocks: u64,
+    block_bytes: u64,
+) -> Profile {
     let source = named.to_profile(Some(block_bytes));
     let text = format!("{}; scaled to {blocks} blocks", source.source.trim());
     Profile { classes: source.classes, ..Profile::new(&source.name, &text, block_bytes, written) }

@@ -125,10 +125,20 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 fn options(arguments: &Arguments) -> anyhow::Result<Options> {
-    let source =
-        arguments.source.as_deref().map(SourceSpec::parse).transpose().context("--source").or_bad_input()?;
-    let dir =
-        arguments.dir.as_deref().map(std::path::absolute).transpose().context("--dir").or_bad_input()?;
+    let source = arguments
+        .source
+        .as_deref()
+        .map(SourceSpec::parse)
+        .transpose()
+        .context("--source")
+        .or_bad_input()?;
+    let dir = arguments
+        .dir
+        .as_deref()
+        .map(std::path::absolute)
+        .transpose()
+        .context("--dir")
+        .or_bad_input()?;
     Ok(Options {
         dir,
         seed: arguments.seed,
@@ -145,7 +155,10 @@ fn options(arguments: &Arguments) -> anyhow::Result<Options> {
 fn definitions(arguments: &Arguments, script: &Script) -> anyhow::Result<Vec<(String, String)>> {
     let mut definitions = arguments.define.clone();
     if let Some((name, _)) = definitions.iter().find(|(name, _)| !script.mentions(name)) {
-        return Err(bad_input(anyhow!("-D {name}: {} has no variable ${name}", arguments.script.display())));
+        return Err(bad_input(anyhow!(
+            "-D {name}: {} has no variable ${name}",
+            arguments.script.display()
+        )));
     }
     if let Some(dir) = &arguments.dir
         && script.mentions("dir")
@@ -229,8 +242,10 @@ impl Session<'_> {
             let is_over = outcome.error.is_some() || outcome.interrupted;
             if let Some(error) = outcome.error {
                 let error = anyhow::Error::from(error);
-                failures
-                    .note(Err(error.context("the run failed; what was measured before is kept")), monitor);
+                failures.note(
+                    Err(error.context("the run failed; what was measured before is kept")),
+                    monitor,
+                );
             }
             if is_over {
                 break;
@@ -245,12 +260,14 @@ impl Session<'_> {
 
     fn execute(&self, planned: &Planned) -> anyhow::Result<gemelo_filebench::Outcome> {
         let distributions = |name: &str| {
-            distributions::load(name).map(|found| found.distribution).map_err(|error| format!("{error:#}"))
+            distributions::load(name)
+                .map(|found| found.distribution)
+                .map_err(|error| format!("{error:#}"))
         };
         let Planned { program, options, .. } = planned;
         let (monitor, stop) = (self.context.monitor.as_ref(), &self.context.stop);
-        gemelo_filebench::execute(program, options, &self.console, monitor, stop, &distributions).map_err(
-            |error| {
+        gemelo_filebench::execute(program, options, &self.console, monitor, stop, &distributions)
+            .map_err(|error| {
                 let hint = matches!(error, RunError::Exists { .. });
                 let error = anyhow::Error::from(error);
                 bad_input(if hint {
@@ -258,14 +275,16 @@ impl Session<'_> {
                 } else {
                     error
                 })
-            },
-        )
+            })
     }
 
     fn write_json(&self, script_text: String, points: Vec<Point>) -> anyhow::Result<()> {
         let Some(path) = &self.arguments.json else { return Ok(()) };
-        let mut warnings: Vec<String> =
-            points.iter().flat_map(|point| &point.runs).filter_map(|run| run.ended_early.clone()).collect();
+        let mut warnings: Vec<String> = points
+            .iter()
+            .flat_map(|point| &point.runs)
+            .filter_map(|run| run.ended_early.clone())
+            .collect();
         warnings.dedup();
         let mut provenance = Provenance::of_this_process(self.context.started_at);
         provenance.seed = Some(self.options.seed);

@@ -35,7 +35,9 @@ impl FromStr for Sweep {
                 values
             }
             parts if parts.contains(&"...") => {
-                return Err("'...' stands between two values and the last one: 0,1,...,8".to_owned());
+                return Err(
+                    "'...' stands between two values and the last one: 0,1,...,8".to_owned()
+                );
             }
             parts => parts.iter().map(|part| (*part).to_owned()).collect(),
         };
@@ -50,7 +52,9 @@ fn progression(from: &str, second: &str, last: &str) -> Result<Vec<String>, Stri
     let step = second - from;
     let count = ((last - from) / step + 1e-9).floor();
     if !(1.0..MOST_VALUES as f64).contains(&count) {
-        return Err(format!("the values do not lead to the last one in at most {MOST_VALUES} steps"));
+        return Err(format!(
+            "the values do not lead to the last one in at most {MOST_VALUES} steps"
+        ));
     }
     // Rounded, so that 0.1 steps read as they were meant.
     Ok((0..=count as u32)
@@ -63,8 +67,9 @@ impl Sweep {
     /// A name that the script does not mention has to be an attribute of a data source that is used.
     pub(super) fn check_sources(&self, program: &Program, options: &Options) -> anyhow::Result<()> {
         let has = |name: &str| {
-            find(name)
-                .is_some_and(|source| source.attributes.iter().any(|(attribute, _)| *attribute == self.name))
+            find(name).is_some_and(|source| {
+                source.attributes.iter().any(|(attribute, _)| *attribute == self.name)
+            })
         };
         let own = program.plan.filesets.iter().filter_map(|fileset| fileset.source.as_ref());
         if own.chain(options.source.as_ref()).any(|source| has(&source.name)) {
@@ -94,8 +99,12 @@ impl Sweep {
             for run in &point.runs {
                 let Some(last) = run.intervals.last() else { continue };
                 let made: u64 = run.filesets.iter().map(|fileset| fileset.written_bytes).sum();
-                let written: u64 =
-                    last.flowops.iter().filter(|flowop| flowop.writes).map(|flowop| flowop.data_bytes).sum();
+                let written: u64 = last
+                    .flowops
+                    .iter()
+                    .filter(|flowop| flowop.writes)
+                    .map(|flowop| flowop.data_bytes)
+                    .sum();
                 let busy_ns = last.elapsed_s * 1e9 * last.threads as f64;
                 table.row([
                     value.clone(),
@@ -105,7 +114,8 @@ impl Sweep {
                     format!("{:.3}", last.mean_latency_ns / 1e6),
                     format!("{:.1} %", last.generation_ns as f64 / busy_ns.max(1.0) * 100.0),
                     format_size(made + written),
-                    run.stored_bytes.map_or_else(|| "?".to_owned(), |bytes| format_size(bytes.max(0) as u64)),
+                    run.stored_bytes
+                        .map_or_else(|| "?".to_owned(), |bytes| format_size(bytes.max(0) as u64)),
                 ]);
             }
         }
@@ -123,9 +133,16 @@ mod tests {
         assert_eq!(values("entropy=0,1,...,8"), ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
         assert_eq!(values("$entropy=0, 0.1, ..., 0.3"), ["0", "0.1", "0.2", "0.3"]);
         assert_eq!(values("iosize=4k,64k,1m"), ["4k", "64k", "1m"]);
-        for wrong in
-            ["entropy", "=1", "e=1,,2", "e=...,8", "e=1,...,8", "e=0,0,...,8", "e=0,-1,...,8", "e=a,b,...,c"]
-        {
+        for wrong in [
+            "entropy",
+            "=1",
+            "e=1,,2",
+            "e=...,8",
+            "e=1,...,8",
+            "e=0,0,...,8",
+            "e=0,-1,...,8",
+            "e=a,b,...,c",
+        ] {
             assert!(wrong.parse::<Sweep>().is_err(), "{wrong}");
         }
     }

@@ -8,7 +8,8 @@ use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
 use gemelo_volume::{
-    CheckOptions, CheckReport, DiskAccess, PoolDirectory, RepairCost, VolumeError, check, record_damage,
+    CheckOptions, CheckReport, DiskAccess, PoolDirectory, RepairCost, VolumeError, check,
+    record_damage,
 };
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -50,9 +51,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             let report = check(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
             show_idle(arguments, &report, settings.as_ref(), context)
         }
-        Err(error @ VolumeError::InUse { .. }) if arguments.repair => {
-            Err(bad_input(anyhow!("{name}: {error}: stop it first, a pool is repaired when nobody has it")))
-        }
+        Err(error @ VolumeError::InUse { .. }) if arguments.repair => Err(bad_input(anyhow!(
+            "{name}: {error}: stop it first, a pool is repaired when nobody has it"
+        ))),
         Err(VolumeError::InUse { .. }) => {
             let access = pools::open(&arguments.pool, Purpose::Read, context)?;
             let reply = pools::ask(&access, &Request::Check { data: arguments.data }, context)?;
@@ -81,7 +82,11 @@ impl Arguments {
         context.monitor.warn(&format!("{}: {cost}type yes to accept that:", self.pool.display()));
         let mut answer = String::new();
         input.read_line(&mut answer).context("cannot read the answer")?;
-        if answer.trim() == "yes" { Ok(()) } else { Err(bad_input(anyhow!("nothing was repaired"))) }
+        if answer.trim() == "yes" {
+            Ok(())
+        } else {
+            Err(bad_input(anyhow!("nothing was repaired")))
+        }
     }
 }
 
@@ -92,11 +97,14 @@ fn cost(report: &CheckReport) -> String {
         let mut parts = Vec::new();
         if *lost_blocks > 0 {
             let blocks = format_counted(*lost_blocks, "block");
-            parts.push(format!("{blocks} whose content is lost: reads fail until they are written"));
+            parts
+                .push(format!("{blocks} whose content is lost: reads fail until they are written"));
         }
         if *undone_blocks > 0 {
             let blocks = format_counted(*undone_blocks, "block");
-            parts.push(format!("up to {blocks} written last: they go back to what they held before"));
+            parts.push(format!(
+                "up to {blocks} written last: they go back to what they held before"
+            ));
         }
         text += &format!("  volume '{}': {}\n", volume.escape_debug(), parts.join("; "));
     }
@@ -158,13 +166,16 @@ fn show_idle(
         text += &cost(report);
     }
     text += match (report.is_clean(), report.is_repaired) {
-        (true, _) if settings.is_some() => "the disks are what they should be, the settings are not\n",
+        (true, _) if settings.is_some() => {
+            "the disks are what they should be, the settings are not\n"
+        }
         (true, _) => "the pool is what it should be\n",
         (false, true) => "repaired: check again to see what is left\n",
         (false, false) => "the pool is damaged: --repair writes anew what can be\n",
     };
     context.print(&text)?;
-    let loses = report.more_problems > 0 || report.problems.iter().any(|problem| problem.loses_data);
+    let loses =
+        report.more_problems > 0 || report.problems.iter().any(|problem| problem.loses_data);
     let is_good = report.is_clean() || report.is_repaired && !loses;
     Ok(if is_good && settings.is_none() { Outcome::Done } else { Outcome::Partial })
 }

@@ -19,11 +19,14 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let name = arguments.pool.display();
     let about = |error| pools::error(Failure::from(error).about(&name.to_string()));
-    let converted = Pool::convert(&arguments.pool, &*context.monitor, &context.stop).map_err(about)?;
+    let converted =
+        Pool::convert(&arguments.pool, &*context.monitor, &context.stop).map_err(about)?;
     let mut text = format!("{name}: converted to format version 2\n");
     if let Some(old) = &converted.old_metadata {
-        text +=
-            &format!("its metadata are in its directory now; the old ones are left in {}\n", old.display());
+        text += &format!(
+            "its metadata are in its directory now; the old ones are left in {}\n",
+            old.display()
+        );
     }
     if converted.lost_blocks > 0 {
         let blocks = format_counted(converted.lost_blocks, "block");

@@ -143,11 +143,13 @@ impl Arguments {
 fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
     use std::io::Seek;
     use std::os::unix::fs::FileTypeExt;
-    let is_device = std::fs::metadata(path).is_ok_and(|status| status.file_type().is_block_device());
+    let is_device =
+        std::fs::metadata(path).is_ok_and(|status| status.file_type().is_block_device());
     if !is_device {
         return Ok(None);
     }
-    let end = std::fs::File::open(path).and_then(|mut device| device.seek(std::io::SeekFrom::End(0)));
+    let end =
+        std::fs::File::open(path).and_then(|mut device| device.seek(std::io::SeekFrom::End(0)));
     Ok(Some(end.or_bad_input()?))
 }
 

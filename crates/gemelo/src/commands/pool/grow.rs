@@ -20,7 +20,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    pools::change(&arguments.pool, &Request::Grow { capacity_bytes: arguments.capacity.0 }, context)?;
+    pools::change(
+        &arguments.pool,
+        &Request::Grow { capacity_bytes: arguments.capacity.0 },
+        context,
+    )?;
     context.print(&format!(
         "{}: a capacity of {}\n",
         arguments.pool.display(),

@@ -40,7 +40,11 @@ fn damaged(report: &StatReport) -> String {
         let volume = first.volume.escape_debug();
         text += &match run.len() {
             1 => format!("  block {} of {volume}\n", format_count(first.lbn)),
-            _ => format!("  blocks {} to {} of {volume}\n", format_count(first.lbn), format_count(last.lbn)),
+            _ => format!(
+                "  blocks {} to {} of {volume}\n",
+                format_count(first.lbn),
+                format_count(last.lbn)
+            ),
         };
     }
     text
@@ -77,7 +81,8 @@ fn metadata(report: &StatReport) -> Table {
     if pool.backend.is_cached() {
         let looked_up = pool.cache.hits + pool.cache.misses;
         let share = pool.cache.hits as f64 * 100.0 / looked_up.max(1) as f64;
-        table.row(["cache hits".to_owned(), format!("{share:.1} % of {}", format_count(looked_up))]);
+        table
+            .row(["cache hits".to_owned(), format!("{share:.1} % of {}", format_count(looked_up))]);
     }
     table.row(["disk".to_owned(), format_size(pool.metadata_disk_bytes)]);
     table.row([
@@ -93,7 +98,8 @@ fn activity(volumes: &[VolumeSummary]) -> Table {
     let mut table = Table::new();
     let names = volumes.first().map(|volume| volume.stat.named()).unwrap_or_default();
     for (at, (name, _)) in names.into_iter().enumerate() {
-        let of = |volume: &VolumeSummary| volume.stat.named().get(at).map_or(0, |(_, value)| *value);
+        let of =
+            |volume: &VolumeSummary| volume.stat.named().get(at).map_or(0, |(_, value)| *value);
         let sum: u64 = volumes.iter().map(of).sum();
         if sum == 0 {
             continue;
@@ -123,7 +129,8 @@ fn latencies(volumes: &[VolumeSummary]) -> Table {
 }
 
 fn sum_of(volumes: &[VolumeSummary], kind: OperationKind) -> Option<OperationStat> {
-    let of_kind = volumes.iter().flat_map(|volume| &volume.load.operations).filter(|one| one.kind == kind);
+    let of_kind =
+        volumes.iter().flat_map(|volume| &volume.load.operations).filter(|one| one.kind == kind);
     of_kind.cloned().reduce(|mut sum, one| {
         sum.requests += one.requests;
         sum.total_ns += one.total_ns;

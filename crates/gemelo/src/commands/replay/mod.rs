@@ -124,13 +124,25 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let monitor = context.monitor.as_ref();
     let environment = Environment { clock: &clock, monitor, stop: &context.stop };
     let mut trace = arguments.trace.open()?;
-    let result = gemelo_replay::replay(&mut trace, &plan, &contents, target.as_ref(), &options, &environment)
-        .map_err(not_replayed)?;
+    let result = gemelo_replay::replay(
+        &mut trace,
+        &plan,
+        &contents,
+        target.as_ref(),
+        &options,
+        &environment,
+    )
+    .map_err(not_replayed)?;
     drop(looks);
     let finished = target.finish(arguments.keep).context("cannot remove the file of the replay");
     let warnings = text::advice(&result);
-    let replayed =
-        Replayed { plan: &plan, options: &options, result: &result, warnings: &warnings, seed: spec.seed };
+    let replayed = Replayed {
+        plan: &plan,
+        options: &options,
+        result: &result,
+        warnings: &warnings,
+        seed: spec.seed,
+    };
     let mut failures = Failures::default();
     if !quiet {
         failures.note(context.print(&text::result(&result)), monitor);
@@ -172,7 +184,11 @@ impl Arguments {
                 "--engine is for files and devices: leave it out for {target}, and say --queue-depth"
             )));
         }
-        let depth = self.queue_depth.unwrap_or(if asked == Some(Engine::IoUring) { USUAL_DEPTH } else { 1 });
+        let depth = self.queue_depth.unwrap_or(if asked == Some(Engine::IoUring) {
+            USUAL_DEPTH
+        } else {
+            1
+        });
         if depth == 0 || depth > MOST_QUEUE_DEPTH {
             return Err(bad_input(anyhow!(
                 "--queue-depth is {depth}, it has to be from 1 to {MOST_QUEUE_DEPTH}"
@@ -203,11 +219,15 @@ impl Arguments {
 
     fn plan(&self, context: &Context) -> anyhow::Result<Plan> {
         if self.trace.traces.iter().any(|path| path.as_os_str() == "-") {
-            return Err(bad_input(anyhow!("a replay reads its trace twice: standard input cannot be")));
+            return Err(bad_input(anyhow!(
+                "a replay reads its trace twice: standard input cannot be"
+            )));
         }
         let block_bytes = self.block_bytes();
         if !(512..=1 << 20).contains(&block_bytes) {
-            return Err(bad_input(anyhow!("--block-size is {block_bytes}, it has to be from 512 to 1m")));
+            return Err(bad_input(anyhow!(
+                "--block-size is {block_bytes}, it has to be from 512 to 1m"
+            )));
         }
         let mut trace = self.trace.open()?;
         context.monitor.begin("planning", gemelo_base::Unit::Items, self.trace.limit);
@@ -259,8 +279,13 @@ impl Arguments {
             target_bytes: plan.target_bytes(),
             direct: self.direct,
         };
-        let file =
-            ResultFile { schema: SCHEMA.to_owned(), provenance, input, result, warnings: warnings.to_vec() };
+        let file = ResultFile {
+            schema: SCHEMA.to_owned(),
+            provenance,
+            input,
+            result,
+            warnings: warnings.to_vec(),
+        };
         files::write_json(path, self.force, &file)
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::stored::stored_text;
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_rate, format_size};
+use gemelo_base::units::{
+    format_count, format_counted, format_duration_ns, format_rate, format_size,
+};
 use gemelo_replay::{MapRule, OperationFigures, Plan, ReplayOptions, ReplayResult, Speed};
 use gemelo_target::TargetUri;
 
@@ -29,11 +31,13 @@ pub(super) fn plan(plan: &Plan, options: &ReplayOptions, target: &TargetUri) -> 
     );
     if plan.populated_blocks() > 0 {
         let blocks = format_counted(plan.populated_blocks(), "block");
-        text += &format!("{blocks} to populate first, since the trace reads there before it writes\n");
+        text +=
+            &format!("{blocks} to populate first, since the trace reads there before it writes\n");
     }
     let drawn = plan.drawn_blocks();
     if drawn > 0 {
-        text += &format!("{} with contents from the distribution\n", format_counted(drawn, "block"));
+        text +=
+            &format!("{} with contents from the distribution\n", format_counted(drawn, "block"));
     }
     if plan.widened > 0 {
         let widened = format_counted(plan.widened, "request");
@@ -60,12 +64,18 @@ pub(super) fn result(result: &ReplayResult) -> String {
     text += &table.render(2);
     if result.populated_blocks > 0 {
         let took = format_duration_ns(result.populate_ns);
-        text += &format!("  {} populated in {took}\n", format_counted(result.populated_blocks, "block"));
+        text += &format!(
+            "  {} populated in {took}\n",
+            format_counted(result.populated_blocks, "block")
+        );
     }
     text += &format!("  {} making contents\n", format_duration_ns(result.generating_ns));
     if let Some(lateness) = &result.lateness {
         let after = format_duration_ns(lateness.late_after_ns);
-        text += &format!("  {} started more than {after} late", format_counted(lateness.late, "operation"));
+        text += &format!(
+            "  {} started more than {after} late",
+            format_counted(lateness.late, "operation")
+        );
         if let Some(summary) = &lateness.summary {
             let by = [summary.mean_ns as u64, summary.max_ns].map(format_duration_ns);
             text += &format!(", by {} on average and {} at most", by[0], by[1]);
@@ -90,7 +100,8 @@ pub(super) fn result(result: &ReplayResult) -> String {
 fn row(name: &str, side: &OperationFigures, duration_ns: u64) -> [String; 7] {
     let seconds = (duration_ns as f64 / 1e9).max(1e-9);
     let summary = side.response_summary.as_ref();
-    let latency = |percent: f64| summary.and_then(|summary| summary.percentile_ns(percent)).unwrap_or(0);
+    let latency =
+        |percent: f64| summary.and_then(|summary| summary.percentile_ns(percent)).unwrap_or(0);
     [
         name.to_owned(),
         format_count(side.operations),
@@ -113,7 +124,10 @@ fn verification(result: &ReplayResult) -> String {
     let checked = format_counted(found.checked, "block");
     let mut text = format!("  {checked} checked, {} wrong\n", format_count(found.wrong));
     for wrong in found.mismatches.iter().take(SHOWN) {
-        text += &format!("    block {}: {} expected, found {}\n", wrong.block, wrong.expected, wrong.found);
+        text += &format!(
+            "    block {}: {} expected, found {}\n",
+            wrong.block, wrong.expected, wrong.found
+        );
     }
     text
 }

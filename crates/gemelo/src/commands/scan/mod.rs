@@ -27,7 +27,8 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
 
 fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&arguments.block_size)?;
-    let options = ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
+    let options =
+        ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
     let saving = Saving::begin(&arguments.outputs)?;
     let monitor = context.monitor.as_ref();
     let saved = gemelo_scan::scan_and_save(&options, saving.file(), monitor, &context.stop);
@@ -72,7 +73,9 @@ fn classified(error: ScanError) -> anyhow::Error {
 
 fn classified_set(error: SavedSetError) -> anyhow::Error {
     match error {
-        SavedSetError::Write(_) | SavedSetError::WriteColumns(_) | SavedSetError::Stopped => anyhow!(error),
+        SavedSetError::Write(_) | SavedSetError::WriteColumns(_) | SavedSetError::Stopped => {
+            anyhow!(error)
+        }
         refused => bad_input(anyhow!(refused)),
     }
 }

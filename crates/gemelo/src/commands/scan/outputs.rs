@@ -84,17 +84,20 @@ impl OutputOptions {
     pub(super) fn write_distributions(&self, result: &ScanResult) -> anyhow::Result<()> {
         let sizes: Vec<u32> = result.block_sizes.iter().map(|size| size.block_bytes).collect();
         for (path, size) in self.distribution_paths(&sizes).iter().zip(&result.block_sizes) {
-            write_distribution(path, self.force, size).context("there is no distribution to write")?;
+            write_distribution(path, self.force, size)
+                .context("there is no distribution to write")?;
         }
         Ok(())
     }
 }
 
 fn write_distribution(path: &Path, force: bool, size: &BlockSizeResult) -> anyhow::Result<()> {
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name =
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let kind = if size.estimate.is_some() { "estimated" } else { "counted" };
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let source = format!("{kind} by gemelo {}: gemelo {}", env!("CARGO_PKG_VERSION"), words.join(" "));
+    let source =
+        format!("{kind} by gemelo {}: gemelo {}", env!("CARGO_PKG_VERSION"), words.join(" "));
     let profile = size.to_profile(&name, &source)?;
     files::write_whole(path, force, size.to_distribution()?.to_text().as_bytes())?;
     files::write_whole(&with_ending(path, "toml"), force, profile.to_toml()?.as_bytes())

@@ -13,8 +13,10 @@ const SCHEMA: &str = "gemelo.scan-plan/1";
 
 pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&arguments.block_size)?;
-    let options = ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
-    let plan = gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop).map_err(classified)?;
+    let options =
+        ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
+    let plan =
+        gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop).map_err(classified)?;
     arguments.outputs.write_json(SCHEMA, options.request(), &plan, &[], context)?;
     if !arguments.outputs.is_json_standard_output() {
         context.print(&text(&plan))?;
@@ -37,8 +39,9 @@ fn text(plan: &PlanResult) -> String {
     table.row(["memory, at most".to_owned(), format_size(plan.memory_bytes)]);
     let rate = plan.bytes_per_s.map_or("unknown".to_owned(), format_rate);
     table.row(["rate of one thread".to_owned(), rate]);
-    let time =
-        plan.estimate_ns.map_or("unknown".to_owned(), |time| format!("about {}", format_duration_ns(time)));
+    let time = plan
+        .estimate_ns
+        .map_or("unknown".to_owned(), |time| format!("about {}", format_duration_ns(time)));
     table.row(["time".to_owned(), time]);
     let sampled = format_size(plan.sampled_bytes);
     format!(

@@ -6,8 +6,8 @@ use gemelo_base::units::{
     format_size,
 };
 use gemelo_scan::{
-    BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures, NatureResult,
-    Repeated, ScanResult,
+    BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures,
+    NatureResult, Repeated, ScanResult,
 };
 
 /// What a path may stand for, one and several.
@@ -23,17 +23,21 @@ const FEW_CONTENTS: u64 = 100;
 pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
     let mut warnings = Vec::new();
     if result.partial {
-        warnings
-            .push("the scan did not come to its end: all figures are of what was read until then".to_owned());
+        warnings.push(
+            "the scan did not come to its end: all figures are of what was read until then"
+                .to_owned(),
+        );
     }
     if result.files.unreadable > 0 {
-        let count = format_counted_as(result.files.unreadable, FILE_OR_DIRECTORY.0, FILE_OR_DIRECTORY.1);
+        let count =
+            format_counted_as(result.files.unreadable, FILE_OR_DIRECTORY.0, FILE_OR_DIRECTORY.1);
         warnings.push(format!("{count} could not be read, and the blocks are missing"));
     }
     if result.files.changed > 0 {
         let count = format_counted(result.files.changed, "file");
-        warnings
-            .push(format!("{count} changed under the scan: of some blocks it saw the old, of some the new"));
+        warnings.push(format!(
+            "{count} changed under the scan: of some blocks it saw the old, of some the new"
+        ));
     }
     for size in &result.block_sizes {
         if let Some(nature) = &size.nature
@@ -42,7 +46,8 @@ pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
         {
             let block = format_size(u64::from(size.block_bytes));
             let count = format_counted(nature.overall.sampled_contents, "content");
-            warnings.push(format!("compressibility and entropy at {block} are means of only {count}"));
+            warnings
+                .push(format!("compressibility and entropy at {block} are means of only {count}"));
         }
     }
     warnings
@@ -87,7 +92,8 @@ fn files(result: &ScanResult) -> String {
         }
     }
     if result.effort.spilled_bytes > 0 {
-        text += &format!("{} went through temporary files\n", format_size(result.effort.spilled_bytes));
+        text +=
+            &format!("{} went through temporary files\n", format_size(result.effort.spilled_bytes));
     }
     text
 }
@@ -140,7 +146,12 @@ fn summary(size: &BlockSizeResult) -> String {
     row("blocks", format_count(size.blocks), format_size(size.data_bytes), None);
     row("zero blocks", format_count(size.zero_blocks), format_size(size.zero_bytes), None);
     if size.counted_blocks != size.blocks {
-        row("without zeros", format_count(size.counted_blocks), format_size(size.counted_bytes), None);
+        row(
+            "without zeros",
+            format_count(size.counted_blocks),
+            format_size(size.counted_bytes),
+            None,
+        );
     }
     row(
         "distinct",
@@ -148,7 +159,12 @@ fn summary(size: &BlockSizeResult) -> String {
         of_blocks(size.distinct),
         count(estimate.map(|estimate| estimate.distinct)),
     );
-    row("unique", format_count(size.unique), of_blocks(size.unique), count(estimate.map(|e| e.unique)));
+    row(
+        "unique",
+        format_count(size.unique),
+        of_blocks(size.unique),
+        count(estimate.map(|e| e.unique)),
+    );
     row(
         "distinct with duplicates",
         format_count(size.distinct_with_duplicates),
@@ -237,7 +253,8 @@ fn most_repeated(size: &BlockSizeResult) -> String {
             || " place not kept".to_owned(),
             |place| format!(" {} at {}", format_line(&place.path), place.offset_bytes),
         );
-        text += &format!("  {:>width$} copies  {fingerprint} {notes}{place}\n", format_count(*copies));
+        text +=
+            &format!("  {:>width$} copies  {fingerprint} {notes}{place}\n", format_count(*copies));
     }
     text
 }

@@ -36,7 +36,8 @@ pub(super) fn not_written(error: WriteError) -> anyhow::Error {
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     files::check_new(&arguments.output, arguments.force)?;
     let mut trace = arguments.input.open()?;
-    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
+    let mut writer =
+        TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
     let is_complete =
         for_each(&mut trace, context, ("converting", arguments.input.limit), |record, trace| {
             writer.write(record, trace.names()).map_err(not_written)
@@ -52,12 +53,15 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if !is_complete {
         let output = arguments.output.display();
-        context.monitor.warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
+        context
+            .monitor
+            .warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
         return Ok(Outcome::Partial);
     }
     if !files::is_standard_output(&arguments.output) {
         let what = format!("{} as {}", format_counted(records, "record"), arguments.to);
-        context.print(&format!("{}: {what}\n", format_line(&arguments.output.to_string_lossy())))?;
+        context
+            .print(&format!("{}: {what}\n", format_line(&arguments.output.to_string_lossy())))?;
     }
     Ok(Outcome::Done)
 }

@@ -84,7 +84,11 @@ impl TraceInput {
         ReadTrace {
             traces: self.traces.clone(),
             formats: trace.formats().iter().map(ToString::to_string).collect(),
-            devices: self.devices.iter().map(|rule| format!("{}={}", rule.device, rule.becomes)).collect(),
+            devices: self
+                .devices
+                .iter()
+                .map(|rule| format!("{}={}", rule.device, rule.becomes))
+                .collect(),
             skip: self.skip,
             limit: self.limit,
             time_ns: self.stretch().time_ns,
@@ -99,7 +103,10 @@ impl TraceInput {
             (trace.unknown(), "records do not say whether they read or write; they were left out"),
             (trace.out_of_order(), "records have a time before that of the record before them"),
         ];
-        said.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+        said.iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect()
     }
 }
 

@@ -21,7 +21,9 @@ impl TraceFile {
         let file = NewFile::create(path, force)?;
         let ending = path.extension().and_then(|ending| ending.to_str());
         Ok(match ending {
-            Some("gz") => Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::fast())),
+            Some("gz") => {
+                Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::fast()))
+            }
             Some("zst") => Self::Zstd(zstd::stream::write::Encoder::new(file, ZSTD_LEVEL)?),
             _ => Self::Plain(file),
         })

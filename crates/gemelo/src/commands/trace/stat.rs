@@ -10,7 +10,9 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
 use gemelo_content::Profile;
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_trace::{AccessProfile, Counting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window};
+use gemelo_trace::{
+    AccessProfile, Counting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window,
+};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -73,9 +75,10 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     files::check_all_new(outputs.into_iter().flatten().map(PathBuf::as_path), arguments.force)?;
     let mut trace = arguments.input.open()?;
     let mut statistics = Statistics::new(arguments.block_size.0, MemoryLimit(arguments.memory.0));
-    let is_complete = for_each(&mut trace, context, ("counting", arguments.input.limit), |record, _| {
-        statistics.add(record).or_bad_input()
-    })?;
+    let is_complete =
+        for_each(&mut trace, context, ("counting", arguments.input.limit), |record, _| {
+            statistics.add(record).or_bad_input()
+        })?;
     trace.source().check_devices().map_err(failed)?;
     let mut warnings = TraceInput::remarks(trace.source());
     if !is_complete {
@@ -87,15 +90,20 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         is_complete,
     };
     if counted.figures.records == 0 {
-        return Err(bad_input(anyhow!("no record is left: --skip, --limit and --time leave nothing")));
+        return Err(bad_input(anyhow!(
+            "no record is left: --skip, --limit and --time leave nothing"
+        )));
     }
     warnings.extend(stat_text::advice(&counted.figures));
-    let distribution =
-        arguments.distribution.as_deref().map(|path| arguments.distribution_text(&statistics, &trace, path));
+    let distribution = arguments
+        .distribution
+        .as_deref()
+        .map(|path| arguments.distribution_text(&statistics, &trace, path));
     let distribution = distribution.transpose()?;
     let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
     if !files::is_some_standard_output(arguments.json.as_deref()) {
-        let text = stat_text::text(&counted.figures, &counted.access_profile, trace.source().formats());
+        let text =
+            stat_text::text(&counted.figures, &counted.access_profile, trace.source().formats());
         failures.note(context.print(&text), monitor);
         warnings.iter().for_each(|warning| monitor.warn(warning));
     }
@@ -107,7 +115,10 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         let result = ResultFile {
             schema: SCHEMA.to_owned(),
             provenance: Provenance::of_this_process(context.started_at),
-            input: Input { trace: arguments.input.as_read(trace.source()), memory_bytes: arguments.memory.0 },
+            input: Input {
+                trace: arguments.input.as_read(trace.source()),
+                memory_bytes: arguments.memory.0,
+            },
             result: &counted,
             warnings,
         };
@@ -123,7 +134,8 @@ impl Arguments {
     }
 
     fn source(&self) -> String {
-        let names: Vec<String> = self.input.traces.iter().map(|path| path.display().to_string()).collect();
+        let names: Vec<String> =
+            self.input.traces.iter().map(|path| path.display().to_string()).collect();
         format!("gemelo trace stat {}", names.join(" "))
     }
 
@@ -138,8 +150,12 @@ impl Arguments {
             Copies::AtEnd => Counting::AtEnd,
         };
         let distribution = statistics.distribution(counting).map_err(|_| {
-            let formats: Vec<String> = trace.source().formats().iter().map(ToString::to_string).collect();
-            bad_input(anyhow!("{} traces do not say contents: there is no distribution", formats.join(", ")))
+            let formats: Vec<String> =
+                trace.source().formats().iter().map(ToString::to_string).collect();
+            bad_input(anyhow!(
+                "{} traces do not say contents: there is no distribution",
+                formats.join(", ")
+            ))
         })?;
         if path.extension().is_some_and(|ending| ending == "toml") {
             let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -175,9 +191,12 @@ impl Arguments {
             "pattern = \"{}\"\nblock-size = {block_bytes}\nfile-size = {}\n",
             profile.pattern, profile.touched_bytes
         );
-        if let Some(path) = self.distribution.as_ref().filter(|path| !files::is_standard_output(path)) {
+        if let Some(path) =
+            self.distribution.as_ref().filter(|path| !files::is_standard_output(path))
+        {
             let path = std::path::absolute(path).context("cannot find the current folder")?;
-            text += &format!("distribution = {}\n", toml::Value::String(path.display().to_string()));
+            text +=
+                &format!("distribution = {}\n", toml::Value::String(path.display().to_string()));
         }
         Ok(text)
     }

@@ -36,8 +36,9 @@ pub(super) fn text(figures: &Figures, profile: &AccessProfile, formats: &[Format
 }
 
 fn volumes(figures: &Figures) -> String {
-    let optional =
-        |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), |count| blocks(count, figures));
+    let optional = |count: Option<u64>| {
+        count.map_or_else(|| "unknown".to_owned(), |count| blocks(count, figures))
+    };
     let mut table = Table::new();
     table.row(["", "written", "read"]);
     table.row(["requests", &format_count(figures.writes), &format_count(figures.reads)]);
@@ -47,12 +48,17 @@ fn volumes(figures: &Figures) -> String {
         &blocks(figures.written_places, figures),
         &blocks(figures.read_places, figures),
     ]);
-    table.row(["unique by content", &optional(figures.written_contents), &optional(figures.read_contents)]);
+    table.row([
+        "unique by content",
+        &optional(figures.written_contents),
+        &optional(figures.read_contents),
+    ]);
     table.render(2)
 }
 
 fn ratios(figures: &Figures, profile: &AccessProfile) -> String {
-    let per_s = |rate: Option<f64>| rate.map_or_else(|| "unknown".to_owned(), |rate| format!("{rate:.2}"));
+    let per_s =
+        |rate: Option<f64>| rate.map_or_else(|| "unknown".to_owned(), |rate| format!("{rate:.2}"));
     let mut table = Table::new();
     let length = format!("{:.3} days ({})", figures.days, format_duration_ns(figures.duration_ns));
     table.row(["duration", &length]);
@@ -85,14 +91,17 @@ fn hot_spots(figures: &Figures) -> String {
         let cells = hot.iter().map(|hot| share(hot.accesses_share));
         std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>()
     };
-    let longest = if figures.hot_writes.is_empty() { &figures.hot_reads } else { &figures.hot_writes };
+    let longest =
+        if figures.hot_writes.is_empty() { &figures.hot_reads } else { &figures.hot_writes };
     if longest.is_empty() {
         return String::new();
     }
     let mut table = Table::new();
     let head = longest.iter().map(|hot| format!("{} %", hot.places_share * 100.0));
     table.row(std::iter::once("of places".to_owned()).chain(head));
-    for (name, hot) in [("get of writes", &figures.hot_writes), ("get of reads", &figures.hot_reads)] {
+    for (name, hot) in
+        [("get of writes", &figures.hot_writes), ("get of reads", &figures.hot_reads)]
+    {
         if !hot.is_empty() {
             table.row(row(name, hot));
         }

@@ -12,7 +12,8 @@ use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_line};
 use gemelo_load::Pattern;
 use gemelo_trace::{
-    Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter, presets,
+    Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter,
+    presets,
 };
 use std::path::PathBuf;
 
@@ -90,7 +91,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let spec = arguments.spec()?;
     let mut synthesis = Synthesis::new(&spec).or_bad_input()?;
-    let mut writer = TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
+    let mut writer =
+        TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
     let mut length_ns = 0;
     let phase = ("synthesizing", Some(spec.records));
     let is_complete = for_each(&mut synthesis, context, phase, |record, synthesis| {
@@ -105,7 +107,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if !is_complete {
         let output = arguments.output.display();
-        context.monitor.warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
+        context
+            .monitor
+            .warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
         return Ok(Outcome::Partial);
     }
     if !to_standard_output {
@@ -194,7 +198,9 @@ impl Arguments {
 
     fn records_at(&self, per_s: f64) -> anyhow::Result<u64> {
         if !(per_s > 0.0 && per_s.is_finite()) {
-            return Err(bad_input(anyhow!("--rate {per_s} is no rate: give records a second above 0")));
+            return Err(bad_input(anyhow!(
+                "--rate {per_s} is no rate: give records a second above 0"
+            )));
         }
         let of_time = self.time.map(|time| (time.0.as_secs_f64() * per_s).round() as u64);
         Ok(self.records.or(of_time).unwrap_or(0))

@@ -25,7 +25,8 @@ pub(crate) struct Resize {
 
 pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Outcome> {
     let Resize { volume, size, force } = arguments;
-    let request = Request::ResizeVolume { name: volume.name.clone(), size_bytes: size.0, force: *force };
+    let request =
+        Request::ResizeVolume { name: volume.name.clone(), size_bytes: size.0, force: *force };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: a volume of {}\n", format_size(size.0)))?;
     Ok(Outcome::Done)

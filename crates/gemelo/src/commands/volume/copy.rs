@@ -35,10 +35,20 @@ pub(super) fn clone(arguments: &Clone, context: &Context) -> anyhow::Result<Outc
     copy(&arguments.volume, &arguments.new_name, false, context)
 }
 
-fn copy(volume: &VolumeName, new_name: &str, read_only: bool, context: &Context) -> anyhow::Result<Outcome> {
-    let request = Request::CopyVolume { name: volume.name.clone(), new_name: new_name.to_owned(), read_only };
+fn copy(
+    volume: &VolumeName,
+    new_name: &str,
+    read_only: bool,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    let request =
+        Request::CopyVolume { name: volume.name.clone(), new_name: new_name.to_owned(), read_only };
     pools::change(&volume.pool, &request, context)?;
     let kind = if read_only { "snapshot" } else { "clone" };
-    context.print(&format!("{}/{new_name}: a {kind} of {}\n", volume.pool.display(), volume.name))?;
+    context.print(&format!(
+        "{}/{new_name}: a {kind} of {}\n",
+        volume.pool.display(),
+        volume.name
+    ))?;
     Ok(Outcome::Done)
 }

@@ -10,7 +10,9 @@ use clap::Args;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_serve::{Access, BadRanges, OnBadBlock, Purpose, Sink, TransferError, Transferred, export};
+use gemelo_serve::{
+    Access, BadRanges, OnBadBlock, Purpose, Sink, TransferError, Transferred, export,
+};
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
@@ -187,7 +189,9 @@ fn with_advice(error: TransferError) -> anyhow::Error {
     let error = anyhow::Error::from(error);
     if is_read {
         let cause = format!("{error:#}");
-        return anyhow!("{cause}; --salvage exports the rest, with zeros in the place of bad blocks");
+        return anyhow!(
+            "{cause}; --salvage exports the rest, with zeros in the place of bad blocks"
+        );
     }
     error
 }

@@ -66,7 +66,9 @@ fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
     };
     match opened().with_context(|| format!("cannot read {}", path.display())).or_bad_input()? {
         (stream, None) => Ok((Source::Stream(Box::new(stream)), None)),
-        (_, Some(0)) => Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display()))),
+        (_, Some(0)) => {
+            Err(bad_input(anyhow!("{} is empty: there is nothing to import", path.display())))
+        }
         (file, Some(length)) => Ok((Source::File(file, length), Some(length))),
     }
 }
@@ -115,7 +117,11 @@ impl Arguments {
         let wanted = self.size.map(|size| size.0).or(length.map(whole));
         let size_bytes = wanted.unwrap_or(STREAM_BYTES);
         let mode = self.dedup.into();
-        pools::ask(access, &Request::CreateVolume { name: name.clone(), size_bytes, mode }, context)?;
+        pools::ask(
+            access,
+            &Request::CreateVolume { name: name.clone(), size_bytes, mode },
+            context,
+        )?;
         let finished = self.fill(access, &name, source, context).and_then(|transferred| {
             if wanted.is_none() {
                 let size_bytes = whole(transferred.total_bytes);
@@ -166,7 +172,9 @@ impl Arguments {
             )));
         }
         pools::ask(access, &Request::RemoveVolume { name: name.to_owned(), force: true }, context)?;
-        context.monitor.warn(&format!("{leftover} was left by an import that was killed: it is removed"));
+        context
+            .monitor
+            .warn(&format!("{leftover} was left by an import that was killed: it is removed"));
         Ok(())
     }
 
@@ -198,7 +206,12 @@ impl Arguments {
     }
 
     /// Clears a volume that exists, and fills it. Until it is full, it holds a part of the input.
-    fn replace(&self, access: &Access, source: Source, context: &Context) -> anyhow::Result<Transferred> {
+    fn replace(
+        &self,
+        access: &Access,
+        source: Source,
+        context: &Context,
+    ) -> anyhow::Result<Transferred> {
         let name = &self.volume.name;
         let device = access.device(name).map_err(pools::error)?;
         let length = device.geometry().size_bytes;
@@ -210,8 +223,9 @@ impl Arguments {
         // A server may take only so many connections.
         drop(device);
         let volume = &self.volume;
-        self.fill(access, name, source, context)
-            .with_context(|| format!("{volume} was cleared, and holds a part of the input: import it again"))
+        self.fill(access, name, source, context).with_context(|| {
+            format!("{volume} was cleared, and holds a part of the input: import it again")
+        })
     }
 
     fn fill(

@@ -12,7 +12,9 @@ pub(crate) struct VolumeName {
 }
 
 #[derive(Debug, Error)]
-#[error("'{0}' is no volume: POOL/NAME, the pool's directory and the volume's name, such as ./pool/disk")]
+#[error(
+    "'{0}' is no volume: POOL/NAME, the pool's directory and the volume's name, such as ./pool/disk"
+)]
 pub(crate) struct NoVolumeName(String);
 
 impl FromStr for VolumeName {
@@ -44,7 +46,9 @@ mod tests {
         let volume: VolumeName = "/srv/a/b".parse().unwrap();
         assert_eq!((volume.pool, volume.name.as_str()), (PathBuf::from("/srv/a"), "b"));
         for text in ["", "b", "/srv/a/"] {
-            assert!(text.parse::<VolumeName>().unwrap_err().to_string().contains(&format!("'{text}'")));
+            assert!(
+                text.parse::<VolumeName>().unwrap_err().to_string().contains(&format!("'{text}'"))
+            );
         }
     }
 }

@@ -70,7 +70,8 @@ fn text(volume: &VolumeSummary, block_bytes: u64, is_served: bool) -> String {
     table.row(["access".to_owned(), if volume.read_only { "read" } else { "write" }.to_owned()]);
     if is_served {
         for (name, value) in volume.stat.named() {
-            let value = if name.ends_with("_bytes") { format_size(value) } else { format_count(value) };
+            let value =
+                if name.ends_with("_bytes") { format_size(value) } else { format_count(value) };
             table.row([name.trim_end_matches("_bytes").replace('_', " "), value]);
         }
     }

@@ -3,7 +3,8 @@
 use super::super::check::Agreed;
 use super::*;
 use crate::wire::{
-    CHUNK_HEADER_BYTES, ChunkKind, ReplyHead, decode_block_descriptors, decode_error_chunk, decode_reply_head,
+    CHUNK_HEADER_BYTES, ChunkKind, ReplyHead, decode_block_descriptors, decode_error_chunk,
+    decode_reply_head,
 };
 use gemelo_device::{DeviceError, Extent, Geometry};
 use proptest::collection::vec;
@@ -57,7 +58,12 @@ impl BlockDevice for Sectors {
         }
     }
 
-    fn extents(&self, offset: u64, length: u64, _most_extents: usize) -> Result<Vec<Extent>, DeviceError> {
+    fn extents(
+        &self,
+        offset: u64,
+        length: u64,
+        _most_extents: usize,
+    ) -> Result<Vec<Extent>, DeviceError> {
         if fails(offset) {
             return Err(DeviceError::Damaged { offset });
         }
@@ -81,7 +87,10 @@ fn expected(request: &RequestHeader, rules: &Rules) -> ErrorCode {
 }
 
 /// Takes one reply off the front: its request, error and, if it is a read, its data.
-fn take_reply<'a>(bytes: &mut &'a [u8], requests: &[RequestHeader]) -> (usize, ErrorCode, &'a [u8]) {
+fn take_reply<'a>(
+    bytes: &mut &'a [u8],
+    requests: &[RequestHeader],
+) -> (usize, ErrorCode, &'a [u8]) {
     let head = decode_reply_head(bytes).unwrap().unwrap();
     let (cookie, error, head_bytes, body_bytes) = match head {
         ReplyHead::Simple(reply) => {

@@ -38,7 +38,10 @@ fn the_buffer_grows_with_what_arrives_and_not_with_what_is_announced() {
     while arrived < REQUEST_BYTES + LONGEST_WHOLE_BYTES as usize {
         assert_eq!(intake.peek(), Ok(Next::Incomplete));
         arrived += receive(&mut intake, &[7; 10_000]);
-        assert!(intake.capacity() <= (2 * arrived).max(RESERVED_BUFFER_BYTES), "{arrived} have arrived");
+        assert!(
+            intake.capacity() <= (2 * arrived).max(RESERVED_BUFFER_BYTES),
+            "{arrived} have arrived"
+        );
     }
     let Ok(Next::Request(_, data)) = intake.peek() else { panic!("the request has arrived") };
     intake.take(data.end);

@@ -8,8 +8,9 @@ use super::{Transmission, ask};
 use crate::server::SessionError;
 use crate::server::check::{Rules, check};
 use crate::wire::{
-    CHUNK_FLAG_DONE, COMMAND_FLAG_DF, COMMAND_FLAG_FUA, Command, ErrorCode, REQUEST_BYTES, RequestHeader,
-    SimpleReply, encode_error_chunk, encode_offset_data_header, encode_offset_data_part,
+    CHUNK_FLAG_DONE, COMMAND_FLAG_DF, COMMAND_FLAG_FUA, Command, ErrorCode, REQUEST_BYTES,
+    RequestHeader, SimpleReply, encode_error_chunk, encode_offset_data_header,
+    encode_offset_data_part,
 };
 use gemelo_device::{DeviceError, Durability, Operation};
 use std::sync::Arc;
@@ -90,7 +91,10 @@ impl Transmission<'_> {
             };
             self.unflushed = true;
             let durability = Durability::Flushed;
-            done = of_device(ask(&*self.chosen.export.device, Operation::Write { offset, data, durability }));
+            done = of_device(ask(
+                &*self.chosen.export.device,
+                Operation::Write { offset, data, durability },
+            ));
             self.intake.discard(piece.bytes);
             offset += piece.bytes as u64;
             left_bytes -= piece.bytes;
@@ -154,12 +158,15 @@ impl Transmission<'_> {
             left_bytes -= piece.bytes;
             let flags = if left_bytes == 0 { CHUNK_FLAG_DONE } else { 0 };
             // A piece is no longer than its request, whose length has 32 bits.
-            let head = encode_offset_data_part(header.cookie, piece.offset, piece.bytes as u32, flags);
+            let head =
+                encode_offset_data_part(header.cookie, piece.offset, piece.bytes as u32, flags);
             let data = self.batch.piece_buffer().get(..piece.bytes).unwrap_or_default();
             let sent = match sending {
                 Sending::Nothing => Ok(()),
                 Sending::Data => self.stream.write_all(data),
-                Sending::Chunks => self.stream.write_all(&head).and_then(|()| self.stream.write_all(data)),
+                Sending::Chunks => {
+                    self.stream.write_all(&head).and_then(|()| self.stream.write_all(data))
+                }
             };
             sent.map_err(|error| self.not_sent(error))?;
         }

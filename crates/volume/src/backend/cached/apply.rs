@@ -24,8 +24,14 @@ impl<L: Layout> Overlay<L> {
             Change::Create { volume, name, size_bytes, mode } => {
                 self.check_size(*size_bytes)?;
                 let (name, size_bytes, mode) = (name.clone(), *size_bytes, *mode);
-                let new =
-                    CachedVolume { name, size_bytes, mode, read_only: false, is_hidden: false, mapped: 0 };
+                let new = CachedVolume {
+                    name,
+                    size_bytes,
+                    mode,
+                    read_only: false,
+                    is_hidden: false,
+                    mapped: 0,
+                };
                 self.insert_volume(*volume, new)
             }
             Change::Remove { volume } => {
@@ -98,7 +104,9 @@ impl<L: Layout> Overlay<L> {
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
-        self.volumes.get_mut(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes
+            .get_mut(&id)
+            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
     }
 
     fn check_pbn(&self, pbn: Pbn) -> Result<()> {
@@ -164,7 +172,9 @@ impl<L: Layout> Overlay<L> {
     fn add_reference(&mut self, pbn: u32) -> Result<()> {
         let count = self.count(pbn)?;
         if count == 0 {
-            return Err(VolumeError::damaged(format!("block {pbn} is shared, but nothing refers to it")));
+            return Err(VolumeError::damaged(format!(
+                "block {pbn} is shared, but nothing refers to it"
+            )));
         }
         self.active.counts.insert(pbn, count.checked_add(1).ok_or(VolumeError::TooManyReferences)?);
         self.references = self.references.saturating_add(1);
@@ -173,9 +183,9 @@ impl<L: Layout> Overlay<L> {
 
     fn drop_reference(&mut self, pbn: u32, freed: &mut Vec<Pbn>) -> Result<()> {
         let count = self.count(pbn)?;
-        let left = count
-            .checked_sub(1)
-            .ok_or_else(|| VolumeError::damaged(format!("block {pbn} has no references to drop")))?;
+        let left = count.checked_sub(1).ok_or_else(|| {
+            VolumeError::damaged(format!("block {pbn} has no references to drop"))
+        })?;
         self.active.counts.insert(pbn, left);
         self.references = self.references.saturating_sub(1);
         if left == 0 {
@@ -195,8 +205,10 @@ impl<L: Layout> Overlay<L> {
         let before = self.word(id, lbn)?;
         self.active.set_word(id, lbn, word);
         let volume = self.volume_mut(id)?;
-        volume.mapped =
-            volume.mapped.saturating_add(u64::from(word != 0)).saturating_sub(u64::from(before != 0));
+        volume.mapped = volume
+            .mapped
+            .saturating_add(u64::from(word != 0))
+            .saturating_sub(u64::from(before != 0));
         match Place::from_word(before) {
             Place::Stored(pbn, _) => self.drop_reference(pbn.number(), freed),
             Place::Unmapped | Place::Damaged => Ok(()),
@@ -223,7 +235,8 @@ impl<L: Layout> Overlay<L> {
 
     fn begin(&mut self, source: VolumeId, id: VolumeId, name: &str, read_only: bool) -> Result<()> {
         let from = self.volume(source)?.clone();
-        let copy = CachedVolume { name: name.to_owned(), read_only, is_hidden: true, mapped: 0, ..from };
+        let copy =
+            CachedVolume { name: name.to_owned(), read_only, is_hidden: true, mapped: 0, ..from };
         self.insert_volume(id, copy)
     }
 

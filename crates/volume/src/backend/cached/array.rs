@@ -4,7 +4,8 @@ use super::layout::Visitor;
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
 use crate::format::{
-    DIRECTORY_ENTRIES, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Tree, array_value, set_array_value,
+    DIRECTORY_ENTRIES, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Tree, array_value,
+    set_array_value,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -47,7 +48,12 @@ pub(super) trait LeafEdits {
 }
 
 /// The array after the changes, none of which is of a leaf after `last`.
-pub(super) fn update(pages: &Pages, tree: &Tree, last: u64, edits: &mut dyn LeafEdits) -> Result<Tree> {
+pub(super) fn update(
+    pages: &Pages,
+    tree: &Tree,
+    last: u64,
+    edits: &mut dyn LeafEdits,
+) -> Result<Tree> {
     let mut tree = *tree;
     while span(tree.height) <= last {
         if let Some(root) = tree.root {
@@ -75,11 +81,13 @@ fn update_node(
     let after = if level == 0 {
         edits.change(first, before.as_deref())?
     } else {
-        let mut page: Box<Page> = before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
+        let mut page: Box<Page> =
+            before.map_or_else(|| Box::new([0; PAGE_BYTES]), |page| Box::new(*page));
         let each = span(level - 1);
         while let Some(number) = edits.next().filter(|number| *number < first + span(level)) {
             let place = (number - first) / each;
-            let changed = update_node(pages, child(&page, place), level - 1, first + place * each, edits)?;
+            let changed =
+                update_node(pages, child(&page, place), level - 1, first + place * each, edits)?;
             set_child(&mut page, place, changed);
         }
         page.iter().any(|byte| *byte != 0).then_some(page)
@@ -91,7 +99,8 @@ fn update_node(
 }
 
 /// Hands out what is in a leaf, whose first key it is told; `None` if the page makes no sense.
-pub(super) type ReadLeaf<'f> = dyn FnMut(&Page, u64, &mut dyn Visitor) -> Option<ControlFlow<()>> + 'f;
+pub(super) type ReadLeaf<'f> =
+    dyn FnMut(&Page, u64, &mut dyn Visitor) -> Option<ControlFlow<()>> + 'f;
 
 /// How leaves are read: how many keys each has, and what is in one.
 pub(super) struct LeafShape<'f> {
@@ -140,7 +149,8 @@ fn walk_node(
     let start = from.saturating_sub(first) / each;
     for place in start..FANOUT {
         let Some(below) = child(&page, place) else { continue };
-        let flow = walk_node(pages, below, (level - 1, first + place * each), from, shape, visitor)?;
+        let flow =
+            walk_node(pages, below, (level - 1, first + place * each), from, shape, visitor)?;
         if flow.is_break() {
             return Ok(flow);
         }

@@ -32,7 +32,13 @@ struct Merge<'p> {
 
 impl Merge<'_> {
     /// The entries of a node after the edits of keys before `end`, which are consumed. Its page is given up.
-    fn updated(&self, at: NodeRef, level: u8, end: Option<u64>, edits: &mut Edits<'_>) -> Result<Vec<Entry>> {
+    fn updated(
+        &self,
+        at: NodeRef,
+        level: u8,
+        end: Option<u64>,
+        edits: &mut Edits<'_>,
+    ) -> Result<Vec<Entry>> {
         let page = self.pages.read(at)?;
         let before = node(self.pages, &page, at, self.part, level)?;
         self.pages.retire(at.slot);
@@ -43,7 +49,8 @@ impl Merge<'_> {
         let mut pending = Vec::new();
         let ends = before.iter().skip(1).map(|(key, _)| Some(*key)).chain([end]);
         for ((key, bits), child_end) in before.iter().zip(ends) {
-            let is_touched = edits.peek().is_some_and(|(key, _)| child_end.is_none_or(|end| *key < end));
+            let is_touched =
+                edits.peek().is_some_and(|(key, _)| child_end.is_none_or(|end| *key < end));
             if !is_touched && pending.is_empty() {
                 after.push((*key, *bits));
                 continue;
@@ -148,7 +155,9 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
-        let Some(node) = Node::of(&page, self.part, level) else { return Ok(ControlFlow::Continue(())) };
+        let Some(node) = Node::of(&page, self.part, level) else {
+            return Ok(ControlFlow::Continue(()));
+        };
         let first = match level {
             0 => node.keys_below(self.from),
             _ => node.keys_below(self.from.saturating_add(1)).saturating_sub(1),
@@ -161,7 +170,8 @@ impl Walk<'_> {
                 let end = if place + 1 < node.len() { node.key(place + 1) } else { keys.1 };
                 self.node(node_ref(self.pages, at, value)?, level - 1, (start, end))?
             } else {
-                self.visitor.value(node.key(place), if self.part == Part::Index { 1 } else { value })
+                self.visitor
+                    .value(node.key(place), if self.part == Part::Index { 1 } else { value })
             };
             if flow.is_break() {
                 return Ok(flow);
@@ -202,7 +212,13 @@ impl Layout for BTreeLayout {
         if place < leaf.len() && leaf.key(place) == key { leaf.value(place) } else { 0 }
     }
 
-    fn walk(pages: &Pages, tree: &Tree, part: Part, from: u64, visitor: &mut dyn Visitor) -> Result<()> {
+    fn walk(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        from: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
         if let Some(root) = tree.root {
             let _ = Walk { pages, part, from, visitor }.node(root, tree.height, (0, u64::MAX))?;
         }
@@ -219,7 +235,8 @@ impl Layout for BTreeLayout {
         if edits.peek().is_none() {
             return Ok(*tree);
         }
-        Merge { pages, part }.tree(tree, &mut (&mut edits as &mut dyn Iterator<Item = Entry>).peekable())
+        Merge { pages, part }
+            .tree(tree, &mut (&mut edits as &mut dyn Iterator<Item = Entry>).peekable())
     }
 
     fn candidates(pages: &Pages, index: &Index, tag: u32, found: &mut Vec<u32>) -> Result<()> {

@@ -44,7 +44,8 @@ fn hash(slot: Slot) -> u64 {
 
 impl Shard {
     fn place(&self, slot: Slot) -> Option<usize> {
-        let is_it = |place: &u32| self.frames.get(*place as usize).is_some_and(|frame| frame.slot == slot);
+        let is_it =
+            |place: &u32| self.frames.get(*place as usize).is_some_and(|frame| frame.slot == slot);
         self.places.find(hash(slot), is_it).map(|place| *place as usize)
     }
 
@@ -56,7 +57,9 @@ impl Shard {
             let Some(frame) = self.frames.get_mut(hand) else { return 0 };
             if !std::mem::take(&mut frame.is_used) {
                 let slot = frame.slot;
-                if let Ok(entry) = self.places.find_entry(hash(slot), |place| *place as usize == hand) {
+                if let Ok(entry) =
+                    self.places.find_entry(hash(slot), |place| *place as usize == hand)
+                {
                     entry.remove();
                 }
                 return hand;
@@ -131,7 +134,10 @@ impl Cache {
     }
 
     pub(super) fn figures(&self) -> CacheFigures {
-        CacheFigures { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+        CacheFigures {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+        }
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
@@ -152,7 +158,10 @@ mod tests {
         let cache = Cache::new(8 * FRAME_BYTES as u64);
         for number in 1..=100 {
             cache.put(at(number), Arc::new([number as u8; PAGE_BYTES]));
-            assert!(cache.get(at(1)).is_some_and(|page| page[0] == 1), "page 1 is used all the time");
+            assert!(
+                cache.get(at(1)).is_some_and(|page| page[0] == 1),
+                "page 1 is used all the time"
+            );
         }
         let held = (1..=100).filter(|number| cache.get(at(*number)).is_some()).count();
         assert_eq!(held, 8);

@@ -33,7 +33,8 @@ impl Delta {
     }
 
     pub(super) fn set_word(&mut self, volume: VolumeId, lbn: Lbn, word: u64) {
-        self.words_len += usize::from(self.words.entry(volume).or_default().insert(lbn.0, word).is_none());
+        self.words_len +=
+            usize::from(self.words.entry(volume).or_default().insert(lbn.0, word).is_none());
     }
 
     /// The volume is gone; gives what it had, for freeing much of it takes long.

@@ -82,7 +82,13 @@ pub(crate) trait Layout: Send + Sync + 'static {
     fn value(leaf: &Page, part: Part, key: u64) -> u128;
 
     /// Visits the tree from a key on.
-    fn walk(pages: &Pages, tree: &Tree, part: Part, from: u64, visitor: &mut dyn Visitor) -> Result<()>;
+    fn walk(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        from: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()>;
 
     /// The tree with these values, in the order of their keys.
     fn merge(
@@ -114,7 +120,12 @@ impl Visitor for First {
 }
 
 /// The first key from here on that has a value.
-pub(super) fn next<L: Layout>(pages: &Pages, tree: &Tree, part: Part, from: u64) -> Result<Option<u64>> {
+pub(super) fn next<L: Layout>(
+    pages: &Pages,
+    tree: &Tree,
+    part: Part,
+    from: u64,
+) -> Result<Option<u64>> {
     let mut first = First(None);
     L::walk(pages, tree, part, from, &mut first)?;
     Ok(first.0)

@@ -6,7 +6,9 @@ use super::{CachedVolume, Index, Overlay, Version};
 use crate::backend::Damage;
 use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
-use crate::format::{NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Superblock, Tree, read_chain};
+use crate::format::{
+    NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Superblock, Tree, read_chain,
+};
 use crate::types::{Fingerprint, Identity, Lbn, Pbn, Place};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
@@ -84,7 +86,8 @@ impl<L: Layout> Overlay<L> {
     ) -> Result<Self> {
         let (cache_bytes, salvages) = options;
         let seed = PoolSeed::of(superblock);
-        let chain = read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        let chain =
+            read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
         for (slot, _) in &chain.damaged_copies {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
         }
@@ -119,7 +122,8 @@ impl<L: Layout> Overlay<L> {
     fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
         for volume in &table.volumes {
             self.check_size(volume.size_bytes)?;
-            let StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, .. } = volume.clone();
+            let StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, .. } =
+                volume.clone();
             let new = CachedVolume { name, size_bytes, mode, read_only, is_hidden, mapped };
             if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
                 return Err(VolumeError::damaged(format!("volume {id} cannot be")));
@@ -144,7 +148,11 @@ impl<L: Layout> Overlay<L> {
             maps: table.volumes.iter().map(|volume| (volume.id, volume.map)).collect(),
             counts: table.counts,
             fingerprints: table.fingerprints,
-            index: Index { tree: table.index, buckets: table.buckets, entries: table.index_entries },
+            index: Index {
+                tree: table.index,
+                buckets: table.buckets,
+                entries: table.index_entries,
+            },
         };
         Ok(())
     }
@@ -178,9 +186,10 @@ impl<L: Layout> Overlay<L> {
                 self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
             }
         }
-        for (tree, part, what) in
-            [(&table.counts, Part::Counts, "reference counts"), (&table.index, Part::Index, "index")]
-        {
+        for (tree, part, what) in [
+            (&table.counts, Part::Counts, "reference counts"),
+            (&table.index, Part::Index, "index"),
+        ] {
             let (_, lost) = self.read_all(tree, part)?;
             damage.harmless.extend(lost.iter().map(|_| format!("a part of the {what}")));
         }

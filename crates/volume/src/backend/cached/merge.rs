@@ -8,7 +8,11 @@ use crate::format::{Part, index_entry};
 use crate::types::{Fingerprint, Identity};
 use std::collections::BTreeMap;
 
-pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Version> {
+pub(super) fn merge<L: Layout>(
+    pages: &Pages,
+    before: &Version,
+    frozen: &Frozen,
+) -> Result<Version> {
     let delta = &frozen.delta;
     let mut after = Version { maps: BTreeMap::new(), ..before.clone() };
     for (id, map) in &before.maps {
@@ -30,12 +34,17 @@ pub(super) fn merge<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen)
     after.counts = L::merge(pages, &before.counts, Part::Counts, &mut counts)?;
     let bits = |identity: &Identity| u128::from_le_bytes(identity.to_bytes());
     let mut identities = delta.identities.iter().map(|(pbn, found)| (u64::from(*pbn), bits(found)));
-    after.fingerprints = L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut identities)?;
+    after.fingerprints =
+        L::merge(pages, &before.fingerprints, Part::Fingerprints, &mut identities)?;
     Ok(after)
 }
 
 /// The index has every referenced PBN that has a fingerprint: which ones come and go.
-fn index_edits<L: Layout>(pages: &Pages, before: &Version, frozen: &Frozen) -> Result<Vec<IndexEdit>> {
+fn index_edits<L: Layout>(
+    pages: &Pages,
+    before: &Version,
+    frozen: &Frozen,
+) -> Result<Vec<IndexEdit>> {
     let delta = &frozen.delta;
     let mut edits = Vec::new();
     let mut fingerprints = Cursor::<L>::new(pages, before.fingerprints, Part::Fingerprints);

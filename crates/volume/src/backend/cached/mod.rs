@@ -19,10 +19,14 @@ mod table;
 pub(crate) use btree::BTreeLayout;
 pub(crate) use table::TableLayout;
 
-use super::{Garbage, Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo};
+use super::{
+    Garbage, Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo,
+};
 use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
-use crate::format::{Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree};
+use crate::format::{
+    Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree,
+};
 use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
 use delta::{Delta, Words};
 use layout::{Cursor, Index, Layout, MOST_CANDIDATES, Values};
@@ -129,7 +133,12 @@ impl<L: Layout> Overlay<L> {
             frozen: None,
             version: Version::default(),
             merged: Arc::default(),
-            pages: Arc::new(Pages::new(disk, superblock.journal_pages, seed, cache_bytes / CACHE_SHARE)),
+            pages: Arc::new(Pages::new(
+                disk,
+                superblock.journal_pages,
+                seed,
+                cache_bytes / CACHE_SHARE,
+            )),
             table: Vec::new(),
             sealed: None,
             most_delta_bytes: cache_bytes / DELTA_SHARE,
@@ -139,7 +148,9 @@ impl<L: Layout> Overlay<L> {
     }
 
     fn volume(&self, id: VolumeId) -> Result<&CachedVolume> {
-        self.volumes.get(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes
+            .get(&id)
+            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
     }
 
     fn frozen(&self) -> Option<&Delta> {
@@ -205,8 +216,9 @@ impl<L: Layout> Overlay<L> {
             return Ok(None);
         }
         let recent = self.active.find(wanted);
-        let is_intact =
-            |pbn: &u32| self.active.identities.get(pbn).is_some_and(|identity| !identity.is_suspect());
+        let is_intact = |pbn: &u32| {
+            self.active.identities.get(pbn).is_some_and(|identity| !identity.is_suspect())
+        };
         if let Some(pbn) = recent.filter(is_intact) {
             return Ok(Pbn::new(pbn));
         }
@@ -245,7 +257,8 @@ impl<L: Layout> Overlay<L> {
             if stored.is_some_and(|stored| stored < next) {
                 stored = layout::next::<L>(&self.pages, &map, Part::Map, next)?;
             }
-            let Some(lbn) = [recent, stored].into_iter().flatten().min().filter(|lbn| *lbn < end.0) else {
+            let Some(lbn) = [recent, stored].into_iter().flatten().min().filter(|lbn| *lbn < end.0)
+            else {
                 return Ok(None);
             };
             if self.word(id, Lbn(lbn))? != 0 {
@@ -355,15 +368,17 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
 
     fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
         let mut stored = Values(|pbn: u64, _| {
-            if let Some(pbn) = Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number())) {
+            if let Some(pbn) =
+                Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number()))
+            {
                 visit(pbn);
             }
         });
         L::walk(&self.pages, &self.version.counts, Part::Counts, 0, &mut stored)?;
         for delta in self.frozen().into_iter().chain([&self.active]) {
             for pbn in delta.counts.keys() {
-                let is_shown =
-                    std::ptr::eq(delta, &raw const self.active) || !self.active.counts.contains_key(pbn);
+                let is_shown = std::ptr::eq(delta, &raw const self.active)
+                    || !self.active.counts.contains_key(pbn);
                 if is_shown && self.count(*pbn)? > 0 {
                     Pbn::new(*pbn).into_iter().for_each(&mut *visit);
                 }
@@ -432,7 +447,8 @@ impl<L: Layout> MetadataBackend for Overlay<L> {
 
     fn freeze(&mut self) {
         self.pages.begin();
-        let frozen = Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
+        let frozen =
+            Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
         self.frozen = Some(Arc::new(frozen));
     }
 

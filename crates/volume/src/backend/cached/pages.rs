@@ -39,7 +39,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(disk: Arc<dyn Disk>, journal_pages: u64, seed: PoolSeed, cache_bytes: u64) -> Self {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        journal_pages: u64,
+        seed: PoolSeed,
+        cache_bytes: u64,
+    ) -> Self {
         Self {
             disk,
             journal_pages,
@@ -97,7 +102,9 @@ impl Pages {
     fn read_disk(&self, at: NodeRef) -> Result<Arc<Page>> {
         let mut page = [0; PAGE_BYTES];
         match self.disk.read_at(at.slot.offset(self.journal_pages), &mut page) {
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(self.damaged(at)),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(self.damaged(at))
+            }
             other => {
                 other.map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
                 Ok(Arc::new(page))
@@ -117,7 +124,8 @@ impl Pages {
     }
 
     fn take(&self) -> Result<Slot> {
-        let slot = self.slots.lock().take().ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
+        let slot =
+            self.slots.lock().take().ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
         self.changes.lock().taken.push(slot);
         Ok(slot)
     }

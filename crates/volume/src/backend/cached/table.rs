@@ -8,8 +8,8 @@ use super::layout::{Index, IndexEdit, Layout, Leaf, MOST_CANDIDATES, Visitor};
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
 use crate::format::{
-    BUCKET_ENTRIES, PAGE_BYTES, Page, Part, Tree, array_value, bucket_entries, bucket_of, bucket_page,
-    index_entry, set_array_value,
+    BUCKET_ENTRIES, PAGE_BYTES, Page, Part, Tree, array_value, bucket_entries, bucket_of,
+    bucket_page, index_entry, set_array_value,
 };
 use std::iter::Peekable;
 use std::ops::ControlFlow;
@@ -113,7 +113,12 @@ impl LeafEdits for Buckets<'_> {
     }
 }
 
-fn read_leaf(part: Part, page: &Page, first: u64, visitor: &mut dyn Visitor) -> Option<ControlFlow<()>> {
+fn read_leaf(
+    part: Part,
+    page: &Page,
+    first: u64,
+    visitor: &mut dyn Visitor,
+) -> Option<ControlFlow<()>> {
     if part == Part::Index {
         for entry in bucket_entries(page)? {
             if visitor.value(entry, 1).is_break() {
@@ -142,7 +147,13 @@ impl Layout for TableLayout {
         array_value(leaf, (key % part.array_entries() as u64) as usize, part.value_bytes())
     }
 
-    fn walk(pages: &Pages, tree: &Tree, part: Part, from: u64, visitor: &mut dyn Visitor) -> Result<()> {
+    fn walk(
+        pages: &Pages,
+        tree: &Tree,
+        part: Part,
+        from: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<()> {
         struct From<'v>(u64, &'v mut dyn Visitor);
         impl Visitor for From<'_> {
             fn value(&mut self, key: u64, value: u128) -> ControlFlow<()> {
@@ -172,7 +183,8 @@ impl Layout for TableLayout {
             return Ok(*tree);
         }
         let mut edits = edits.into_iter();
-        let mut values = Values { part, edits: (&mut edits as &mut dyn Iterator<Item = _>).peekable() };
+        let mut values =
+            Values { part, edits: (&mut edits as &mut dyn Iterator<Item = _>).peekable() };
         array::update(pages, tree, last / part.array_entries() as u64, &mut values)
     }
 
@@ -201,7 +213,8 @@ impl Layout for TableLayout {
         let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
         let wanted = u32::try_from(entries / MEAN_ENTRIES + 1).unwrap_or(u32::MAX);
         let buckets = wanted.max(index.buckets);
-        let by_bucket = |(entry, comes): IndexEdit| (bucket_of((entry >> 32) as u32, buckets), entry, comes);
+        let by_bucket =
+            |(entry, comes): IndexEdit| (bucket_of((entry >> 32) as u32, buckets), entry, comes);
         let mut edits: Vec<(u32, u64, bool)> = edits.into_iter().map(by_bucket).collect();
         edits.sort_unstable();
         let mut after = Buckets {

@@ -69,14 +69,19 @@ impl LogBackend {
                 Ok(())
             }
             // Here other changes of volumes as a whole are one change.
-            Change::Show { .. } | Change::Begin { .. } | Change::Copy { .. } | Change::Shrink { .. } => {
+            Change::Show { .. }
+            | Change::Begin { .. }
+            | Change::Copy { .. }
+            | Change::Shrink { .. } => {
                 Err(VolumeError::damaged("a change is one of another backend"))
             }
         }
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut LogVolume> {
-        self.volumes.get_mut(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes
+            .get_mut(&id)
+            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
     }
 
     pub(super) fn check_size(&self, size_bytes: u64) -> Result<()> {
@@ -148,7 +153,13 @@ impl LogBackend {
         }
     }
 
-    fn set_place(&mut self, id: VolumeId, lbn: Lbn, place: Place, freed: &mut Vec<Pbn>) -> Result<()> {
+    fn set_place(
+        &mut self,
+        id: VolumeId,
+        lbn: Lbn,
+        place: Place,
+        freed: &mut Vec<Pbn>,
+    ) -> Result<()> {
         if self.shared_pages > 0 {
             self.own_page(id, lbn);
         }
@@ -169,7 +180,9 @@ impl LogBackend {
     /// the page refers to.
     #[cold]
     fn own_page(&mut self, id: VolumeId, lbn: Lbn) {
-        let Some(words) = self.volumes.get_mut(&id).and_then(|volume| volume.map.own(lbn)) else { return };
+        let Some(words) = self.volumes.get_mut(&id).and_then(|volume| volume.map.own(lbn)) else {
+            return;
+        };
         self.shared_pages -= 1;
         for word in words {
             if let Some(pbn) = Place::from_word(word).pbn() {
@@ -252,7 +265,13 @@ impl LogBackend {
         Ok(())
     }
 
-    fn clone_volume(&mut self, source: VolumeId, id: VolumeId, name: &str, read_only: bool) -> Result<()> {
+    fn clone_volume(
+        &mut self,
+        source: VolumeId,
+        id: VolumeId,
+        name: &str,
+        read_only: bool,
+    ) -> Result<()> {
         let from = self
             .volumes
             .remove(&source)

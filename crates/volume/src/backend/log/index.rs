@@ -37,7 +37,8 @@ impl Index {
     /// index does not.
     pub(super) fn fill(&mut self, physical: u64, records: &Records) {
         let each = (physical as usize / SHARDS) * 33 / 32;
-        let parts = Mutex::new((0..).step_by(SHARDS_AT_ONCE).zip(self.shards.chunks_mut(SHARDS_AT_ONCE)));
+        let parts =
+            Mutex::new((0..).step_by(SHARDS_AT_ONCE).zip(self.shards.chunks_mut(SHARDS_AT_ONCE)));
         let fill = || {
             loop {
                 let Some((first, part)) = parts.lock().next() else { return };
@@ -45,7 +46,8 @@ impl Index {
             }
         };
         let fillers = if physical < FEW_RECORDS { 1 } else { MOST_FILLERS };
-        let fillers = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(fillers));
+        let fillers =
+            std::thread::available_parallelism().map_or(1, |cores| cores.get().min(fillers));
         std::thread::scope(|scope| {
             for _ in 1..fillers {
                 // Without more threads this one does it all.

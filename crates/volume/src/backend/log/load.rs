@@ -8,8 +8,8 @@ use crate::backend::Damage;
 use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock, Table,
-    TableVolume, read_chain,
+    MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock,
+    Table, TableVolume, read_chain,
 };
 use crate::types::{BackendKind, Fingerprint, Identity, Pbn, Place};
 use std::collections::HashSet;
@@ -38,8 +38,8 @@ impl LogBackend {
         for (slot, _) in &chain.damaged_copies {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
         }
-        let table =
-            Table::decode(&chain.stream).ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
+        let table = Table::decode(&chain.stream)
+            .ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
         let wanted = backend.prepare(&table)?;
         for slot in chain.slots.iter().copied().chain(wanted.iter().map(|(_, page)| page.slot)) {
             if !backend.pager.slots.claim(slot) {
@@ -60,7 +60,10 @@ impl LogBackend {
         let most_records = self.data_blocks.div_ceil(RECORD_PAGE_ENTRIES as u64);
         for page in &table.records {
             if u64::from(page.number) >= most_records {
-                return Err(VolumeError::damaged(format!("record page {} is out of range", page.number)));
+                return Err(VolumeError::damaged(format!(
+                    "record page {} is out of range",
+                    page.number
+                )));
             }
             wanted.push((PageKey::Record(page.number), *page));
         }
@@ -68,13 +71,20 @@ impl LogBackend {
         Ok(wanted)
     }
 
-    fn prepare_volume(&mut self, volume: &TableVolume, wanted: &mut Vec<(PageKey, PageRef)>) -> Result<()> {
+    fn prepare_volume(
+        &mut self,
+        volume: &TableVolume,
+        wanted: &mut Vec<(PageKey, PageRef)>,
+    ) -> Result<()> {
         self.check_size(volume.size_bytes)?;
         let blocks = volume.size_bytes / self.block_bytes;
         let most_pages = blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
         for page in &volume.pages {
             if u64::from(page.number) >= most_pages {
-                return Err(VolumeError::damaged(format!("map page {} is out of range", page.number)));
+                return Err(VolumeError::damaged(format!(
+                    "map page {} is out of range",
+                    page.number
+                )));
             }
             wanted.push((PageKey::Map(volume.id, page.number), *page));
         }
@@ -96,13 +106,14 @@ impl LogBackend {
     ) -> Result<()> {
         let length = disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
         let mut buffer = vec![0; READ_PAGES * PAGE_BYTES];
-        let is_next =
-            |a: &(PageKey, PageRef), b: &(PageKey, PageRef)| a.1.slot.number() + 1 == b.1.slot.number();
+        let is_next = |a: &(PageKey, PageRef), b: &(PageKey, PageRef)| {
+            a.1.slot.number() + 1 == b.1.slot.number()
+        };
         for run in wanted.chunk_by(is_next).flat_map(|run| run.chunks(READ_PAGES)) {
             let Some((_, first)) = run.first() else { continue };
             let offset = first.slot.offset(journal_pages);
-            let bytes =
-                (run.len() * PAGE_BYTES).min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
+            let bytes = (run.len() * PAGE_BYTES)
+                .min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
             // What is beyond the end of the disk fails its checksum.
             buffer.get_mut(bytes..run.len() * PAGE_BYTES).unwrap_or_default().fill(0);
             let part = buffer.get_mut(..bytes).unwrap_or_default();
@@ -116,7 +127,13 @@ impl LogBackend {
     }
 
     /// Puts a page where it belongs, or what stands for a lost one.
-    fn load_page(&mut self, key: PageKey, from: PageRef, image: Option<&Page>, damage: &mut Damage) {
+    fn load_page(
+        &mut self,
+        key: PageKey,
+        from: PageRef,
+        image: Option<&Page>,
+        damage: &mut Damage,
+    ) {
         match key {
             PageKey::Map(id, number) => {
                 let Some(volume) = self.volumes.get_mut(&id) else { return };
@@ -125,7 +142,9 @@ impl LogBackend {
                 let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
                 let blocks = (volume.size_bytes / self.block_bytes).saturating_sub(first);
                 fill(&mut page, image, |page| {
-                    for word in words_mut(page).iter_mut().take(usize::try_from(blocks).unwrap_or(usize::MAX))
+                    for word in words_mut(page)
+                        .iter_mut()
+                        .take(usize::try_from(blocks).unwrap_or(usize::MAX))
                     {
                         *word = Place::Damaged.word();
                     }
@@ -135,9 +154,10 @@ impl LogBackend {
                 volume.map.count_words(&counts);
                 if image.is_none() {
                     let last = first + blocks.min(MAP_PAGE_ENTRIES as u64) - 1;
-                    damage
-                        .lost
-                        .push(format!("where blocks {first} to {last} of volume '{}' are", volume.name));
+                    damage.lost.push(format!(
+                        "where blocks {first} to {last} of volume '{}' are",
+                        volume.name
+                    ));
                     self.damaged_pages.push(key);
                 }
             }
@@ -147,7 +167,9 @@ impl LogBackend {
                 fill(&mut page, image, |_| {});
                 entry.load(from, page);
                 if image.is_none() {
-                    damage.harmless.push(format!("fingerprints of 256 blocks (record page {number})"));
+                    damage
+                        .harmless
+                        .push(format!("fingerprints of 256 blocks (record page {number})"));
                     self.lost_records.insert(number);
                     self.damaged_pages.push(key);
                 }
@@ -184,7 +206,9 @@ impl LogBackend {
     fn count_references(&mut self) -> Result<()> {
         (self.shared_pages, self.physical) = (0, 0);
         let mut counted = HashSet::new();
-        for page in self.volumes.values().flat_map(|volume| volume.map.pages().map(|(_, page)| page)) {
+        for page in
+            self.volumes.values().flat_map(|volume| volume.map.pages().map(|(_, page)| page))
+        {
             if is_shared(page) && !counted.insert(Arc::as_ptr(page)) {
                 self.shared_pages += 1;
                 continue;

@@ -121,7 +121,12 @@ impl Map {
     }
 
     /// Takes out the page that has this LBN: nothing of it is mapped any more.
-    pub(super) fn take_page(&mut self, id: VolumeId, pager: &mut Pager, lbn: Lbn) -> Option<Arc<MapPage>> {
+    pub(super) fn take_page(
+        &mut self,
+        id: VolumeId,
+        pager: &mut Pager,
+        lbn: Lbn,
+    ) -> Option<Arc<MapPage>> {
         let number = place(lbn).0 as u32;
         let entry = self.entry_mut(number).filter(|entry| entry.page.is_some())?;
         pager.touch(PageKey::Map(id, number), entry);
@@ -159,7 +164,9 @@ impl Map {
         };
         let mut share_group = |(group, entries): (usize, &Option<Group>)| {
             let first = (group * GROUP_PAGES) as u32;
-            entries.as_ref().map(|entries| (first..).zip(entries.iter()).map(&mut share_entry).collect())
+            entries
+                .as_ref()
+                .map(|entries| (first..).zip(entries.iter()).map(&mut share_entry).collect())
         };
         let groups = self.groups.iter().enumerate().map(&mut share_group).collect();
         Self { groups, mapped: self.mapped, stored: self.stored, pages: self.pages }
@@ -225,7 +232,8 @@ impl Map {
     pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry<Arc<MapPage>>)> {
         self.groups.iter_mut().enumerate().flat_map(|(group, entries)| {
             let first = (group * GROUP_PAGES) as u32;
-            let entries = entries.iter_mut().flat_map(move |entries| (first..).zip(entries.iter_mut()));
+            let entries =
+                entries.iter_mut().flat_map(move |entries| (first..).zip(entries.iter_mut()));
             entries.filter(|(_, entry)| entry.page.is_some())
         })
     }

@@ -13,7 +13,9 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use super::{CacheFigures, Garbage, MetadataBackend, PageWrites, Record, SlotNeed, Totals, VolumeInfo};
+use super::{
+    CacheFigures, Garbage, MetadataBackend, PageWrites, Record, SlotNeed, Totals, VolumeInfo,
+};
 use crate::error::{Result, VolumeError};
 use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
@@ -88,7 +90,9 @@ impl LogBackend {
     }
 
     fn volume(&self, id: VolumeId) -> Result<&LogVolume> {
-        self.volumes.get(&id).ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes
+            .get(&id)
+            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
     }
 
     /// Marks every page as changed.
@@ -204,7 +208,9 @@ impl MetadataBackend for LogBackend {
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
             index_entries: self.index.entries(),
-            memory_bytes: map_bytes - shared_bytes + self.records.memory_bytes() + self.index.memory_bytes(),
+            memory_bytes: map_bytes - shared_bytes
+                + self.records.memory_bytes()
+                + self.index.memory_bytes(),
             pages: self.pager.slots.in_use(),
             cache: CacheFigures::default(),
         }

@@ -43,7 +43,8 @@ pub(super) struct Entry<P> {
 }
 
 impl<P: PageData> Entry<P> {
-    pub(super) const ABSENT: Self = Self { page: None, slot: None, checksum: 0, state: State::Clean };
+    pub(super) const ABSENT: Self =
+        Self { page: None, slot: None, checksum: 0, state: State::Clean };
 
     pub(super) fn freeze(&mut self) {
         self.state = State::Frozen;
@@ -69,8 +70,12 @@ impl<P: PageData> Entry<P> {
 
     /// The page as it was read from its slot.
     pub(super) fn load(&mut self, from: PageRef, page: P) {
-        *self =
-            Self { page: Some(page), slot: Some(from.slot), checksum: from.checksum, state: State::Clean };
+        *self = Self {
+            page: Some(page),
+            slot: Some(from.slot),
+            checksum: from.checksum,
+            state: State::Clean,
+        };
     }
 }
 

@@ -37,7 +37,10 @@ impl LogBackend {
         }
         let physical = counted.iter().filter(|count| **count > 0).count() as u64;
         if physical != self.physical {
-            wrong.push(format!("there are references to {physical} blocks, not to {}", self.physical));
+            wrong.push(format!(
+                "there are references to {physical} blocks, not to {}",
+                self.physical
+            ));
         }
         if shared_pages != self.shared_pages {
             wrong.push(format!("{shared_pages} pages are shared, not {}", self.shared_pages));
@@ -46,10 +49,15 @@ impl LogBackend {
             let right = counted.get_mut(pbn.index()).map_or(0, std::mem::take);
             if record.references != right && record.references != FULL_COUNT {
                 let number = pbn.number();
-                wrong.push(format!("block {number} has {right} references, not {}", record.references));
+                wrong.push(format!(
+                    "block {number} has {right} references, not {}",
+                    record.references
+                ));
             }
         });
-        wrong.extend(counted.iter().any(|count| *count > 0).then(|| "a block has no record".to_owned()));
+        wrong.extend(
+            counted.iter().any(|count| *count > 0).then(|| "a block has no record".to_owned()),
+        );
         self.prove_index(&mut wrong);
         wrong.truncate(most);
         wrong
@@ -60,7 +68,9 @@ impl LogBackend {
     fn prove_index(&self, wrong: &mut Vec<String>) {
         for pbn in self.index.pbns() {
             let record = self.records.get(pbn);
-            if record.references == 0 || self.index.find(record.fingerprint, &self.records).is_none() {
+            if record.references == 0
+                || self.index.find(record.fingerprint, &self.records).is_none()
+            {
                 wrong.push(format!("the index has block {}, which it should not", pbn.number()));
             }
         }

@@ -115,7 +115,9 @@ impl Records {
     }
 
     /// The entries that have a page, to be changed.
-    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry<Box<RecordPage>>)> {
+    pub(super) fn entries_mut(
+        &mut self,
+    ) -> impl Iterator<Item = (u32, &mut Entry<Box<RecordPage>>)> {
         (0..).zip(&mut self.entries).filter(|(_, entry)| entry.page.is_some())
     }
 
@@ -128,7 +130,9 @@ impl Records {
         for (number, entry) in (0u32..).zip(&self.entries) {
             let Some(page) = &entry.page else { continue };
             let first = number * RECORD_PAGE_ENTRIES as u32;
-            for (at, (identity, references)) in (0u32..).zip(page.identities.iter().zip(&page.counts)) {
+            for (at, (identity, references)) in
+                (0u32..).zip(page.identities.iter().zip(&page.counts))
+            {
                 if let Some(pbn) = Pbn::new(first + at) {
                     visit(pbn, Record::new(*identity, *references));
                 }
@@ -138,6 +142,7 @@ impl Records {
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let pages = self.entries.iter().filter(|entry| entry.page.is_some()).count();
-        (pages * size_of::<RecordPage>() + self.entries.capacity() * size_of::<RecordEntry>()) as u64
+        (pages * size_of::<RecordPage>() + self.entries.capacity() * size_of::<RecordEntry>())
+            as u64
     }
 }

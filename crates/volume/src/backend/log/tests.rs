@@ -26,8 +26,12 @@ fn superblock() -> Superblock {
 
 fn backend() -> LogBackend {
     let mut backend = LogBackend::new(512, 10_000, PoolSeed::of(&superblock()), false);
-    let create =
-        Change::Create { volume: VOLUME, name: "a".into(), size_bytes: 512 * 5000, mode: DedupMode::Inline };
+    let create = Change::Create {
+        volume: VOLUME,
+        name: "a".into(),
+        size_bytes: 512 * 5000,
+        mode: DedupMode::Inline,
+    };
     backend.apply(&[create], &mut Vec::new()).unwrap();
     backend
 }
@@ -205,7 +209,9 @@ fn a_full_count_stays_full() {
     *backend.records.count_mut(pbn).unwrap() = u32::MAX - 1;
     let share = |lbn| Change::Share { volume: VOLUME, lbn: Lbn(lbn), pbn, checksum: Checksum(1) };
     backend.apply(&[share(1), share(2), share(3)], &mut freed).unwrap();
-    backend.apply(&[Change::Unmap { volume: VOLUME, first: Lbn(0), count: 9 }], &mut freed).unwrap();
+    backend
+        .apply(&[Change::Unmap { volume: VOLUME, first: Lbn(0), count: 9 }], &mut freed)
+        .unwrap();
     assert_eq!(freed, [Pbn::new(2).unwrap()], "how many references the full one has is not known");
     backend.settle().unwrap();
     assert_eq!(backend.totals().physical, 0, "counted again");
