@@ -37,8 +37,12 @@ fn this_programs_server_takes_load() {
 
     let target = ["--target", &*target];
     refused("bench", &target, "say --force");
-    refused("bench --force --file-size 16m", &target, "has 8388608 bytes, the job needs 16777216");
-    refused("bench --force --sync both", &target, "no direct I/O");
+    refused(
+        "bench --force --file-size 16m",
+        &target,
+        "has 8.00 MiB (8388608 bytes), but the job needs 16.00 MiB (16777216 bytes)",
+    );
+    refused("bench --force --sync both", &target, "does not support direct I/O");
     refused("bench --target", &[&uri("nobody", &socket)], "the server has no such export");
     let pool = server.pool.take().unwrap();
     assert!(pool.prove(10).unwrap().is_empty());
