@@ -100,7 +100,11 @@ fn an_nbdkit_with_narrow_limits_takes_load_from_one_process() {
     let Some(_server) = OtherServer::start("nbdkit", &arguments, &socket) else { return };
     let target = uri("", &socket);
     refused("bench --processes 2 --file-size 4m --target", &[&target], "one connection at a time");
-    refused("bench --block-size 1k --target", &[&target], "not a multiple of the 4096 bytes");
+    refused(
+        "bench --block-size 1k --target",
+        &[&target],
+        "needs a multiple of its block size, 4096 bytes",
+    );
     use_all(&target, 1);
     let ran =
         run("bench --block-size 64k --queue-depth 4 --verify final --force --target", &[&target]);
