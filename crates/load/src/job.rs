@@ -363,7 +363,7 @@ fn check_pace(spec: &JobSpec) -> Result<(), JobError> {
         Pace::Rate { ops_per_s } => check("the rate", ops_per_s),
         Pace::Rates { .. } if spec.operation != JobOperation::Mixed => {
             Err(JobError::Contradiction(
-                "separate rates for reads and writes need mixed operation: use --operation mixed",
+                "separate rates for reads and writes need a job of mixed operation",
             ))
         }
         Pace::Rates { reads_per_s, writes_per_s } => {

@@ -57,8 +57,8 @@ pub(super) struct Stage {
 }
 
 /// Creates an entry with its own cells for each thread of a plan.
-fn threads_of_plan(plan: &Plan) -> Vec<ThreadIdentity> {
-    let mut threads_of_plan = Vec::new();
+fn thread_identities(plan: &Plan) -> Vec<ThreadIdentity> {
+    let mut identities = Vec::new();
     let mut number = 0;
     for (process, spec) in plan.processes.iter().enumerate() {
         for process_instance in 1..=spec.instances {
@@ -72,7 +72,7 @@ fn threads_of_plan(plan: &Plan) -> Vec<ThreadIdentity> {
                 Arc::new(own.iter().map(|(_, _, cells)| Arc::clone(cells)).collect::<Vec<_>>());
             for (thread, thread_instance, cells) in own {
                 let siblings = Arc::clone(&siblings);
-                threads_of_plan.push(ThreadIdentity {
+                identities.push(ThreadIdentity {
                     process,
                     thread,
                     process_instance,
@@ -85,7 +85,7 @@ fn threads_of_plan(plan: &Plan) -> Vec<ThreadIdentity> {
             }
         }
     }
-    threads_of_plan
+    identities
 }
 
 fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
@@ -98,7 +98,7 @@ fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
 impl Running {
     /// Starts all threads. They begin to work at the same moment.
     pub(super) fn start(plan: &Arc<Plan>, stage: &Stage) -> Result<Self, RunError> {
-        let threads_of_plan = threads_of_plan(plan);
+        let identities = thread_identities(plan);
         let mut has_aio = false;
         plan.processes.iter().flat_map(|process| &process.threads).for_each(|thread| {
             each_flowop(&thread.flowops, &mut |flowop| {
@@ -109,11 +109,11 @@ impl Running {
         let clock = SystemClock::new();
         let seed = mix_pair(stage.options.seed, 0x6576_656e_7473);
         let events = plan.event_rate.clone().filter(|rate| rate.mean() > 0.0);
-        let threads = threads_of_plan.len().max(1) as u64;
+        let threads = identities.len().max(1) as u64;
         let shared = Arc::new(Shared {
             plan: Arc::clone(plan),
             filesets: Arc::clone(&stage.filesets),
-            signals: signals(plan, &threads_of_plan),
+            signals: signals(plan, &identities),
             events: events.map(|rate| EventGenerator::new(rate, clock.now_ns(), seed)),
             clock,
             console: Arc::clone(&stage.console),
@@ -125,32 +125,32 @@ impl Running {
             go: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             interrupted: stage.stop.clone(),
-            running: AtomicUsize::new(threads_of_plan.len()),
+            running: AtomicUsize::new(identities.len()),
             end: Mutex::new(None),
             ended: Condvar::new(),
         });
         let mut running = Self {
-            threads: Vec::with_capacity(threads_of_plan.len()),
-            flowop_cells: flowop_cells(plan, &threads_of_plan),
+            threads: Vec::with_capacity(identities.len()),
+            flowop_cells: flowop_cells(plan, &identities),
             aio,
             period_began_ns: 0,
-            thread_count: threads_of_plan.len() as u64,
+            thread_count: identities.len() as u64,
             shared,
         };
-        running.spawn(plan, threads_of_plan)?;
+        running.spawn(plan, identities)?;
         running.period_began_ns = clock.now_ns();
         running.shared.go.store(true, Ordering::Release);
         Ok(running)
     }
 
-    fn spawn(&mut self, plan: &Plan, threads_of_plan: Vec<ThreadIdentity>) -> Result<(), RunError> {
+    fn spawn(&mut self, plan: &Plan, identities: Vec<ThreadIdentity>) -> Result<(), RunError> {
         let specs: Vec<Vec<Arc<ThreadSpec>>> = plan
             .processes
             .iter()
             .map(|process| process.threads.iter().cloned().map(Arc::new).collect())
             .collect();
         let mut counters = std::collections::HashMap::new();
-        for identity in threads_of_plan {
+        for identity in identities {
             let spec = Arc::clone(&specs[identity.process][identity.thread]);
             let nice = plan.processes[identity.process].nice;
             let mut worker = Worker::new(Arc::clone(&self.shared), identity, Arc::clone(&spec));
@@ -251,10 +251,10 @@ impl FlowopCells {
 }
 
 /// Collects the flowops of all threads by name, in the order of the script.
-fn flowop_cells(plan: &Plan, threads_of_plan: &[ThreadIdentity]) -> Vec<FlowopCells> {
+fn flowop_cells(plan: &Plan, identities: &[ThreadIdentity]) -> Vec<FlowopCells> {
     let mut flowop_cells: Vec<FlowopCells> = Vec::new();
     let mut places = std::collections::HashMap::new();
-    for identity in threads_of_plan {
+    for identity in identities {
         let cells = &plan.processes[identity.process].threads[identity.thread].cells;
         for (cell, (name, kind)) in cells.iter().enumerate() {
             let place = *places.entry((name, *kind)).or_insert_with(|| {
@@ -273,9 +273,9 @@ fn flowop_cells(plan: &Plan, threads_of_plan: &[ThreadIdentity]) -> Vec<FlowopCe
 }
 
 /// Creates a semaphore for each semblock and a gate for each block of every thread.
-fn signals(plan: &Plan, threads_of_plan: &[ThreadIdentity]) -> Signals {
+fn signals(plan: &Plan, identities: &[ThreadIdentity]) -> Signals {
     let mut signals = Signals::default();
-    for identity in threads_of_plan {
+    for identity in identities {
         let thread = &plan.processes[identity.process].threads[identity.thread];
         each_flowop(&thread.flowops, &mut |flowop| match flowop.kind {
             Kind::SemBlock => {

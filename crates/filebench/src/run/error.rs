@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum RunError {
     /// The directory of a fileset exists and is not empty, and the script does not reuse it.
     #[error(
-        "{} exists: say 'reuse' in the script to use it, or use --force to remove it",
+        "{} exists: say 'reuse' in the script to use it, or force its removal",
         path.display()
     )]
     Exists {
@@ -18,7 +18,7 @@ pub enum RunError {
     },
     /// A fileset is outside of the directory that contains all files.
     #[error(
-        "the fileset '{fileset}' is at {}, which is outside of --dir {}: change its path",
+        "the fileset '{fileset}' is at {}, outside of {}: change its path",
         path.display(), dir.display()
     )]
     Outside {

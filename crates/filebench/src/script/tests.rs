@@ -230,7 +230,7 @@ fn flowops_that_can_never_work_are_refused() {
         ("flowop openfile name=o,filename=set,fd=129", "'fd' is a whole number from 0 to 128"),
         ("flowop aiowrite name=a,filename=set,iosize=1k", "a works at random places: say 'random'"),
         ("flowop finishoncount name=f,value=1,target=rd", "unknown flowop of this thread: 'rd'"),
-        ("flowop wakeup name=w,target=nobody", "unknown block flowop: 'nobody'"),
+        ("flowop wakeup name=w,target=nobody", "unknown block flowop (target of 'w'): 'nobody'"),
         ("flowop sempost name=s", "s needs target=NAME"),
         ("flowop read name=r,iosize=1k,$x=1", "only flowops defined by 'define flowop'"),
     ] {
