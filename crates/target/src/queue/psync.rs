@@ -43,7 +43,11 @@ impl PsyncQueue {
         while done < request.bytes {
             match self.step(slot, request, done) {
                 Ok(0) => {
-                    return Err(self.place.failure(request, done, nothing_moved(request.operation)));
+                    return Err(self.place.failure(
+                        request,
+                        done,
+                        nothing_moved(request.operation),
+                    ));
                 }
                 Ok(moved) => done += moved,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
