@@ -13,7 +13,7 @@
 mod cluster;
 mod support;
 
-use cluster::{COMMITTED, Cluster, Committer, NUMBERED, Postmaster, wait_until};
+use cluster::{COMMITTED, Cluster, Committer, Postmaster, wait_until};
 use gemelo_base::random::Random;
 use gemelo_volume::{BackendKind, DedupMode, PoolOptions};
 use std::fs;
@@ -160,8 +160,7 @@ fn postgresql_keeps_every_acknowledged_commit(backend: BackendKind) {
     let data = disk.mounted.path().join("data");
     let cluster = Cluster::create(programs, data, pool.file("postgresql"));
     let mut postmaster = cluster.start();
-    cluster.prepare_load();
-    cluster.sql(NUMBERED);
+    cluster.prepare();
     let mut told = Told { committed: vec![0; COMMITTERS as usize], history: 0 };
     for kill in 0..setting("GEMELO_POSTGRES_KILLS", 1) {
         told = commit_until_killed((&pool, disk), (&cluster, postmaster), &told, &mut random);

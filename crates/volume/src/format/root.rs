@@ -105,10 +105,48 @@ impl Root {
 pub struct RootSearch {
     /// The newest one.
     pub newest: Root,
-    /// The one before it.
+    /// The newest one before it.
     pub older: Option<Root>,
-    /// Places of the newest root's generation, in bytes, that do not have it: its page or copy is damaged.
-    pub to_repair: Vec<u64>,
+    /// Places of the newest root, in bytes, that are damaged. A copy that a crash kept from being written
+    /// is not among them.
+    pub damaged: Vec<u64>,
+}
+
+/// What a place of a root holds.
+enum Held {
+    /// Zeros, as in a new pool.
+    Nothing,
+    Damage,
+    Root(Root),
+}
+
+impl Held {
+    fn read(disk: &dyn Disk, offset: u64, superblock: &Superblock, seed: PoolSeed) -> Result<Self> {
+        let mut page = [0; PAGE_BYTES];
+        disk.read_at(offset, &mut page).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+        Ok(match Root::decode(&page, superblock, seed) {
+            Some(root) => Self::Root(root),
+            None if page == [0; PAGE_BYTES] => Self::Nothing,
+            None => Self::Damage,
+        })
+    }
+
+    const fn root(&self) -> Option<&Root> {
+        if let Self::Root(root) = self { Some(root) } else { None }
+    }
+}
+
+impl RootSearch {
+    /// Whether the copy of the newest root may hold this although nothing is damaged, because a crash
+    /// came between the root and its copy: what was there before.
+    fn can_be_behind(&self, held: &Held) -> bool {
+        match held {
+            Held::Root(root) => root.generation < self.newest.generation,
+            // The first root has the other pages.
+            Held::Nothing => self.older.as_ref().is_some_and(|older| older.generation == 1),
+            Held::Damage => false,
+        }
+    }
 }
 
 /// Finds the newest root.
@@ -116,28 +154,26 @@ pub struct RootSearch {
 /// # Errors
 /// If there is none, or the disk cannot be read.
 pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Result<RootSearch> {
-    let mut found: Vec<(u64, Root)> = Vec::new();
+    let mut places = Vec::new();
     for offset in [0, 1].into_iter().flat_map(Root::offsets) {
-        let mut page = [0; PAGE_BYTES];
-        disk.read_at(offset, &mut page).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
-        if let Some(root) = Root::decode(&page, superblock, seed) {
-            found.push((offset, root));
-        }
+        places.push((offset, Held::read(disk, offset, superblock, seed)?));
     }
-    let newest = found
-        .iter()
-        .map(|(_, root)| root)
+    let roots = || places.iter().filter_map(|(_, held)| held.root());
+    let newest = roots()
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
-    let older = found
-        .iter()
-        .map(|(_, root)| root)
-        .find(|root| root.generation < newest.generation)
+    let older = roots()
+        .filter(|root| root.generation < newest.generation)
+        .max_by_key(|root| root.generation)
         .cloned();
-    let to_repair = Root::offsets(newest.generation)
-        .into_iter()
-        .filter(|place| !found.iter().any(|(offset, root)| offset == place && *root == newest))
-        .collect();
-    Ok(RootSearch { newest, older, to_repair })
+    let mut found = RootSearch { newest, older, damaged: Vec::new() };
+    let [page, copy] = Root::offsets(found.newest.generation);
+    for (offset, held) in places.iter().filter(|(offset, _)| [page, copy].contains(offset)) {
+        let is_good = held.root() == Some(&found.newest);
+        if !is_good && !(*offset == copy && found.can_be_behind(held)) {
+            found.damaged.push(*offset);
+        }
+    }
+    Ok(found)
 }
