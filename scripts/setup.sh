@@ -13,7 +13,7 @@ test_tools=(fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
     nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdfuse:libnbd-bin nbdkit:nbdkit
     qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86
     busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux
-    mkfs.btrfs:btrfs-progs systemd-analyze:systemd)
+    mkfs.btrfs:btrfs-progs systemd-analyze:systemd pgbench:postgresql pg_amcheck:postgresql initdb:postgresql)
 # Not in Debian: the file system exerciser, from the registry of Rust programs.
 fsx=fsx@0.3.2
 # The kernel that a test boots as a guest: small, with ext4 built in. It is unpacked, not installed.
@@ -21,6 +21,8 @@ kernel=linux-image-cloud-amd64
 guest="${CARGO_TARGET_DIR:-target}/guest"
 
 PATH="$PATH:/usr/sbin:/sbin"
+# Debian keeps PostgreSQL's programs apart by version.
+for folder in /usr/lib/postgresql/*/bin; do PATH="$PATH:$folder"; done
 
 # Package lists may be absent or old; they are fetched only if the first attempt fails.
 install() {

@@ -101,7 +101,7 @@ impl OpenPool {
                 pool.snapshot_volume(name, new_name)?;
             }
             Request::CopyVolume { name, new_name, read_only: false } => {
-                pool.clone_volume(name, new_name)?
+                pool.clone_volume(name, new_name)?;
             }
             Request::SetMode { name, mode } => pool.set_mode(name, *mode)?,
             Request::Collect { most_bytes_per_s } => {

@@ -57,7 +57,7 @@ impl Content<'_> {
         match self.data {
             Data::Unique => block[..8].copy_from_slice(&mix64(self.next).to_le_bytes()),
             Data::Duplicates => {
-                block[..8].copy_from_slice(&mix64(self.next % COMMON).to_le_bytes())
+                block[..8].copy_from_slice(&mix64(self.next % COMMON).to_le_bytes());
             }
             Data::Tree => {
                 let at = self.next as usize * BLOCK % self.tree.len();

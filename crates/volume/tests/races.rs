@@ -176,7 +176,7 @@ fn a_writer_keeps_the_block_that_it_has_compared_with() {
         filler.join().unwrap();
         match sharer.join().unwrap() {
             Ok(()) => {
-                assert!(read(&world.a, at(1), 2 * BLOCK).unwrap() == bytes, "another's content")
+                assert!(read(&world.a, at(1), 2 * BLOCK).unwrap() == bytes, "another's content");
             }
             Err(error) => assert!(matches!(error, DeviceError::NoSpace), "{error}"),
         }

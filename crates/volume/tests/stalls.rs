@@ -299,7 +299,7 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
                     assert!(read(&volume, 0, BLOCKS as usize * BLOCK).unwrap() == bytes_of(&ids));
                 }
                 Err(_) => {
-                    assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{backend:?}, call {call}")
+                    assert_eq!(pool.stat().unwrap().physical_blocks, 0, "{backend:?}, call {call}");
                 }
             }
             assert_eq!(pool.volumes().len() as u64, pool.stat().unwrap().volumes);

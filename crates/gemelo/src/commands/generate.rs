@@ -155,7 +155,8 @@ fn text(
         _ if generated.is_complete => (),
         _ if files::is_standard_output(&arguments.output) => text += "stopped before the end\n",
         _ => {
-            text += &format!("stopped before the end: {} is not kept\n", arguments.output.display())
+            text +=
+                &format!("stopped before the end: {} is not kept\n", arguments.output.display());
         }
     }
     text += &format!("seed {}, run {}\n", spec.seed, spec.run);

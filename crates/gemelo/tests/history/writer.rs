@@ -164,7 +164,7 @@ impl<'a> Writer<'a> {
             let mut history = history.lock().unwrap();
             match doing[completion.handle as usize].take().unwrap() {
                 Doing::Write { sectors, durable } => {
-                    history.end(sectors.start, sectors.len(), durable)
+                    history.end(sectors.start, sectors.len(), durable);
                 }
                 Doing::Flush { sent } => history.end_flush(sent),
                 Doing::Read { sectors } => {

@@ -65,7 +65,7 @@ fn converse(
         match frames.receive(MOST_REPLY_BYTES, stop, None).map_err(lost)? {
             None => return Err(Failure::midway("stopped before the end")),
             Some(Message::Begin { phase, unit, total }) => {
-                monitor.begin(&phase, unit.into(), total)
+                monitor.begin(&phase, unit.into(), total);
             }
             Some(Message::Total { total }) => monitor.set_total(total),
             Some(Message::Advance { amount }) => monitor.advance(amount),

@@ -130,7 +130,7 @@ impl Shared {
             match self.start(stream) {
                 Ok(client) => clients.push_back(client),
                 Err(error) => {
-                    self.monitor.warn(&format!("a control connection gets no thread: {error}"))
+                    self.monitor.warn(&format!("a control connection gets no thread: {error}"));
                 }
             }
         }

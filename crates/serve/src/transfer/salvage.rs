@@ -52,7 +52,7 @@ impl BadRanges {
         for range in self.ranges {
             match ranges.last_mut() {
                 Some(last) if last.end() == range.offset_bytes => {
-                    last.length_bytes += range.length_bytes
+                    last.length_bytes += range.length_bytes;
                 }
                 _ => ranges.push(range),
             }

@@ -130,7 +130,8 @@ fn fio_waits_add_up_in_version_2_and_stamps_count_in_version_3() {
     );
     // No request is that long, but a trim can cover a whole device.
     assert!(
-        problem(Format::FioV3, "1 f read 0 1073741825").starts_with("length: expected at most 1 GiB")
+        problem(Format::FioV3, "1 f read 0 1073741825")
+            .starts_with("length: expected at most 1 GiB")
     );
     assert_eq!(read(Format::FioV3, "fio version 3 iolog\n1 f trim 0 8796093022208\n").0.len(), 1);
     assert!(

@@ -68,7 +68,8 @@ impl Walk {
         let seed = PoolSeed::of(&superblock);
         let found = find_roots(disk, &superblock, seed)?;
         for offset in &found.to_repair {
-            report.add(false, format!("the root at byte {offset} is not the newest one"));
+            report
+                .add(false, format!("the root at byte {offset} is damaged; another copy is whole"));
         }
         let root = found.newest;
         let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;

@@ -105,7 +105,7 @@ impl Root {
 pub struct RootSearch {
     /// The newest one.
     pub newest: Root,
-    /// The one before it.
+    /// The newest one before it.
     pub older: Option<Root>,
     /// Places of the newest root's generation, in bytes, that are damaged. A copy that a crash kept
     /// from being written is not: it has what was there before.
@@ -131,7 +131,10 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
-    let older = roots.into_iter().find(|root| root.generation < newest.generation);
+    let older = roots
+        .into_iter()
+        .filter(|root| root.generation < newest.generation)
+        .max_by_key(|root| root.generation);
     let image = newest.encode(superblock, seed);
     let [first, copy] = Root::offsets(newest.generation);
     let page_at = |place: u64| pages.iter().find(|(offset, _)| *offset == place);
@@ -143,7 +146,8 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
     if !is_written(first) {
         to_repair.push(first);
     }
-    if !is_written(copy) && !(is_written(first) && is_early(copy)) {
+    let is_copy_good = is_written(copy) || is_written(first) && is_early(copy);
+    if !is_copy_good {
         to_repair.push(copy);
     }
     Ok(RootSearch { newest, older, to_repair })
