@@ -257,7 +257,7 @@ fn malformed_lines_are_named_or_skipped() {
     let file = place.file("trace", fiu());
     refused(&["trace", "stat", &file, "--format", "vhs"], "cloudphysics");
     refused(&["trace", "stat", &file, "--format", "msr"], "trace:1: time");
-    refused(&["trace", "stat", &file, "--device", "9,9"], "those that do: 6,0");
+    refused(&["trace", "stat", &file, "--device", "9,9"], "its devices are: 6,0");
     refused(&["trace", "stat", &file, "--skip", "99"], "no record is left");
     refused(&["trace", "stat", &file, "--block-size", "512"], "--block-size 4096");
 }
@@ -308,7 +308,7 @@ fn conversion_says_what_is_lost() {
         } else {
             refused(
                 &["trace", "convert", &there, "--to", "fiu", "--output", &back],
-                "consist of hashes",
+                "need hashes",
             );
             assert!(!Path::new(&back).exists(), "nothing is left of a conversion that fails");
         }
@@ -518,6 +518,6 @@ fn recorded_gaps_are_kept_and_scaled() {
         assert!(ran.out.contains(part), "{rules:?}: {}", ran.out);
     }
     refused(&["replay", &trace, "--target", "null:", "--verify"], "--verify");
-    refused(&["replay", &trace, "--target", "null:", "--speed", "0"], "no speed");
+    refused(&["replay", &trace, "--target", "null:", "--speed", "0"], "not a speed");
     refused(&["replay", "-", "--target", "null:"], "standard input");
 }
