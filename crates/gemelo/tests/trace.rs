@@ -306,10 +306,7 @@ fn conversion_says_what_is_lost() {
             ok(&["trace", "convert", &there, "--to", "fiu", "--output", &back]);
             assert_eq!(fs::read_to_string(back).unwrap(), fiu());
         } else {
-            refused(
-                &["trace", "convert", &there, "--to", "fiu", "--output", &back],
-                "need hashes",
-            );
+            refused(&["trace", "convert", &there, "--to", "fiu", "--output", &back], "need hashes");
             assert!(!Path::new(&back).exists(), "nothing is left of a conversion that fails");
         }
     }
