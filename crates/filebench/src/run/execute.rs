@@ -359,7 +359,7 @@ impl Executor<'_> {
                 failure = Some(error);
             }
             Some(End::Finished) => {
-                current.ended_early = Some("all threads have finished".to_owned())
+                current.ended_early = Some("all threads have finished".to_owned());
             }
             None if self.stop.is_raised() => {
                 current.ended_early = Some("interrupted".to_owned());

@@ -137,9 +137,9 @@ impl Builder<'_> {
         while u64::from(serial) < limit && self.wants_files() {
             serial += 1;
             if is_leaf {
-                self.add_file(folder, serial)
+                self.add_file(folder, serial);
             } else {
-                self.add_folder(folder, serial, depth)
+                self.add_folder(folder, serial, depth);
             }
         }
         let last_file = serial;
