@@ -156,7 +156,7 @@ fn impossible_jobs_are_refused() {
         ("bench --target ceph:pool", "ceph:pool"),
         ("bench --target DIR --sync direct --block-size 1000 --file-size 1000000", "1000"),
         ("generate DIR/x --bytes 4097", "no whole number of blocks"),
-        ("generate DIR/x --bytes 1m --files 1000", "each needs a block"),
+        ("generate DIR/x --bytes 1m --files 1000", "as each file needs a block"),
         ("generate DIR/x --bytes 8e", "does not fit"),
     ] {
         let ran = run(folder.path(), words);

@@ -127,6 +127,6 @@ fn recorded_gaps_are_kept_and_scaled() {
         assert!(ran.out.contains(part), "{rules:?}: {}", ran.out);
     }
     refused(&["replay", &trace, "--target", "null:", "--verify"], "--verify");
-    refused(&["replay", &trace, "--target", "null:", "--speed", "0"], "no speed");
+    refused(&["replay", &trace, "--target", "null:", "--speed", "0"], "not a speed");
     refused(&["replay", "-", "--target", "null:"], "standard input");
 }

@@ -206,7 +206,7 @@ fn malformed_lines_are_named_or_skipped() {
     let file = place.file("trace", fiu());
     refused(&["trace", "stat", &file, "--format", "vhs"], "cloudphysics");
     refused(&["trace", "stat", &file, "--format", "msr"], "trace:1: time");
-    refused(&["trace", "stat", &file, "--device", "9,9"], "those that do: 6,0");
+    refused(&["trace", "stat", &file, "--device", "9,9"], "its devices are: 6,0");
     refused(&["trace", "stat", &file, "--skip", "99"], "no record is left");
     refused(&["trace", "stat", &file, "--block-size", "512"], "--block-size 4096");
 }
@@ -255,10 +255,7 @@ fn conversion_says_what_is_lost() {
             ok(&["trace", "convert", &there, "--to", "fiu", "--output", &back]);
             assert_eq!(fs::read_to_string(back).unwrap(), fiu());
         } else {
-            refused(
-                &["trace", "convert", &there, "--to", "fiu", "--output", &back],
-                "consist of hashes",
-            );
+            refused(&["trace", "convert", &there, "--to", "fiu", "--output", &back], "need hashes");
             assert!(!Path::new(&back).exists(), "nothing is left of a conversion that fails");
         }
     }

@@ -287,9 +287,9 @@ mod tests {
                         assert_eq!(owners[file].swap(thread + 1, Ordering::SeqCst), 0);
                         owners[file].store(0, Ordering::SeqCst);
                         if exists {
-                            pool.release_deleted(file)
+                            pool.release_deleted(file);
                         } else {
-                            pool.release_created(file, 0)
+                            pool.release_created(file, 0);
                         }
                     }
                 });
