@@ -107,7 +107,8 @@ pub struct RootSearch {
     pub newest: Root,
     /// The one before it.
     pub older: Option<Root>,
-    /// Places of the newest root's generation, in bytes, that do not have it: its page or copy is damaged.
+    /// Places of the newest root's generation, in bytes, that are damaged. A copy that a crash kept
+    /// from being written is not: it has what was there before.
     pub to_repair: Vec<u64>,
 }
 
@@ -116,28 +117,59 @@ pub struct RootSearch {
 /// # Errors
 /// If there is none, or the disk cannot be read.
 pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Result<RootSearch> {
-    let mut found: Vec<(u64, Root)> = Vec::new();
+    let mut pages: Vec<(u64, Box<Page>)> = Vec::new();
     for offset in [0, 1].into_iter().flat_map(Root::offsets) {
-        let mut page = [0; PAGE_BYTES];
-        disk.read_at(offset, &mut page).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
-        if let Some(root) = Root::decode(&page, superblock, seed) {
-            found.push((offset, root));
-        }
+        let mut page = Box::new([0; PAGE_BYTES]);
+        disk.read_at(offset, page.as_mut_slice())
+            .map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+        pages.push((offset, page));
     }
-    let newest = found
+    let roots: Vec<Root> =
+        pages.iter().filter_map(|(_, page)| Root::decode(page, superblock, seed)).collect();
+    let newest = roots
         .iter()
-        .map(|(_, root)| root)
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
-    let older = found
-        .iter()
-        .map(|(_, root)| root)
-        .find(|root| root.generation < newest.generation)
-        .cloned();
-    let to_repair = Root::offsets(newest.generation)
-        .into_iter()
-        .filter(|place| !found.iter().any(|(offset, root)| offset == place && *root == newest))
-        .collect();
+    let older = roots.into_iter().find(|root| root.generation < newest.generation);
+    let image = newest.encode(superblock, seed);
+    let [first, copy] = Root::offsets(newest.generation);
+    let page_at = |place: u64| pages.iter().find(|(offset, _)| *offset == place);
+    let is_written = |place: u64| page_at(place).is_some_and(|(_, page)| *page == image);
+    let is_early = |place: u64| {
+        page_at(place).is_some_and(|(_, page)| is_torn(page, &image, superblock, newest.generation))
+    };
+    let mut to_repair = Vec::new();
+    if !is_written(first) {
+        to_repair.push(first);
+    }
+    if !is_written(copy) && !(is_written(first) && is_early(copy)) {
+        to_repair.push(copy);
+    }
     Ok(RootSearch { newest, older, to_repair })
+}
+
+/// Whether a page is what a crash can leave of the write of a root: each of its sectors is the new one,
+/// or that of an earlier root, or of a page that had no root before generation 3.
+fn is_torn(page: &Page, new: &Page, superblock: &Superblock, generation: u64) -> bool {
+    const SECTOR_BYTES: usize = 512;
+    let is_zero = |sector: &[u8]| sector.iter().all(|byte| *byte == 0);
+    let is_blank = |sector: &[u8]| generation < 3 && is_zero(sector);
+    let is_old_head = |sector: &[u8]| {
+        let mut reader = Reader::new(sector);
+        reader.array() == Some(*MAGIC)
+            && reader.array() == Some(superblock.pool_id)
+            && reader.u64().is_some_and(|earlier| earlier < generation)
+    };
+    let sectors = page.chunks(SECTOR_BYTES).zip(new.chunks(SECTOR_BYTES));
+    let last = PAGE_BYTES / SECTOR_BYTES - 1;
+    sectors.enumerate().all(|(number, (sector, new))| {
+        let is_old = match number {
+            0 => is_old_head(sector),
+            // All but the checksum is zeros, in any root.
+            at if at == last => is_zero(sector.get(..SECTOR_BYTES - 8).unwrap_or_default()),
+            _ => false,
+        };
+        sector == new || is_blank(sector) || is_old
+    })
 }
