@@ -171,7 +171,7 @@ impl Distribution {
             }
             match merged.last_mut() {
                 Some(last) if last.duplicates == class.duplicates => {
-                    last.contents += class.contents
+                    last.contents += class.contents;
                 }
                 _ => merged.push(class),
             }
