@@ -138,7 +138,7 @@ impl<'scan> Worker<'scan> {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    self.session.troubles.unreadable(&batch.names.path(index), &error.into())
+                    self.session.troubles.unreadable(&batch.names.path(index), &error.into());
                 }
             }
         }
@@ -197,7 +197,7 @@ impl<'scan> Worker<'scan> {
                 Ok(ReadEnd::AsExpected) => {}
                 Ok(ReadEnd::Shorter | ReadEnd::Longer) => self.session.troubles.changed(),
                 Err(error) => {
-                    self.session.troubles.unreadable(&file.names.path(file.index), &error)
+                    self.session.troubles.unreadable(&file.names.path(file.index), &error);
                 }
             }
             return;
@@ -322,7 +322,7 @@ impl<'scan> Worker<'scan> {
             match size.chunk(state, data, place) {
                 Ok(None) => {}
                 Ok(Some(zero)) => {
-                    note_zero_place(state, || place_of(&file.names, file.index, at + zero))
+                    note_zero_place(state, || place_of(&file.names, file.index, at + zero));
                 }
                 Err(error) => failed = Some(error),
             }

@@ -28,7 +28,7 @@ impl CountingSet {
             match spilled {
                 None => table.iter().try_for_each(&mut each)?,
                 Some((file, runs, memory_bytes)) => {
-                    merge(&table, file, runs, memory_bytes, &mut each)?
+                    merge(&table, file, runs, memory_bytes, &mut each)?;
                 }
             }
         }
