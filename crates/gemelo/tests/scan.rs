@@ -306,7 +306,7 @@ fn duckdb_reads_a_set_with_one_statement() {
     let document = include_str!("../../../docs/scan-format.md");
     let statement =
         document.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let statement = statement.replace("set.parquet", &set);
+    let statement = statement.replace("host1.set", &set);
     let program =
         "import duckdb, sys\nfor row in duckdb.sql(sys.argv[1]).fetchall(): print(row[0], row[1])";
     let output = Command::new("python3").args(["-c", program, &statement]).output().unwrap();

@@ -110,7 +110,7 @@ fn many_threads_count_like_one() {
         for thread in 0..4u64 {
             let set = &set;
             scope.spawn(move || {
-                (0..50_000).for_each(|step| insert(set, (step * 7 + thread) % 40_000))
+                (0..50_000).for_each(|step| insert(set, (step * 7 + thread) % 40_000));
             });
         }
     });
