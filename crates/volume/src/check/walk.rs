@@ -365,7 +365,7 @@ impl Walk {
                 self.volume(volume)?.map.extend(copied);
             }
             Change::Shrink { volume, size_bytes } => {
-                self.volume(volume)?.blocks = size_bytes / block_bytes
+                self.volume(volume)?.blocks = size_bytes / block_bytes;
             }
             Change::SetMode { volume, mode } => self.volume(volume)?.mode = mode,
             Change::Hide { volume } => self.volume(volume)?.is_hidden = true,

@@ -170,8 +170,9 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
     let mut found = RootSearch { newest, older, damaged: Vec::new() };
     let [page, copy] = Root::offsets(found.newest.generation);
     for (offset, held) in places.iter().filter(|(offset, _)| [page, copy].contains(offset)) {
-        let is_good = held.root() == Some(&found.newest);
-        if !is_good && !(*offset == copy && found.can_be_behind(held)) {
+        let is_whole = held.root() == Some(&found.newest);
+        let is_behind = *offset == copy && found.can_be_behind(held);
+        if !is_whole && !is_behind {
             found.damaged.push(*offset);
         }
     }
