@@ -1,29 +1,30 @@
-//! The only reader of time. A run driven by a [`ManualClock`] repeats exactly.
+//! The monotonic clock of code whose timing is tested. Such code takes a [`Clock`], so that a test
+//! can drive it with a [`ManualClock`] and repeat a run exactly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Monotonic time in nanoseconds since an origin of the clock's own.
+/// A monotonic clock that counts nanoseconds from an origin of its own.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since the clock's origin; never goes back.
+    /// Returns the nanoseconds since the clock's origin. Successive values never decrease.
     fn now_ns(&self) -> u64;
 
-    /// Returns when `now_ns()` has reached `deadline_ns`, at once if it already has.
+    /// Blocks until `now_ns()` reaches `deadline_ns`. Returns at once if the deadline has passed.
     fn sleep_until_ns(&self, deadline_ns: u64);
 }
 
-/// The machine's monotonic clock; the origin is its creation.
+/// The operating system's monotonic clock. Its origin is the moment at which it is created.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     origin: Instant,
 }
 
-/// Below this distance a sleeping thread would wake too late, so it spins instead. A Linux timer wakes a thread
-/// some 50 µs after its time.
+/// A thread that has less than this left to its deadline spins instead of sleeping: a Linux timer
+/// wakes a thread about 50 µs late.
 const SPIN_BELOW_NS: u64 = 60_000;
 
 impl SystemClock {
-    /// A clock whose origin is now.
+    /// Creates a clock whose origin is the current instant.
     #[must_use]
     pub fn new() -> Self {
         Self { origin: Instant::now() }
@@ -39,7 +40,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now_ns(&self) -> u64 {
-        // 2^64 ns are 584 years.
+        // The cast is safe: 2^64 ns are 584 years.
         self.origin.elapsed().as_nanos() as u64
     }
 
@@ -58,14 +59,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to; sleeping moves it.
+/// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now_ns: AtomicU64,
 }
 
 impl ManualClock {
-    /// A clock that stands at its origin.
+    /// Creates a clock that stands at its origin.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

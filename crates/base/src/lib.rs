@@ -1,7 +1,7 @@
-//! What every gemelo crate needs and none owns: sizes and durations as people write them, the clock, seeded
-//! chance, the monitor through which libraries tell of progress, and the flag that asks them to stop.
+//! Types that all gemelo crates share: sizes and durations as users write them, the clock, seeded
+//! random numbers, the monitor to which libraries report progress, and the stop flag.
 //!
-//! Nothing here does input or output; nothing here knows of blocks, load or volumes.
+//! This crate does no input or output, and it contains nothing about blocks, load or volumes.
 
 pub mod clock;
 pub mod monitor;

@@ -1,39 +1,41 @@
-//! How libraries tell of progress and trouble. They never print: the command line shows what arrives here as
-//! progress bars, a test records it.
+//! The interface through which libraries report progress and warnings. Libraries never print: the
+//! command line shows the reports as progress bars, and tests record them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a phase counts.
+/// The unit in which the progress of a phase is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of data.
     Bytes,
-    /// Files, blocks, operations: whatever the phase's name says.
+    /// Files, blocks or operations; the name of the phase tells which.
     Items,
-    /// Nanoseconds of a run with a set length.
+    /// Nanoseconds, for a phase that runs for a fixed time.
     Nanoseconds,
 }
 
-/// The receiver of progress. Every method may be called from any thread and returns at once.
+/// A receiver of progress reports. Any thread may call any method, and every method returns at
+/// once.
 pub trait Monitor: Send + Sync {
-    /// A new phase begins and ends the one before it. `total` is in `unit`, if it is known.
+    /// Starts a phase and ends the previous one. `total` is the amount of work in `unit`, if known.
     fn begin(&self, phase: &str, unit: Unit, total: Option<u64>);
 
-    /// The phase's total is known now, or better than before.
+    /// Sets the total of the current phase, once it is known or known better.
     fn set_total(&self, total: u64);
 
-    /// The phase has come `amount` further. Callers batch: not once per block.
+    /// Adds `amount` to the progress of the current phase. Callers report batches, not single
+    /// blocks.
     fn advance(&self, amount: u64);
 
-    /// Something the user should know, which does not stop the work.
+    /// Reports a problem that the user should know about and that does not stop the work.
     fn warn(&self, message: &str);
 
-    /// The last phase is over.
+    /// Ends the last phase.
     fn finish(&self);
 }
 
-/// Hears nothing.
+/// A monitor that ignores every report.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -45,7 +47,7 @@ impl Monitor for Silent {
     fn finish(&self) {}
 }
 
-/// Remembers what it heard, for tests.
+/// A monitor for tests that records progress, phases and warnings.
 #[derive(Debug, Default)]
 pub struct Recorder {
     advanced: AtomicU64,
@@ -54,25 +56,25 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder that has heard nothing yet.
+    /// Creates a recorder without records.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The sum of all `advance` calls.
+    /// Returns the sum of all `advance` calls.
     #[must_use]
     pub fn advanced(&self) -> u64 {
         self.advanced.load(Ordering::Relaxed)
     }
 
-    /// The names of the phases, in order.
+    /// Returns the names of the phases, in the order in which they began.
     #[must_use]
     pub fn phases(&self) -> Vec<String> {
         copy_of(&self.phases)
     }
 
-    /// The warnings, in order.
+    /// Returns the warnings, in the order in which they were reported.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         copy_of(&self.warnings)

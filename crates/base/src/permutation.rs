@@ -1,9 +1,12 @@
-//! Keyed permutations of a range, computed for one number at a time: order without a table.
+//! Keyed permutations of a range of integers. Each value is computed on its own, without a table.
 
 use crate::random::mix64;
 
-/// A family of permutations of [0, size), chosen by a key: multiply, add and xor-shift over the next power of two,
-/// repeated until the result is below the size (cycle walking, Black and Rogaway 2002); below two rounds on average.
+/// A family of permutations of [0, size), one for each key.
+///
+/// A value passes through rounds of multiply, add and xor-shift over the next power of two. The
+/// rounds repeat until the result is below the size (cycle walking, Black and Rogaway 2002), which
+/// takes fewer than two passes on average.
 #[derive(Debug, Clone, Copy)]
 pub struct Permutation {
     size: u64,
@@ -12,23 +15,24 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutations of [0, size).
+    /// Creates the family of permutations of [0, size).
     #[must_use]
     pub const fn new(size: u64) -> Self {
         let bits = u64::BITS - size.saturating_sub(1).leading_zeros();
         let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
-        // Half the bits, so that a shift moves high bits, which multiplication mixes, over the low ones.
+        // The shift is half the width: it moves the high bits, which multiplication mixes, over the
+        // low ones.
         Self { size, mask, shift: if bits < 2 { 1 } else { bits.div_ceil(2) } }
     }
 
-    /// How many numbers are permuted.
+    /// Returns the size of the permuted range.
     #[inline]
     #[must_use]
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// The place of `value`, which is below the size, under the permutation of this key.
+    /// Returns the image of `value` under the permutation of `key`. `value` must be below the size.
     #[inline]
     #[must_use]
     pub const fn apply(&self, key: u64, value: u64) -> u64 {
@@ -58,7 +62,8 @@ mod tests {
         #[test]
         fn every_number_has_a_place_of_its_own(size in 1u64..3000, key: u64) {
             let permutation = Permutation::new(size);
-            let mut places: Vec<u64> = (0..size).map(|value| permutation.apply(key, value)).collect();
+            let mut places: Vec<u64> =
+                (0..size).map(|value| permutation.apply(key, value)).collect();
             places.sort_unstable();
             prop_assert_eq!(places, (0..size).collect::<Vec<_>>());
         }

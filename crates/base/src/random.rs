@@ -1,7 +1,7 @@
-//! Seeded chance, the only source of it: the same seed gives the same numbers on every host.
+//! Seeded random numbers: the same seed gives the same numbers on every host.
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014, in Stafford's variant 13): a bijection of 64-bit words
-/// whose every output bit depends on every input bit.
+/// Applies the finalizer of SplitMix64 (Steele, Lea, Flood 2014, in Stafford's variant 13): a
+/// bijection of 64-bit words in which every output bit depends on every input bit.
 #[inline]
 #[must_use]
 pub const fn mix64(value: u64) -> u64 {
@@ -10,51 +10,52 @@ pub const fn mix64(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// The odd step of SplitMix64, 2^64 divided by the golden ratio.
+/// The odd increment of SplitMix64: 2^64 divided by the golden ratio.
 pub const GOLDEN_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Two words hashed into one; neither can be swapped for the other.
+/// Hashes two words into one. The result depends on the order of the words.
 #[inline]
 #[must_use]
 pub const fn mix_pair(first: u64, second: u64) -> u64 {
     mix64(mix64(first.wrapping_add(GOLDEN_STEP)) ^ second.wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
-/// A word that differs from process to process and call to call: for names that must not repeat, never for anything
-/// that a seed should decide.
+/// Returns a word that differs from process to process and from call to call. It serves for names
+/// that must not repeat. It must not serve for anything that a seed should determine.
 #[must_use]
 pub fn fresh_word() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }
 
-/// SplitMix64: a stream of 64-bit words from one seed.
+/// SplitMix64: a generator of 64-bit words from one seed.
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The stream of this seed.
+    /// Creates the generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next word of the stream.
+    /// Returns the next word.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN_STEP);
         mix64(self.state)
     }
 
-    /// A number below `bound`, each as likely as the others to within `bound` / 2^64. A `bound` of 0 gives 0.
+    /// Returns a number below `bound`. The numbers are equally likely to within `bound` / 2^64. A
+    /// `bound` of 0 gives 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from 0 (included) to 1 (excluded), in steps of 2^-53.
+    /// Returns a number from 0 (included) to 1 (excluded), in steps of 2^-53.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
@@ -65,7 +66,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The first words of SplitMix64 from seed 1234567, as its authors' reference prints them.
+    /// The first words of SplitMix64 with seed 1234567, as the authors' reference code prints them.
     #[test]
     fn the_stream_is_splitmix64() {
         let mut random = Random::new(1_234_567);

@@ -1,31 +1,34 @@
-//! Sizes, counts and durations as people write and read them.
+//! Parsing and formatting of sizes, counts and durations as users write and read them.
 //!
-//! `4k`, `4K` and `4KiB` are 4096 bytes, as storage tools have it; `4kB` is 4000, as links and disks are sold.
+//! `4k`, `4K` and `4KiB` mean 4096 bytes, as in storage tools. `4kB` means 4000 bytes, as in the
+//! capacities of disks and the rates of links.
 
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a text is not a size, a duration or a share.
+/// The error for a text that is not a valid size, duration or percentage.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("'{text}' is not {expected}")]
 pub struct UnitError {
-    /// What was read.
+    /// The text that was parsed.
     pub text: String,
-    /// What would have been right, with an example.
+    /// A description of the valid texts, with examples.
     pub expected: &'static str,
 }
 
-const SIZE: &str = "a size in bytes, such as 4096, 4k or 4KiB (4096), 1.5g, 2TiB or 2TB (2 * 10^12), at most 16 EiB - 1";
+const SIZE: &str = "a size in bytes, such as 4096, 4k or 4KiB (4096), 1.5g, 2TiB or 2TB \
+     (2 * 10^12), at most 16 EiB - 1";
 const DURATION: &str = "a duration, such as 30s, 500ms, 5m, 2h or 1h30m";
 const SHARE: &str = "a percentage from 0 to 100, such as 25 or 12.5%";
 
-/// Bytes of one `k` or `KiB`, and of one `kB`.
+/// The factors between the binary prefixes (`k`, `KiB`) and between the decimal ones (`kB`), in
+/// bytes.
 const KIB: u64 = 1024;
 const KB: u64 = 1000;
-/// The letters of the powers of these, from the first on.
+/// The letters of the prefixes, in ascending order of their powers.
 const SIZE_LETTERS: [&str; 6] = ["k", "m", "g", "t", "p", "e"];
 
-/// Bytes of a unit in lower case: `g`, `gib`, `gb`, `b` or none.
+/// Returns the bytes in a unit given in lower case: `g`, `gib`, `gb`, `b` or the empty text.
 fn size_unit(suffix: &str) -> Option<u64> {
     let power = |letter: &str| {
         (1..).zip(SIZE_LETTERS).find(|(_, name)| *name == letter).map(|(power, _)| power)
@@ -54,7 +57,8 @@ fn split_number(text: &str) -> (&str, String) {
     (number, suffix.trim().to_ascii_lowercase())
 }
 
-/// The number times `unit`, exact for whole numbers; `None` for anything else, or above 64 bits.
+/// Returns the number times `unit`. Whole numbers are exact. Returns `None` if the text is not a
+/// number or the product exceeds 64 bits.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     let number = number.replace('_', "");
     if !number.starts_with(|c: char| c.is_ascii_digit()) {
@@ -67,19 +71,19 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     (value.is_finite() && value < u64::MAX as f64).then_some(value.round() as u64)
 }
 
-/// A size in bytes.
+/// Parses a size in bytes.
 ///
 /// # Errors
-/// If the text is not a number with an optional suffix, or is above 64 bits.
+/// Fails if the text is not a number with an optional suffix, or if the size exceeds 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let (number, suffix) = split_number(text.trim());
     size_unit(&suffix).and_then(|unit| scaled(number, unit)).ok_or_else(|| error(text, SIZE))
 }
 
-/// A duration; a bare number is seconds.
+/// Parses a duration. A number without a unit means seconds.
 ///
 /// # Errors
-/// If a part of the text is not a number with a unit, or the sum is above 584 years.
+/// Fails if a part of the text is not a number with a unit, or if the sum exceeds 584 years.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let mut rest = text.trim();
     let mut total_ns: u64 = 0;
@@ -114,10 +118,10 @@ fn duration_unit_ns(unit: &str) -> Option<u64> {
     })
 }
 
-/// A share of 0 to 1, from a percentage.
+/// Parses a percentage into a share from 0 to 1.
 ///
 /// # Errors
-/// If the text is not a number from 0 to 100, with or without a percent sign.
+/// Fails if the text is not a number from 0 to 100, with or without a percent sign.
 pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
     let number = text.trim().trim_end_matches('%').trim_end();
     number
@@ -128,7 +132,7 @@ pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
         .ok_or_else(|| error(text, SHARE))
 }
 
-/// Bytes for people: `1.50 GiB`, `512 B`.
+/// Formats a number of bytes in powers of 1024: `1.50 GiB`, `512 B`.
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     if bytes < KIB {
@@ -136,7 +140,7 @@ pub fn format_size(bytes: u64) -> String {
     }
     let mut exponent = (63 - bytes.leading_zeros()) / 10;
     let mut value = bytes as f64 / (1u64 << (10 * exponent)) as f64;
-    // What would be rounded to 1024.00 of a unit is 1.00 of the next.
+    // A value that rounds to 1024.00 of a unit is shown as 1.00 of the next.
     if value >= 1023.995 {
         exponent += 1;
         value /= 1024.0;
@@ -145,7 +149,8 @@ pub fn format_size(bytes: u64) -> String {
     format!("{value:.2} {letter}iB")
 }
 
-/// Bytes a second for people, in powers of 1000 as links and disks are sold: `4.70 GB/s`.
+/// Formats a rate in bytes a second in powers of 1000, as is usual for links and disks: `4.70
+/// GB/s`.
 #[must_use]
 pub fn format_rate(bytes_per_s: f64) -> String {
     let mut value = bytes_per_s;
@@ -158,7 +163,7 @@ pub fn format_rate(bytes_per_s: f64) -> String {
     format!("{value:.2} TB/s")
 }
 
-/// A count with thin groups of three digits: `1,234,567`.
+/// Formats a count with commas between groups of three digits: `1,234,567`.
 #[must_use]
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();
@@ -172,25 +177,27 @@ pub fn format_count(count: u64) -> String {
     text
 }
 
-/// How many of a thing whose name takes an s: `1 volume`, `1,234 volumes`.
+/// Formats a count with a noun whose plural ends in s: `1 volume`, `1,234 volumes`.
 #[must_use]
 pub fn format_counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
-/// How many of a thing with a plural of its own: `1 directory`, `2 directories`.
+/// Formats a count with a noun whose plural is irregular: `1 directory`, `2 directories`.
 #[must_use]
 pub fn format_counted_as(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", format_count(count), if count == 1 { one } else { several })
 }
 
-/// A text on one line, safe to print: control characters, as names of files can have them, are escaped.
+/// Makes a text safe to print on one line: control characters, which file names can contain, are
+/// escaped.
 #[must_use]
 pub fn format_line(text: &str) -> String {
     escape_controls(text, |_| false)
 }
 
-/// A text of several lines, safe to print: control characters are escaped, but for the ends of lines.
+/// Makes a text of several lines safe to print: control characters other than line feeds are
+/// escaped.
 #[must_use]
 pub fn format_lines(text: &str) -> String {
     escape_controls(text, |letter| letter == '\n')
@@ -208,7 +215,7 @@ fn escape_controls(text: &str, keeps: impl Fn(char) -> bool) -> String {
     escaped
 }
 
-/// A duration for people: `1.50 µs`, `12.0 s`, `1 h 02 m`.
+/// Formats a duration: `1.50 µs`, `12.0 s`, `1 h 02 m`.
 #[must_use]
 pub fn format_duration_ns(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;

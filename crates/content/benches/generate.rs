@@ -1,11 +1,12 @@
-//! How fast contents are made on one core, beside `memcpy` on the same machine in the same run.
+//! The speed at which one core generates contents, beside `memcpy` in the same run.
 //!
-//! `cargo bench -p gemelo-content`: every line is the median of several rounds in which all candidates take turns.
+//! `cargo bench -p gemelo-content` prints the median of several rounds for each candidate. In every
+//! round all candidates take turns, so that a change of the machine's speed affects all of them.
 
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints its figures, or ends"
+    reason = "a benchmark prints its figures and panics on errors"
 )]
 
 use gemelo_content::{Assignment, AssignmentMode, ContentSpec, Distribution, Generator, Nature};
@@ -13,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 const BLOCK_BYTES: usize = 4096;
-/// Blocks between two looks at the clock.
+/// The number of blocks between two readings of the clock.
 const BATCH: u64 = 4096;
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(60);

@@ -1,4 +1,5 @@
-//! Which content the n-th write of a process has. Stateless: nothing is remembered per block or per content.
+//! The assignment of contents to writes. It is computed from the position of a write, so nothing is
+//! stored per block or per content.
 
 use crate::distribution::RankedContent;
 use crate::layout::Layout;
@@ -7,18 +8,20 @@ use crate::{
 };
 use gemelo_base::random::{mix_pair, mix64};
 
-/// Contents of one class that a shared content's number can tell apart; the class is in the bits above.
+/// The number of a shared content holds the content's index within its class below this bit, and
+/// the class from this bit on.
 const CLASS_SHIFT: u32 = 43;
 
-/// Keeps draws, layouts and bytes of the same seed apart.
+/// The draws, the layout and the bytes of one seed use different keys, so they do not correlate.
 const DRAW_KEY: u64 = 0x6472_6177;
 const LAYOUT_KEY: u64 = 0x6c61_796f;
 
-/// Which content each write has.
+/// The content of each write of a job.
 ///
-/// In exact mode the writes of all processes together make data sets ("epochs") of a given number of blocks, each of
-/// which carries the distribution. Process p of P writes the p-th of P equal parts of each, in order. Shared contents
-/// are the same in every epoch, unique ones never.
+/// In exact mode, the writes of all processes together form data sets ("epochs") of a given number
+/// of blocks. Every data set carries the distribution. Process p of P writes the p-th of P equal
+/// parts of each data set, in order. Shared contents are the same in every epoch; unique contents
+/// are new in every epoch.
 #[derive(Debug, Clone)]
 pub struct Assignment {
     source: Source,
@@ -32,24 +35,26 @@ enum Source {
 }
 
 impl Assignment {
-    /// The assignment for data sets of `blocks` blocks, written by `processes` processes.
+    /// Creates the assignment for data sets of `blocks` blocks that `processes` processes write.
     ///
     /// # Errors
-    /// If a figure of the specification is out of range, there are no blocks, more than 2^43, fewer than processes, or
-    /// more processes than [`ContentId::PROCESSES`].
+    /// Fails if a figure of the specification is out of range, if a class of the distribution has
+    /// 2^43 contents or more, if `blocks` is 0 or above 2^43, or if `processes` is 0, above
+    /// `blocks` or above [`ContentId::PROCESSES`].
     pub fn new(spec: &ContentSpec, blocks: u64, processes: u32) -> Result<Self, ContentError> {
         spec.check()?;
         if processes == 0 || processes > ContentId::PROCESSES || u64::from(processes) > blocks {
             return Err(ContentError::Range {
                 what: "the number of processes",
                 value: processes.to_string(),
-                range: "from 1 to 32768, and not above the number of blocks",
+                range: "from 1 to 32768 and at most the number of blocks",
             });
         }
-        if spec.distribution.classes().iter().any(|class| class.contents >= 1 << CLASS_SHIFT) {
+        let contents = spec.distribution.classes().iter().map(|class| class.contents);
+        if let Some(largest) = contents.max().filter(|contents| *contents >= 1 << CLASS_SHIFT) {
             return Err(ContentError::Range {
                 what: "the number of contents in a class",
-                value: spec.distribution.blocks().to_string(),
+                value: largest.to_string(),
                 range: "below 2^43: scale the distribution down",
             });
         }
@@ -69,7 +74,7 @@ impl Assignment {
         Ok(Self { source, seed: spec.seed })
     }
 
-    /// The content of a process's write number `sequence`, counted from 0.
+    /// Returns the content of write number `sequence` of a process. Numbers begin at 0.
     #[inline]
     #[must_use]
     pub fn content(&self, process: u32, sequence: u64) -> ContentId {
@@ -94,7 +99,7 @@ impl Assignment {
         }
     }
 
-    /// The distribution at the size of a data set, in exact mode.
+    /// Returns the distribution at the size of one data set; `None` in sampled mode.
     #[must_use]
     pub const fn scaled(&self) -> Option<&ScaledDistribution> {
         match &self.source {
@@ -103,14 +108,15 @@ impl Assignment {
         }
     }
 
-    /// Where the part of a process begins in a data set of `blocks` blocks.
+    /// Returns the position at which the part of a process begins in a data set of `blocks` blocks.
     #[must_use]
     pub const fn first_position(blocks: u64, processes: u32, process: u32) -> u64 {
         part_start(blocks, processes as u64, process as u64)
     }
 }
 
-/// Equal parts, the first ones a block longer where it does not come out even.
+/// Returns the first block of a part. If the parts cannot be equal, the first ones are one block
+/// longer.
 #[inline]
 const fn part_start(blocks: u64, parts: u64, part: u64) -> u64 {
     let extra = blocks % parts;
@@ -122,16 +128,17 @@ const fn shared(source: usize, content: u64) -> ContentId {
     ContentId::shared(((source as u64) << CLASS_SHIFT) | content)
 }
 
-/// Which class of the distribution a content belongs to, counted from the fewest duplicates.
+/// Returns the class of a shared content, counted from the fewest duplicates; `None` for a unique
+/// one.
 pub(crate) const fn class_of(id: ContentId) -> Option<usize> {
     if id.is_unique() { None } else { Some((id.number() >> CLASS_SHIFT) as usize) }
 }
 
-/// The cumulative distribution over blocks.
+/// The distribution as cumulative block counts, for drawing.
 #[derive(Debug, Clone)]
 struct Cumulative {
     blocks: u64,
-    /// First block of each class, and copies of its contents.
+    /// The first block of each class, and the copies of each of its contents.
     classes: Vec<(u64, u64)>,
 }
 
@@ -146,7 +153,7 @@ impl Cumulative {
         Self { classes: classes.collect(), blocks: distribution.blocks() }
     }
 
-    /// A block of the distribution, each as likely as the others.
+    /// Draws one block of the distribution. All blocks are equally likely.
     #[inline]
     fn draw(&self, seed: u64, process: u32, sequence: u64) -> ContentId {
         let stream = mix_pair(seed ^ DRAW_KEY, u64::from(process));
@@ -227,7 +234,7 @@ mod tests {
 
     #[test]
     fn sampling_follows_the_cumulative_distribution() {
-        // Half of the blocks unique, half in 50 contents of 10 copies.
+        // Half of the blocks are unique. The other half belong to 50 contents of 10 copies each.
         let spec = ContentSpec { mode: AssignmentMode::Sampled, ..spec("0 500\n9 50\n") };
         let assignment = Assignment::new(&spec, 1000, 2).unwrap();
         let draws: Vec<ContentId> = (0..2)

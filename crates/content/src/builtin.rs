@@ -1,4 +1,4 @@
-//! The distributions that gemelo brings along, by name. `docs/distributions.md` tells where each comes from.
+//! The built-in distributions, by name. `docs/distributions.md` gives the source of each.
 
 use crate::{Profile, ProfileError};
 
@@ -10,15 +10,15 @@ const TEXTS: [(&str, &str); 5] = [
     ("all-duplicates", include_str!("../profiles/all-duplicates.toml")),
 ];
 
-/// The names of all built-in profiles.
+/// Returns the names of all built-in profiles.
 pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     TEXTS.iter().map(|(name, _)| *name)
 }
 
-/// The built-in profile of this name; `None` if there is none.
+/// Returns the built-in profile of this name; `None` if the name is unknown.
 ///
 /// # Errors
-/// None in practice: the files are part of the program, and a test reads them all.
+/// Never fails in practice: the profiles are part of the program, and a test parses all of them.
 pub fn built_in(name: &str) -> Option<Result<Profile, ProfileError>> {
     TEXTS.iter().find(|(known, _)| *known == name).map(|(_, text)| Profile::parse(text))
 }

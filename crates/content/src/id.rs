@@ -1,46 +1,49 @@
-//! Names for contents.
+//! The identifiers of contents.
 
 use thiserror::Error;
 
-/// Names one content of generated load.
+/// Identifies one content of generated load.
 ///
-/// A *shared* content may occur any number of times, in every process, host and run of the same seed. A *unique*
-/// one occurs once in a run: its name holds the process that made it and a number that this process never uses
-/// again, and its bytes depend on the run besides.
+/// A *shared* content may occur any number of times, in every process, host and run of the same
+/// seed. A *unique* content occurs once in a run: its id contains the process that made it and a
+/// serial number that this process never uses again. Its bytes depend on the run as well.
 ///
-/// Layout: the top bit says unique; then 15 bits of process and 48 of serial. A shared content has 63 bits of number.
+/// Layout: the top bit is set for a unique content; 15 bits of process and 48 bits of serial
+/// follow. The id of a shared content has 63 bits of number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentId(u64);
 
 const UNIQUE_BIT: u64 = 1 << 63;
 const SERIAL_BITS: u32 = 48;
 
-/// A unique content outside of what a name can hold.
+/// The error for a unique content whose process or serial is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "process {process}, serial {serial} is above 2^15 processes or 2^48 unique contents a process"
+    "unique content {serial} of process {process} is out of range: a run has at most 32768 (2^15) \
+     processes, and a process at most 2^48 unique contents"
 )]
 pub struct UniqueIdError {
-    /// The process asked for.
+    /// The requested process.
     pub process: u32,
-    /// The serial asked for.
+    /// The requested serial.
     pub serial: u64,
 }
 
 impl ContentId {
-    /// Processes that can make unique contents in one run.
+    /// The number of processes that can make unique contents in one run.
     pub const PROCESSES: u32 = 1 << 15;
-    /// Unique contents that one process can make: 1 EiB of 4 KiB blocks.
+    /// The number of unique contents that one process can make: 1 EiB in blocks of 4 KiB.
     pub const SERIALS: u64 = 1 << SERIAL_BITS;
 
-    /// The shared content of this number, taken modulo 2^63.
+    /// Returns the id of the shared content with this number, taken modulo 2^63.
     #[inline]
     #[must_use]
     pub const fn shared(number: u64) -> Self {
         Self(number & !UNIQUE_BIT)
     }
 
-    /// The unique content `serial` of `process`, both taken modulo their range; [`Self::try_unique`] checks them.
+    /// Returns the id of unique content `serial` of `process`. Both are taken modulo their range;
+    /// [`Self::try_unique`] checks them instead.
     #[inline]
     #[must_use]
     pub const fn unique(process: u32, serial: u64) -> Self {
@@ -48,10 +51,10 @@ impl ContentId {
         Self(UNIQUE_BIT | (process << SERIAL_BITS) | (serial % Self::SERIALS))
     }
 
-    /// The unique content `serial` of `process`.
+    /// Returns the id of unique content `serial` of `process`.
     ///
     /// # Errors
-    /// If either is out of range.
+    /// Fails if the process or the serial is out of range.
     pub const fn try_unique(process: u32, serial: u64) -> Result<Self, UniqueIdError> {
         if process >= Self::PROCESSES || serial >= Self::SERIALS {
             return Err(UniqueIdError { process, serial });
@@ -59,27 +62,27 @@ impl ContentId {
         Ok(Self::unique(process, serial))
     }
 
-    /// Whether the content occurs once in a run.
+    /// Returns whether the content occurs only once in a run.
     #[inline]
     #[must_use]
     pub const fn is_unique(self) -> bool {
         self.0 & UNIQUE_BIT != 0
     }
 
-    /// The process that made a unique content; `None` for a shared one.
+    /// Returns the process that made a unique content; `None` for a shared one.
     #[must_use]
     pub const fn process(self) -> Option<u32> {
         if self.is_unique() { Some(((self.0 & !UNIQUE_BIT) >> SERIAL_BITS) as u32) } else { None }
     }
 
-    /// A shared content's number, or a unique one's serial.
+    /// Returns the number of a shared content or the serial of a unique one.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u64 {
         if self.is_unique() { self.0 & (Self::SERIALS - 1) } else { self.0 }
     }
 
-    /// The same kind of content (shared, or unique to the same process) with another number.
+    /// Returns the id with another number of the same kind (shared, or unique to the same process).
     #[inline]
     #[must_use]
     pub const fn with_number(self, number: u64) -> Self {
@@ -90,14 +93,14 @@ impl ContentId {
         }
     }
 
-    /// The name as a word, for tables of what each place holds.
+    /// Returns the id as a 64-bit word, for tables of contents by place.
     #[inline]
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The content that [`Self::to_bits`] named. Every word names a content.
+    /// Returns the id for a word of [`Self::to_bits`]. Every word is a valid id.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {

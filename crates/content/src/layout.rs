@@ -1,18 +1,20 @@
-//! Where the copies of a content lie: a keyed bijection between positions of a data set and ranks.
+//! The places of the copies of a content: a keyed bijection between positions of a data set and
+//! ranks.
 //!
-//! Positions are cut into rows as long as the mean distance asked for. Every row is shuffled by a permutation of its
-//! own; then ranks run down the columns, turning at each end. Copies of a content have neighbouring ranks, so there is
-//! one in each row, at a place that has nothing to do with the last: their mean distance is the row's length. One row
-//! as long as the data set spreads copies evenly over all of it. A content with nearly as many copies as there are rows,
-//! or more, turns at an end and lies closer.
+//! Positions are divided into rows whose length is the requested mean distance. Every row is
+//! shuffled by its own permutation. Ranks run down the columns and turn at each end. The copies of
+//! a content have neighbouring ranks, so consecutive rows hold one copy each, at independent
+//! places. The mean distance of the copies is therefore the length of a row. A single row as long
+//! as the data set spreads the copies evenly. A content with about as many copies as there are
+//! rows, or more, turns at an end, so its copies lie closer together.
 
 use gemelo_base::Permutation;
 use gemelo_base::random::mix_pair;
 
-/// A bijection of positions and ranks of one data set.
+/// A bijection between positions and ranks of one data set.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// Blocks of the data set.
+    /// The number of blocks in the data set.
     blocks: u64,
     row: Permutation,
     last_row: Permutation,
@@ -21,7 +23,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// A layout of `blocks` blocks (at least one) with this mean distance between copies.
+    /// Creates a layout of `blocks` blocks (at least one) with this mean distance between copies.
     pub(crate) fn new(blocks: u64, distance: Option<u64>, key: u64) -> Self {
         let row = distance.unwrap_or(blocks).clamp(1, blocks.max(1));
         let rows = blocks.div_ceil(row).max(1);
@@ -29,7 +31,8 @@ impl Layout {
         Self { blocks, row: Permutation::new(row), last_row: Permutation::new(last_row), rows, key }
     }
 
-    /// The rank at a position below the number of blocks; every epoch has an order of its own.
+    /// Returns the rank at a position, which must be below the number of blocks. Every epoch has
+    /// its own order.
     #[inline]
     pub(crate) fn rank(&self, epoch: u64, position: u64) -> u64 {
         debug_assert!(position < self.blocks);
@@ -43,7 +46,8 @@ impl Layout {
         self.down_the_columns(column, row)
     }
 
-    /// Columns under the last row are one block longer than the others.
+    /// Returns the rank at a place of the grid. Columns that reach into the last row are one block
+    /// longer than the others.
     #[inline]
     fn down_the_columns(&self, column: u64, row: u64) -> u64 {
         let tall = self.last_row.size();
@@ -52,7 +56,8 @@ impl Layout {
         } else {
             (tall * self.rows + (column - tall) * (self.rows - 1), self.rows - 1)
         };
-        // Every other column runs upwards, so that a content that crosses from one to the next stays together.
+        // Every other column runs upwards, so a content that continues in the next column stays
+        // close together.
         first + if column.is_multiple_of(2) { row } else { height - 1 - row }
     }
 }
@@ -86,7 +91,7 @@ mod tests {
     fn an_even_spread_has_no_trend() {
         const BLOCKS: u64 = 1 << 16;
         let layout = Layout::new(BLOCKS, None, 7);
-        // The first quarter of ranks must fall evenly on 16 stretches of positions.
+        // The first quarter of the ranks must spread evenly over 16 equal stretches of positions.
         let mut hits = [0u32; 16];
         for position in 0..BLOCKS {
             if layout.rank(3, position) < BLOCKS / 4 {
@@ -95,17 +100,19 @@ mod tests {
         }
         let chi_square: f64 =
             hits.iter().map(|hit| (f64::from(*hit) - 1024.0).powi(2) / 1024.0).sum();
-        // 15 degrees of freedom: above 37.7 once in a thousand.
+        // With 15 degrees of freedom, a value above 37.7 has a probability of 1 in 1000.
         assert!(chi_square < 37.7, "{chi_square} {hits:?}");
     }
 
     proptest! {
         #[test]
         fn every_rank_has_one_position(
-            blocks in 1u64..2000, distance in proptest::option::of(1u64..3000), key: u64, epoch in 0u64..5
+            blocks in 1u64..2000, distance in proptest::option::of(1u64..3000), key: u64,
+            epoch in 0u64..5
         ) {
             let layout = Layout::new(blocks, distance, key);
-            let mut ranks: Vec<u64> = (0..blocks).map(|position| layout.rank(epoch, position)).collect();
+            let mut ranks: Vec<u64> =
+                (0..blocks).map(|position| layout.rank(epoch, position)).collect();
             ranks.sort_unstable();
             prop_assert_eq!(ranks, (0..blocks).collect::<Vec<_>>());
         }

@@ -1,10 +1,12 @@
-//! Which content goes where, and the bytes of a content. No input or output happens here.
+//! The assignment of contents to blocks, and the bytes of contents. This crate does no input or
+//! output.
 //!
-//! - [`Distribution`]: how many distinct contents have how many duplicates; read, written, scaled, fitted.
-//! - [`Profile`]: a distribution whose classes also say how compressible and how random their contents are.
-//! - [`ContentSpec`]: everything that decides what a job writes.
-//! - [`Assignment`]: which content each write has; [`ContentId`] names it.
-//! - [`Generator`]: the bytes of a content, and which content some bytes are.
+//! - [`Distribution`]: the number of distinct contents for each number of duplicates; it is parsed,
+//!   formatted, scaled and fitted.
+//! - [`Profile`]: a distribution with the compressibility and the byte entropy of its classes.
+//! - [`ContentSpec`]: all parameters that determine the contents of a job.
+//! - [`Assignment`]: the content of each write, identified by a [`ContentId`].
+//! - [`Generator`]: the bytes of a content, and the recognition of a content from its bytes.
 
 mod assignment;
 mod builtin;

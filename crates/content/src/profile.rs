@@ -1,33 +1,34 @@
-//! A distribution with the nature of its contents: what `gemelo scan` finds out and `gemelo bench` writes again.
+//! Profiles: a distribution with the nature of its contents. `gemelo scan` writes profiles, and
+//! `gemelo bench` generates data from them.
 //!
-//! The file is TOML and stands alone: it holds the distribution itself, and for ranges of duplicates the byte entropy
-//! and the compressibility measured there.
+//! The file is TOML and needs no other file. It contains the distribution and, for ranges of
+//! duplicates, the measured byte entropy and compressibility.
 
 use crate::{Distribution, DistributionError, DuplicateClass};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a profile file says it is.
+/// The schema name of a profile file.
 pub const PROFILE_SCHEMA: &str = "gemelo.profile/1";
 
 /// The largest block size of a profile: 1 GiB, above every unit of deduplication.
 const MOST_BLOCK_BYTES: u64 = 1 << 30;
 
-/// A distribution, and how random and compressible the contents of its classes are.
+/// A distribution with the byte entropy and the compressibility of its classes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Always [`PROFILE_SCHEMA`].
+    /// The schema name, always [`PROFILE_SCHEMA`].
     pub schema: String,
-    /// A short name.
+    /// A short name for display.
     pub name: String,
-    /// Where the figures come from: a paper, or a command and the data it read.
+    /// The source of the figures: a paper, or a command and the data that it read.
     pub source: String,
     /// The block size at which the duplicates were counted, in bytes.
     pub block_bytes: u64,
-    /// `[duplicates, contents]` pairs.
+    /// The distribution as `[duplicates, contents]` pairs.
     pub distribution: Vec<[u64; 2]>,
-    /// The nature of contents, by ranges of duplicates; none where only the duplicates are known.
+    /// The nature of contents by ranges of duplicates; empty if only the duplicates are known.
     #[serde(default, rename = "class")]
     pub classes: Vec<ProfileClass>,
 }
@@ -36,55 +37,59 @@ pub struct Profile {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileClass {
-    /// First number of duplicates of the range.
+    /// The first number of duplicates of the range.
     pub duplicates_from: u64,
-    /// Last number of duplicates of the range, included.
+    /// The last number of duplicates of the range, included.
     pub duplicates_to: u64,
-    /// Distinct contents whose bytes were measured.
+    /// The number of distinct contents whose bytes were measured.
     pub sampled_contents: u64,
-    /// Mean byte entropy (order 0), 0 to 8 bits a byte.
+    /// The mean byte entropy (order 0), 0 to 8 bits a byte.
     pub entropy_bits: f64,
-    /// What LZ4 saves, block by block, 0 to 1.
+    /// The share of bytes that LZ4 saves, with each block compressed alone; 0 to 1, or slightly
+    /// negative.
     pub lz4_saved_share: f64,
-    /// What zstd level 1 saves, block by block, 0 to 1.
+    /// The share of bytes that zstd level 1 saves, with each block compressed alone; 0 to 1, or
+    /// slightly negative.
     pub zstd_saved_share: f64,
 }
 
-/// Why a text is no profile.
+/// The reason why a text is not a valid profile.
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// Not TOML, or not with these keys.
+    /// The text is not TOML, or its keys are not those of a profile.
     #[error("not a profile: {0}")]
     Toml(#[from] toml::de::Error),
-    /// Another schema.
-    #[error("schema is '{found}', this program reads '{PROFILE_SCHEMA}'")]
+    /// The profile has another schema.
+    #[error(
+        "the profile has schema '{found}', but this version of gemelo reads '{PROFILE_SCHEMA}'"
+    )]
     Schema {
-        /// What the file says.
+        /// The schema that the file names.
         found: String,
     },
-    /// A block size of nothing, or beyond all use.
-    #[error("block_bytes is {found}, not from 1 to {MOST_BLOCK_BYTES}")]
+    /// The block size is 0 or above the limit.
+    #[error("block_bytes is {found}; it must be from 1 to {MOST_BLOCK_BYTES} (1 GiB)")]
     BlockBytes {
-        /// What the file says.
+        /// The block size that the file gives.
         found: u64,
     },
-    /// The pairs make no distribution.
+    /// The pairs do not form a distribution.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
-    /// A figure out of its range.
+    /// A figure of a class is out of its range.
     #[error("class {duplicates_from}-{duplicates_to}: {what}")]
     Class {
-        /// First number of duplicates of the class at fault.
+        /// The first number of duplicates of the class at fault.
         duplicates_from: u64,
-        /// Last number of duplicates of the class at fault.
+        /// The last number of duplicates of the class at fault.
         duplicates_to: u64,
-        /// What is wrong.
+        /// The figure at fault and its valid range.
         what: &'static str,
     },
 }
 
 impl Profile {
-    /// A profile of this distribution, without figures on the nature of contents.
+    /// Creates a profile of this distribution, without figures about the nature of contents.
     #[must_use]
     pub fn new(name: &str, source: &str, block_bytes: u64, distribution: &Distribution) -> Self {
         Self {
@@ -101,19 +106,19 @@ impl Profile {
         }
     }
 
-    /// Reads and checks a profile file.
+    /// Parses and checks a profile file.
     ///
     /// # Errors
-    /// If the text is not TOML of this schema, or a figure is impossible.
+    /// Fails if the text is not TOML of this schema, or if a figure is out of its range.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let profile: Self = toml::from_str(text)?;
         profile.checked()
     }
 
-    /// A profile that came from elsewhere, if it is one.
+    /// Checks a profile that was not read by [`Profile::parse`], and returns it.
     ///
     /// # Errors
-    /// If the schema is another, or a figure is impossible.
+    /// Fails if the schema is another one, or if a figure is out of its range.
     pub fn checked(self) -> Result<Self, ProfileError> {
         if self.schema != PROFILE_SCHEMA {
             return Err(ProfileError::Schema { found: self.schema });
@@ -128,18 +133,18 @@ impl Profile {
         Ok(self)
     }
 
-    /// The profile as a TOML file.
+    /// Serialises the profile as TOML.
     ///
     /// # Errors
-    /// None in practice: every profile can be written.
+    /// Never fails in practice: every profile can be serialised.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }
 
-    /// The distribution alone.
+    /// Returns the distribution of the profile.
     ///
     /// # Errors
-    /// If the pairs make none.
+    /// Fails if the pairs do not form a distribution.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
         let pairs = self.distribution.iter();
         Distribution::new(pairs.map(|[duplicates, contents]| DuplicateClass {
@@ -148,7 +153,7 @@ impl Profile {
         }))
     }
 
-    /// What is known of contents with this many duplicates.
+    /// Returns the nature of contents with this many duplicates, if the profile has it.
     #[must_use]
     pub fn class_of(&self, duplicates: u64) -> Option<&ProfileClass> {
         self.classes
@@ -165,17 +170,17 @@ impl ProfileClass {
             what,
         };
         if self.duplicates_from > self.duplicates_to {
-            return Err(wrong("duplicates_from is above duplicates_to"));
+            return Err(wrong("duplicates_from must not be above duplicates_to"));
         }
         if !(0.0..=8.0).contains(&self.entropy_bits) {
-            return Err(wrong("entropy_bits is not from 0 to 8"));
+            return Err(wrong("entropy_bits must be from 0 to 8"));
         }
-        // A compressor may make a block larger: a saving can be a little below 0.
+        // A compressor can make a block larger, so a saving can be slightly below 0.
         if ![self.lz4_saved_share, self.zstd_saved_share]
             .iter()
             .all(|share| (-1.0..=1.0).contains(share))
         {
-            return Err(wrong("a saved share is not from -1 to 1"));
+            return Err(wrong("lz4_saved_share and zstd_saved_share must be from -1 to 1"));
         }
         Ok(())
     }
@@ -185,8 +190,9 @@ impl ProfileClass {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"by hand\"\nblock_bytes = 4096\n\
-        distribution = [[0, 10], [3, 2]]\n[[class]]\nduplicates_from = 0\nduplicates_to = 0\nsampled_contents = 10\n\
+    const TEXT: &str = "schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"by hand\"\n\
+        block_bytes = 4096\ndistribution = [[0, 10], [3, 2]]\n[[class]]\n\
+        duplicates_from = 0\nduplicates_to = 0\nsampled_contents = 10\n\
         entropy_bits = 7.5\nlz4_saved_share = 0.1\nzstd_saved_share = 0.2\n";
 
     #[test]

@@ -1,101 +1,106 @@
-//! What contents a job writes: everything that decides which content goes where and what its bytes are.
+//! The specification of a job's contents: all parameters that determine the content of each block
+//! and its bytes.
 
 use crate::{Distribution, DistributionError, Profile};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// How contents are assigned to the blocks written.
+/// The method by which contents are assigned to the blocks that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AssignmentMode {
     /// Every data set carries the distribution exactly, at any size.
     #[default]
     Exact,
-    /// Every block is drawn from the cumulative distribution, as DEDISbench does (Paulo et al. 2012, section 3.1):
-    /// at sizes below that of the distribution, copies of a content are missed and too many blocks are unique.
+    /// Every block is drawn from the cumulative distribution, as DEDISbench does (Paulo et al.
+    /// 2012, section 3.1). In data sets smaller than the distribution, some copies of a content are
+    /// not drawn, so too many blocks are unique.
     Sampled,
 }
 
-/// How random and how compressible the bytes of a content are.
+/// The byte entropy and the compressibility of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Nature {
-    /// Byte entropy (order 0), 0 to 8 bits a byte.
+    /// The byte entropy (order 0), 0 to 8 bits a byte.
     pub entropy_bits: f64,
-    /// What LZ4 and zstd level 1 save, 0 to 1, for bytes of full entropy; repeats inside the block make it.
+    /// The share that LZ4 and zstd level 1 save on bytes of full entropy, 0 to 1. Repeats within
+    /// the block cause the saving.
     pub compressible_share: f64,
 }
 
 impl Nature {
-    /// Random bytes, which nothing compresses.
+    /// Random bytes, which no compressor can reduce.
     pub const RANDOM: Self = Self { entropy_bits: 8.0, compressible_share: 0.0 };
 }
 
 /// The nature of contents in a range of duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClassNature {
-    /// First number of duplicates of the range.
+    /// The first number of duplicates of the range.
     pub duplicates_from: u64,
-    /// Last number of duplicates of the range, included.
+    /// The last number of duplicates of the range, included.
     pub duplicates_to: u64,
-    /// Their nature.
+    /// The nature of the contents in the range.
     pub nature: Nature,
 }
 
-/// What contents a job writes.
+/// All parameters that determine the contents that a job writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContentSpec {
-    /// How many contents have how many duplicates.
+    /// The number of distinct contents for each number of duplicates.
     pub distribution: Distribution,
-    /// How contents are assigned to blocks.
+    /// The method by which contents are assigned to blocks.
     pub mode: AssignmentMode,
-    /// Decides bytes and places; the same seed gives the same shared contents on every host.
+    /// The seed of bytes and places. The same seed gives the same shared contents on every host.
     pub seed: u64,
-    /// Keeps the unique contents of this run and host apart from those of all others.
+    /// The run id. It makes the unique contents of this run and host differ from those of all
+    /// others.
     pub run: u64,
-    /// Size of a block in bytes, at least [`ContentSpec::LEAST_BLOCK_BYTES`].
+    /// The size of a block in bytes, at least [`ContentSpec::LEAST_BLOCK_BYTES`].
     pub block_bytes: usize,
-    /// The nature of contents in classes without one of their own.
+    /// The nature of contents in classes that `class_natures` does not contain.
     pub nature: Nature,
-    /// The nature of contents by class.
+    /// The nature of contents by ranges of duplicates.
     pub class_natures: Vec<ClassNature>,
-    /// Mean distance between copies of a content in blocks; `None` spreads them over the whole data set.
+    /// The mean distance between copies of a content, in blocks; `None` spreads them over the data
+    /// set.
     pub duplicate_distance: Option<u64>,
-    /// Share of contents that differ from another in a few bytes, 0 to 1.
+    /// The share of contents that differ from another content in a few bytes, 0 to 1.
     pub similar_share: f64,
-    /// Share of contents that are another's, moved by some bytes, 0 to 1.
+    /// The share of contents that are another content moved by some bytes, 0 to 1.
     pub shifted_share: f64,
 }
 
-/// Why a specification of contents is refused.
+/// The reason why a specification of contents is refused.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ContentError {
-    /// A figure outside its range.
-    #[error("{what} is {value}, it has to be {range}")]
+    /// A figure is outside its range.
+    #[error("{what} is {value}; it must be {range}")]
     Range {
-        /// Which figure.
+        /// The name of the figure.
         what: &'static str,
-        /// What was given.
+        /// The given value, as text.
         value: String,
-        /// What is allowed.
+        /// The valid range, as text.
         range: &'static str,
     },
-    /// The distribution cannot be carried to this size.
+    /// The distribution cannot be scaled to this size.
     #[error("the distribution does not fit {blocks} blocks")]
     Scale {
-        /// The size asked for.
+        /// The requested size in blocks.
         blocks: u64,
-        /// Why.
+        /// The limit that is exceeded.
         source: DistributionError,
     },
 }
 
 impl ContentSpec {
-    /// The smallest block that holds the mark by which a content is recognised, and something besides.
+    /// The smallest block size in bytes: it holds the mark that identifies the content, and a body.
     pub const LEAST_BLOCK_BYTES: usize = 64;
-    /// The largest block: 16 MiB.
+    /// The largest block size in bytes: 16 MiB.
     pub const MOST_BLOCK_BYTES: usize = 1 << 24;
 
-    /// Random contents of this distribution, exactly assigned.
+    /// Creates a specification of random contents of this distribution, assigned exactly.
     #[must_use]
     pub const fn new(distribution: Distribution, block_bytes: usize, seed: u64) -> Self {
         Self {
@@ -112,7 +117,7 @@ impl ContentSpec {
         }
     }
 
-    /// Takes the nature of contents from what a profile measured.
+    /// Takes the nature of contents from the figures of a profile.
     #[must_use]
     pub fn with_natures_of(mut self, profile: &Profile) -> Self {
         self.class_natures = profile
@@ -130,7 +135,7 @@ impl ContentSpec {
         self
     }
 
-    /// The nature of contents with this many duplicates.
+    /// Returns the nature of contents with this many duplicates.
     #[must_use]
     pub fn nature_of(&self, duplicates: u64) -> Nature {
         let own = self
@@ -140,10 +145,10 @@ impl ContentSpec {
         own.map_or(self.nature, |class| class.nature)
     }
 
-    /// Checks every figure.
+    /// Checks all figures.
     ///
     /// # Errors
-    /// [`ContentError::Range`] with the first figure that is out of its range.
+    /// Fails with [`ContentError::Range`] at the first figure that is out of its range.
     pub fn check(&self) -> Result<(), ContentError> {
         let sizes = Self::LEAST_BLOCK_BYTES..=Self::MOST_BLOCK_BYTES;
         if !sizes.contains(&self.block_bytes) {

@@ -1,4 +1,4 @@
-//! The built-in profiles have the published figures, and keep them at every size.
+//! Tests of the built-in profiles: they have the published figures, and keep them at every size.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -64,7 +64,7 @@ fn the_baselines_have_no_duplicates_and_nothing_else() {
     }
 }
 
-/// Shares of blocks by duplicates and by range.
+/// Returns the shares of blocks by duplicates and by range.
 fn shares(of: &Distribution) -> (BTreeMap<u64, f64>, [f64; RANGE_COUNT]) {
     let mut ranges = [0.0; RANGE_COUNT];
     let mut classes = BTreeMap::new();
@@ -75,7 +75,8 @@ fn shares(of: &Distribution) -> (BTreeMap<u64, f64>, [f64; RANGE_COUNT]) {
     (classes, ranges)
 }
 
-/// The promise of exact content: every class and range within 0.1 percentage points, the ratio within 0.1 %.
+/// Exact content promises every class and range within 0.1 percentage points, and the dedup ratio
+/// within 0.1 %.
 #[test]
 fn exact_content_keeps_the_shares_at_every_size_from_100_000_blocks_on() {
     let dense = 100_000..103_000;
@@ -111,8 +112,9 @@ fn exact_content_keeps_the_shares_at_every_size_from_100_000_blocks_on() {
     }
 }
 
-/// What the DEDISbench paper shows of its own algorithm: at 8 GB of the 110 GB distribution about 90 % of blocks are
-/// unique and 7 % duplicates, nearing the real figures at 16 and 32 GB.
+/// The DEDISbench paper shows these figures for its own algorithm: at 8 GB of the 110 GB
+/// distribution, about 90 % of blocks are unique and 7 % are duplicates; at 16 and 32 GB, the
+/// figures approach those of the distribution.
 #[test]
 fn sampled_content_misses_the_figures_as_published() {
     let personal = named("personal");

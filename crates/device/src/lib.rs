@@ -1,142 +1,145 @@
-//! The seam between a block device and whoever serves it: what a server exports, and what a volume implements.
+//! The interface between block devices and servers: a volume implements [`BlockDevice`], and a
+//! server exports it.
 //!
-//! Requests come in batches, so that a device can do once for many what would cost a system call, a lock or a look-up
-//! each; a server hands over all that a connection has sent.
+//! Requests come in batches: a server passes on all requests that a connection has sent. A device
+//! can then make one system call, take one lock or do one look-up for many requests.
 
 use std::io;
 use thiserror::Error;
 
-/// Whether a write has to be durable when it is acknowledged.
+/// The moment from which a write must survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// With the next flush.
+    /// From the next [`Operation::Flush`] on.
     #[default]
     Flushed,
-    /// Now (force unit access).
+    /// From its acknowledgement on (NBD's FUA, force unit access).
     Immediate,
 }
 
-/// What a request does. Offsets and lengths are bytes, of any alignment that [`Geometry`] allows.
+/// The operation of a request. Offsets and lengths are in bytes, aligned as [`Geometry`] says.
 #[derive(Debug)]
 pub enum Operation<'a> {
-    /// Fills the buffer; blocks never written read as zeros.
+    /// Fills the buffer. Blocks that were never written read as zeros.
     Read {
-        /// Where to read.
+        /// First byte of the range on the device.
         offset: u64,
-        /// What to fill.
+        /// Receives the data. Its length is the length of the range.
         buffer: &'a mut [u8],
     },
     /// Writes the data.
     Write {
-        /// Where to write.
+        /// First byte of the range on the device.
         offset: u64,
-        /// What to write.
+        /// The bytes to write. Their number is the length of the range.
         data: &'a [u8],
-        /// Whether it has to be durable when it is acknowledged.
+        /// The moment from which the write must survive a crash.
         durability: Durability,
     },
     /// Makes the range read as zeros.
     WriteZeroes {
-        /// Where it begins.
+        /// First byte of the range on the device.
         offset: u64,
-        /// How long it is.
+        /// Length of the range in bytes.
         length: u64,
-        /// Whether the space may be freed.
+        /// `true` if the device may deallocate the range.
         may_free: bool,
-        /// Whether it has to be durable when it is acknowledged.
+        /// The moment from which the zeros must survive a crash.
         durability: Durability,
     },
-    /// The content of the range is no longer needed.
+    /// Tells the device that the content of the range is no longer needed.
     Trim {
-        /// Where it begins.
+        /// First byte of the range on the device.
         offset: u64,
-        /// How long it is.
+        /// Length of the range in bytes.
         length: u64,
-        /// Whether it has to be durable when it is acknowledged.
+        /// The moment from which the trim must survive a crash.
         durability: Durability,
     },
-    /// Makes all writes acknowledged so far durable.
+    /// Makes all writes that were acknowledged before it durable.
     Flush,
 }
 
-/// One request and what became of it. Requests of a batch may be done in any order, except that those that overlap are
-/// done in the order of the batch, and a flush comes after all before it.
+/// A request and its result. A device may execute the requests of a batch in any order, with two
+/// exceptions: overlapping requests keep the order of the batch, and a flush comes after all
+/// requests before it.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// What to do.
+    /// The operation to execute.
     pub operation: Operation<'a>,
-    /// How it went; [`Ok`] before it was done.
+    /// The result. It is [`Ok`] until [`BlockDevice::execute`] sets it.
     pub outcome: Result<(), DeviceError>,
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug, Error)]
 pub enum DeviceError {
-    /// Beyond the end of the device, or of a length that cannot be.
-    #[error("{length} bytes at {offset} are outside of the device's {size_bytes} bytes")]
+    /// The range ends beyond the device, or the device does not take its length.
+    #[error("{length} bytes at byte {offset} are outside the device, which has {size_bytes} bytes")]
     OutOfRange {
-        /// Where the request began.
+        /// First byte of the refused range.
         offset: u64,
-        /// How long it was.
+        /// Length of the refused range in bytes.
         length: u64,
-        /// The size of the device.
+        /// Size of the device in bytes.
         size_bytes: u64,
     },
-    /// The device takes no writes.
+    /// The request writes, and the device is read-only.
     #[error("the device is read-only")]
     ReadOnly,
-    /// No space is left for a block that needs some.
-    #[error("no space is left")]
+    /// The write needs a new block, and no space is left for one.
+    #[error("no space is left on the device")]
     NoSpace,
-    /// What was read is not what was written.
-    #[error("the content at {offset} is damaged")]
+    /// The stored content is not the content that was written.
+    #[error("the content at byte {offset} of the device is damaged")]
     Damaged {
-        /// Where the damage begins.
+        /// First damaged byte on the device.
         offset: u64,
     },
-    /// The storage below failed.
-    #[error("input or output failed")]
+    /// The storage that holds the device's data failed.
+    #[error("the device's storage failed")]
     Io(#[from] io::Error),
 }
 
-/// A stretch of the device that is of one kind.
+/// A range of the device whose bytes all have the same state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Its length in bytes.
+    /// Length of the range in bytes.
     pub length: u64,
-    /// Whether it takes space.
+    /// `true` if the range takes space.
     pub allocated: bool,
-    /// Whether it reads as zeros.
+    /// `true` if the range reads as zeros.
     pub zero: bool,
 }
 
-/// The sizes of a device.
+/// The size of a device and the limits of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// The device's size in bytes.
+    /// Size of the device in bytes.
     pub size_bytes: u64,
-    /// Offsets and lengths of requests are multiples of this.
+    /// Alignment of requests in bytes: offsets and lengths are multiples of it.
     pub minimum_block_bytes: u32,
-    /// The size and alignment that costs least.
+    /// Size and alignment in bytes of the cheapest requests.
     pub preferred_block_bytes: u32,
-    /// The longest read or write.
+    /// Length of the longest read or write in bytes.
     pub maximum_request_bytes: u32,
-    /// Whether writes are refused.
+    /// `true` if the device refuses writes.
     pub read_only: bool,
 }
 
-/// A device that can be exported. All methods may be called from many threads at once.
+/// A device that a server can export. Several threads may call its methods at the same time.
 pub trait BlockDevice: Send + Sync {
-    /// The device's sizes; the size may change between calls.
+    /// Returns the device's size and limits. The size may change between calls.
     fn geometry(&self) -> Geometry;
 
-    /// Does every request of the batch and sets its outcome.
+    /// Executes every request of the batch and sets its outcome.
     fn execute(&self, batch: &mut [Request<'_>]);
 
-    /// Tells of the range in extents, in order, at most `most_extents` of them.
+    /// Describes the range as a list of at most `most_extents` extents, in order of their offsets.
+    /// The list may end before the range does.
     ///
     /// # Errors
-    /// If the range is outside of the device, or its metadata cannot be read.
+    /// Fails if the range is outside the device, or if metadata cannot be read.
     fn extents(
         &self,
         offset: u64,

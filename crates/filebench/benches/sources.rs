@@ -1,16 +1,17 @@
-//! What each way to fill a buffer costs, and how homogeneous its data is, beside the figures of the report on entropy
-//! sources for Filebench (Al-Rfou', Patwardhan, Bhagavatula 2010): `cargo bench -p gemelo-filebench`.
+//! Measures the cost of each method of filling a buffer and the homogeneity of its data. It prints
+//! them beside the figures of the report on entropy sources for Filebench (Al-Rfou', Patwardhan,
+//! Bhagavatula 2010): `cargo bench -p gemelo-filebench`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints and may fail")]
 
 use gemelo_filebench::sources::{METHODS, SourceSpec, Surroundings, open};
 use std::time::Instant;
 
-/// The report's buffer.
+/// Size of the report's buffer in bytes.
 const REPORT_BYTES: usize = 256 << 20;
 const REPORT_BITS: f64 = 7.84;
-/// Seconds that the report's machine (2.8 GHz Xeon) took for that, and the entropy the buffer had. For pages it says only
-/// how many times the cost of `contiguous` they are.
+/// Seconds on the report's machine (2.8 GHz Xeon) and the measured entropy. For pages the report
+/// gives only the cost relative to `contiguous`.
 const REPORT: [(&str, Option<f64>, Option<f64>); 5] = [
     ("search", Some(43.03), Some(7.840_002)),
     ("contiguous", Some(1.92), Some(7.84)),
@@ -18,7 +19,7 @@ const REPORT: [(&str, Option<f64>, Option<f64>); 5] = [
     ("permuted-pages", None, None),
     ("lookup", Some(5.95), Some(7.839_916)),
 ];
-/// Of this many rounds the median counts.
+/// Number of rounds, whose median is printed.
 const ROUNDS: usize = 3;
 
 fn entropy(bytes: &[u8]) -> f64 {
@@ -30,7 +31,8 @@ fn entropy(bytes: &[u8]) -> f64 {
 
 fn main() {
     println!(
-        "one thread, a buffer of 256 MiB, entropy {REPORT_BITS} bits a byte; medians of {ROUNDS} rounds"
+        "one thread, a buffer of 256 MiB, entropy {REPORT_BITS} bits a byte; medians of {ROUNDS} \
+         rounds"
     );
     println!(
         "{:<16} {:>8} {:>10} {:>8} {:>10} {:>8} {:>8}",
@@ -52,7 +54,7 @@ fn main() {
             .collect();
         seconds.sort_by(f64::total_cmp);
         let pages: Vec<f64> = buffer.chunks(4096).map(entropy).collect();
-        // A page of one symbol has none, and not less.
+        // The entropy of a page of one symbol is 0, which rounding must not make negative.
         let least = pages.iter().copied().fold(f64::INFINITY, f64::min).max(0.0);
         let largest = pages.iter().copied().fold(0.0, f64::max);
         let report = REPORT.iter().find(|(name, _, _)| *name == method);

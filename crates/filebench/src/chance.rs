@@ -1,102 +1,102 @@
-//! Random variables: the three kinds of `randvar` and the eight of `cvar`.
+//! Random variables: the three types of `randvar` and the eight of `cvar`.
 
 use gemelo_base::random::Random;
 
-/// A random variable; every draw comes from the stream of whoever draws.
+/// A random variable. The caller's random stream decides each draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RandomVariable {
-    /// How values are distributed, before rounding and bounds.
+    /// Distribution of the values before rounding and bounds.
     pub law: Law,
-    /// Values below are raised to it.
+    /// Least value; smaller draws become this one.
     pub min: f64,
-    /// Values above are lowered to it.
+    /// Largest value; larger draws become this one.
     pub max: f64,
-    /// Values are rounded to multiples of it; 0 leaves them alone.
+    /// Values are rounded to multiples of this number; 0 disables rounding.
     pub round: f64,
 }
 
-/// A probability law.
+/// A probability distribution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Law {
-    /// Every value between two bounds is equally likely.
+    /// Uniform distribution between two bounds.
     Uniform {
         /// Lower bound.
         lower: f64,
         /// Upper bound.
         upper: f64,
     },
-    /// Gamma, moved up by `offset`.
+    /// Gamma distribution, shifted by `offset`.
     Gamma {
-        /// Shape; below 1 most values are tiny.
+        /// Shape. Below 1, most values are close to the offset.
         shape: f64,
-        /// Scale: mean over shape.
+        /// Scale: mean divided by shape.
         scale: f64,
-        /// Added to every value.
+        /// Number added to every value.
         offset: f64,
     },
-    /// Ranges with a percentage each, uniform inside.
+    /// Ranges of values, each with a percentage. Values are uniform within a range.
     Table(Vec<TableRow>),
-    /// The sum of `order` exponentials.
+    /// Erlang distribution: the sum of `order` exponential values.
     Erlang {
-        /// How many exponentials.
+        /// Number of exponential values.
         order: u32,
         /// Mean of the sum.
         mean: f64,
     },
-    /// Exponential.
+    /// Exponential distribution.
     Exponential {
-        /// Mean.
+        /// Mean of the values.
         mean: f64,
     },
-    /// e to the power of a normal.
+    /// Log-normal distribution: e to the power of a normal value.
     LogNormal {
-        /// Standard deviation of the normal.
+        /// Standard deviation of the normal value.
         shape: f64,
-        /// Mean of the normal.
+        /// Mean of the normal value.
         scale: f64,
     },
-    /// Normal.
+    /// Normal distribution.
     Normal {
-        /// Mean.
+        /// Mean of the values.
         mean: f64,
-        /// Standard deviation.
+        /// Standard deviation of the values.
         sigma: f64,
     },
-    /// Triangular.
+    /// Triangular distribution.
     Triangular {
         /// Lower bound.
         lower: f64,
         /// Upper bound.
         upper: f64,
-        /// The most likely value.
+        /// Most likely value.
         mode: f64,
     },
-    /// Weibull.
+    /// Weibull distribution.
     Weibull {
-        /// Shape.
+        /// Shape parameter.
         shape: f64,
-        /// Scale.
+        /// Scale parameter.
         scale: f64,
     },
 }
 
-/// A row of a table.
+/// One range of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TableRow {
-    /// Share of the values that fall up to the end of this row, 0 to 1.
+    /// Share of the values in this range and all ranges before it, 0 to 1.
     pub cumulative: f64,
-    /// First value.
+    /// Lower bound of the values.
     pub from: f64,
-    /// Last value.
+    /// Upper bound of the values.
     pub to: f64,
 }
 
-/// A number above 0 and at most 1, of which logarithms can be taken.
+/// Returns a number above 0 and at most 1, whose logarithm is finite.
 fn positive_unit(random: &mut Random) -> f64 {
     1.0 - random.unit()
 }
 
-/// Standard normal: the polar method (Marsaglia and Bray 1964).
+/// Draws from the standard normal distribution by the polar method (Marsaglia and Bray 1964).
 fn standard_normal(random: &mut Random) -> f64 {
     loop {
         let (x, y) = (2.0 * random.unit() - 1.0, 2.0 * random.unit() - 1.0);
@@ -107,7 +107,8 @@ fn standard_normal(random: &mut Random) -> f64 {
     }
 }
 
-/// Gamma of scale 1: squeeze of a cubed normal (Marsaglia and Tsang 2000); below shape 1 by the power of a uniform.
+/// Draws from the gamma distribution of scale 1 by the squeeze of a cubed normal (Marsaglia and
+/// Tsang 2000). A shape below 1 is reached by the power of a uniform number.
 pub(crate) fn standard_gamma(shape: f64, random: &mut Random) -> f64 {
     if shape < 1.0 {
         let larger = standard_gamma(shape + 1.0, random);
@@ -170,13 +171,13 @@ fn draw_from_table(rows: &[TableRow], random: &mut Random) -> f64 {
 }
 
 impl RandomVariable {
-    /// A variable of this law, without rounding or bounds.
+    /// Creates a variable with this distribution, without rounding or bounds.
     #[must_use]
     pub const fn new(law: Law) -> Self {
         Self { law, min: f64::MIN, max: f64::MAX, round: 0.0 }
     }
 
-    /// The next value.
+    /// Draws the next value.
     pub fn draw(&self, random: &mut Random) -> f64 {
         let value = self.law.draw(random);
         let value =
@@ -184,7 +185,7 @@ impl RandomVariable {
         value.max(self.min).min(self.max)
     }
 
-    /// The mean, from ten thousand draws of a fixed stream.
+    /// Returns the mean of ten thousand draws from a fixed stream.
     #[must_use]
     pub fn mean(&self) -> f64 {
         const DRAWS: u32 = 10_000;

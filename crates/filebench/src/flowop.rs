@@ -1,8 +1,11 @@
-//! The kinds of flowops: their names, and what they count as.
+//! The kinds of flowops, with their names and their classes in the statistics.
 
-/// What a flowop does.
+/// The kind of a flowop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names of the language; docs/filebench.md says what each does")]
+#[expect(
+    missing_docs,
+    reason = "the variants are the names of the language, which docs/filebench.md describes"
+)]
 pub enum Kind {
     Read,
     Write,
@@ -41,18 +44,18 @@ pub enum Kind {
     Composite,
 }
 
-/// Whether an operation reads, writes, or neither, for the counts of the summary.
+/// The class of an operation in the totals of the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// It reads data.
+    /// The operation reads data of files.
     Read,
-    /// It writes data.
+    /// The operation writes data of files.
     Write,
-    /// It moves no data of files.
+    /// The operation transfers no data of files.
     Neither,
 }
 
-/// Every flowop of the language by name.
+/// Names and kinds of all flowops of the language.
 pub(crate) const KINDS: &[(&str, Kind)] = &[
     ("read", Kind::Read),
     ("write", Kind::Write),
@@ -91,7 +94,7 @@ pub(crate) const KINDS: &[(&str, Kind)] = &[
 ];
 
 impl Kind {
-    /// Whether the summary counts it as an operation on files.
+    /// Returns whether the summary counts the flowop as an operation on files.
     #[must_use]
     pub const fn is_io(self) -> bool {
         !matches!(
@@ -114,7 +117,7 @@ impl Kind {
         )
     }
 
-    /// Whether it counts as a read or a write.
+    /// Returns whether the summary counts the flowop as a read or a write.
     #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
@@ -129,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// Whether it cannot work without a fileset of its own or an open file.
+    /// Returns whether the flowop needs a fileset or an open file.
     #[must_use]
     pub const fn needs_fileset(self) -> bool {
         matches!(

@@ -1,10 +1,10 @@
-//! The workload language of Filebench and its file operations: scripts are read, checked, and run with threads on
-//! real files. Nothing is printed here; lines go to a [`Console`].
+//! The workload language of Filebench and its file operations. Scripts are parsed, checked, and run
+//! with threads on real files. This crate prints nothing; output lines go to a [`Console`].
 //!
-//! - [`Script`] and [`Program`]: the language; errors point into the script.
-//! - [`model`]: what a script describes.
-//! - [`sources`]: what is written into files; one file of code and one registration each.
-//! - [`run`]: the files, the threads, the statistics.
+//! - [`Script`] and [`Program`] are the language. Errors point into the script.
+//! - [`model`] has the resolved content of a script.
+//! - [`sources`] makes the data written into files. Each source is one module and one registration.
+//! - [`run`] has the files, the threads and the statistics.
 
 mod chance;
 mod flowop;

@@ -1,4 +1,5 @@
-//! What a script describes, resolved and checked: filesets, processes, threads, flowops, and the steps to take.
+//! The content of a script, resolved and checked: filesets, processes, threads, flowops, and the
+//! steps to take.
 
 use crate::chance::RandomVariable;
 use crate::flowop::Kind;
@@ -8,24 +9,24 @@ use gemelo_base::random::Random;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A number that is fixed, or drawn anew each time.
+/// A number that is fixed, or drawn at each use.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Quantity {
-    /// Always the same.
+    /// A fixed number.
     Fixed(f64),
-    /// Drawn from a random variable.
+    /// A number drawn from a random variable.
     Drawn(Arc<RandomVariable>),
 }
 
 impl Quantity {
-    /// The next value, as a whole number; negative ones are 0.
+    /// Returns the next value as a whole number. Negative values become 0.
     #[inline]
     #[must_use]
     pub fn next(&self, random: &mut Random) -> u64 {
         self.next_real(random) as u64
     }
 
-    /// The next value.
+    /// Returns the next value.
     #[inline]
     #[must_use]
     pub fn next_real(&self, random: &mut Random) -> f64 {
@@ -35,7 +36,7 @@ impl Quantity {
         }
     }
 
-    /// Its mean.
+    /// Returns the mean of the values.
     #[must_use]
     pub fn mean(&self) -> f64 {
         match self {
@@ -45,182 +46,184 @@ impl Quantity {
     }
 }
 
-/// `define file` or `define fileset`.
+/// The definition of a fileset, by `define file` or `define fileset`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilesetSpec {
-    /// Its name, and that of its folder.
+    /// Name of the fileset and of its directory.
     pub name: String,
-    /// Where the script defines it, in bytes.
+    /// Byte of the script at which the definition begins.
     pub at: usize,
-    /// The folder that its folder lies in.
+    /// Directory that contains the fileset's directory.
     pub path: PathBuf,
-    /// Whether it is a single file.
+    /// `true` if the fileset is a single file.
     pub is_file: bool,
-    /// Files.
+    /// Number of files.
     pub entries: u64,
-    /// Empty folders that makedir and removedir work on.
+    /// Number of empty directories, on which makedir and removedir work.
     pub leaf_dirs: u64,
-    /// Bytes of each file.
+    /// Size of each file in bytes.
     pub size: Quantity,
-    /// Entries of each folder.
+    /// Number of entries in each directory.
     pub dir_width: Quantity,
-    /// Shape of the gamma distribution of widths and depths; 0 for none.
+    /// Shape of the gamma distribution of widths and depths; 0 makes both fixed.
     pub dir_gamma: f64,
-    /// Depth of each folder, where the script gives it.
+    /// Depth of each directory, if the script gives it.
     pub dir_depth: Option<Quantity>,
-    /// Share of the files that exist before the run, in percent.
+    /// Percentage of the files that exist before the run.
     pub prealloc_percent: f64,
-    /// Files are made by several threads.
+    /// `true` if several threads create the files.
     pub paralloc: bool,
-    /// An existing tree is used.
+    /// `true` if an existing tree is used.
     pub reuse: bool,
-    /// An existing tree is used without looking at it.
+    /// `true` if an existing tree is used without checking it.
     pub trust_tree: bool,
-    /// Files are opened for reading only.
+    /// `true` if files are opened for reading only.
     pub read_only: bool,
-    /// Files are opened for writing only.
+    /// `true` if files are opened for writing only.
     pub write_only: bool,
-    /// Whether files may stay in the page cache after they were made.
+    /// `true` if files may stay in the page cache after they were created.
     pub cached: bool,
-    /// What is written into the files.
+    /// Data source of the files.
     pub source: Option<SourceSpec>,
 }
 
-/// Where a flowop finds its file handle among those of its thread.
+/// The file handle of a flowop among those of its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
-    /// Always the same.
+    /// The handle with this number.
     Fixed(usize),
-    /// The next of the rotating ones (`opennext`).
+    /// The next of the rotating handles (`opennext`).
     Rotating,
 }
 
 /// One flowop of a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flowop {
-    /// Its name; inside composites that of the composite, a dot, and its own.
+    /// Name of the flowop. Within a composite it follows the name of the composite and a dot.
     pub name: String,
-    /// What it does.
+    /// Kind of the flowop.
     pub kind: Kind,
-    /// Place of its statistics among those of its thread.
+    /// Index of its statistics among those of its thread.
     pub cell: usize,
-    /// How often it is done each time.
+    /// Number of repetitions at each turn.
     pub iters: Quantity,
-    /// The fileset it names.
+    /// Index of its fileset.
     pub fileset: Option<usize>,
-    /// Its file handle.
+    /// File handle of the flowop.
     pub slot: Slot,
-    /// The file handle it takes data or sizes from; 0 for none.
+    /// File handle from which it takes data or sizes; 0 stands for none.
     pub source_slot: usize,
-    /// Bytes of an operation.
+    /// Bytes of one operation.
     pub io_size: Quantity,
-    /// Bytes of the file that it works on; 0 for all.
+    /// Bytes of the file on which it works; 0 stands for the whole file.
     pub working_set: u64,
-    /// What the flowop counts, waits for, ...
+    /// Value of the flowop, such as a number of operations or a time.
     pub value: Quantity,
-    /// The text of `print`.
+    /// Text of `print`.
     pub message: String,
-    /// Random places.
+    /// `true` if offsets are random.
     pub random: bool,
-    /// O_SYNC.
+    /// `true` if files are opened with `O_SYNC`.
     pub dsync: bool,
-    /// O_DIRECT.
+    /// `true` if files are opened with `O_DIRECT`.
     pub direct_io: bool,
-    /// Read-ahead off.
+    /// `true` if read-ahead is disabled.
     pub no_read_ahead: bool,
-    /// `sempost` waits for the high water mark.
+    /// `true` if `sempost` waits at the high water mark.
     pub blocking: bool,
-    /// Which file, by number.
+    /// Number of the file, if the script gives it.
     pub index: Option<Quantity>,
-    /// Whether the number is a share of half the set: its mean is at most 1.
+    /// `true` if the number is a share of half the set, which it is if its mean is at most 1.
     pub index_is_share: bool,
-    /// Cells of the flowops that limits and finishers look at, in the same thread; empty for all of the process.
+    /// Cells of the flowops that a limit or finisher observes in its own thread. An empty list
+    /// stands for the whole process.
     pub target_cells: Vec<usize>,
-    /// The name of the flowops that wakeup and sempost act on.
+    /// Name of the flowops on which wakeup and sempost act.
     pub target: String,
-    /// The mark above which `sempost` waits.
+    /// Mark above which `sempost` waits.
     pub high_water: u64,
-    /// Inner flowops of a composite.
+    /// Flowops of a composite.
     pub body: Vec<Flowop>,
 }
 
-/// `thread` of a process.
+/// The definition of a thread in a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadSpec {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// How many run.
+    /// Number of instances.
     pub instances: u64,
-    /// Bytes of memory of each.
+    /// Bytes of memory for each instance.
     pub memory_bytes: u64,
-    /// What it does, again and again.
+    /// Flowops that the thread executes in turn until the run ends.
     pub flowops: Vec<Flowop>,
-    /// Names of the flowops by cell.
+    /// Names and kinds of the flowops by cell.
     pub cells: Vec<(String, Kind)>,
-    /// File handles that have a fixed place.
+    /// Number of fixed file handles.
     pub slots: usize,
 }
 
-/// `define process`.
+/// The definition of a process, by `define process`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessSpec {
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// How many run.
+    /// Number of instances.
     pub instances: u64,
-    /// Added to the niceness of its threads.
+    /// Number added to the niceness of its threads.
     pub nice: i64,
-    /// Its threads.
+    /// Threads of each instance.
     pub threads: Vec<ThreadSpec>,
 }
 
-/// Everything that is defined when files or processes are made.
+/// The definitions in effect when files are created or processes start.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
-    /// Files and filesets.
+    /// Definitions of files and filesets.
     pub filesets: Vec<FilesetSpec>,
-    /// Processes.
+    /// Definitions of processes.
     pub processes: Vec<ProcessSpec>,
-    /// Events a second, where `eventgen` set a rate.
+    /// Events a second, if `eventgen` set a rate.
     pub event_rate: Option<Quantity>,
-    /// When a run ends.
+    /// Condition that ends a run.
     pub quit_mode: QuitMode,
-    /// Whether the text shows latency histograms.
+    /// `true` if the printed statistics include latency histograms.
     pub histogram: bool,
 }
 
-/// A command, resolved.
+/// A resolved command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Print a line.
+    /// Prints a line.
     Say(String),
-    /// Run a shell command.
+    /// Runs a shell command.
     System(String),
-    /// Make the files.
+    /// Creates the files.
     CreateFiles(Arc<Plan>),
-    /// Start the processes and go on.
+    /// Starts the processes and continues with the next step.
     CreateProcesses(Arc<Plan>),
-    /// Stop the processes.
+    /// Stops the processes.
     ShutdownProcesses,
-    /// Make files, start, run this many seconds (0: until it ends by itself), print statistics, stop.
+    /// Creates the files, starts the processes, runs for this number of seconds, prints statistics
+    /// and stops. With 0 seconds the run ends by itself.
     Run(Arc<Plan>, f64),
-    /// The same with statistics every so many seconds, which start anew each time where `reset` says so.
+    /// Does the same, and prints statistics periodically.
     PeriodicRun {
-        /// What runs.
+        /// Definitions of the run.
         plan: Arc<Plan>,
         /// Seconds between two statistics.
         period_s: f64,
-        /// Whether statistics start anew.
+        /// `true` if each period has statistics of its own.
         reset: bool,
-        /// Seconds of the run; 0 until it ends by itself.
+        /// Seconds of the run. With 0 seconds the run ends by itself.
         time_s: f64,
     },
-    /// Wait this many seconds.
+    /// Waits for this number of seconds.
     Sleep(f64),
-    /// Start statistics anew.
+    /// Resets the statistics.
     ClearStats,
-    /// Print statistics.
+    /// Prints the statistics.
     SnapStats,
-    /// End.
+    /// Ends the program.
     Quit,
 }

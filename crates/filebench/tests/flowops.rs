@@ -1,4 +1,4 @@
-//! What each flowop does to a folder on disk.
+//! Tests the effect of each flowop on a directory on disk.
 
 #![allow(
     clippy::unwrap_used,
@@ -63,7 +63,7 @@ fn readwholefile_reads_all_whatever_the_size_of_one_read() {
 
 #[test]
 fn a_sequential_read_starts_anew_behind_the_end() {
-    // Four reads give data, the fifth finds the end.
+    // Four reads return data, and the fifth one finds the end.
     let ran = run(&once(FILE, "flowop read name=r,filename=file,iosize=1k,iters=10"));
     assert_eq!(ran.flowop("r"), (10, 8 * 1024));
 }
@@ -101,7 +101,7 @@ fn appends_add_to_the_end() {
     let ran = run(&once(EMPTY, "flowop appendfilerand name=a,filename=file,iosize=1000,iters=50"));
     let (count, bytes) = ran.flowop("a");
     assert_eq!((count, ran.files("file")[0].1), (50, bytes));
-    // The mean of 50 numbers below 1000.
+    // The sum is near 50 times the mean of the numbers below 1000.
     assert!((15_000..35_000).contains(&bytes), "{bytes}");
 }
 
@@ -131,7 +131,10 @@ fn openfile_opens_what_exists_into_a_free_place() {
     assert_eq!(ran.files("set").len(), 3, "nothing is made");
     let ran = run(&once(set, "flowop openfile name=a,filesetname=set,fd=1,iters=2"));
     let error = ran.outcome.error.unwrap().to_string();
-    assert!(error.contains("a cannot open a file: the one before was not closed"), "{error}");
+    assert!(
+        error.contains("a cannot open a file: the earlier one in its fd was not closed"),
+        "{error}"
+    );
     let ran = run(&once(
         "define fileset name=set,path=$dir,entries=3,dirwidth=4,size=10",
         "flowop openfile name=a,filesetname=set,fd=1",
@@ -166,7 +169,7 @@ fn leaf_folders_are_made_removed_and_listed() {
     assert_eq!((ran.flowop("m").0, ran.flowop("r").0), (10, 3));
     let (count, bytes) = ran.flowop("l");
     assert!(count == 20 && bytes > 20 * 560, "{bytes}: at least . and .. in each");
-    // Whatever was there before, ten more and three less are there now.
+    // The test adds ten directories to those that existed and removes three.
     let leaves = |ran: &common::Ran| count_folders(&ran.folder.path().join("dirs"));
     let before = run(&once(definitions, "flowop listdir name=l,filesetname=dirs"));
     assert_eq!(leaves(&ran), leaves(&before) + 10 - 3);
@@ -234,7 +237,7 @@ fn readonly_files_can_be_read_and_direct_io_is_aligned() {
     ));
     match &ran.outcome.error {
         None => assert_eq!(ran.flowop("r"), (9, 9 * 4096)),
-        // File systems without O_DIRECT refuse to open.
+        // File systems without O_DIRECT refuse the open.
         Some(error) => assert!(error.to_string().contains("r cannot open"), "{error}"),
     }
 }

@@ -1,5 +1,5 @@
-//! Every workload that ships with the original runs, in our own words and on tiny filesets: same files, threads and
-//! flowops, smaller numbers.
+//! Tests that every workload published with the original runs. The scripts are rewritten for tiny
+//! filesets, with the same files, threads and flowops and smaller numbers.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,10 +13,11 @@ mod common;
 use common::run_with;
 use gemelo_filebench::Options;
 
-/// Seconds of a run; the longer ones are for machines so busy that a shorter one did nothing.
+/// Seconds of a run. The longer ones are for machines so busy that a shorter run did nothing.
 const RUN_S: [f64; 3] = [0.25, 2.0, 20.0];
 
-/// Runs a script; it has to end by itself or by its time, without an error, and to have done something.
+/// Runs a script. It must end by itself or by its time, without an error and with at least one
+/// operation.
 fn works(name: &str, text: &str) {
     let attempt = |seconds| run_with(text, &Options { run_s: Some(seconds), ..Options::default() });
     let is_idle =

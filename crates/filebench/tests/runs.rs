@@ -1,4 +1,4 @@
-//! Waiting, rates, signals, ends of runs, statistics, and what is left on disk.
+//! Tests waiting, rates, signals, ends of runs, statistics, and the files left on disk.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,8 +30,9 @@ fn delay_waits_and_hog_counts() {
 
 #[test]
 fn events_limit_operations_transfers_and_bytes() {
-    // Each run ends after 0.6 s; at 50 events a second there are 30, and what a start gives for nothing. A read of 1 MiB
-    // finds 4 KiB, the next one the end: 512 a MiB.
+    // Each run ends after 0.6 s. At 50 events a second there are 30 events, and those granted at
+    // the start. A read of 1 MiB returns 4 KiB, and the next one finds the end: 512 reads for each
+    // MiB.
     for (flowops, name, most) in [
         ("flowop read name=r,filename=file,iosize=1k\nflowop eventlimit name=l", "r", 33),
         ("flowop read name=r,filename=file,iosize=1k\nflowop opslimit name=l", "r", 35),
@@ -60,7 +61,7 @@ fn a_rate_of_zero_limits_nothing() {
 
 #[test]
 fn semaphores_hold_threads_back() {
-    // Each take needs 10 posts; posts block when 20 are ahead.
+    // Each take needs 10 posts, and posts block when 20 are ahead.
     let text = format!(
         "{FILE}\nset mode quit firstdone\ndefine process name=a {{ thread name=t {{ flowop semblock name=gate,value=10,highwater=20\n\
          flowop statfile name=s,filename=file\nflowop finishoncount name=f,value=5,target=s }} }}\n\
@@ -81,7 +82,7 @@ fn wakeup_lets_blocked_threads_go_on() {
          define process name=b {{ thread name=t {{ flowop wakeup name=w,target=wait\nflowop delay name=d,value=0.02 }} }}\nrun 20"
     );
     let ran = run(&text);
-    // A wakeup lets both blocked threads go on.
+    // A wakeup releases both blocked threads.
     assert!(ran.flowop("s").0 >= 4 && ran.flowop("w").0 >= 2);
 }
 
@@ -123,7 +124,7 @@ fn running_out_of_files_ends_as_the_mode_says() {
     }
 }
 
-/// The only file is open when the other thread wants to delete it, and closed a moment later.
+/// The only file is open when the other thread wants to delete it, and is closed a moment later.
 #[test]
 fn deletefile_waits_for_a_file_that_nobody_has_open() {
     let text = format!(

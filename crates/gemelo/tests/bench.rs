@@ -151,12 +151,12 @@ fn impossible_jobs_are_refused() {
         ("bench --target null: --processes 0", "number of processes is 0"),
         ("bench --target null: --file-size 1000", "multiple of the block size"),
         ("bench --target null: --queue-depth 4 --engine psync", "one operation at a time"),
-        ("bench --target null: --verify final", "holds nothing"),
-        ("bench --target null: --pattern zipf:x", "is no pattern"),
+        ("bench --target null: --verify final", "holds no data"),
+        ("bench --target null: --pattern zipf:x", "is not a pattern"),
         ("bench --target ceph:pool", "ceph:pool"),
         ("bench --target DIR --sync direct --block-size 1000 --file-size 1000000", "1000"),
         ("generate DIR/x --bytes 4097", "no whole number of blocks"),
-        ("generate DIR/x --bytes 1m --files 1000", "each has to have at least one block"),
+        ("generate DIR/x --bytes 1m --files 1000", "each needs a block"),
         ("generate DIR/x --bytes 8e", "does not fit"),
     ] {
         let ran = run(folder.path(), words);

@@ -89,6 +89,7 @@ const READERS: &[Reader] = &[
     reader(&["pool", "gc", "INPUT"]),
     reader(&["pool", "find", "INPUT"]),
     reader(&["pool", "check", "INPUT", "--repair"]),
+    reader(&["pool", "convert", "INPUT"]),
     reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
     // A directory without pools is an answer.
     Reader { refuses_garbage: false, ..reader(&["pool", "ls", "INPUT"]) },

@@ -82,8 +82,8 @@ fn check_names_file_and_line_of_every_problem() {
     assert_eq!(
         good(&["check", &odd]),
         format!(
-            "{odd}:2: 0 duplicates stood on an earlier line; added up\n{odd}:3: no contents with 3 duplicates; left \
-             out\n{odd}: sound, 1 class, 11 blocks\n"
+            "{odd}:2: the class of 0 duplicates is on an earlier line too; added up\n\
+             {odd}:3: the class of 3 duplicates has no contents; left out\n{odd}: sound, 1 class, 11 blocks\n"
         )
     );
     let wrong = write(folder.path(), "wrong", "0 5\nx\n1 1 1\n");

@@ -153,7 +153,7 @@ fn wrong_input_is_refused_before_anything_is_touched() {
     for (words, message) in [
         (
             strings(&["filebench", bad, "--dir", dir_name]),
-            "wrong.f:5:59: 'creatfile' is no flowop; did you mean 'createfile'?",
+            "wrong.f:5:59: unknown flowop: 'creatfile'; did you mean 'createfile'?",
         ),
         (
             strings(&["filebench", good, "--dir", dir_name, "-D", "sizes=1"]),

@@ -27,7 +27,7 @@ fn a_pool_is_made_as_asked_and_never_over_another() {
     ]);
     assert_eq!(pool.stat("/pool/block_bytes"), 8192);
     assert_eq!(pool.stat("/pool/fingerprint"), "xxh3-compare");
-    assert_eq!(pool.stat("/pool/capacity_blocks"), (64 << 20) / 8192 - 1);
+    assert_eq!(pool.stat("/pool/capacity_blocks"), (64 << 20) / 8192 - 2);
     assert_eq!(
         fs::read_to_string(pool.file("pool/settings.toml")).unwrap(),
         "commit-interval = \"1s\"\n"
@@ -226,7 +226,11 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
     let found = gemelo(&["pool", "check", &pool.path(), "--data"]);
     assert_eq!(found.status, 1, "{}{}", found.out, found.err);
     assert!(found.out.contains("block 20 is damaged: block 19 of 'a'"), "{}", found.out);
-    let repaired = gemelo(&["pool", "check", &pool.path(), "--data", "--repair"]);
+    let asked = gemelo(&["pool", "check", &pool.path(), "--data", "--repair"]);
+    assert_eq!(asked.status, 2, "nothing is given up without a word: {}{}", asked.out, asked.err);
+    assert!(asked.err.contains("volume 'a': 1 block whose content is lost"), "{}", asked.err);
+    assert!(asked.err.contains("say --yes"), "{}", asked.err);
+    let repaired = gemelo(&["pool", "check", &pool.path(), "--data", "--repair", "--yes"]);
     assert_eq!(repaired.status, 1, "what is lost is told: {}{}", repaired.out, repaired.err);
     let read = gemelo(&["volume", "export", &pool.volume("a"), &pool.file("back")]);
     assert_eq!(read.status, 1, "{}", read.err);
@@ -249,7 +253,7 @@ fn pools_are_listed_with_who_serves_them() {
     let of =
         |name: &str| lines.iter().find(|line| line.contains(name)).copied().unwrap_or_default();
     assert!(of("/pool ").contains(&format!("served by process {}", served.process_id())), "{text}");
-    assert!(of("/second ").contains("idle") && of("/second ").contains("32.00 MiB"), "{text}");
+    assert!(of("/second ").contains("idle") && of("/second ").contains("31.99 MiB"), "{text}");
 }
 
 #[test]

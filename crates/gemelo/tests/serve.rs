@@ -139,7 +139,9 @@ fn the_network_is_refused_without_encryption() {
     let message = refused(&["serve", &path, "--listen", "tcp:0.0.0.0:0"]);
     assert!(message.contains("--tls-certificate") && message.contains("--insecure"), "{message}");
     assert!(refused(&["serve", &path]).contains("--listen"));
-    assert!(refused(&["serve", &path, "--listen", "http:x"]).contains("'http:x' is no address"));
+    assert!(
+        refused(&["serve", &path, "--listen", "http:x"]).contains("'http:x' is not an address")
+    );
     drop(Served::start(&["serve", &path, "--listen", "tcp:0.0.0.0:0", "--insecure"]));
 
     let served = Served::start(&["serve", &path, "--listen", "tcp:127.0.0.1:0"]);

@@ -1,8 +1,9 @@
 //! Runs one job and prints its figures, for measuring the library by itself.
 //!
-//! `measure TARGET [KEY=VALUE...]`: operation (write, read, mixed), pattern, block, file, processes, depth, engine, sync
-//! (none, direct, fsync), time (seconds), bytes (of each process), populate (none, content), distribution
-//! (`<duplicates> <contents>` pairs with commas between), verify (none, online, final, both).
+//! `measure TARGET [KEY=VALUE...]`. The keys are operation (write, read, mixed), pattern, block,
+//! file, processes, depth, engine, sync (none, direct, fsync), time (seconds), bytes (of each
+//! process), populate (none, content), distribution (`<duplicates> <contents>` pairs separated by
+//! commas), verify (none, online, final, both).
 
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_content::{ContentSpec, Distribution};

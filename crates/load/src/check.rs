@@ -1,10 +1,10 @@
-//! Comparing a block that was read with what its place should hold.
+//! Compares a block that was read with the content its place should hold.
 
 use crate::contents::Contents;
 use crate::history::Expected;
 use gemelo_content::{ContentId, Examination};
 
-/// Mismatches of a run that are kept; further ones are counted only.
+/// Mismatches of a run that are kept. Further ones are only counted, which bounds the result file.
 pub(crate) const MOST_MISMATCHES: usize = 100;
 
 /// A block that does not hold what it should.
@@ -15,13 +15,13 @@ pub(crate) struct Wrong {
     pub(crate) found: Examination,
 }
 
-/// Checks blocks and remembers the wrong ones.
+/// Checks blocks and keeps the first wrong ones.
 #[derive(Debug)]
 pub(crate) struct Checker<'a> {
     contents: &'a Contents,
     scratch: Vec<u8>,
     pub(crate) checked: u64,
-    /// Blocks of which nobody knows what they should hold.
+    /// Blocks whose expected content is unknown; they were not compared.
     pub(crate) unknown: u64,
     pub(crate) wrong_count: u64,
     pub(crate) wrong: Vec<Wrong>,

@@ -1,4 +1,4 @@
-//! The contents of a job: which one each write has, and its bytes.
+//! The contents of a job: assigns a content to each write and makes its bytes.
 
 use crate::job::Job;
 use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
@@ -6,23 +6,23 @@ use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
 /// The contents of a job.
 #[derive(Debug, Clone)]
 pub struct Contents {
-    /// Which content each write has.
+    /// Assigns a content to each write of each process.
     pub assignment: Assignment,
-    /// The bytes of contents.
+    /// Makes the bytes of a content.
     pub generator: Generator,
 }
 
 impl Contents {
-    /// The contents that this specification gives the job.
+    /// Derives the contents of a job from a specification.
     ///
     /// # Errors
-    /// If a figure is out of its range, or the block size is not the job's.
+    /// If a figure is outside its range, or the block size differs from the job's.
     pub fn new(spec: &ContentSpec, job: &Job) -> Result<Self, ContentError> {
         if spec.block_bytes != job.spec().block_bytes {
             return Err(ContentError::Range {
                 what: "the block size of the contents",
                 value: spec.block_bytes.to_string(),
-                range: "that of the job",
+                range: "equal to the block size of the job",
             });
         }
         Ok(Self {

@@ -1,4 +1,5 @@
-//! Writing a data set to new files, as fast as storage takes it: long writes, all cores, nothing measured but the whole.
+//! Writes a data set to new files at the full speed of the storage: long writes on all cores. Only
+//! the total is measured.
 
 use crate::populate::joined;
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -10,77 +11,83 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
-/// Bytes of one write: long enough that its system call costs nothing, short enough to stay in the cache.
+/// Bytes of one write: long enough to hide the cost of the system call, short enough to stay in the
+/// processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Files in one folder of a tree: what file systems and people still handle well.
+/// Files in one directory of a tree. File systems and people still handle this number well.
 const FILES_PER_FOLDER: u64 = 1000;
 
-/// Where a data set goes. Whoever makes the file or folder gives it its name, and removes it after a failure.
+/// The destination of a data set. The caller creates the file or directory and removes it after a
+/// failure.
 pub enum Output<'a> {
     /// A new, empty file; the path is its name in messages.
     File(&'a File, &'a Path),
-    /// Anything that takes bytes in order; the path is its name in messages.
+    /// Any writer, which gets the bytes in order; the path is its name in messages.
     Stream(&'a mut dyn Write, &'a Path),
-    /// A new, empty folder that gets so many files, a thousand to a folder, whose blocks are the data set's in order.
+    /// A new, empty directory. Its files, 1000 to a subdirectory, hold the blocks of the data set
+    /// in order.
     Tree {
-        /// The folder.
+        /// Path of the directory.
         folder: &'a Path,
-        /// How many files.
+        /// Number of files to create, at least 1 and at most one for each block.
         files: u64,
     },
 }
 
-/// A data set that was written.
+/// Amounts written by [`generate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generated {
-    /// Blocks written, fewer than asked for where somebody stopped it.
+    /// Blocks written. There are fewer than requested if the stop flag was raised.
     pub blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub data_bytes: u64,
-    /// Files they are in.
+    /// Files that were requested: 1 except for a tree.
     pub files: u64,
-    /// Whether it is the whole data set.
+    /// `true` if every block of the data set was written.
     pub is_complete: bool,
 }
 
-/// Why a data set was not written.
+/// The reason why a data set was not written.
 #[derive(Debug, Error)]
 pub enum GenerateError {
-    /// The contents make no sense.
+    /// The specification of the contents is invalid.
     #[error(transparent)]
     Content(#[from] ContentError),
-    /// More files than blocks, or no file.
-    #[error("the number of files is {files}, from 1 to {blocks} are possible: each needs a block")]
+    /// The number of files is 0, or larger than the number of blocks.
+    #[error(
+        "the number of files is {files}; it must be from 1 to {blocks}, as each file needs a block"
+    )]
     Files {
         /// Blocks of the data set.
         blocks: u64,
-        /// Files asked for.
+        /// Requested number of files.
         files: u64,
     },
-    /// A file or folder could not be made or written.
+    /// A file or directory could not be created or written.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed, as a verb.
         action: &'static str,
-        /// On what.
+        /// The file or directory it failed on.
         path: PathBuf,
-        /// Why it failed.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl GenerateError {
-    /// Whether nothing had been touched when this came up.
+    /// Returns whether the error comes from invalid input, so that nothing was written.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Io { .. })
     }
 }
 
-/// Writes a data set of `blocks` blocks. What was written stays there if it fails or is stopped midway.
+/// Writes a data set of `blocks` blocks. Blocks written before a failure or a stop remain in the
+/// output.
 ///
 /// # Errors
-/// If contents or output make no sense, or writing fails.
+/// If the specification or the number of files is invalid, or if writing fails.
 pub fn generate(
     spec: &ContentSpec,
     blocks: u64,
@@ -115,7 +122,7 @@ pub fn generate(
     Ok(Generated { blocks: written, data_bytes, files, is_complete: written == blocks })
 }
 
-/// What all workers share.
+/// State shared by all worker threads.
 struct Work<'a> {
     assignment: Assignment,
     generator: Generator,
@@ -123,7 +130,7 @@ struct Work<'a> {
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
     halt: StopFlag,
-    /// The next chunk of the file, or the next file of the tree, that nobody has taken.
+    /// The next chunk of the file, or the next file of the tree, to be taken by a worker.
     next: AtomicU64,
     written: AtomicU64,
 }
@@ -146,7 +153,8 @@ impl Work<'_> {
         self.on_all_cores(files, |number, buffer| self.write_file(folder, files, number, buffer))
     }
 
-    /// Writes everything in order, on this thread: making a block is faster than a pipe takes it.
+    /// Writes everything in order on this thread: one thread makes blocks faster than a pipe takes
+    /// them.
     fn write_stream(&self, stream: &mut dyn Write, path: &Path) -> Result<(), GenerateError> {
         let mut buffer = vec![0; self.chunk_blocks() as usize * self.generator.block_bytes()];
         let mut next = 0;
@@ -160,7 +168,7 @@ impl Work<'_> {
         stream.flush().map_err(at("write", path))
     }
 
-    /// Takes units of work, in order, until none is left, on every core.
+    /// Runs `carry_out` on units 0, 1, ... on every core until all units are done.
     fn on_all_cores(
         &self,
         units: u64,
@@ -189,7 +197,7 @@ impl Work<'_> {
         (CHUNK_BYTES / self.generator.block_bytes()).max(1) as u64
     }
 
-    /// Writes one file of a tree: an equal part of the data set, to a block.
+    /// Writes one file of a tree. The files hold equal parts of the data set, to within one block.
     fn write_file(
         &self,
         folder: &Path,
@@ -212,7 +220,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Writes blocks of the data set, from `first` on, to a file from block `to` on.
+    /// Writes the blocks of the data set from `first` on to the blocks of a file from `to` on.
     fn write(
         &self,
         file: &OutputFile<'_>,
@@ -228,7 +236,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes blocks of the data set, from `first` on.
+    /// Fills the buffer with the blocks of the data set from `first` on.
     fn fill<'b>(&self, first: u64, blocks: u64, buffer: &'b mut [u8]) -> &'b [u8] {
         let block_bytes = self.generator.block_bytes();
         let bytes = &mut buffer[..blocks as usize * block_bytes];
@@ -248,7 +256,7 @@ fn part_folder(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:03}"))
 }
 
-/// A file, and its path for messages.
+/// A file with its path for messages.
 struct OutputFile<'a> {
     file: &'a File,
     path: &'a Path,
@@ -304,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_outputs_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         for files in [0, BLOCKS + 1] {
             let error = write(Output::Tree { folder: folder.path(), files }).unwrap_err();

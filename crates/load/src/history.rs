@@ -1,9 +1,10 @@
-//! What has been written to a target, in order: enough to work out afterwards what each place holds.
+//! The order of writes to a target, from which the expected content of each place is computed.
 //!
-//! The n-th write of a process goes to a block, and has a content, that follow from seed, process and n alone
-//! (`operations`, [`Assignment`]). So the number of writes says all, whatever was read between, however long it took,
-//! and however many were in flight: writes to the same block never overlap. Writes that failed, and those of which
-//! nobody knows whether they came through, are listed; a failure ends a run, so there are no more than were in flight.
+//! The block and the content of a process's n-th write follow from seed, process and n alone
+//! (`operations`, [`Assignment`]). The history therefore stores only the number of writes. Reads,
+//! timing and queue depth do not matter, because writes to the same block never overlap. Writes
+//! that failed or whose outcome is unknown are listed one by one. A failure ends the run, so the
+//! list is no longer than the number of writes in flight.
 
 use crate::job::{Job, Populate};
 use crate::operations;
@@ -14,54 +15,56 @@ use serde::{Deserialize, Serialize};
 use std::collections::TryReserveError;
 use thiserror::Error;
 
-/// Everything written to a target's places, job by job.
+/// All writes to the places of a target, job by job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    /// Size of a block in bytes.
+    /// Block size in bytes.
     pub block_bytes: usize,
-    /// Blocks of each place.
+    /// Blocks in each place.
     pub place_blocks: u64,
-    /// Processes, each with a place.
+    /// Number of processes; each has one place.
     pub processes: u32,
-    /// What the places held before.
+    /// State of the places before the first job.
     pub at_start: AtStart,
-    /// The jobs, in order.
+    /// The jobs, in the order in which they ran.
     pub segments: Vec<Segment>,
 }
 
-/// What one job wrote.
+/// The writes of one job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
-    /// What was written to all blocks first.
+    /// Content written to all blocks before the run.
     pub populate: Populate,
-    /// Where the writes went.
+    /// Pattern that chose the blocks to write.
     pub pattern: Pattern,
-    /// The seed of the pattern.
+    /// Seed of the pattern.
     pub seed: u64,
-    /// Writes started, for each process.
+    /// Number of writes started by each process.
     pub writes: Vec<u64>,
-    /// The writes that may not have come through.
+    /// Writes whose outcome is unknown, because they or the engine failed.
     pub uncertain: Vec<UncertainWrite>,
 }
 
-/// A write that failed.
+/// A write whose outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UncertainWrite {
-    /// Whose.
+    /// Process that wrote.
     pub process: u32,
-    /// Which of its writes in this segment, counted from 0.
+    /// Number of the write among the process's writes in this segment, counted from 0.
     pub write: u64,
 }
 
-/// Why a job cannot go on where another one ended.
+/// Another number of processes, place size or block size than that of the history. A job with such
+/// a layout cannot continue the history.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "the files were written by a job with other processes, file size or block size: use the same, or populate anew"
+    "the files were written by a job with another number of processes, file size \
+     or block size: use the same values, or write the files anew"
 )]
 pub struct OtherLayout;
 
-/// What a block should hold, in 8 bytes. The two highest words are content ids that no process can make, there are not
-/// so many processes.
+/// The expected content of a block, encoded in 8 bytes. The two highest values stand for unknown
+/// and zeros. No process makes content ids with these values, because its number is too low.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     Unknown,
@@ -91,7 +94,7 @@ impl Expected {
     }
 }
 
-/// A content's way to a block.
+/// One write: a block and the content it should hold afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WriteTo {
     pub(crate) block: u64,
@@ -99,7 +102,7 @@ pub(crate) struct WriteTo {
 }
 
 impl History {
-    /// The history of fresh places for a job.
+    /// Creates the history of places to which no job has written yet.
     #[must_use]
     pub fn new(job: &Job, at_start: AtStart) -> Self {
         Self {
@@ -112,14 +115,15 @@ impl History {
     }
 
     /// # Errors
-    /// If the job's places are not those of this history.
+    /// If the layout of the job differs from the layout of this history.
     pub(crate) fn check(&self, job: &Job) -> Result<(), OtherLayout> {
         let own = (self.block_bytes, self.place_blocks, self.processes);
         let jobs = (job.spec().block_bytes, job.place_blocks(), job.spec().processes);
         if own == jobs { Ok(()) } else { Err(OtherLayout) }
     }
 
-    /// How many contents a process has taken so far: the number of its next one.
+    /// Returns the number of the next content of a process: the count of contents it has used so
+    /// far.
     #[must_use]
     pub fn next_sequence(&self, process: u32) -> u64 {
         self.segments.iter().map(|segment| self.sequences_of(segment, process)).sum()
@@ -130,13 +134,13 @@ impl History {
         populated + segment.writes.get(process as usize).copied().unwrap_or(0)
     }
 
-    /// The contents that the last job took, for each process: first and number.
+    /// Returns the first number and the count of the contents that the last job used for a process.
     pub(crate) fn last_sequences(&self, process: u32) -> (u64, u64) {
         let count = self.segments.last().map_or(0, |last| self.sequences_of(last, process));
         (self.next_sequence(process) - count, count)
     }
 
-    /// Calls back for every write of a process, in order.
+    /// Calls `each` for every write of a process, in order.
     pub(crate) fn replay(
         &self,
         process: u32,
@@ -169,10 +173,10 @@ impl History {
         }
     }
 
-    /// What each block of a process's place should hold: 8 bytes a block.
+    /// Returns the expected content of each block of a process's place, in 8 bytes a block.
     ///
     /// # Errors
-    /// If there is not so much memory.
+    /// If there is not enough memory for the table.
     pub(crate) fn table(
         &self,
         process: u32,
@@ -191,10 +195,11 @@ impl History {
         Ok(table)
     }
 
-    /// How often the last job's run wrote and read each block of a process's place, which populating does not count as.
+    /// Counts the reads and writes of each block of a process's place by the last job. Populating
+    /// is not counted.
     ///
     /// # Errors
-    /// If there is not so much memory: 4 bytes a block.
+    /// If there is not enough memory for the table of 4 bytes a block.
     pub fn accesses(&self, process: u32, reads: u64) -> Result<Vec<u32>, TryReserveError> {
         let mut counts = filled(self.place_blocks, 0u32)?;
         let Some(last) = self.segments.last() else { return Ok(counts) };

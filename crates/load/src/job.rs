@@ -1,4 +1,4 @@
-//! Jobs: descriptions of load, checked before anything is touched.
+//! Jobs: descriptions of load, validated before the target is touched.
 
 use crate::pattern::Pattern;
 use gemelo_content::{ContentId, ContentSpec};
@@ -6,7 +6,7 @@ use gemelo_target::{Access, Engine, Layout};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a job does with blocks.
+/// The kinds of operations in a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobOperation {
@@ -15,151 +15,153 @@ pub enum JobOperation {
     Write,
     /// Reads only.
     Read,
-    /// Both.
+    /// Reads and writes.
     Mixed,
 }
 
-/// How writes reach storage.
+/// The path that writes take to storage, and when they are made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncPolicy {
-    /// Into the page cache, as any program writes.
+    /// Writes end in the page cache.
     #[default]
     None,
-    /// Past the page cache (`O_DIRECT`), reads too.
+    /// Reads and writes bypass the page cache (`O_DIRECT`).
     Direct,
-    /// `fdatasync` after every few writes.
+    /// Each process calls `fdatasync` after every [`JobSpec::fsync_every`] writes.
     Fsync,
-    /// Both of these.
+    /// `Direct` and `Fsync` together.
     Both,
 }
 
 impl SyncPolicy {
-    /// Whether blocks go past the page cache.
+    /// Returns whether reads and writes bypass the page cache.
     #[must_use]
     pub const fn is_direct(self) -> bool {
         matches!(self, Self::Direct | Self::Both)
     }
 
-    /// Whether writes are followed by `fdatasync`.
+    /// Returns whether writes are followed by `fdatasync`.
     #[must_use]
     pub const fn is_synced(self) -> bool {
         matches!(self, Self::Fsync | Self::Both)
     }
 }
 
-/// What is written to places before the run.
+/// Data written to all places before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Populate {
-    /// Nothing.
+    /// Nothing is written.
     #[default]
     None,
-    /// Zeros.
+    /// Zeros are written to every block.
     Zero,
-    /// Contents of the distribution: one data set.
+    /// Contents of the distribution are written: one data set.
     Content,
 }
 
-/// When what is read is checked against what its place should hold.
+/// The time at which data that was read is compared with the expected content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verify {
-    /// Never.
+    /// Data is never compared.
     #[default]
     None,
-    /// Every read of the run.
+    /// Every read of the run is compared.
     Online,
-    /// All blocks, after the run.
+    /// All blocks are read back and compared after the run.
     Final,
-    /// Both of these.
+    /// `Online` and `Final` together.
     Both,
 }
 
 impl Verify {
-    /// Whether reads of the run are checked.
+    /// Returns whether reads of the run are compared.
     #[must_use]
     pub const fn is_online(self) -> bool {
         matches!(self, Self::Online | Self::Both)
     }
 
-    /// Whether all blocks are read back after the run.
+    /// Returns whether all blocks are read back and compared after the run.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Final | Self::Both)
     }
 }
 
-/// When operations start.
+/// The rule that decides when operations start.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// Closed loop: as soon as an earlier one has ended.
+    /// Closed loop: an operation starts as soon as an earlier one has ended.
     #[default]
     Peak,
-    /// Open loop: so many a second and process, whether the earlier ones have ended or not.
+    /// Open loop: operations start at a fixed rate, whether earlier ones have ended or not.
     Rate {
-        /// Operations a second and process.
+        /// Operations a second for each process.
         ops_per_s: f64,
     },
-    /// Open loop, reads and writes each at a rate of their own; for mixed jobs.
+    /// Open loop with separate rates for reads and writes; only for mixed jobs.
     Rates {
-        /// Reads a second and process.
+        /// Reads a second for each process.
         reads_per_s: f64,
-        /// Writes a second and process.
+        /// Writes a second for each process.
         writes_per_s: f64,
     },
 }
 
-/// A description of load. Sizes are bytes, times nanoseconds; every figure is for each process.
+/// A description of load. Sizes are in bytes and times in nanoseconds. All figures are for one
+/// process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// What is done.
+    /// Kinds of operations.
     pub operation: JobOperation,
-    /// Of a mixed job's operations, the share that writes, 0 to 1; no meaning where reads and writes have rates.
+    /// Share of writes among the operations of a mixed job, from 0 to 1. It is unused if reads and
+    /// writes have separate rates.
     pub write_share: f64,
-    /// Which blocks are read and written.
+    /// Pattern that chooses the blocks to read and write.
     pub pattern: Pattern,
-    /// Size of a block.
+    /// Block size.
     pub block_bytes: usize,
     /// Size of each process's file or region.
     pub file_bytes: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u32,
     /// Operations that each process keeps in flight.
     pub queue_depth: usize,
-    /// How storage is driven.
+    /// I/O engine.
     pub engine: Engine,
-    /// How writes reach storage.
+    /// Path that writes take to storage.
     pub sync: SyncPolicy,
-    /// Writes between two `fdatasync`s.
+    /// Number of writes after which a process calls `fdatasync`.
     pub fsync_every: u64,
-    /// When operations start.
+    /// Rule that decides when operations start.
     pub pace: Pace,
-    /// The run ends after this time, ramp-up and cool-down included.
+    /// Duration of the run, ramp-up and cool-down included. `None` sets no limit.
     pub time_ns: Option<u64>,
-    /// The run ends after each process has read and written so much.
+    /// Bytes that each process reads and writes before it ends. `None` sets no limit.
     pub process_bytes: Option<u64>,
-    /// What is written before the run.
+    /// Data written before the run.
     pub populate: Populate,
-    /// The start of the run that is not measured.
+    /// Duration of the unmeasured start of the run.
     pub ramp_up_ns: u64,
-    /// The end of the run that is not measured; needs a time limit.
+    /// Duration of the unmeasured end of the run; it requires a time limit.
     pub cool_down_ns: u64,
-    /// Length of the intervals in which throughput and latency are measured too; 0 for none.
+    /// Length of the intervals whose throughput and latency are recorded; 0 records none.
     pub interval_ns: u64,
-    /// Whether files stay after the run.
+    /// `true` if files that the run created stay after it.
     pub keep: bool,
-    /// Whether files get all their space before the run; see [`Layout::preallocate`].
+    /// `true` if files get all their space before the run; see [`Layout::preallocate`].
     pub preallocate: bool,
-    /// When reads are checked.
+    /// Time at which data that was read is compared with the expected content.
     pub verify: Verify,
-    /// Decides where the job goes. Contents have a seed of their own in [`ContentSpec`].
+    /// Seed of the access pattern. Contents have their own seed in [`ContentSpec`].
     pub seed: u64,
 }
 
 impl Default for JobSpec {
-    /// One process writes 1 GiB once, in order, in blocks of 4 KiB.
+    /// One process writes 1 GiB once, sequentially, in blocks of 4 KiB.
     fn default() -> Self {
         const FILE_BYTES: u64 = 1 << 30;
         Self {
@@ -188,17 +190,17 @@ impl Default for JobSpec {
     }
 }
 
-/// Why a description is no job.
+/// The reason why a description of load is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JobError {
-    /// A figure out of its range.
-    #[error("{what} is {value}, it has to be {range}")]
+    /// A figure is outside its range.
+    #[error("{what} is {value}; it must be {range}")]
     Range {
-        /// Which figure.
+        /// Name of the figure.
         what: &'static str,
-        /// What was given.
+        /// Given value.
         value: String,
-        /// What is allowed.
+        /// Permitted values.
         range: &'static str,
     },
     /// Two settings that contradict each other.
@@ -210,26 +212,28 @@ fn range(what: &'static str, value: impl std::fmt::Display, range: &'static str)
     JobError::Range { what, value: format!("{value}"), range }
 }
 
-/// A job that makes sense.
+/// A valid description of load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     spec: JobSpec,
 }
 
-/// More processes than this are more threads than a machine has use for.
+/// Most processes of a job. Each is a thread, and no machine benefits from more threads.
 const MOST_PROCESSES: u32 = 4096;
-/// io_uring takes no longer rings; nothing has use for more.
+/// Most operations in flight of one process. Storage does not benefit from more.
 const MOST_QUEUE_DEPTH: usize = 4096;
-/// Blocks of one place: what access counts and tables of contents are kept for. 4 PiB of 4 KiB blocks.
+/// Most blocks in one place, as access counts and expected contents are held in tables. This is 4
+/// PiB of 4 KiB blocks.
 const MOST_PLACE_BLOCKS: u64 = 1 << 40;
-/// Operations a second that a clock of nanoseconds can tell apart.
+/// Most operations a second: their due times differ by 10 ns, which a clock of nanoseconds
+/// resolves.
 const MOST_RATE: f64 = 1e8;
 
 impl Job {
-    /// Checks a description.
+    /// Validates a description.
     ///
     /// # Errors
-    /// With the first figure out of its range, or the first contradiction.
+    /// Names the first figure outside its range, or the first contradiction.
     pub fn new(spec: JobSpec) -> Result<Self, JobError> {
         check_sizes(&spec)?;
         check_pace(&spec)?;
@@ -238,25 +242,27 @@ impl Job {
         Ok(Self { spec })
     }
 
-    /// The description.
+    /// Returns the description.
     #[must_use]
     pub const fn spec(&self) -> &JobSpec {
         &self.spec
     }
 
-    /// Blocks of each process's place.
+    /// Returns the number of blocks in each process's place.
     #[must_use]
     pub const fn place_blocks(&self) -> u64 {
         self.spec.file_bytes / self.spec.block_bytes as u64
     }
 
-    /// Operations after which a process has reached its bytes; `None` without that limit.
+    /// Returns the number of operations after which a process has reached its byte limit, or `None`
+    /// without that limit.
     #[must_use]
     pub fn process_operations(&self) -> Option<u64> {
         self.spec.process_bytes.map(|bytes| bytes / self.spec.block_bytes as u64)
     }
 
-    /// Blocks of the data set that carries the distribution: all places, or what a run writes if that is less.
+    /// Returns the number of blocks in the data set that carries the distribution: the blocks of
+    /// all places, or those that the run writes if they are fewer.
     #[must_use]
     pub fn data_set_blocks(&self) -> u64 {
         let all = self.place_blocks();
@@ -269,27 +275,28 @@ impl Job {
         written * u64::from(self.spec.processes)
     }
 
-    /// Whether the run reads blocks.
+    /// Returns whether the run reads blocks.
     #[must_use]
     pub fn may_read(&self) -> bool {
         self.spec.operation != JobOperation::Write
     }
 
-    /// Whether the run writes blocks.
+    /// Returns whether the run writes blocks.
     #[must_use]
     pub fn may_write(&self) -> bool {
         self.spec.operation != JobOperation::Read
     }
 
-    /// What the job asks of its target. A job that neither writes nor populates takes places as they are.
+    /// Returns the layout that the job needs of its target. A job that neither writes nor populates
+    /// only reads existing places.
     #[must_use]
     pub fn layout(&self, force: bool) -> Layout {
         let is_reader = !self.may_write() && self.spec.populate == Populate::None;
         self.layout_with(if is_reader { Access::Read } else { Access::Create }, force)
     }
 
-    /// What the job asks of a target with this access: [`Access::Update`] for a job that goes on with the files of one
-    /// before it.
+    /// Returns the layout that the job needs of its target, with this access. A job that continues
+    /// with the files of an earlier job uses [`Access::Update`].
     #[must_use]
     pub fn layout_with(&self, access: Access, force: bool) -> Layout {
         Layout {
@@ -330,7 +337,7 @@ fn check_sizes(spec: &JobSpec) -> Result<(), JobError> {
         return Err(range(
             "the bytes to read and write",
             spec.process_bytes.unwrap_or(0),
-            "at least a block",
+            "at least a block for each process",
         ));
     }
     if spec.fsync_every == 0 {
@@ -355,7 +362,9 @@ fn check_pace(spec: &JobSpec) -> Result<(), JobError> {
         Pace::Peak => Ok(()),
         Pace::Rate { ops_per_s } => check("the rate", ops_per_s),
         Pace::Rates { .. } if spec.operation != JobOperation::Mixed => {
-            Err(JobError::Contradiction("rates for reads and writes apart are for mixed operation"))
+            Err(JobError::Contradiction(
+                "separate rates for reads and writes need a job of mixed operation",
+            ))
         }
         Pace::Rates { reads_per_s, writes_per_s } => {
             check("the read rate", reads_per_s).and_then(|()| check("the write rate", writes_per_s))
@@ -374,12 +383,14 @@ fn check_times(spec: &JobSpec) -> Result<(), JobError> {
     }
     if spec.cool_down_ns > 0 && spec.time_ns.is_none() {
         return Err(JobError::Contradiction(
-            "a cool-down needs a time, from whose end it counts back",
+            "a cool-down needs a time, as it is the last part of that time: give a time, too",
         ));
     }
     let unmeasured_ns = spec.ramp_up_ns.saturating_add(spec.cool_down_ns);
     if spec.time_ns.is_some_and(|time_ns| unmeasured_ns >= time_ns) {
-        return Err(JobError::Contradiction("ramp-up and cool-down leave no time to measure"));
+        return Err(JobError::Contradiction(
+            "ramp-up and cool-down leave no time to measure: make them shorter, or the time longer",
+        ));
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
-//! Load on storage: jobs, access patterns, pacing, execution, verification, measurement.
+//! Generates load on storage: jobs, access patterns, pacing, execution, verification and
+//! measurement.
 //!
-//! A [`JobSpec`] is checked into a [`Job`]; with its [`Contents`] and a [`Target`](gemelo_target::Target) it is
-//! [`run`], which gives a [`RunResult`]. The result holds a [`History`], from which [`verify`] can tell later what every
-//! block of the target should hold.
+//! [`Job::new`] validates a [`JobSpec`]. [`run`] executes the [`Job`] with its [`Contents`] on a
+//! [`Target`](gemelo_target::Target) and returns a [`RunResult`]. The result contains a
+//! [`History`], from which [`verify`] can later compute the expected content of every block of the
+//! target.
 //!
-//! This crate knows of no kind of storage, prints nothing, and reads time through a
-//! [`Clock`](gemelo_base::Clock) only.
+//! This crate depends on no particular kind of storage and prints nothing. It reads time only
+//! through a [`Clock`](gemelo_base::Clock).
 
 mod check;
 mod contents;

@@ -1,17 +1,19 @@
-//! The log of every operation of a run: a compact binary file, written by a thread of its own.
+//! The log of every operation of a run: a compact binary file, written by its own thread.
 //!
-//! Layout, all numbers little-endian. A header of 32 bytes: the magic `gemelog1`, the size of a block in bytes (u32), the
-//! number of processes (u32), 16 bytes of zeros. Then chunks: the number of records (u32), the process they are of
-//! (u32), the xxh3-64 of the records (u64), and the records of 24 bytes each:
+//! All numbers are little-endian. A header of 32 bytes holds the magic `gemelog1`, the block size
+//! in bytes (u32), the number of processes (u32) and 16 zero bytes. Chunks follow. A chunk holds
+//! the number of its records (u32), the process that made them (u32), the xxh3-64 of the records
+//! (u64), and the records of 24 bytes each:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0-7 | start of the operation, nanoseconds since the run began (u64) |
-//! | 8-15 | block, counted from the start of the process's place (u63), and 1 in the top bit for a write |
+//! | 8-15 | block from the start of the process's place (u63); the top bit is 1 for a write |
 //! | 16-19 | service time in nanoseconds, at most 2^32 - 1 (u32) |
-//! | 20-23 | how long after it should have the operation started, in nanoseconds, 0 in a closed loop (u32) |
+//! | 20-23 | delay of the start after the due time, in nanoseconds; 0 in a closed loop (u32) |
 //!
-//! A process's records are in order of completion. The last chunk has no records: a file without it was cut short.
+//! The records of a process are in order of completion. The last chunk has no records. A file
+//! without this chunk was cut short.
 
 use crate::operations::Kind;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -23,15 +25,16 @@ const MAGIC: &[u8; 8] = b"gemelog1";
 const HEADER_BYTES: usize = 32;
 const CHUNK_HEADER_BYTES: usize = 16;
 const RECORD_BYTES: usize = 24;
-/// Records that a process gathers before it hands them over: 192 KiB.
+/// Records that a process gathers before it sends them to the writer: 192 KiB.
 const CHUNK_RECORDS: usize = 8192;
-/// Chunks handed over and not yet written. A process waits when there are more: better late than lost.
+/// Chunks that were sent and not yet written. A process waits when there are more: it delays
+/// operations rather than lose records.
 const MOST_WAITING_CHUNKS: usize = 64;
 const WRITE_BIT: u64 = 1 << 63;
-/// The process of the last chunk, which has no records.
+/// Process number of the last chunk, which has no records.
 const END_PROCESS: u32 = u32::MAX;
 
-/// One process's end of the log.
+/// The sender of one process's records.
 pub(crate) struct LogSender {
     process: u32,
     chunk: Vec<u8>,
@@ -61,12 +64,12 @@ impl LogSender {
         }
     }
 
-    /// One allocation and one lock every 8192 operations.
+    /// Costs one allocation and one lock every 8192 operations.
     #[cold]
     fn hand_over(&mut self) {
         let full =
             std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS * RECORD_BYTES));
-        // The writer leaves only when all senders have, or on an error that it tells itself.
+        // The writer ends only after all senders are gone, so sending cannot fail.
         let _ = self.chunks.send((self.process, full));
     }
 }
@@ -79,7 +82,7 @@ impl Drop for LogSender {
     }
 }
 
-/// The writer's end of the log.
+/// The receiver of all records, which writes them to a file.
 pub(crate) struct LogWriter {
     chunks: Receiver<(u32, Vec<u8>)>,
     sender: Sender<(u32, Vec<u8>)>,
@@ -99,7 +102,8 @@ impl LogWriter {
         }
     }
 
-    /// Writes chunks until the last sender is gone. After an error it goes on taking them, so that nobody waits.
+    /// Writes chunks until the last sender is gone. After an error it still receives chunks, so
+    /// that no process blocks.
     pub(crate) fn write(
         self,
         out: &mut dyn Write,
@@ -136,47 +140,51 @@ fn write_chunk(out: &mut dyn Write, process: u32, records: &[u8]) -> io::Result<
 /// One operation of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Whose.
+    /// Process that performed the operation.
     pub process: u32,
-    /// Whether it wrote.
+    /// `true` if the operation wrote, `false` if it read.
     pub is_write: bool,
-    /// Which block of the process's place.
+    /// Block number in the process's place.
     pub block: u64,
-    /// Its start, since the run began.
+    /// Start of the operation, since the run began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Time from the start of the operation to its completion.
     pub service_ns: u32,
-    /// How long after it should have it started.
+    /// Delay of the start after the due time; 0 in a closed loop.
     pub waited_ns: u32,
 }
 
-/// Why a file is no log.
+/// The reason why a log cannot be read.
 #[derive(Debug, Error)]
 pub enum LogError {
-    /// The file cannot be read.
+    /// Reading the file failed.
     #[error("cannot read the log")]
     Read(#[from] io::Error),
-    /// Another kind of file.
+    /// The file does not begin with the magic of a log.
     #[error("not a log of operations: it does not begin with 'gemelog1'")]
     Magic,
-    /// The end is missing.
-    #[error("the log ends after {chunks} chunks without its end mark: the file was cut short")]
+    /// The last chunk is missing.
+    #[error(
+        "the log ends after {chunks} chunks without its end mark: the file was cut short, and \
+         later operations are missing"
+    )]
     Cut {
-        /// Whole chunks before.
+        /// Complete chunks in the file.
         chunks: u64,
     },
-    /// Bytes that are not those written.
-    #[error("chunk {chunk} of the log is damaged")]
+    /// A chunk has too many records or a wrong checksum.
+    #[error("chunk {chunk} of the log is damaged: its checksum or its length is wrong")]
     Damaged {
-        /// Which chunk, counted from 0.
+        /// Number of the damaged chunk, counted from 0.
         chunk: u64,
     },
 }
 
-/// Calls back for every operation of a log. Returns the block size and the number of processes.
+/// Calls `each` for every operation of a log. Returns the block size and the number of processes.
 ///
 /// # Errors
-/// If the log cannot be read, is damaged, or cut short. What came before was given to `each`.
+/// If the log cannot be read, is damaged or was cut short. `each` was called for the records before
+/// that.
 pub fn read_log(
     from: &mut dyn Read,
     mut each: impl FnMut(LogRecord),
@@ -292,10 +300,10 @@ mod tests {
             let mut processes = Vec::new();
             let outcome =
                 read_log(&mut damaged.as_slice(), |record| processes.push(record.process));
-            // The process of a chunk is not under its checksum.
+            // The checksum of a chunk does not cover its process number.
             assert!(outcome.is_err() || processes != [3; 100], "byte {place}");
         }
-        // Also where a chunk ends.
+        // The log may also be cut at the end of a chunk.
         for length in HEADER_BYTES..bytes.len() {
             let mut records = 0;
             let outcome = read_log(&mut &bytes[..length], |_| records += 1);

@@ -1,11 +1,11 @@
-//! The operations of a process, in order: which kind, which block. Reads and writes are streams of their own, so that
-//! the n-th write goes to the same block however many reads came between.
+//! The operations of a process in order, each a kind and a block. Reads and writes are separate
+//! streams, so the n-th write goes to the same block however many reads came before it.
 
 use crate::job::{Job, JobOperation, Pace};
 use crate::pattern::{Pattern, Positions};
 use gemelo_base::random::{Random, mix_pair};
 
-/// Reads or writes.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
@@ -16,26 +16,26 @@ const READ_KEY: u64 = 0x7265_6164;
 const WRITE_KEY: u64 = 0x7772_6974;
 const CHOICE_KEY: u64 = 0x6368_6f69;
 
-/// The blocks that a process reads, in order.
+/// Returns the blocks that a process reads, in order.
 pub(crate) fn reads(pattern: Pattern, place_blocks: u64, seed: u64, process: u32) -> Positions {
     Positions::new(pattern, place_blocks, seed, mix_pair(READ_KEY, u64::from(process)))
 }
 
-/// The blocks that a process writes, in order.
+/// Returns the blocks that a process writes, in order.
 pub(crate) fn writes(pattern: Pattern, place_blocks: u64, seed: u64, process: u32) -> Positions {
     Positions::new(pattern, place_blocks, seed, mix_pair(WRITE_KEY, u64::from(process)))
 }
 
-/// An operation that is to be started.
+/// An operation that has not started yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operation {
     pub(crate) kind: Kind,
     pub(crate) block: u64,
-    /// When it should start, in nanoseconds since the run began; 0 in a closed loop.
+    /// Due time in nanoseconds since the run began; 0 in a closed loop.
     pub(crate) due_ns: u64,
 }
 
-/// The operations of one process, without end.
+/// The endless sequence of operations of one process.
 #[derive(Debug)]
 pub(crate) struct Operations {
     reads: Positions,
@@ -45,13 +45,14 @@ pub(crate) struct Operations {
 
 #[derive(Debug)]
 enum Choice {
-    /// Reads and writes are drawn by the share of writes, and start by one schedule.
+    /// Draws reads and writes by the share of writes; one schedule decides when they start.
     Drawn { random: Random, write_share: f64, schedule: Schedule },
-    /// Reads and writes have schedules of their own; the one that is due earlier comes first.
+    /// Reads and writes have separate schedules; the one that is due earlier comes first.
     Due { reads: Schedule, writes: Schedule },
 }
 
-/// When the operations of an open loop start: evenly. Processes take turns, so that they do not all start at once.
+/// The due times of an open loop, at equal distances. Processes are offset against each other, so
+/// that they do not all start operations at the same moment.
 #[derive(Debug, Clone, Copy)]
 struct Schedule {
     period_ns: f64,
@@ -70,7 +71,7 @@ impl Schedule {
 
     #[inline]
     fn due_ns(&self) -> u64 {
-        // Exact to a nanosecond for 2^53 ns, 104 days.
+        // An f64 is exact to a nanosecond up to 2^53 ns, which is 104 days.
         (self.next as f64).mul_add(self.period_ns, self.offset_ns) as u64
     }
 
@@ -132,7 +133,8 @@ impl Operations {
         Operation { kind, block, due_ns }
     }
 
-    /// How many operations were due by `until_ns` and have not been taken; 0 in a closed loop.
+    /// Returns the number of operations that were due by `until_ns` and have not been taken; 0 in a
+    /// closed loop.
     pub(crate) fn due_by(&self, until_ns: u64) -> u64 {
         let of = |schedule: &Schedule| {
             if schedule.period_ns == 0.0 || schedule.due_ns() >= until_ns {

@@ -1,4 +1,5 @@
-//! Writing all blocks of all places before a run, as fast as the target takes them: long writes, all cores.
+//! Writes all blocks of all places before a run at the full speed of the target: long writes on all
+//! cores.
 
 use crate::contents::Contents;
 use crate::history::History;
@@ -8,17 +9,18 @@ use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_target::{Engine, Operation, Queue, QueueOptions, Request, Target, TargetError, Wait};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of one write: long enough that its system call costs nothing, short enough to stay in the cache.
+/// Bytes of one write: long enough to hide the cost of the system call, short enough to stay in the
+/// processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// How populating ended short of its end.
+/// The reason why populating ended early.
 #[derive(Debug)]
 pub(crate) enum Unfinished {
     Stopped,
     Failed(Box<Failure>),
 }
 
-/// What all workers share.
+/// State shared by all worker threads.
 struct Work<'a> {
     job: &'a Job,
     contents: &'a Contents,
@@ -31,7 +33,7 @@ struct Work<'a> {
     next: AtomicU64,
 }
 
-/// Populates the places of a job that asks for it; `None` for one that does not.
+/// Populates the places if the job asks for it; returns `None` if it does not.
 pub(crate) fn populate(
     job: &Job,
     contents: &Contents,
@@ -83,7 +85,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Takes chunks, in order over all places, until none is left.
+    /// Writes chunks, in order over all places, until none is left.
     fn work(&self) -> Result<(), Unfinished> {
         let chunks_each = self.job.place_blocks().div_ceil(self.chunk_blocks);
         let chunks = chunks_each * u64::from(self.job.spec().processes);
@@ -161,12 +163,13 @@ impl Work<'_> {
     }
 }
 
-/// What a thread came back with. A panic goes on in the caller: it is a bug, and nothing to carry on after.
+/// Returns the result of a thread. A panic of the thread continues in the caller, because it is a
+/// bug.
 pub(crate) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Makes the contents of consecutive writes.
+/// Fills a buffer with the contents of consecutive writes.
 pub(crate) fn fill(contents: &Contents, process: u32, first_sequence: u64, blocks: &mut [u8]) {
     let block_bytes = contents.generator.block_bytes();
     for (sequence, block) in (first_sequence..).zip(blocks.chunks_mut(block_bytes)) {
@@ -174,7 +177,7 @@ pub(crate) fn fill(contents: &Contents, process: u32, first_sequence: u64, block
     }
 }
 
-/// One request, from start to end.
+/// Submits one request and waits for its completion.
 pub(crate) fn carry_out(
     queue: &mut dyn Queue,
     request: Request,
@@ -196,7 +199,7 @@ impl Failure {
         Self {
             process,
             place: place.to_owned(),
-            operation: "remember what belongs in".to_owned(),
+            operation: "build the table of expected contents for".to_owned(),
             offset_bytes: 0,
             reason: error.to_string(),
         }

@@ -1,43 +1,45 @@
-//! What a run gives back. Everything can be kept as JSON: histograms as pairs, so that results can be merged and read
-//! again later.
+//! The result of a run. All of it can be stored as JSON. Histograms are stored as pairs, so that
+//! results can be merged and read again later.
 
 use crate::history::History;
 use crate::measure::{LatencyHistogram, LatencySummary, Phase, Usage};
 use gemelo_target::{IoFailure, PoolFigures};
 use serde::{Deserialize, Serialize};
 
-/// What one run of a job measured.
+/// The result of one run of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Why it ended.
+    /// Reason why the run ended.
     pub ended: Ended,
-    /// What went wrong first, if something did. The figures then are of the part before.
+    /// The first failure, if there was one. The figures then describe the part before it.
     pub failure: Option<Failure>,
-    /// From the first operation's start to the last one's end, without populating and verifying.
+    /// Time from the first operation's start to the last one's end, without populating and
+    /// verifying.
     pub elapsed_ns: u64,
-    /// The part of it that the figures are about: without ramp-up and cool-down.
+    /// Length of the measured part: the elapsed time without ramp-up and cool-down.
     pub measured_ns: u64,
-    /// Of all processes together.
+    /// Figures of all processes together.
     pub total: Measured,
-    /// Of each process.
+    /// Figures of each process.
     pub processes: Vec<ProcessResult>,
-    /// Of each interval, ramp-up and cool-down included.
+    /// Figures of each interval, ramp-up and cool-down included.
     pub intervals: Vec<Interval>,
-    /// What was written before the run.
+    /// Amount written before the run.
     pub populated: Option<Populated>,
-    /// The duplicates of what was written by populating and by the run.
+    /// Duplicates among the blocks written by populating and by the run.
     pub written: Option<WrittenDistribution>,
-    /// What a pool made of what was written.
+    /// Figures of the pool before and after the run; `None` if the target is not on a pool.
     #[serde(default)]
     pub stored: Option<Stored>,
-    /// What checking found.
+    /// Result of verification, if the job asked for it.
     pub verification: Option<Verification>,
-    /// Processor time of the run without populating and verifying, and memory of the program since the run began.
+    /// Processor time of the run without populating and verifying, and peak memory since the run
+    /// began.
     pub usage: Usage,
-    /// What the target's places hold: for `gemelo verify`, and for a job that goes on with them. `None` where that is
-    /// not known, or the target holds nothing.
+    /// Writes to the target's places, for `gemelo verify` and for jobs that continue with these
+    /// places. `None` if they are unknown or the target holds no data.
     pub history: Option<History>,
-    /// Why the log of operations is not complete, if one was asked for and is not.
+    /// Reason why the requested log of operations is incomplete.
     #[serde(default)]
     pub log_failure: Option<String>,
     /// Advice computed from the figures.
@@ -45,7 +47,8 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    /// Whether the run did all it should, and everything that was checked was right.
+    /// Returns whether the run was complete, without failure, and every block that was checked was
+    /// right.
     #[must_use]
     pub fn is_success(&self) -> bool {
         let verified = self.verification.as_ref().is_none_or(Verification::is_success);
@@ -55,29 +58,29 @@ impl RunResult {
     }
 }
 
-/// A pool before and after a run, and what it should hold by what was written.
+/// The figures of a pool before and after a run, and the prediction from the contents written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Before populating.
+    /// Figures before populating.
     pub before: PoolFigures,
-    /// After the run.
+    /// Figures after the run.
     pub after: PoolFigures,
-    /// Blocks that the target's places hold by the job's own count; `None` where nobody knows what they held before, or
-    /// where a block of the job is no whole number of the pool's.
+    /// Blocks that the target's places hold by the job's own count. `None` if their earlier content
+    /// is unknown, there are too many blocks, or a job's block is not a multiple of the pool's.
     pub predicted: Option<PredictedBlocks>,
 }
 
-/// Blocks of a pool, as the contents written to it have them.
+/// The blocks of a pool, predicted from the contents written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PredictedBlocks {
-    /// Blocks that hold something.
+    /// Blocks that hold a content other than zeros.
     pub logical_blocks: u64,
-    /// Distinct contents among them.
+    /// Distinct contents among the logical blocks.
     pub distinct_blocks: u64,
 }
 
 impl PredictedBlocks {
-    /// Logical blocks / distinct ones; 1 if there are none.
+    /// Returns logical blocks divided by distinct ones, or 1 if there are none.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
         if self.distinct_blocks == 0 {
@@ -88,40 +91,40 @@ impl PredictedBlocks {
     }
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// Its time was over.
+    /// The time limit was reached.
     Time,
-    /// All processes had read and written their bytes.
+    /// All processes reached their byte limit.
     Bytes,
-    /// Somebody asked it to stop.
+    /// The stop flag was raised.
     Stopped,
-    /// Something failed.
+    /// An operation or a process failed.
     Failed,
 }
 
 impl Ended {
-    /// Whether the run came to the end it was given.
+    /// Returns whether the run reached its own limit.
     #[must_use]
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Time | Self::Bytes)
     }
 }
 
-/// What went wrong, and where.
+/// The failure of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The process it went wrong for.
+    /// Process whose operation failed.
     pub process: u32,
-    /// The file or device.
+    /// File or device of that process.
     pub place: String,
-    /// What was tried: read, write, sync or open.
+    /// Operation that failed, such as read, write, sync or open.
     pub operation: String,
-    /// Bytes from the start of the file or device.
+    /// Offset of the operation from the start of the file or device.
     pub offset_bytes: u64,
-    /// Why.
+    /// Error message of the cause.
     pub reason: String,
 }
 
@@ -147,50 +150,50 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Figures of a process, or of all of them.
+/// The figures of one process, or of all of them together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Reads; `None` if there were none.
+    /// Figures of the reads; `None` if there were none.
     pub reads: Option<OperationFigures>,
-    /// Writes; `None` if there were none.
+    /// Figures of the writes; `None` if there were none.
     pub writes: Option<OperationFigures>,
-    /// `fdatasync`s, whose time the writes that waited for them include.
+    /// Times of `fdatasync`. The latency of the writes that waited for it includes them.
     pub syncs: Option<Timing>,
-    /// Time spent drawing places and making contents, and in the load's own book-keeping.
+    /// Time spent drawing blocks, making contents and in the process's own bookkeeping.
     pub generating_ns: u64,
-    /// Time spent checking what was read.
+    /// Time spent checking data that was read.
     pub checking_ns: u64,
-    /// Generating's share of the time of all processes, 0 to 1.
+    /// Time spent generating as a share of the time of all processes, from 0 to 1.
     pub generating_share: f64,
-    /// Open loop: operations that started over 100 µs after they should have.
+    /// Operations of an open loop that started more than 100 µs after their due time.
     pub late_operations: u64,
-    /// Open loop: operations that should have started by the end of the run, and did not.
+    /// Operations of an open loop that were due by the end of the run and did not start.
     pub missed_operations: u64,
 }
 
-/// Figures of one kind of operation.
+/// The figures of the reads or of the writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperationFigures {
     /// Operations completed.
     pub operations: u64,
-    /// Their bytes.
+    /// Bytes of these operations.
     pub data_bytes: u64,
     /// Operations a second.
     pub operations_per_s: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
-    /// Latency, counted in an open loop from when an operation should have started.
+    /// Latency. In an open loop it counts from the due time of an operation.
     pub latency: Timing,
-    /// Open loop: the time from an operation's start; in a closed loop the latency is that.
+    /// Time from the start of an operation; `None` in a closed loop, where it is the latency.
     pub service: Option<Timing>,
 }
 
 /// A distribution of times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Figures for people.
+    /// The figures that people read.
     pub summary: LatencySummary,
-    /// All of it, to three digits.
+    /// The whole distribution, to three digits.
     pub histogram: LatencyHistogram,
 }
 
@@ -200,41 +203,41 @@ impl Timing {
     }
 }
 
-/// Figures of one process.
+/// The figures of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessResult {
-    /// Its number.
+    /// Number of the process, counted from 0.
     pub process: u32,
-    /// Its file or device.
+    /// File or device of the process.
     pub place: String,
-    /// When it ended, since the run began.
+    /// Time at which the process ended, since the run began.
     pub ended_ns: u64,
-    /// Its figures.
+    /// Figures of the measured part.
     pub measured: Measured,
     /// Reads started in the whole run.
     pub reads: u64,
     /// Writes started in the whole run.
     pub writes: u64,
-    /// Its processor time.
+    /// Processor time of the process.
     pub usage: Usage,
 }
 
-/// Figures of an interval, of all processes.
+/// The figures of one interval, of all processes together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its start, since the run began.
+    /// Start of the interval, since the run began.
     pub start_ns: u64,
-    /// Its length; the last one ends with the run.
+    /// Length of the interval. The last one ends with the run.
     pub length_ns: u64,
-    /// The part of the run it belongs to.
+    /// Phase of the run that contains the interval.
     pub phase: Phase,
-    /// Reads; `None` if none was completed.
+    /// Reads; `None` if none completed.
     pub reads: Option<IntervalFigures>,
-    /// Writes; `None` if none was completed.
+    /// Writes; `None` if none completed.
     pub writes: Option<IntervalFigures>,
 }
 
-/// Figures of one kind of operation in an interval.
+/// The reads or the writes of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct IntervalFigures {
     /// Operations completed.
@@ -243,111 +246,113 @@ pub struct IntervalFigures {
     pub bytes_per_s: f64,
     /// Mean latency.
     pub mean_ns: f64,
-    /// Median latency, to a hundredth.
+    /// Median latency, to one part in a hundred.
     pub p50_ns: u64,
-    /// The latency that 99 % did not exceed, to a hundredth.
+    /// Latency that 99 % of operations did not exceed, to one part in a hundred.
     pub p99_ns: u64,
-    /// The longest latency, to a hundredth.
+    /// Longest latency, to one part in a hundred.
     pub max_ns: u64,
 }
 
-/// What was written before the run.
+/// The amount written before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Populated {
     /// Bytes written.
     pub data_bytes: u64,
-    /// Time it took, with a sync at the end.
+    /// Time taken, including a sync at the end.
     pub elapsed_ns: u64,
 }
 
-/// The duplicates of what was written.
+/// The duplicates among the blocks written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WrittenDistribution {
     /// Blocks written.
     pub blocks: u64,
-    /// Blocks that were counted: all, unless there were very many; then the first of each process.
+    /// Blocks counted: all of them up to a limit, else the first ones of each process.
     pub counted_blocks: u64,
-    /// Share of the shared contents that were counted: 1, unless there were very many; then a uniform sample of them.
+    /// Share of the shared contents that were counted. It is below 1 for a uniform sample of very
+    /// many contents.
     pub sampled_share: f64,
     /// Pairs of `[duplicates, contents]`.
     pub distribution: Vec<[u64; 2]>,
 }
 
-/// What checking found.
+/// The result of checking blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Verification {
-    /// Blocks checked, by reads of the run and after it.
+    /// Blocks checked, during the run and after it.
     pub checked_blocks: u64,
-    /// Blocks read of which nobody knows what they should hold.
+    /// Blocks that were read and have no known expected content.
     pub unknown_blocks: u64,
-    /// Blocks that did not hold what they should.
+    /// Blocks that differ from the expected content.
     pub wrong_blocks: u64,
-    /// The first of them.
+    /// The first of the wrong blocks.
     pub mismatches: Vec<Mismatch>,
-    /// Whether all blocks that should be checked were.
+    /// `true` if every block to be checked was checked.
     pub is_complete: bool,
 }
 
 impl Verification {
-    /// Whether all was checked, and right.
+    /// Returns whether every block to be checked was checked and right.
     #[must_use]
     pub const fn is_success(&self) -> bool {
         self.wrong_blocks == 0 && self.is_complete
     }
 }
 
-/// A block that does not hold what it should.
+/// A block that differs from its expected content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// The process whose place it is in.
+    /// Process that the place belongs to.
     pub process: u32,
-    /// The file or device.
+    /// File or device.
     pub place: String,
-    /// Where the block begins, from the start of the process's place.
+    /// Offset of the block from the start of the process's place.
     pub offset_bytes: u64,
-    /// The content it should hold: zeros, or a content's name.
+    /// Expected content: zeros, or the name of a content.
     pub expected: String,
-    /// What it holds.
+    /// Content that the block holds instead.
     pub found: Found,
 }
 
-/// What a wrong block holds.
+/// The content of a wrong block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found {
-    /// Zeros.
+    /// The block is all zeros.
     Zeros,
-    /// Another content, byte by byte.
+    /// The block is exactly another content.
     Content {
-        /// Its name.
+        /// Name of that content.
         content: String,
-        /// A block that it was written to, if it was; the same place means that a later write was lost.
+        /// A block to which that content was written, if there is one. If it is this block, a later
+        /// write was lost.
         written_to: Option<Place>,
     },
-    /// Some sectors of the right content, some of something else.
+    /// Some sectors hold the expected content, and others do not.
     Torn {
-        /// Sectors of 512 bytes that are right.
+        /// Sectors of 512 bytes that hold the expected content.
         intact_sectors: usize,
-        /// Sectors of the block.
+        /// Sectors in the block.
         sectors: usize,
-        /// The content of the others, where they say it.
+        /// Content of the other sectors, if they can be recognised.
         other: Option<String>,
     },
-    /// Bytes of no known content.
+    /// The bytes are not a known content.
     Garbage {
-        /// The first wrong byte of the block.
+        /// Offset of the first wrong byte in the block.
         first_difference: usize,
-        /// Wrong bytes of the block.
+        /// Number of wrong bytes in the block.
         different_bytes: usize,
     },
 }
 
-/// A block of a process's place.
+/// A block in the place of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Whose place.
+    /// Process that the place belongs to.
     pub process: u32,
-    /// Where the block begins, from the start of the place.
+    /// Offset of the block from the start of the place.
     pub offset_bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! One run of a job against a target: populate, run all processes, verify, and put the figures together.
+//! Runs a job against a target: populates it, runs all processes, verifies, and assembles the
+//! result.
 
 use crate::check::Checker;
 use crate::contents::Contents;
@@ -21,38 +22,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 
-/// What a run gets from whoever started it.
+/// The caller's clock, monitor and stop flag for a run.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// The time.
+    /// Clock for all times of the run.
     pub clock: &'a dyn Clock,
-    /// Who is told of progress.
+    /// Monitor that receives progress.
     pub monitor: &'a dyn Monitor,
-    /// Raised to end the run early.
+    /// Flag that ends the run early when raised.
     pub stop: &'a StopFlag,
 }
 
-/// Why a run did not begin.
+/// The reason why a run did not begin.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The job goes on with places of another layout.
+    /// The job continues with places of another layout.
     #[error(transparent)]
     OtherLayout(#[from] OtherLayout),
-    /// Verifying what a target does not hold.
-    #[error("this target holds nothing that could be verified: use --verify none")]
+    /// The job verifies a target that holds no data.
+    #[error("this target holds no data, so it cannot be verified: use --verify none")]
     NothingToVerify,
 }
 
-/// How often progress is told.
+/// Interval between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs a job. `before` is what earlier jobs wrote to the same places; without it they are what the target says.
-/// Every operation goes to `log`, if there is one ([`crate::read_log`]).
+/// Runs a job. `before` lists the writes of earlier jobs to the same places. Without it, the target
+/// tells the state of its places. Every operation is written to `log` if there is one
+/// ([`crate::read_log`]).
 ///
-/// A failure during the run does not lose what was measured before: it comes back in the result.
+/// A failure during the run does not lose earlier measurements; the result contains both.
 ///
 /// # Errors
-/// If the run cannot begin. Nothing was written then.
+/// If the run cannot begin. Nothing was written in this case.
 pub fn run(
     job: &Job,
     contents: &Contents,
@@ -110,7 +112,7 @@ pub fn run(
     Ok(summary::result(job, contents, target, history, ran))
 }
 
-/// What the processes of a run work with.
+/// The context of all processes of a run.
 struct Run<'a> {
     job: &'a Job,
     contents: &'a Contents,
@@ -119,7 +121,7 @@ struct Run<'a> {
     environment: &'a Environment<'a>,
 }
 
-/// What one process came back with.
+/// The measurements of one process.
 pub(crate) struct ProcessOutcome {
     pub(crate) number: u32,
     pub(crate) cause: Cause,
@@ -133,8 +135,8 @@ pub(crate) struct ProcessOutcome {
     pub(crate) failure: Option<Failure>,
 }
 
-/// What each thread sends when it is done: an outcome without findings, the writes that may not have come through, and
-/// what checking found.
+/// The report of one thread: its outcome, the writes whose outcome is unknown, and the blocks it
+/// checked.
 struct Report<'a> {
     outcome: ProcessOutcome,
     uncertain: Vec<u64>,
@@ -164,7 +166,7 @@ impl Run<'_> {
                 let reports: Sender<Report<'_>> = reports.clone();
                 let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                     let report = self.one_process(common, start, number, sender);
-                    // The receiver waits for every process.
+                    // The receiver lives until every process has reported, so sending cannot fail.
                     let _ = reports.send(report);
                 });
                 spawned = spawned.and(thread.map(drop).map_err(|error| (number, error)));
@@ -189,7 +191,7 @@ impl Run<'_> {
         })
     }
 
-    /// Waits for all processes, telling of progress meanwhile.
+    /// Waits for all processes and reports progress meanwhile.
     fn gather(&self, received: &Receiver<Report<'_>>, start: &Start, progress: &AtomicU64) -> Ran {
         let spec = self.job.spec();
         let (unit, total) = match (spec.time_ns, spec.process_bytes) {
@@ -234,7 +236,7 @@ impl Run<'_> {
             depth: spec.queue_depth,
             buffer_bytes: spec.block_bytes,
         };
-        // Queues are opened by the threads that use them: a ring belongs to its thread.
+        // Each thread opens its own queue, because an io_uring ring belongs to one thread.
         let opened = self.target.open(number, &options);
         let opened =
             opened.map_err(|error| Failure::of_open(number, &self.target.place(number), &error));
@@ -252,7 +254,7 @@ impl Run<'_> {
         }
     }
 
-    /// The table against which reads are checked, for a job that asks for it.
+    /// Returns the table of expected contents, if the job checks reads during the run.
     fn online(&self, number: u32) -> Result<Option<Online<'_>>, Failure> {
         if !self.job.spec().verify.is_online() {
             return Ok(None);
@@ -273,7 +275,7 @@ impl Run<'_> {
     ) -> Process<'a> {
         let spec = self.job.spec();
         let is_open_loop = spec.pace != Pace::Peak;
-        // The history's last segment is this run, with no writes yet.
+        // The last segment of the history is this run, which has no writes yet.
         let first_sequence = self.history.next_sequence(number);
         Process {
             common,
@@ -289,14 +291,15 @@ impl Run<'_> {
     }
 }
 
-/// How all processes begin at one moment: each says that it is ready, and waits until the gate is gone.
+/// A barrier at which all processes start. Each reports that it is ready and waits until the gate
+/// is dropped.
 struct Start {
     ready: Sender<()>,
     closed: Receiver<()>,
     origin_ns: OnceLock<u64>,
 }
 
-/// What whoever starts the processes holds.
+/// The starting thread's side of the barrier.
 struct Gate {
     ready: Receiver<()>,
     closed: Sender<()>,
@@ -309,14 +312,14 @@ impl Start {
         (Self { ready, closed, origin_ns: OnceLock::new() }, Gate { ready: readies, closed: gate })
     }
 
-    /// Lets all processes go, from now on.
+    /// Releases all processes; their time starts now.
     fn open(&self, gate: Gate, clock: &dyn Clock) {
         self.origin_ns.get_or_init(|| clock.now_ns());
         drop(gate.closed);
     }
 
     fn together(&self) -> u64 {
-        // Neither can fail in a way that matters: nothing is ever sent through the gate, it only goes away.
+        // The outcomes do not matter: nothing is ever sent through the gate, which is only dropped.
         let _ = self.ready.send(());
         let _ = self.closed.recv();
         self.origin_ns.get().copied().unwrap_or(0)
@@ -375,7 +378,7 @@ impl Ran {
     fn add(&mut self, mut report: Report<'_>) {
         let process = report.outcome.number;
         if let Some(checker) = &report.checker {
-            // Reads that are checked are all of them, up to where the run ended.
+            // All reads up to the end of the run are checked, so the check is complete.
             self.findings.verification.is_complete = true;
             self.findings.add(process, checker);
         }

@@ -1,15 +1,16 @@
-//! What a pool should hold after a run: the last content of each block, worked out from the history as verification
-//! does.
+//! Predicts the contents of a pool after a run: the last content of each block, computed from the
+//! history as verification does.
 
 use crate::contents::Contents;
 use crate::history::{Expected, History};
 use crate::result::{PredictedBlocks, Stored};
 use gemelo_target::PoolFigures;
 
-/// Blocks above which no prediction is made: 512 MiB of memory.
+/// Most blocks for which a prediction is made; they take 512 MiB of memory.
 const MOST_PREDICTED: u64 = 1 << 26;
 
-/// The pool before and after, beside what the contents say; `None` if the target is no pool.
+/// Returns the figures of a pool before and after the run and the prediction, or `None` if the
+/// target is not on a pool.
 pub(crate) fn compare(
     history: &History,
     contents: &Contents,
@@ -23,7 +24,8 @@ pub(crate) fn compare(
     Some(Stored { before, after, predicted })
 }
 
-/// A block of the job is `per_block` blocks of the pool, and its content as many contents.
+/// Predicts the blocks in use. A block of the job is `per_block` blocks of the pool, with as many
+/// contents.
 fn predict(history: &History, contents: &Contents, per_block: u64) -> Option<PredictedBlocks> {
     let blocks = history.place_blocks.checked_mul(u64::from(history.processes))?;
     if blocks > MOST_PREDICTED {

@@ -1,4 +1,4 @@
-//! From what the processes came back with to a result.
+//! Makes a result from the measurements of all processes.
 
 use crate::contents::Contents;
 use crate::history::{History, UncertainWrite};
@@ -18,7 +18,7 @@ use crate::{stored, written};
 use gemelo_target::{PoolFigures, Target};
 use std::collections::BTreeMap;
 
-/// What a run came back with.
+/// The collected outcomes of a run.
 #[derive(Default)]
 pub(crate) struct Ran {
     pub(crate) processes: Vec<ProcessOutcome>,
@@ -31,7 +31,7 @@ pub(crate) struct Ran {
     pub(crate) log_error: Option<String>,
 }
 
-/// The result of a run that ended before it began.
+/// Returns the result of a run that ended while populating.
 pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished) -> RunResult {
     let (ended, failure) = match unfinished {
         Unfinished::Stopped => (Ended::Stopped, None),
@@ -58,7 +58,7 @@ pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished
     }
 }
 
-/// The result of a run.
+/// Returns the result of a run.
 pub(crate) fn result(
     job: &Job,
     contents: &Contents,
@@ -111,7 +111,7 @@ fn ended(ran: &Ran) -> Ended {
     }
 }
 
-/// What all figures of a run are made with.
+/// The context in which all figures of a run are computed.
 struct Figures<'a> {
     job: &'a Job,
     target: &'a dyn Target,
@@ -120,7 +120,7 @@ struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// The measured time in which a process ran.
+    /// Returns the measured time during which a process ran.
     fn busy_ns(&self, process: &ProcessOutcome) -> u64 {
         Timeline::new(self.job.spec()).measured_ns(process.ended_ns)
     }
@@ -166,7 +166,8 @@ impl Figures<'_> {
         })
     }
 
-    /// The processes' parts of intervals, added up; those in which nothing was completed are listed too.
+    /// Adds up the intervals of all processes. The list includes intervals in which no operation
+    /// completed.
     fn intervals(&self, processes: &[ProcessOutcome]) -> Vec<Interval> {
         if self.job.spec().interval_ns == 0 {
             return Vec::new();
@@ -220,14 +221,16 @@ fn per_s(count: u64, time_ns: u64) -> f64 {
     count as f64 * 1e9 / time_ns.max(1) as f64
 }
 
-/// Generating's share of the time above which the load, not the storage, may be what was measured.
+/// Share of the time spent generating from which the load may limit the throughput, rather than the
+/// storage.
 const MUCH_GENERATING: f64 = 0.5;
-/// The share of late operations above which an open loop was none.
+/// Share of late operations from which the rate of an open loop was not kept.
 const MANY_LATE: f64 = 0.01;
-/// Fewer late operations than this say more of the scheduler of this machine than of the storage.
+/// Fewer late operations than this are caused by the scheduler of this machine rather than by the
+/// storage.
 const FEWEST_LATE: u64 = 10;
 
-/// Advice computed from the figures.
+/// Returns advice computed from the figures.
 fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
     let mut warnings = Vec::new();
     let total = &result.total;
@@ -246,13 +249,15 @@ fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
         && total.late_operations as f64 > operations as f64 * MANY_LATE
     {
         warnings.push(format!(
-            "{} of {operations} operations started late: the storage, or this machine, does not keep up with the rate",
+            "{} of {operations} operations started late: the storage, or this machine, does not \
+             keep up with the rate",
             total.late_operations
         ));
     }
     if total.missed_operations > 0 {
         warnings.push(format!(
-            "{} operations should have started by the end of the run and did not: the true latencies are longer",
+            "{} operations should have started by the end of the run and did not: the true \
+             latencies are longer",
             total.missed_operations
         ));
     }
@@ -263,7 +268,10 @@ fn warnings(job: &Job, result: &RunResult) -> Vec<String> {
         warnings.push(format!("only the first {MOST_INTERVALS} intervals were kept"));
     }
     if result.ended.is_complete() && result.measured_ns == 0 {
-        warnings.push("the run ended before its ramp-up did: nothing was measured".to_owned());
+        warnings.push(
+            "the run ended before its ramp-up did, so nothing was measured: shorten the ramp-up"
+                .to_owned(),
+        );
     }
     warnings
 }

@@ -1,4 +1,4 @@
-//! Reading all blocks back and comparing them with what a history says: after a run, or years later.
+//! Reads all blocks back and compares them with a history, after a run or at any later time.
 
 use crate::check::{Checker, MOST_MISMATCHES, Wrong};
 use crate::contents::Contents;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes of one read.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What checking a process's place found.
+/// The result of checking one process's place.
 struct Checked {
     checked: u64,
     unknown: u64,
@@ -25,7 +25,7 @@ struct Checked {
     failure: Option<Failure>,
 }
 
-/// Wrong blocks, of all processes, before it is known where their contents come from.
+/// The wrong blocks of all processes, before the origins of their contents are known.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) verification: Verification,
@@ -45,7 +45,7 @@ impl Findings {
         self.verification.wrong_blocks += wrong;
     }
 
-    /// Names the wrong blocks and where their contents come from.
+    /// Adds the names of expected contents and the origins of the found ones.
     pub(crate) fn finish(
         mut self,
         history: &History,
@@ -68,13 +68,13 @@ impl Findings {
     }
 }
 
-/// Blocks that a content was written to: process and block.
+/// Process and block of each write of a content.
 type Origins = HashMap<ContentId, Vec<(u32, u64)>>;
 
-/// Places of one content that are kept.
+/// Origins of one content that are kept.
 const MOST_ORIGINS: usize = 1000;
 
-/// Where the contents of wrong blocks were written to, by going through all writes again.
+/// Finds the places to which the contents of wrong blocks were written, by replaying all writes.
 fn origins(wrong: &[(u32, Wrong)], history: &History, contents: &Contents) -> Origins {
     let others = wrong.iter().filter_map(|(_, wrong)| match wrong.found {
         Examination::Other(id) => Some((id, Vec::new())),
@@ -123,10 +123,10 @@ fn found(
     }
 }
 
-/// Reads every block of every place back and checks it against the history. The places are read by as many threads as
-/// there are cores, each with a table of 8 bytes a block.
+/// Reads every block of every place back and checks it against the history. There is one thread for
+/// each core; each reads one place at a time with a table of 8 bytes a block.
 ///
-/// A read that fails ends the check of its place, and comes back beside what was found.
+/// A read that fails ends the check of its place. The failure is returned beside the verification.
 pub fn verify(
     history: &History,
     contents: &Contents,
@@ -139,7 +139,7 @@ pub fn verify(
     (findings.finish(history, contents, target), failure)
 }
 
-/// Adds what reading everything back finds.
+/// Reads everything back and adds the result to `findings`. Returns the first failure.
 pub(crate) fn check_all(
     findings: &mut Findings,
     history: &History,
@@ -200,7 +200,7 @@ fn check_place(
     }
 }
 
-/// Whether all of the place was read.
+/// Returns whether all of the place was read.
 fn read_place(
     process: u32,
     history: &History,

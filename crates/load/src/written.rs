@@ -1,5 +1,5 @@
-//! The distribution of what a run wrote, worked out afterwards from the numbers of its writes: the run itself counts
-//! nothing.
+//! Computes the distribution of the blocks written, from the number of writes after the run. The
+//! run itself counts nothing.
 
 use crate::history::History;
 use crate::populate::joined;
@@ -9,12 +9,13 @@ use gemelo_content::Assignment;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Blocks that are counted, some seconds' work on a core: 256 GiB of 4 KiB blocks.
+/// Blocks that are counted: 256 GiB of 4 KiB blocks, which take a core some seconds.
 const MOST_COUNTED: u64 = 1 << 26;
-/// Shared contents that are counted one by one, some 100 MB; of more than these, a sample.
+/// Shared contents that are counted one by one, in about 100 MB. More contents than these are
+/// sampled.
 const MOST_CONTENTS: usize = 1 << 22;
 
-/// Content numbers are mixed here and need no strong hash.
+/// Hashes content numbers, which need no protection against chosen inputs.
 #[derive(Default)]
 struct MixHasher(u64);
 
@@ -32,10 +33,11 @@ impl Hasher for MixHasher {
     }
 }
 
-/// How often shared contents occur: all of them, or those whose hash is low, which is a uniform sample.
+/// Numbers of copies of shared contents: of all contents, or of those with a low hash, which are a
+/// uniform sample.
 struct SharedCounts {
     copies: HashMap<u64, u64, BuildHasherDefault<MixHasher>>,
-    /// Contents whose hash has this many zeros at the top are counted.
+    /// Contents whose hash has at least this number of leading zeros are counted.
     zeros: u32,
     most_contents: usize,
 }
@@ -71,13 +73,13 @@ impl SharedCounts {
     }
 }
 
-/// Writes of one or more processes.
+/// The writes of one or more processes.
 struct Counts {
     unique: u64,
     shared: SharedCounts,
 }
 
-/// The distribution of what the last job of a history wrote.
+/// Returns the distribution of the blocks that the last job of a history wrote.
 pub(crate) fn count(history: &History, assignment: &Assignment) -> Option<WrittenDistribution> {
     count_within(history, assignment, MOST_COUNTED, MOST_CONTENTS)
 }

@@ -1,22 +1,23 @@
-//! This server over a device in memory and over a file, against `nbdkit memory` and `nbdkit file`: 4 KiB random reads
-//! and writes by `fio --ioengine=nbd`, one connection, in alternation. Prints medians of both, their ratio, and the
-//! processor time that each server took for a request, which tells more on a machine with others on it.
+//! Compares this server with `nbdkit memory` and `nbdkit file`, over a device in memory and over a
+//! file: 4 KiB random reads and writes by `fio --ioengine=nbd` on one connection, in alternation.
+//! It prints the medians of both, their ratio, and the processor time of each server per request.
+//! On a machine with other load, the processor time says more.
 //!
-//! `cargo bench -p gemelo-nbd --bench serve [-- --busy-wait-us N] [--seconds N] [--rounds N] [--folder DIR]
-//! [--only memory|file]`
+//! `cargo bench -p gemelo-nbd --bench serve [-- --busy-wait-us N] [--seconds N] [--rounds N]
+//! [--folder DIR] [--only memory|file]`
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a benchmark prints, and ends where it cannot go on"
+    reason = "a benchmark prints its results, and panics if it cannot continue"
 )]
 
 #[path = "../tests/doubles/file.rs"]
 mod file;
 #[path = "../tests/doubles/memory.rs"]
-#[expect(dead_code, reason = "the tests use more of it")]
+#[expect(dead_code, reason = "the tests use the rest of the module")]
 mod memory;
 
 use gemelo_base::{Silent, StopFlag};
@@ -55,7 +56,7 @@ fn options() -> Options {
     }
 }
 
-/// One server's figures: requests a second, and microseconds of processor time for each.
+/// Figures of a server: requests per second, and microseconds of processor time per request.
 #[derive(Default)]
 struct Figures {
     per_s: Vec<f64>,
@@ -71,18 +72,18 @@ impl Figures {
     }
 }
 
-/// Processor time of a process so far, from /proc.
+/// Returns the processor time that a process has used, from /proc.
 fn cpu_us(process: u32) -> f64 {
     const TICK_US: f64 = 10_000.0;
     let stat =
         std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the process is there");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split(' ').collect();
-    // Fields 14 and 15 of the line; two stand before the bracket.
+    // The times are fields 14 and 15 of the line. Two fields precede the bracket.
     fields[11..13].iter().map(|ticks| ticks.parse::<f64>().expect("a number")).sum::<f64>()
         * TICK_US
 }
 
-/// Requests a second.
+/// Returns the number of requests per second.
 fn fio(socket: &Path, kind: &str, depth: u32, seconds: u64) -> f64 {
     let output = Command::new("fio")
         .args([

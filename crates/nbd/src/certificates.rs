@@ -1,4 +1,4 @@
-//! Certificates and keys from PEM files, for servers and clients.
+//! Reads certificates and keys from PEM files, for servers and clients.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -6,35 +6,36 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why certificates cannot be used.
+/// The reason why certificates or keys cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file that cannot be read or holds no PEM of that kind.
+    /// The file cannot be read, or it holds no PEM section of the expected kind.
     #[error("cannot read the {what} of {}", path.display())]
     File {
-        /// What should be in it.
+        /// The expected kind of PEM section.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the PEM reader.
         #[source]
         source: rustls::pki_types::pem::Error,
     },
-    /// A private key of a kind or size that is not supported.
+    /// The kind or size of the private key is not supported.
     #[error(
-        "the private key of {} cannot be used: it must be an ECDSA key on P-256 or P-384, an Ed25519 key, or an RSA key \
-         of 2048, 3072 or 4096 bits; `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out FILE` makes one",
+        "cannot use the private key in {}: it must be an ECDSA key on P-256 or P-384, an Ed25519 \
+         key, or an RSA key of 2048, 3072 or 4096 bits; `openssl genpkey -algorithm EC -pkeyopt \
+         ec_paramgen_curve:P-256 -out FILE` makes one",
         .0.display()
     )]
     Key(PathBuf),
-    /// A file without certificates.
-    #[error("{} holds no certificate", .0.display())]
+    /// The file holds no certificate.
+    #[error("{} holds no certificate: give a PEM file with a certificate chain", .0.display())]
     Empty(PathBuf),
-    /// Certificate and key that do not fit, or are not valid.
-    #[error("certificate and key cannot be used")]
+    /// The certificate and the key do not belong together, or one of them is invalid.
+    #[error("cannot use the certificate with its key")]
     Unusable(#[from] rustls::Error),
-    /// Authorities that cannot verify anybody.
-    #[error("the clients' certificate authority cannot be used")]
+    /// The certificates cannot serve as authorities that verify clients.
+    #[error("cannot use the certificate authority for clients")]
     Authority(#[from] rustls::server::VerifierBuilderError),
 }
 
@@ -45,7 +46,7 @@ fn failed(
     move |source| TlsError::File { what, path: path.to_owned(), source }
 }
 
-/// The certificates of a file, at least one.
+/// Reads the certificates of a file. At least one is there.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let what = "certificates";
     let read = CertificateDer::pem_file_iter(path).map_err(failed(what, path))?;
@@ -53,8 +54,8 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     if found.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(found) }
 }
 
-/// The private key of a file, one that can sign. The cryptographic library takes RSA keys only if both primes have a
-/// multiple of 512 bits.
+/// Reads the private key of a file and checks that it can sign. The cryptographic library supports
+/// RSA keys only if both primes have a multiple of 512 bits.
 pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let key = PrivateKeyDer::from_pem_file(path).map_err(failed("private key", path))?;
     match rustls::crypto::ring::sign::any_supported_type(&key) {
@@ -63,7 +64,7 @@ pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsErro
     }
 }
 
-/// The authorities of a file, to verify others with.
+/// Reads the certificate authorities of a file, which verify the other side.
 pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(path)? {

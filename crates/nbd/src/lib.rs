@@ -1,7 +1,8 @@
 //! The Network Block Device protocol.
 //!
-//! [`wire`] is the bytes, [`server`] exports block devices, [`client`] reads and writes what any server exports. What a
-//! block device is, the crate `gemelo-device` says; which exports there are, an [`server::Exports`] says.
+//! [`wire`] encodes and decodes messages. [`server`] exports block devices. [`client`] reads and
+//! writes the exports of any server. The crate `gemelo-device` defines block devices, and an
+//! implementation of [`server::Exports`] names the devices to export.
 
 mod certificates;
 pub mod client;

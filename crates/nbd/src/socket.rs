@@ -1,4 +1,5 @@
-//! A connected stream socket of either family, with deadlines for those phases in which a silent peer is not waited for.
+//! A connected unix or TCP socket, with deadlines for the phases in which a silent peer must not be
+//! waited for.
 
 use gemelo_base::{Clock, SystemClock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,28 +12,27 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a TCP connection may be silent before the system asks whether its peer is there still, how often it asks
-/// again, and how many questions without an answer end the connection: a peer that lost its power is noticed after two
-/// minutes.
+/// TCP keep-alive: silence before the first probe, time between probes, and number of unanswered
+/// probes that end the connection. A peer that lost power is thus noticed after two minutes.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_QUESTIONS: u32 = 4;
 
 fn keep_alive(stream: &TcpStream) {
-    // A system that does not know one of these has its own times, and notices later.
+    // A system that lacks one of these options uses its own times, and notices later.
     let _ = sockopt::set_socket_keepalive(stream, true);
     let _ = sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER);
     let _ = sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_EVERY);
     let _ = sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_QUESTIONS);
 }
 
-/// A connected socket. Clones are the same socket.
+/// A connected socket. Clones share one socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Socket {
     descriptor: Arc<OwnedFd>,
     clock: SystemClock,
     deadline_ns: Option<u64>,
-    /// What this clone has received.
+    /// Bytes received through this clone.
     received_bytes: u64,
 }
 
@@ -44,8 +44,8 @@ impl From<UnixStream> for Socket {
 
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        // Replies are sent whole, so waiting for more to fill a segment only costs time. A socket that refuses is
-        // slower and otherwise right.
+        // Replies are sent whole, so waiting for more data to fill a segment only costs time. A
+        // socket that refuses the option is slower but works.
         let _ = stream.set_nodelay(true);
         keep_alive(&stream);
         Self::new(stream.into())
@@ -58,36 +58,36 @@ impl Socket {
         Self { descriptor: Arc::new(descriptor), clock, deadline_ns, received_bytes }
     }
 
-    /// From now on reads and writes fail with [`io::ErrorKind::TimedOut`] when this time has passed; [`None`] waits
-    /// for ever.
+    /// Makes reads and writes fail with [`io::ErrorKind::TimedOut`] once this time has passed.
+    /// [`None`] removes the deadline.
     pub(crate) fn set_deadline_after(&mut self, after_ns: Option<u64>) {
         self.deadline_ns = after_ns.map(|after_ns| self.clock.now_ns().saturating_add(after_ns));
     }
 
-    /// From now on [`Self::receive`] fails with [`io::ErrorKind::WouldBlock`] when nothing has arrived for this time.
-    /// For all clones.
+    /// Makes [`Self::receive`] fail with [`io::ErrorKind::WouldBlock`] when nothing has arrived for
+    /// this time. The timeout applies to all clones.
     pub(crate) fn set_receive_timeout(&self, after: Option<Duration>) -> io::Result<()> {
         Ok(sockopt::set_socket_timeout(&self.descriptor, sockopt::Timeout::Recv, after)?)
     }
 
-    /// From now on writing fails with [`io::ErrorKind::TimedOut`] when the peer has taken nothing for this time. For all
-    /// clones.
+    /// Makes writes fail with [`io::ErrorKind::TimedOut`] when the peer has accepted nothing for
+    /// this time. The timeout applies to all clones.
     pub(crate) fn set_send_timeout(&self, after: Option<Duration>) -> io::Result<()> {
         Ok(sockopt::set_socket_timeout(&self.descriptor, sockopt::Timeout::Send, after)?)
     }
 
-    /// How many bytes were received by this clone.
+    /// Returns the number of bytes received through this clone.
     pub(crate) fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
-    /// Receives what is there, waiting for something to be there; 0 is the end of the stream.
+    /// Receives available bytes, and waits if there are none; 0 means the end of the stream.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait_before_deadline(PollFlags::IN)?;
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// Receives what is there; [`None`] if nothing is.
+    /// Receives available bytes without waiting; [`None`] means that there are none.
     pub(crate) fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.receive_with(buffer, RecvFlags::DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -108,7 +108,7 @@ impl Socket {
         }
     }
 
-    /// Sends a part of the bytes, as many as fit now; [`None`] if none do.
+    /// Sends as many bytes as fit now, without waiting; [`None`] means that none do.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         match self.send_with(bytes, SendFlags::DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -126,7 +126,7 @@ impl Socket {
         }
     }
 
-    /// Waits until there is something to receive or room to send; `false` if the deadline came first.
+    /// Waits until bytes can be received or sent. Returns `false` if the deadline came first.
     pub(crate) fn wait_for_either(&self) -> io::Result<bool> {
         let left_ns =
             self.deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(self.clock.now_ns()));
@@ -159,15 +159,16 @@ impl Socket {
         }
     }
 
-    /// Ends receiving: what has arrived can be read, then the stream ends. Wakes a thread that waits.
+    /// Ends receiving: bytes that have arrived can still be read, then the stream ends. A waiting
+    /// thread wakes.
     pub(crate) fn end_receiving(&self) {
-        // Fails only on a socket that the peer has closed, which is what is wanted.
+        // This fails only on a socket that the peer has closed, which has the same effect.
         let _ = shutdown(&self.descriptor, Shutdown::Read);
     }
 
-    /// Ends receiving and sending. Wakes threads that wait.
+    /// Ends receiving and sending. Waiting threads wake.
     pub(crate) fn end(&self) {
-        // As above.
+        // This fails only on a socket that the peer has closed, which has the same effect.
         let _ = shutdown(&self.descriptor, Shutdown::Both);
     }
 }
@@ -182,7 +183,7 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.deadline_ns.is_none() {
             return self.send_with(bytes, SendFlags::empty()).map_err(|error| match error.kind() {
-                // The time of `set_send_timeout` is up.
+                // The timeout of `set_send_timeout` has passed.
                 io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
                 _ => error,
             });

@@ -1,11 +1,12 @@
-//! A well-behaved client beside attackers on raw sockets: its requests succeed, and its latency stays bounded.
+//! Runs a well-behaved client beside attackers on raw sockets. Its requests must succeed, and its
+//! latency must stay bounded.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "a test ends where it cannot go on, and says what it has measured"
+    reason = "a test panics if it fails, and prints its measurements"
 )]
 
 mod support;
@@ -25,28 +26,29 @@ use support::memory::MemoryDevice;
 use support::raw::{negotiated, request};
 use support::{TestServer, bytes, eventually};
 
-/// How long each attack lasts, and all together.
+/// Duration of each single attack, and of all attacks together.
 const ATTACK: Duration = Duration::from_millis(600);
 const ALL: Duration = Duration::from_millis(1500);
-/// How slow one request in a hundred may be. What holds up a client holds it up for seconds; a busy machine does not.
+/// Bound for the latency of 99 in 100 requests. An attack that blocks a client does so for seconds,
+/// and a busy machine does not.
 const SLOWEST: Duration = Duration::from_millis(250);
 
 const SIZE_BYTES: u64 = 64 << 20;
 const MEMORY_BYTES: usize = 64 << 20;
 
-/// What attackers share.
+/// State that the attackers share.
 struct Attack<'a> {
     server: &'a TestServer,
     address: String,
     is_over: StopFlag,
-    /// What they have done: connections, or messages.
+    /// Number of connections or messages of the attackers.
     strikes: AtomicU64,
 }
 
 impl Attack<'_> {
     fn goes_on(&self) -> bool {
         self.strikes.fetch_add(1, Ordering::Relaxed);
-        // Attackers are to load the server and not the processors of this machine.
+        // Attackers must load the server, and not the processors of this machine.
         std::thread::sleep(Duration::from_micros(200));
         !self.is_over.is_raised()
     }
@@ -57,7 +59,7 @@ impl Attack<'_> {
         }
     }
 
-    /// A connection that has chosen an export, and is never waited for.
+    /// Opens a connection that has selected an export and whose reads and writes do not wait.
     fn inside(&self) -> UnixStream {
         let stream = negotiated(self.server);
         stream.set_nonblocking(true).unwrap();
@@ -67,7 +69,7 @@ impl Attack<'_> {
 
 type Attacker = fn(&Attack<'_>);
 
-/// Random bytes in every phase.
+/// Sends random bytes in every phase.
 fn garbage(attack: &Attack<'_>) {
     let mut random = Random::new(7);
     while attack.goes_on() {
@@ -76,12 +78,12 @@ fn garbage(attack: &Attack<'_>) {
             0 => UnixStream::connect(attack.server.socket()).unwrap(),
             _ => attack.inside(),
         };
-        // The server may have closed, which is what it should do.
+        // The server may have closed the connection, as it should.
         let _ = stream.write_all(&noise);
     }
 }
 
-/// Parts of headers, of options and of data, and then nothing.
+/// Sends parts of headers, options and data, and then nothing.
 fn halves(attack: &Attack<'_>) {
     let mut held = Vec::new();
     let mut random = Random::new(8);
@@ -97,7 +99,7 @@ fn halves(attack: &Attack<'_>) {
     attack.wait();
 }
 
-/// The headers of the longest writes, and a little data at a time.
+/// Sends the headers of the longest writes, and then their data a few bytes at a time.
 fn drips(attack: &Attack<'_>) {
     let mut held: Vec<UnixStream> = (0..40).map(|_| attack.inside()).collect();
     for stream in &mut held {
@@ -110,7 +112,7 @@ fn drips(attack: &Attack<'_>) {
     }
 }
 
-/// Connections that are opened and closed at once, at both addresses.
+/// Opens connections at both addresses and closes them at once.
 fn storm(attack: &Attack<'_>) {
     while attack.goes_on() {
         drop(TcpStream::connect(&attack.address).unwrap());
@@ -119,7 +121,7 @@ fn storm(attack: &Attack<'_>) {
     }
 }
 
-/// Connections that are opened and kept, without a word.
+/// Opens connections and sends nothing.
 fn silence(attack: &Attack<'_>) {
     let mut held = Vec::new();
     while attack.goes_on() && held.len() < 1000 {
@@ -128,7 +130,7 @@ fn silence(attack: &Attack<'_>) {
     attack.wait();
 }
 
-/// Reads of all that is there, of which nothing is taken.
+/// Requests reads of the whole device, and accepts no data.
 fn greed(attack: &Attack<'_>) {
     let mut held = Vec::new();
     while attack.goes_on() && held.len() < 40 {
@@ -141,7 +143,8 @@ fn greed(attack: &Attack<'_>) {
     attack.wait();
 }
 
-/// The latencies of a client that writes and reads a few blocks at a time, and connects anew now and then.
+/// Returns the latencies of a client that writes and reads a few blocks at a time, and reconnects
+/// now and then.
 fn measure(server: &TestServer, duration: Duration) -> Vec<Duration> {
     let begun = Instant::now();
     let mut latencies = Vec::new();
@@ -154,7 +157,7 @@ fn measure(server: &TestServer, duration: Duration) -> Vec<Duration> {
             latencies.push(connecting.elapsed());
         }
         let data = bytes(random.next_u64(), 8192);
-        // The last MiB is the client's own.
+        // The client alone uses the last MiB.
         let offset = SIZE_BYTES - (1 << 20) + random.next_u64() % 100 * 8192;
         let asking = Instant::now();
         let write = Submission::Write { offset, data: &data, durable: false };
@@ -168,7 +171,7 @@ fn measure(server: &TestServer, duration: Duration) -> Vec<Duration> {
     latencies
 }
 
-/// Measures a client beside these attackers, and says and checks what it felt.
+/// Measures a client beside these attackers, prints its latencies and checks them.
 fn withstand(
     server: &TestServer,
     memory: &Memory,
@@ -204,7 +207,7 @@ fn withstand(
     assert!(latencies.len() >= 20, "{name}: only {} requests", latencies.len());
     assert!(at(99) < SLOWEST, "{name}: {:?}", at(99));
     assert!(most_bytes <= MEMORY_BYTES, "{name}: {most_bytes} bytes");
-    // Whatever they left behind goes with them.
+    // The remains of all attacks must disappear with the attackers.
     eventually("the attackers have gone", || server.server.connections(None) == 0);
 }
 

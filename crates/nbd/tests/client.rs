@@ -1,10 +1,10 @@
-//! The client against three servers: nbdkit, qemu-nbd and this one.
+//! Tests of the client against three servers: nbdkit, qemu-nbd and this one.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test ends where it cannot go on, and says what it misses"
+    reason = "a test panics if it fails, and prints the programs that it misses"
 )]
 
 mod support;
@@ -23,7 +23,7 @@ use support::{PATIENCE, TestServer, bytes, eventually, tool};
 
 const SIZE_BYTES: u64 = 8 << 20;
 
-/// A server that is ended with the test.
+/// A server process that ends with the test.
 struct Peer(Child);
 
 impl Drop for Peer {
@@ -42,13 +42,14 @@ fn connected(socket: &Path) -> Client {
     Client::connect(&uri(socket), 32, PATIENCE).unwrap()
 }
 
-/// What is in flight for one request: what to check when it completes.
+/// The expected result of a request in flight.
 enum Expected {
     Done,
     Content(Vec<u8>),
 }
 
-/// A thousand random requests, up to 32 in flight, none overlapping another in flight, against a model.
+/// Compares the export with a model in a thousand random requests. Up to 32 are in flight, and none
+/// of these overlap.
 fn compare_with_a_model(client: &mut Client) {
     const PIECES: u64 = 64;
     let piece_bytes = SIZE_BYTES / PIECES;
@@ -244,7 +245,8 @@ fn a_queue_takes_its_depth_and_no_more() {
     assert_eq!(client.in_flight(), 2);
 }
 
-/// Both sides have more to send than sockets hold; a client that only sent would wait for ever.
+/// Both sides have more to send than sockets hold. A client that sent without receiving would wait
+/// for ever.
 #[test]
 fn long_writes_and_long_reads_at_once_do_not_lock_up() {
     let server = TestServer::of(Arc::new(MemoryDevice::new(SIZE_BYTES)));
@@ -291,7 +293,7 @@ fn what_is_no_server_is_told_apart() {
         matches!(&waited, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::TimedOut)
     );
     let answering = std::thread::spawn(move || {
-        // The connection that was given up, then the next.
+        // The first connection is the one that the client gave up.
         let _ = silent.accept().unwrap();
         let (mut stream, _) = silent.accept().unwrap();
         std::io::Write::write_all(&mut stream, b"220 mail.example ESMTP ready").unwrap();

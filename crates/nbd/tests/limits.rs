@@ -1,11 +1,12 @@
-//! Limits of time and number: of silent, half-open, slow and too many clients, and what is told of them.
+//! Tests of the limits of time and number: for silent, half-open, slow and too many clients, and
+//! the reports about them.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "a test ends where it cannot go on, and says what it has measured"
+    reason = "a test panics if it fails, and prints its measurements"
 )]
 
 mod support;
@@ -54,7 +55,7 @@ fn half_sent_requests_end_and_idle_and_slow_clients_stay() {
         let bytes = [&request(Command::WRITE, 0, 0, length)[..], &vec![1; 3 << 20]].concat();
         half.write_all(&bytes[..sent]).unwrap();
         let begun = Instant::now();
-        // A part of this is a slow client's whole request.
+        // The slow client sends a whole request byte by byte, and takes longer than the limit.
         slow.write_all(&request(Command::READ, 0, 0, 512)[..7]).unwrap();
         for byte in &request(Command::READ, 0, 0, 512)[7..] {
             std::thread::sleep(LIMIT / 14);
@@ -85,7 +86,7 @@ fn pauses_within_a_slow_request_do_not_add_up() {
     let mut slow = negotiated(&server);
     for part in request(Command::READ, 0, 0, 512).chunks(5) {
         slow.write_all(part).unwrap();
-        // Longer than one wait of the server, and shorter than the limit.
+        // The pause is longer than one wait of the server, and shorter than the limit.
         std::thread::sleep(IDLE * 3 / 2);
         if part.len() < 5 {
             break;
@@ -130,7 +131,7 @@ fn a_client_that_takes_no_replies_ends_and_one_that_takes_them_slowly_stays() {
     assert!(begun.elapsed() > 2 * LIMIT);
     eventually("the greedy one has ended", || server.server.connections(None) == 1);
     assert_eq!(
-        tells(&server, "taken nothing of its replies for 0.4 s"),
+        tells(&server, "accepted nothing of its replies for 0.4 s"),
         1,
         "{:?}",
         server.heard.warnings()
@@ -171,13 +172,14 @@ fn thousands_of_half_open_clients_of_one_address_keep_nobody_out_of_another() {
         "{clients} clients served beside {HALF_OPEN} half-open ones, the slowest in {longest:?}"
     );
     assert!(longest < Duration::from_secs(1), "{longest:?}");
-    // At the same address others are let in as well: the oldest half-open ones go.
+    // Further clients of the same address are accepted as well: the oldest half-open ones are
+    // ended.
     let port = address.rsplit(':').next().unwrap().parse().unwrap();
     let uri =
         NbdUri { server: ServerAddress::Tcp("127.0.0.1".into(), port), ..server.uri_of("disk") };
     eventually("the storm was dealt with", || server.server.connections(None) <= 1 + 64);
     assert!(Client::connect(&uri, 1, PATIENCE).is_ok());
-    // Clients that had chosen an export did not notice.
+    // Clients that had selected an export are not affected.
     served.write_all(&request(Command::READ, 0, 0, 512)).unwrap();
     assert_eq!(read_simple_reply(&mut served), ErrorCode::NONE);
     assert!(server.heard.warnings().len() <= 3, "{:?}", server.heard.warnings());
@@ -192,7 +194,7 @@ fn clients_that_were_too_many_are_counted_and_not_told_one_by_one() {
         assert!(Client::connect(&server.uri_of("disk"), 1, PATIENCE).is_err());
     }
     assert_eq!((server.server.counts().turned_away, server.heard.warnings().len()), (50, 1));
-    // What breaks the protocol is another kind of complaint.
+    // A breach of the protocol is reported as another kind.
     drop(first);
     eventually("a place is free", || server.server.connections(None) == 0);
     for _ in 0..20 {
@@ -203,7 +205,7 @@ fn clients_that_were_too_many_are_counted_and_not_told_one_by_one() {
     server.stop().unwrap();
     let told = server.heard.warnings();
     assert_eq!(told.len(), 4, "{told:?}");
-    assert!(told[0].contains("turned away, there are too many connections"), "{told:?}");
+    assert!(told[0].contains("refused, because there are too many connections"), "{told:?}");
     assert!(told[1].contains("unknown client flags"), "{told:?}");
     let counted = |count: &str, what: &str| {
         told.iter().any(|warning| warning.starts_with(count) && warning.contains(what))
@@ -224,7 +226,7 @@ fn a_client_that_chooses_an_export_when_there_are_too_many_is_told_so() {
     send_option(&mut late, OptionCode::GO, &InfoRequest { name: "disk", wanted: vec![] }.encode());
     assert_eq!(
         read_option_reply(&mut late),
-        (OptionReplyKind::ERR_POLICY, b"there are too many clients".to_vec())
+        (OptionReplyKind::ERR_POLICY, b"the server has too many clients: try again later".to_vec())
     );
     assert_closed(late);
     let refused = Client::connect(&server.uri_of("disk"), 1, PATIENCE);

@@ -1,12 +1,12 @@
-//! What a server's memory is bound by: what clients announce takes none, what they send takes little, and all of it comes
-//! back. Long requests succeed however little memory there is.
+//! Tests of the server's memory. Announced data takes none, received data takes little, and all of
+//! it is released. Long requests succeed even with very little memory.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "a test ends where it cannot go on, and says what it has measured"
+    reason = "a test panics if it fails, and prints its measurements"
 )]
 
 mod support;
@@ -26,7 +26,7 @@ use support::{TestServer, bytes, eventually};
 const MEBIBYTE: usize = 1 << 20;
 const LONGEST: u32 = 32 << 20;
 
-/// A device that forgets what is written, so that all memory is the server's.
+/// A device that discards writes, so that all memory is the server's.
 struct Forgetful;
 
 impl BlockDevice for Forgetful {
@@ -53,7 +53,7 @@ impl BlockDevice for Forgetful {
     }
 }
 
-/// The memory of this process that is resident, in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
@@ -71,7 +71,7 @@ fn announced_writes_take_no_memory_and_what_requests_took_comes_back() {
     let server = start(Arc::new(Forgetful), &memory);
     let mut clients: Vec<UnixStream> = (0..CLIENTS).map(|_| negotiated(&server)).collect();
     let piece = vec![9; MEBIBYTE];
-    // 64 KiB to receive into, and as much to reply from.
+    // 64 KiB for receiving, and the same for replies.
     let reserved = CLIENTS * 2 * (64 << 10);
     eventually("all are there", || memory.used_bytes() == reserved);
     let before = resident_bytes();
@@ -81,7 +81,7 @@ fn announced_writes_take_no_memory_and_what_requests_took_comes_back() {
         grown
     };
 
-    // The headers of 3.2 GB.
+    // The headers announce 3.2 GB.
     for client in &mut clients {
         client.write_all(&request(Command::WRITE, 0, 0, LONGEST)).unwrap();
     }
@@ -89,7 +89,7 @@ fn announced_writes_take_no_memory_and_what_requests_took_comes_back() {
     assert!(grown("announced") < 4 * MEBIBYTE);
     assert_eq!(memory.used_bytes(), reserved);
 
-    // What they announced, by one after another.
+    // The announced data, from one client after another.
     for client in &mut clients {
         for _ in 0..LONGEST as usize / MEBIBYTE {
             client.write_all(&piece).unwrap();
@@ -97,7 +97,7 @@ fn announced_writes_take_no_memory_and_what_requests_took_comes_back() {
         assert_eq!(read_simple_reply(client), ErrorCode::NONE);
     }
     assert!(grown("sent") < memory.limit_bytes() && memory.used_bytes() < memory.limit_bytes());
-    // And the longest reads, of which a simple reply is one piece.
+    // The longest reads as well, each of which is answered by one simple reply.
     let mut data = vec![0; LONGEST as usize];
     for client in clients.iter_mut().take(8) {
         client.write_all(&request(Command::READ, 0, 0, LONGEST)).unwrap();
@@ -113,7 +113,7 @@ fn announced_writes_take_no_memory_and_what_requests_took_comes_back() {
     eventually("all have gone", || memory.used_bytes() == 0);
 }
 
-/// A device of some MiB with noise in it, and the noise.
+/// Makes a device of some MiB with noise in it, and returns it with the noise.
 fn noisy(seed: u64, length: usize) -> (Arc<MemoryDevice>, Vec<u8>) {
     let device = Arc::new(MemoryDevice::new(length as u64));
     let data = bytes(seed, length);
@@ -150,7 +150,8 @@ fn long_requests_succeed_however_little_memory_there_is() {
             let (found, error) = read_chunks(&mut chunked, 1000);
             assert!(error.is_none() && found == expected, "in chunks, {limit_bytes}, {flags}");
         }
-        // Also those that would be done whole if there were memory, at odd places, and what comes after them.
+        // This covers requests that would be executed whole with more memory, unusual offsets, and
+        // the requests that follow.
         for (seed, length) in
             [(1, 100_000), (2, 2 * MEBIBYTE), (3, 2 * MEBIBYTE + 1), (4, 8_765_432)]
         {
@@ -193,7 +194,7 @@ fn a_long_request_that_fails_in_the_middle_is_answered_and_the_connection_stays(
             let (found, error) = read_chunks(&mut chunked, 0);
             assert!(error == ErrorCode::NO_SPACE && found == data[..found.len()], "{flags}");
         }
-        // Beyond the end, and the connections are in step.
+        // A request beyond the end fails, and both connections continue in step.
         plain.write_all(&request(Command::WRITE, 0, 1 << 20, LENGTH)).unwrap();
         plain.write_all(&data).unwrap();
         assert_eq!(read_simple_reply(&mut plain), ErrorCode::NO_SPACE);
@@ -207,7 +208,7 @@ fn a_long_request_that_fails_in_the_middle_is_answered_and_the_connection_stays(
 fn greedy_clients_leave_memory_for_others() {
     let memory = Memory::new(48 * MEBIBYTE, 32);
     let server = start(Arc::new(Forgetful), &memory);
-    // Each asks for the longest read, and takes nothing of it.
+    // Each client requests the longest read, and accepts nothing of it.
     let mut greedy: Vec<UnixStream> = (0..20).map(|_| negotiated(&server)).collect();
     for client in &mut greedy {
         client.write_all(&request(Command::READ, 0, 0, 20 << 20)).unwrap();

@@ -1,10 +1,10 @@
-//! Programs that people use with NBD, against this server.
+//! Tests of this server with programs that people use with NBD.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test ends where it cannot go on, and says what it misses"
+    reason = "a test panics if it fails, and prints the programs that it misses"
 )]
 
 mod support;
@@ -54,7 +54,7 @@ fn nbdinfo_tells_all_fields() {
         "block_size_preferred: 4096",
         "block_size_maximum: 33554432",
     ] {
-        // A field that this version of the program does not know is not told.
+        // Older versions of the program omit fields that they do not know.
         let field = line.split(':').next().unwrap();
         assert!(told.contains(line) || !told.contains(field), "no '{line}' in\n{told}");
     }

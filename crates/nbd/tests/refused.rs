@@ -1,10 +1,10 @@
-//! What must be refused, and garbage in every phase.
+//! Tests of requests that must be refused, and of garbage in every phase.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test ends where it cannot go on, and says what it misses"
+    reason = "a test panics if it fails, and prints the programs that it misses"
 )]
 
 mod support;
@@ -153,7 +153,7 @@ fn garbage_in_any_phase_ends_the_connection_and_only_that() {
             }
             _ => negotiated(&server),
         };
-        // The server may close before everything is sent.
+        // The server may close the connection before everything is sent.
         let _ = stream.write_all(&garbage);
         assert_closed(stream);
     }

@@ -1,10 +1,11 @@
-//! The life of a server: exports that come, go and change, too many clients, stopping, hanging clients and devices.
+//! Tests of the life of a server: exports that are added, removed and changed, too many clients,
+//! stopping, and clients and devices that hang.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test ends where it cannot go on, and says what it misses"
+    reason = "a test panics if it fails, and prints the programs that it misses"
 )]
 
 mod support;
@@ -142,7 +143,7 @@ fn stopping_does_and_answers_what_was_sent_and_flushes() {
             )
             .unwrap();
     }
-    // So little fits into a socket, so the first reap sends it all.
+    // The requests fit into a socket, so the first reap sends all of them.
     let mut completed = client.reap(Wait::Not, |done| assert!(done.error.is_none())).unwrap();
     server.stop().unwrap();
     while completed < 64 {

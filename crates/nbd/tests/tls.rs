@@ -1,10 +1,10 @@
-//! Encrypted sessions, with certificates made here, by programs that speak TLS.
+//! Tests of encrypted sessions with programs that speak TLS. The certificates are made here.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test ends where it cannot go on, and says what it misses"
+    reason = "a test panics if it fails, and prints the programs that it misses"
 )]
 
 mod support;
@@ -17,7 +17,8 @@ use std::sync::Arc;
 use support::memory::MemoryDevice;
 use support::{PATIENCE, TestServer, all_of, bytes, python_with_libnbd, run, tool};
 
-/// Makes an authority and a server's and a client's certificate in a folder, under the names that libnbd looks for.
+/// Makes an authority and the certificates of a server and a client in a directory, under the names
+/// that libnbd expects.
 fn make_certificates(folder: &Path) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -65,7 +66,7 @@ for round in range(4):
 h.shutdown()
 "#;
 
-/// Runs the Python above; whether it succeeded, and what it said.
+/// Runs the Python program above. Returns whether it succeeded, and its output.
 fn libnbd(uri: &str, folder: &Path) -> Option<(bool, String)> {
     let output = python_with_libnbd()?
         .args(["-c", PYTHON, uri])
@@ -180,7 +181,7 @@ fn nbdinfo_sees_an_encrypted_session() {
     assert!(told.contains("newstyle-fixed with TLS"), "{told}");
 }
 
-/// Long and short requests in flight at once, more than sockets hold.
+/// Keeps long and short requests in flight at once, with more data than sockets hold.
 fn use_encrypted(client: &mut Client) {
     let data = bytes(9, 1 << 20);
     for round in 0..3 {

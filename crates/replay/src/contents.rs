@@ -1,18 +1,20 @@
-//! From the hashes of a trace to contents that can be made.
+//! Maps the hashes of a trace to contents that a generator can make.
 
 use gemelo_base::random::mix64;
 use gemelo_content::{Assignment, ContentError, ContentId, ContentSpec, Generator};
 use gemelo_trace::ContentHash;
 
-/// The content that stands for a hash: equal hashes give equal contents, and different ones different contents, but
-/// for a chance of n²/2^64 among n hashes, as a name of a content has 63 bits.
+/// Returns the content for a hash. Equal hashes give equal contents. Different hashes give
+/// different contents, except with a probability of n²/2^64 among n hashes, as a content id has 63
+/// bits here.
 #[inline]
 #[must_use]
 pub fn content_of_hash(hash: ContentHash) -> ContentId {
     ContentId::shared((hash.0 as u64) ^ mix64((hash.0 >> 64) as u64))
 }
 
-/// The contents of a replay: those that hashes stand for, and for records without hashes those of a distribution.
+/// The contents of a replay: those of hashes, and contents of a distribution for records without
+/// hashes.
 #[derive(Debug, Clone)]
 pub struct ReplayContents {
     pub(crate) generator: Generator,
@@ -20,18 +22,19 @@ pub struct ReplayContents {
 }
 
 impl ReplayContents {
-    /// Contents for a trace in which `drawn_blocks` blocks are written or populated without a hash: these get the
-    /// distribution of `spec`. All bytes have its seed; those of hashes have the nature of unique contents.
+    /// Creates the contents for a trace in which `drawn_blocks` blocks are written or populated
+    /// without a hash. These blocks get the distribution of `spec`. All contents are made with its
+    /// seed. Contents of hashes have the entropy of unique contents.
     ///
     /// # Errors
-    /// If a figure of the specification is out of its range.
+    /// If a figure of the specification is outside its range.
     pub fn new(spec: &ContentSpec, drawn_blocks: u64) -> Result<Self, ContentError> {
         let assignment =
             (drawn_blocks > 0).then(|| Assignment::new(spec, drawn_blocks, 1)).transpose()?;
         Ok(Self { generator: Generator::new(spec)?, assignment })
     }
 
-    /// The n-th content of the distribution.
+    /// Returns the n-th content of the distribution.
     #[inline]
     pub(crate) fn drawn(&self, number: u64) -> ContentId {
         self.assignment.as_ref().map_or(ContentId::unique(0, number), |all| all.content(0, number))

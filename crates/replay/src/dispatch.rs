@@ -1,7 +1,9 @@
-//! The second reading of a trace: records become operations, each for the process that owns its part of the target.
+//! Reads the trace for the second time and turns records into operations, each for the process that
+//! owns its part of the target.
 //!
-//! What every block holds is known here, in the trace's order, so an operation carries the contents that it writes or
-//! should find. The reader runs ahead of the clock by [`AHEAD_NS`] at most, and hands over what it has before it waits.
+//! The reader knows the content of every block in the order of the trace, so each operation carries
+//! the contents to write or to expect. The reader is at most [`AHEAD_NS`] ahead of the clock. It
+//! sends all operations that it has before it waits.
 
 use crate::contents::content_of_hash;
 use crate::populate::Holds;
@@ -12,18 +14,19 @@ use gemelo_load::PredictedBlocks;
 use gemelo_target::Request;
 use gemelo_trace::{Blocks, Operation, Record, RecordSource};
 
-/// How far the reader runs ahead: longer than anything that could hold it up for a moment.
+/// Lead of the reader over the clock. It is longer than any usual delay of the reader.
 const AHEAD_NS: u64 = 100_000_000;
-/// The first record is due this long after the start: it has to be read, handed over and given its content before. A
-/// replay that began with it would start it late whatever the target.
+/// Due time of the first record after the start. The record has to be read, sent and given its
+/// content before it is due. Without this time it would start late on every target.
 const LEAD_NS: u64 = 20_000_000;
-/// Operations of a batch: enough that a channel costs nothing for each.
+/// Operations in a batch, enough to make the cost of the channel negligible.
 const BATCH: usize = 128;
-/// Bytes of the target that one process owns in a row. Small enough to spread a hot region, large enough that few requests are cut.
+/// Contiguous bytes of the target that one process owns. They are few enough to spread a hot
+/// region, and enough to divide few requests.
 const STRIPE_BYTES: u64 = 4 << 20;
-/// Records between two reports of progress and hand-overs of all batches.
+/// Records between two reports of progress, at which all batches are sent as well.
 const REPORT_EVERY: u64 = 1 << 12;
-/// The reader looks this often whether it should stop.
+/// Longest wait after which the reader checks whether it should stop.
 const MOST_WAIT_NS: u64 = 50_000_000;
 
 pub(crate) struct Dispatcher<'a> {
@@ -38,7 +41,7 @@ pub(crate) struct Dispatcher<'a> {
     first_ns: Option<u64>,
 }
 
-/// A run of blocks that one operation covers.
+/// A run of consecutive blocks that one operation covers.
 #[derive(Clone, Copy)]
 struct Run {
     lane: usize,
@@ -59,7 +62,7 @@ impl<'a> Dispatcher<'a> {
             holds,
             operation_blocks,
             stripe_blocks: (STRIPE_BYTES / shared.plan.block_bytes()).max(1),
-            // Contents for what was populated were given out first.
+            // Populated blocks got the first contents of the distribution.
             drawn: shared.plan.drawn_populated(),
             handed: Handed::default(),
             first_ns: None,
@@ -67,7 +70,7 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Hands out the whole trace, or as much as there was time for.
+    /// Sends the whole trace to the processes, or the part for which there was time.
     pub(crate) fn run(mut self, source: &mut impl RecordSource) -> Result<Handed, ReplayError> {
         let lead_ns = if self.shared.options.speed == Speed::Unlimited { 0 } else { LEAD_NS };
         self.handed.origin_ns = self.shared.environment.clock.now_ns() + lead_ns;
@@ -95,7 +98,7 @@ impl<'a> Dispatcher<'a> {
             self.shared.halt.raise();
         }
         self.flush_batches();
-        // The channels end here, and with them the processes.
+        // Dropping the senders ends the channels, which ends the processes.
         drop(std::mem::take(&mut self.lanes));
         let is_complete = outcome?;
         let predicted = (is_complete && self.shared.counts_contents).then(|| {
@@ -105,7 +108,7 @@ impl<'a> Dispatcher<'a> {
         Ok(Handed { is_complete, predicted, ..self.handed })
     }
 
-    /// When a record is due on the clock; 0 at unlimited speed.
+    /// Returns the due time of a record on the clock, or 0 at unlimited speed.
     #[inline]
     fn due_ns(&mut self, record: &Record) -> u64 {
         match self.shared.options.speed {
@@ -118,7 +121,7 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Waits until an operation is due soon; `false` if the replay should end.
+    /// Waits until an operation is due soon. Returns `false` if the replay should end.
     fn wait_until_near(&mut self, due_ns: u64) -> bool {
         let shared = self.shared;
         let clock = shared.environment.clock;
@@ -153,7 +156,8 @@ impl<'a> Dispatcher<'a> {
         let verb = if is_write { Verb::Write } else { Verb::Read };
         let mut run: Option<Run> = None;
         for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
-            // The first reading met every place; a file that changed since leads to nothing worse than a gap.
+            // The first reading met every place. If the file has changed since, new places are left
+            // out.
             let Some(block) = self.shared.plan.target_block(record.device, touched.block) else {
                 continue;
             };
@@ -178,7 +182,7 @@ impl<'a> Dispatcher<'a> {
         Ok(())
     }
 
-    /// Trims have no contents, and are not cut where requests are.
+    /// Sends a trim. Trims have no contents, so the size of a buffer does not limit them.
     fn hand_out_trim(&mut self, record: &Record, due_ns: u64) -> Result<(), ReplayError> {
         let most_blocks = (Request::MOST_TRIM_BYTES as u64 / self.shared.plan.block_bytes()).max(1);
         let mut run: Option<Run> = None;
@@ -211,7 +215,7 @@ impl<'a> Dispatcher<'a> {
         self.push(lane, Planned { verb: Verb::Trim, first, blocks, ids: 0, due_ns });
     }
 
-    /// The content that a block gets, or should be found to hold.
+    /// Returns the content that a write gives a block, or that a read should find there.
     #[inline]
     fn content(
         &mut self,
@@ -256,7 +260,7 @@ impl<'a> Dispatcher<'a> {
         let mut fresh = lane_ends.empty.try_recv().unwrap_or_default();
         fresh.clear();
         let full = std::mem::replace(&mut self.batches[lane], fresh);
-        // A process that failed has gone; its flag ends the loop.
+        // Sending fails after the process has failed. Its halt flag then ends the loop.
         let _ = lane_ends.send.send(full);
     }
 

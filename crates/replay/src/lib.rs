@@ -1,11 +1,13 @@
-//! Recorded block I/O as load, with its content: equal hashes become equal blocks.
+//! Replays recorded block I/O with its content: equal hashes become equal blocks.
 //!
-//! A trace is read twice. The first time makes a [`Plan`]: how large the target has to be, where each place of the
-//! trace lies on it, what it has to hold before the start. The second time it is [`replay`]ed: one thread reads records
-//! and hands operations to processes, each of which owns a part of the target and drives it through a queue.
+//! A trace is read twice. The first reading makes a [`Plan`]: the size of the target, the location
+//! of each place of the trace on the target, and the contents to populate before the start. The
+//! second reading is the [`replay`]. One thread reads records and sends operations to processes.
+//! Each process owns a part of the target and uses a queue of its own.
 //!
-//! Operations on the same block go to the same process, in the trace's order, and never overlap where one of them
-//! writes; so what a block holds at any time follows from the trace, and reads can be checked.
+//! Operations on the same block go to the same process in the order of the trace, and never overlap
+//! if one of them writes. The content of a block at any time therefore follows from the trace, and
+//! reads can be checked.
 
 mod contents;
 mod dispatch;

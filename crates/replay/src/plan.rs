@@ -1,6 +1,8 @@
-//! The first reading of a trace: where its places lie on the target, and what they hold before the start.
+//! Plans a replay in the first reading of the trace: the location of each place on the target, and
+//! its content before the start.
 //!
-//! Memory: 40 to 90 bytes for every distinct place, as the table grows.
+//! The plan needs 40 to 90 bytes of memory for every distinct place, as its table grows by
+//! doubling.
 
 use crate::contents::content_of_hash;
 use gemelo_base::StopFlag;
@@ -12,16 +14,16 @@ use std::collections::hash_map::Entry;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What becomes of places beyond the target's end.
+/// The rule that maps places of the trace to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapRule {
-    /// Every place where the trace has it; a target that is too small is refused.
+    /// Every place keeps its offset. A target that is too small is refused.
     #[default]
     Refuse,
-    /// Places beyond the end start again at its beginning.
+    /// Places beyond the end of the target wrap around to its beginning.
     Fold,
-    /// Places one after the other, in the order in which the trace touches them first.
+    /// Places are contiguous, in the order in which the trace first touches them.
     Dense,
 }
 
@@ -33,135 +35,135 @@ impl FromStr for MapRule {
             "refuse" => Ok(Self::Refuse),
             "fold" => Ok(Self::Fold),
             "dense" => Ok(Self::Dense),
-            _ => Err(format!("'{text}' is no way to map places: refuse, fold or dense")),
+            _ => Err(format!("'{text}' is not a way to map places: use refuse, fold or dense")),
         }
     }
 }
 
-/// How large the target is.
+/// The size of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
-    /// It becomes as large as it has to be: a new file.
+    /// The target grows as needed: a new file.
     AsNeeded,
-    /// So many bytes.
+    /// The target has this number of bytes.
     Bytes(u64),
 }
 
-/// How a trace is planned.
+/// Options for planning a replay.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanOptions {
-    /// Size of a block in bytes.
+    /// Block size in bytes.
     pub block_bytes: u64,
-    /// How places are mapped.
+    /// Rule for mapping places.
     pub map: MapRule,
-    /// How large the target is.
+    /// Size of the target.
     pub capacity: Capacity,
 }
 
-/// Why a trace cannot be planned.
+/// The reason why a replay cannot be planned.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// The trace cannot be read.
+    /// Reading the trace failed.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// Blocks smaller than a hash.
+    /// The block size does not fit the hashes.
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The target is too small.
     #[error(
-        "the trace reaches to byte {need_bytes}, the target has {have_bytes}: use --map fold or dense, or a larger \
-         target"
+        "the trace reaches to byte {need_bytes}, but the target has {have_bytes} bytes: use --map \
+         fold or dense, or a larger target"
     )]
     TooSmall {
-        /// Bytes the target has.
+        /// Size of the target in bytes.
         have_bytes: u64,
-        /// Bytes the trace needs.
+        /// Size needed for the trace in bytes.
         need_bytes: u64,
     },
-    /// Folding onto a target whose size nobody knows.
+    /// The size of the target is unknown or zero, which folding does not permit.
     #[error("--map fold needs to know the size of the target: give --size")]
     NoCapacity,
-    /// More places than 32 bits can number.
+    /// The trace has more places than 32 bits can number.
     #[error("the trace has more than 2^32 places: take fewer records or devices")]
     TooManyPlaces,
-    /// Nothing to do.
-    #[error("no read or write is left to replay")]
+    /// The trace has no reads and no writes.
+    #[error("the trace has no read or write to replay: take other records or devices")]
     Empty,
-    /// The user gave up.
+    /// The stop flag was raised.
     #[error("interrupted")]
     Stopped,
 }
 
-/// A block of a device of the trace.
+/// A block on a device of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Source {
     device: u32,
     block: u64,
 }
 
-/// What a place has to hold before the start.
+/// The content that a place needs before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Nothing: it is written first.
+    /// The place needs no content, because it is written first.
     Nothing,
     Content(ContentId),
-    /// It is read first, and the trace does not say what it holds.
+    /// The place is read first, and the trace has no hash for it.
     Drawn,
 }
 
-/// A trace, laid out on a target.
+/// A trace laid out on a target.
 #[derive(Debug)]
 pub struct Plan {
     options: PlanOptions,
-    /// Blocks of the target that are used: none at or beyond this.
+    /// Number of blocks used on the target. All used blocks are below this number.
     target_blocks: u64,
-    /// Where each device begins on the target, in blocks.
+    /// First block of each device on the target.
     bases: Vec<u64>,
     numbers: HashMap<Source, u32>,
-    /// What is written before the start, in order of place.
+    /// Contents to write before the start, in order of block.
     pub(crate) populate: Vec<(u64, Initial)>,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Reads and writes among them.
+    /// Number of reads and writes.
     pub requests: u64,
-    /// Trims among them.
+    /// Number of trims.
     pub trims: u64,
     /// Blocks written whose contents come from the distribution.
     pub drawn_writes: u64,
-    /// Blocks whose place was folded.
+    /// Places that were mapped by wrapping around.
     pub folded_places: u64,
-    /// Requests that do not begin and end at a block: they are widened to whole blocks.
+    /// Requests that do not begin and end at block boundaries. They are widened to whole blocks.
     pub widened: u64,
-    /// Blocks of the largest request.
+    /// Number of blocks in the largest request.
     pub longest_blocks: u64,
     /// Time from the first record to the last.
     pub duration_ns: u64,
 }
 
-/// What a block holds before the start.
+/// The content of a block before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Initial {
     Content(ContentId),
-    /// The n-th content of the distribution.
+    /// Number of a content of the distribution.
     Drawn(u64),
 }
 
-/// Records between two looks at the stop flag.
+/// Records between two checks of the stop flag.
 const CHECK_EVERY: u64 = 1 << 14;
 
 #[derive(Default)]
 struct Seen {
     places: Vec<(Source, Before)>,
     numbers: HashMap<Source, u32>,
-    /// Blocks from the device's start to the end of what is touched.
+    /// Blocks of each device up to the last one touched.
     device_blocks: Vec<u64>,
 }
 
 impl Plan {
-    /// Reads a trace to its end.
+    /// Reads a trace to its end and plans its replay.
     ///
     /// # Errors
-    /// If it cannot be read, or does not fit the target.
+    /// If reading fails, or the trace does not fit the target.
     pub fn new(
         source: &mut impl RecordSource,
         options: PlanOptions,
@@ -238,7 +240,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Decides where every place lies, and what is populated.
+    /// Maps every place to the target, and selects the places to populate.
     fn lay_out(&mut self, seen: Seen) -> Result<(), PlanError> {
         let block_bytes = self.options.block_bytes;
         let mut end = 0u64;
@@ -271,7 +273,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A block is populated if the first that the trace does with it is to read it.
+    /// Selects the blocks to populate: those that the trace reads before it writes them.
     fn choose_populated(&mut self, places: &[(Source, Before)]) {
         let folds = self.options.map == MapRule::Fold;
         let mut met = std::collections::HashSet::new();
@@ -303,7 +305,8 @@ impl Plan {
         self.bases.get(device as usize).copied().unwrap_or(0).saturating_add(block)
     }
 
-    /// Where a place lies on the target; `None` for one that the first reading did not meet.
+    /// Returns the block of a place on the target, or `None` for a place that the first reading did
+    /// not meet.
     #[inline]
     pub(crate) fn target_block(&self, device: u32, block: u64) -> Option<u64> {
         let found = match self.options.map {
@@ -314,37 +317,38 @@ impl Plan {
         (found < self.target_blocks).then_some(found)
     }
 
-    /// Bytes of the target that the replay uses.
+    /// Returns the bytes of the target that the replay uses.
     #[must_use]
     pub const fn target_bytes(&self) -> u64 {
         self.target_blocks.saturating_mul(self.options.block_bytes)
     }
 
-    /// Blocks that are used, from the first on.
+    /// Returns the number of blocks that the replay uses; they start at block 0.
     #[must_use]
     pub const fn target_blocks(&self) -> u64 {
         self.target_blocks
     }
 
-    /// Size of a block in bytes.
+    /// Returns the block size in bytes.
     #[must_use]
     pub const fn block_bytes(&self) -> u64 {
         self.options.block_bytes
     }
 
-    /// How places are mapped.
+    /// Returns the rule for mapping places.
     #[must_use]
     pub const fn map(&self) -> MapRule {
         self.options.map
     }
 
-    /// Blocks that are written before the start.
+    /// Returns the number of blocks written before the start.
     #[must_use]
     pub const fn populated_blocks(&self) -> u64 {
         self.populate.len() as u64
     }
 
-    /// Blocks, written or populated, whose contents come from the distribution.
+    /// Returns the number of blocks, written or populated, whose contents come from the
+    /// distribution.
     #[must_use]
     pub fn drawn_blocks(&self) -> u64 {
         self.drawn_writes + self.drawn_populated()

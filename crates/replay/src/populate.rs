@@ -1,4 +1,4 @@
-//! What the trace reads before it writes it, put onto the target before the start.
+//! Writes the contents that the trace reads first to the target before the start.
 
 use crate::contents::ReplayContents;
 use crate::plan::{Initial, Plan};
@@ -8,15 +8,16 @@ use gemelo_content::ContentId;
 use gemelo_load::Environment;
 use gemelo_target::{Completion, Operation, Queue, QueueOptions, Request, Target, Wait};
 
-/// What each block of the target holds, as names of contents; [`NOTHING`] where the trace says nothing yet.
+/// The content id of each block of the target, or [`NOTHING`] if it is unknown.
 pub(crate) struct Holds(Vec<u64>);
 
-/// No content that a replay writes has this name: it is that of the last unique content of the last process.
+/// The id of no content in a replay: it would be the last unique content of the last process.
 const NOTHING: u64 = u64::MAX;
 
 impl Holds {
     fn new(blocks: u64) -> Self {
-        // Names are kept inverted, so that a table of nothing is one of zeros, which costs no memory until it is used.
+        // Ids are stored inverted, so an empty table is all zeros and needs no memory until it is
+        // used.
         Self(vec![0; usize::try_from(blocks).unwrap_or(0)])
     }
 
@@ -33,7 +34,7 @@ impl Holds {
         }
     }
 
-    /// Forgets what these blocks held.
+    /// Marks the contents of these blocks as unknown.
     pub(crate) fn clear(&mut self, first: u64, blocks: u64) {
         let end = first.saturating_add(blocks).min(self.0.len() as u64);
         if let Some(held) = self.0.get_mut(first as usize..end as usize) {
@@ -41,7 +42,7 @@ impl Holds {
         }
     }
 
-    /// How many blocks hold something, and how many different contents.
+    /// Returns the number of blocks with a known content, and the number of distinct contents.
     pub(crate) fn count(self) -> (u64, u64) {
         let mut held: Vec<u64> = self.0;
         held.retain(|bits| *bits != 0);
@@ -52,7 +53,7 @@ impl Holds {
     }
 }
 
-/// Writes what has to be there, and tells what every block then holds.
+/// Writes the planned contents, and returns the content of every block.
 pub(crate) fn populate(
     plan: &Plan,
     contents: &ReplayContents,
@@ -75,7 +76,7 @@ pub(crate) fn populate(
         if environment.stop.is_raised() {
             break;
         }
-        // As many as lie together.
+        // One write covers consecutive blocks, up to the size of a buffer.
         let together =
             rest.iter().zip(first..).take_while(|((block, _), next)| block == next).count();
         let (run, behind) = rest.split_at(together.min(most_blocks).max(1));

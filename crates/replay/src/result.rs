@@ -1,90 +1,93 @@
-//! What a replay measured.
+//! The result of a replay.
 
 use gemelo_load::{LatencyHistogram, LatencySummary, Stored};
 use serde::{Deserialize, Serialize};
 
-/// What a replay measured.
+/// The measurements of a replay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplayResult {
-    /// Records replayed; one that crosses from one process's part to another's, or whose blocks do not lie together, is
-    /// several operations.
+    /// Records replayed. A record is several operations if it crosses from the part of one process
+    /// to another's, or if its blocks are not consecutive on the target.
     pub records: u64,
-    /// From the start to the last completion.
+    /// Time from the start to the last completion.
     pub duration_ns: u64,
-    /// Reads.
+    /// Figures of the reads.
     pub reads: OperationFigures,
-    /// Writes.
+    /// Figures of the writes.
     pub writes: OperationFigures,
     /// Flushes.
     pub flushes: u64,
-    /// Trims; one that crosses from one process's part to another's is several.
+    /// Trims. A trim that crosses from the part of one process to another's counts several times.
     pub trims: u64,
     /// Blocks written before the start.
     pub populated_blocks: u64,
-    /// How long that took.
+    /// Time taken to populate the target.
     pub populate_ns: u64,
-    /// Time spent making contents, of all processes together.
+    /// Time spent making contents, summed over all processes.
     pub generating_ns: u64,
-    /// How late operations started; `None` at unlimited speed.
+    /// Late starts of operations; `None` at unlimited speed.
     pub lateness: Option<Lateness>,
-    /// What a pool made of what was written, and what it should hold by the contents of the trace.
+    /// Figures of the pool, and its blocks predicted from the contents of the trace; `None` if the
+    /// target is not on a pool.
     pub stored: Option<Stored>,
-    /// What checking reads found.
+    /// Result of checking reads.
     pub verification: Verification,
-    /// Whether every record was replayed.
+    /// `true` if every record was replayed.
     pub is_complete: bool,
-    /// Why not, if an operation failed.
+    /// Failure of an operation, if there was one.
     pub failure: Option<String>,
 }
 
-/// Reads or writes.
+/// The figures of the reads or of the writes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct OperationFigures {
     /// Operations completed.
     pub operations: u64,
-    /// Bytes of them.
+    /// Bytes of these operations.
     pub data_bytes: u64,
-    /// From the start of an operation to its end.
+    /// Time from the start of an operation to its end.
     pub service_ns: LatencyHistogram,
-    /// From when it was due to its end; as the service time at unlimited speed.
+    /// Time from the due time of an operation to its end. At unlimited speed it is the service
+    /// time.
     pub response_ns: LatencyHistogram,
     /// Figures of the response time.
     pub response_summary: Option<LatencySummary>,
 }
 
-/// How late operations started.
+/// The late starts of operations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Operations that started more than [`Self::late_after_ns`] after they were due.
+    /// Operations that started more than [`Self::late_after_ns`] after their due time.
     pub late: u64,
-    /// What counts as late.
+    /// Delay from which an operation counts as late.
     pub late_after_ns: u64,
-    /// By how much late operations were.
+    /// Delays of the late operations.
     pub by_ns: LatencyHistogram,
-    /// The figures of it.
+    /// Figures of these delays.
     pub summary: Option<LatencySummary>,
 }
 
-/// What checking reads found.
+/// The result of checking reads.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Verification {
     /// Blocks compared.
     pub checked: u64,
-    /// Blocks that were not as they should be.
+    /// Blocks that differ from the expected content.
     pub wrong: u64,
-    /// Blocks of which the trace says another content than it wrote there; these were compared with what it wrote.
+    /// Blocks read whose hash in the trace differs from the content that the trace wrote. The
+    /// written content was expected.
     pub contradictions: u64,
-    /// The first of the wrong ones.
+    /// The first of the wrong blocks.
     pub mismatches: Vec<Mismatch>,
 }
 
-/// A block that was not as it should be.
+/// A block that differs from its expected content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// The block of the target.
+    /// Number of the block on the target.
     pub block: u64,
-    /// The content it should hold.
+    /// Expected content.
     pub expected: String,
-    /// What it holds.
+    /// Description of the content found.
     pub found: String,
 }

@@ -1,4 +1,5 @@
-//! One replay: populate, start the processes, hand out the trace, gather what they measured.
+//! Runs a replay: populates the target, starts the processes, distributes the trace, and collects
+//! the measurements.
 
 use crate::contents::ReplayContents;
 use crate::dispatch::Dispatcher;
@@ -17,19 +18,19 @@ use std::str::FromStr;
 use std::sync::Barrier;
 use thiserror::Error;
 
-/// How fast a trace is replayed.
+/// The speed of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Speed {
-    /// With the recorded gaps, so many times as fast.
+    /// The recorded gaps are divided by this factor.
     Times(f64),
-    /// As fast as the target takes it.
+    /// Operations start as fast as the target completes them.
     Unlimited,
 }
 
-/// A text that is no speed.
+/// The error for a text that names no speed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("'{0}' is no speed: a factor above 0, such as 1, 40 or 640, or max")]
+#[error("'{0}' is not a speed: use a factor above 0, such as 1, 40 or 640, or max")]
 pub struct SpeedError(String);
 
 impl FromStr for Speed {
@@ -67,33 +68,33 @@ impl From<Speed> for String {
     }
 }
 
-/// How a trace is replayed.
+/// Options for a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ReplayOptions {
-    /// How fast.
+    /// Speed of the replay.
     pub speed: Speed,
-    /// Threads, each with a part of the target.
+    /// Number of processes. Each is a thread that owns a part of the target.
     pub processes: u32,
-    /// Operations in flight in each.
+    /// Operations that each process keeps in flight.
     pub queue_depth: usize,
-    /// How the target is driven.
+    /// I/O engine.
     pub engine: Engine,
-    /// Whether every read is checked.
+    /// `true` if every read is checked.
     pub verify: bool,
 }
 
 impl ReplayOptions {
-    /// Processes that a replay can have.
+    /// Most processes of a replay.
     pub const MOST_PROCESSES: u32 = 1024;
 }
 
-/// Why a replay did not begin.
+/// The reason why a replay did not begin.
 #[derive(Debug, Error)]
 pub enum ReplayError {
-    /// The trace cannot be read the second time.
+    /// The second reading of the trace failed.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It is not the trace it was.
+    /// The trace has changed since the first reading.
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The target cannot be opened.
@@ -102,26 +103,27 @@ pub enum ReplayError {
     /// Populating failed.
     #[error("cannot populate the target")]
     Populate(#[source] Box<IoFailure>),
-    /// More processes than the target takes queues.
-    #[error("the server is for one connection at a time (no multi-conn): use --processes 1")]
+    /// There are more processes than the target permits queues.
+    #[error("the server permits one connection at a time (no multi-conn): use --processes 1")]
     OneQueue,
-    /// Checking what a target does not hold.
-    #[error("this target holds nothing that could be checked: leave out --verify")]
+    /// Reads are to be checked on a target that holds no data.
+    #[error("this target holds no data, so reads cannot be checked: leave out --verify")]
     NothingToVerify,
 }
 
-/// The most bytes of one operation; longer requests are several.
+/// Most bytes of one operation. Longer requests become several operations.
 pub(crate) const MOST_OPERATION_BYTES: u64 = 1 << 20;
 
-/// Batches under way to each process: enough that it never waits for the reader, few enough to bound memory.
+/// Batches on the way to each process: enough that a process does not wait for the reader, few
+/// enough to bound memory.
 const BATCHES: usize = 8;
 
-/// Replays a trace, which is read from `source` for the second time.
+/// Replays a trace. `source` reads it for the second time.
 ///
-/// A failure during the replay does not lose what was measured before: it comes back in the result.
+/// A failure during the replay does not lose earlier measurements; the result contains both.
 ///
 /// # Errors
-/// If the replay cannot begin.
+/// If the replay cannot begin, or the second reading of the trace fails.
 pub fn replay(
     source: &mut impl RecordSource,
     plan: &Plan,
@@ -174,7 +176,7 @@ pub fn replay(
                             WorkerOutcome::of_failure(error.to_string())
                         }
                     };
-                    // The receiver waits for every process.
+                    // The receiver lives until every process has reported, so sending cannot fail.
                     let _ = outcomes.send(outcome);
                 });
                 Lane { send, empty }
@@ -202,7 +204,8 @@ pub fn replay(
     Ok(ran.0)
 }
 
-/// Blocks of the trace as blocks of the pool; `None` where the one is no whole number of the other.
+/// Converts blocks of the trace to blocks of the pool. Returns `None` if the trace's block is not a
+/// multiple of the pool's.
 fn in_pool_blocks(
     blocks: PredictedBlocks,
     block_bytes: u64,
@@ -215,20 +218,20 @@ fn in_pool_blocks(
     })
 }
 
-/// How batches reach a process, and come back empty.
+/// The channels of a process: full batches to the process, and empty ones back.
 pub(crate) struct Lane {
     pub(crate) send: Sender<Batch>,
     pub(crate) empty: Receiver<Batch>,
 }
 
-/// What the reader of the trace counted.
+/// The counts of the thread that reads the trace.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Handed {
     pub(crate) records: u64,
     pub(crate) contradictions: u64,
     pub(crate) origin_ns: u64,
     pub(crate) is_complete: bool,
-    /// What the target holds, if it was counted.
+    /// Blocks that the target holds, if they were counted.
     pub(crate) predicted: Option<PredictedBlocks>,
 }
 

@@ -1,4 +1,5 @@
-//! One process of a replay: starts operations when they are due, in order, and measures and checks them.
+//! One process of a replay: starts operations in order when they are due, measures them and checks
+//! reads.
 
 use crate::contents::ReplayContents;
 use crate::plan::Plan;
@@ -11,18 +12,19 @@ use gemelo_load::{Environment, Latencies};
 use gemelo_target::{Completion, Operation, Queue, QueueOptions, Request, Wait};
 use std::time::Duration;
 
-/// An operation that started this much after it was due is late: more than a timer takes to wake a thread.
+/// Delay of a start from which an operation counts as late; a timer needs less to wake a thread.
 pub(crate) const LATE_NS: u64 = 100_000;
-/// Nearer than this, a due operation is awaited by polling.
+/// An operation due within this time is awaited by polling.
 const POLL_BELOW_NS: u64 = 60_000;
-/// A process looks this often whether it should stop.
+/// Longest wait after which a process checks whether it should stop.
 const MOST_WAIT_NS: u64 = 50_000_000;
-/// With operations in flight, a process waits so long for a batch before it looks for completions.
+/// With operations in flight, a process waits this long for a batch before it checks for
+/// completions.
 const BATCH_WAIT: Duration = Duration::from_micros(200);
-/// Mismatches that are kept by each process; further ones are counted only.
+/// Mismatches that are kept. Further ones are only counted.
 const MOST_MISMATCHES: usize = 100;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Read,
@@ -31,19 +33,19 @@ pub(crate) enum Verb {
     Sync,
 }
 
-/// An operation of a process.
+/// An operation planned for a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planned {
     pub(crate) verb: Verb,
     pub(crate) first: u64,
     pub(crate) blocks: u64,
-    /// Where the names of its contents begin in the batch.
+    /// Index of its first content id in the batch.
     pub(crate) ids: usize,
-    /// On the clock; 0 is now.
+    /// Due time on the clock; 0 stands for at once.
     pub(crate) due_ns: u64,
 }
 
-/// Operations, and the names of the contents they write or should find, where those are known.
+/// Operations, and the ids of the contents that they write or should find, if those are known.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) operations: Vec<Planned>,
@@ -57,20 +59,20 @@ impl Batch {
     }
 }
 
-/// What all processes share.
+/// State shared by all processes.
 pub(crate) struct Shared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) contents: &'a ReplayContents,
     pub(crate) environment: &'a Environment<'a>,
-    /// Raised by the first failure.
+    /// The first failure raises this flag.
     pub(crate) halt: &'a StopFlag,
     pub(crate) options: &'a ReplayOptions,
     pub(crate) queue: QueueOptions,
-    /// Whether the contents that the target holds at the end are counted.
+    /// `true` if the contents that the target holds at the end are counted.
     pub(crate) counts_contents: bool,
 }
 
-/// Reads or writes of a process.
+/// The reads or the writes of a process.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) data_bytes: u64,
@@ -84,7 +86,7 @@ impl Default for Side {
     }
 }
 
-/// What a process came back with.
+/// The measurements of a process.
 #[derive(Debug)]
 pub(crate) struct WorkerOutcome {
     pub(crate) reads: Side,
@@ -129,7 +131,7 @@ impl WorkerOutcome {
             side.service.add(&more.service);
             side.response.add(&more.response);
         }
-        // Each process flushes its part.
+        // Each process flushes its own part, so a flush of the trace counts once.
         self.flushes = self.flushes.max(other.flushes);
         self.trims += other.trims;
         self.late.add(&other.late);
@@ -148,7 +150,7 @@ impl WorkerOutcome {
 struct Flight {
     operation: Option<Planned>,
     started_ns: u64,
-    /// What a read should find.
+    /// Expected contents of a read.
     expected: Vec<Option<u64>>,
 }
 
@@ -160,7 +162,7 @@ pub(crate) struct Worker<'a> {
     done: Vec<Completion>,
     scratch: Vec<u8>,
     block_bytes: usize,
-    /// Nothing more comes of what is in flight.
+    /// `true` after the engine failed: operations in flight will never complete.
     engine_failed: bool,
     outcome: WorkerOutcome,
 }
@@ -185,7 +187,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Carries out batches until there are no more.
+    /// Executes batches until the channel ends.
     pub(crate) fn run(
         mut self,
         batches: &Receiver<Batch>,
@@ -199,7 +201,7 @@ impl<'a> Worker<'a> {
                 let ids = batch.ids.get(operation.ids..).unwrap_or_default();
                 self.carry_out(operation, ids.get(..operation.blocks as usize).unwrap_or_default());
             }
-            // If the reader has enough of them already, this one is dropped.
+            // The batch is dropped if the reader has enough empty ones.
             let _ = emptied.try_send(batch);
         }
         while self.in_flight() > 0 && !self.engine_failed {
@@ -293,7 +295,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether an operation in flight touches the same blocks, and one of the two changes them.
+    /// Returns whether an operation in flight touches the same blocks, and at least one of the two
+    /// changes them.
     fn overlaps(&self, operation: &Planned) -> bool {
         self.flights.iter().filter_map(|flight| flight.operation.as_ref()).any(|other| {
             other.first < operation.first + operation.blocks
@@ -412,14 +415,14 @@ impl<'a> Worker<'a> {
 
 fn describe(found: Examination) -> String {
     match found {
-        Examination::Match => "what it should".to_owned(),
+        Examination::Match => "the expected content".to_owned(),
         Examination::Zeros => "zeros".to_owned(),
         Examination::Other(id) => format!("another content, {id}"),
         Examination::Torn { intact_sectors, sectors, .. } => {
-            format!("{intact_sectors} of {sectors} sectors of it")
+            format!("{intact_sectors} of {sectors} sectors of the expected content")
         }
         Examination::Garbage { first_difference, different_bytes } => {
-            format!("{different_bytes} other bytes, from byte {first_difference} on")
+            format!("{different_bytes} wrong bytes, the first at byte {first_difference}")
         }
     }
 }

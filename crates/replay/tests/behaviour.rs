@@ -1,4 +1,5 @@
-//! Replays against real files, lying targets and a clock that moves when told.
+//! Tests replays against real files, targets that lose writes, and a clock that moves only when
+//! told.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -60,7 +61,7 @@ fn record(time_ms: u64, operation: Operation, block: u64, hashes: &[u128]) -> Re
     }
 }
 
-/// Writes and reads of a few blocks, over each other, whose reads say what was written last.
+/// A trace of writes and reads that share a few blocks. The hashes of reads are those written last.
 fn entangled(seed: u64, count: u64, blocks: u64) -> Vec<Record> {
     let mut random = Random::new(seed);
     let mut holds: HashMap<u64, u128> =
@@ -125,7 +126,7 @@ fn run(
 
 #[test]
 fn operations_on_the_same_blocks_keep_their_order() {
-    // Over stripes of 4 MiB too, which different processes own.
+    // The blocks also span stripes of 4 MiB, which belong to different processes.
     for (seed, blocks) in [(1, 40), (2, 3000)] {
         let records = entangled(seed, 2000, blocks);
         for (processes, depth, engine) in [
@@ -158,14 +159,14 @@ fn operations_on_the_same_blocks_keep_their_order() {
     }
 }
 
-/// What a target does wrong.
+/// The fault of a target.
 #[derive(Clone)]
 enum Lie {
-    /// Every operation takes so many nanoseconds of this clock.
+    /// Every operation takes `ns` nanoseconds of this clock.
     Takes(Arc<ManualClock>, u64),
-    /// It loses every write of this block after the first.
+    /// The target loses every write of this block after the first.
     Loses(u64),
-    /// It fails to write this block.
+    /// The target fails to write this block.
     Fails(u64),
 }
 
@@ -282,7 +283,8 @@ fn gaps_are_those_of_the_trace_divided_by_the_speed() {
     }
 }
 
-/// Operation n is due after n milliseconds and starts after 3 n: all but the first are late, the last one by 98 ms.
+/// Operation n is due after n milliseconds and starts after 3 n. All but the first are late, the
+/// last one by 98 ms.
 #[test]
 fn late_operations_are_counted_with_by_how_much() {
     let records: Vec<Record> =
@@ -299,12 +301,12 @@ fn late_operations_are_counted_with_by_how_much() {
     assert_eq!((lateness.late, lateness.late_after_ns), (49, 100_000));
     assert!((97_900_000..=98_100_000).contains(&summary.max_ns), "{summary:?}");
     assert!((summary.mean_ns - 50e6).abs() < 1e5, "{summary:?}");
-    // Response counts from when an operation was due, service from when it started.
+    // Response counts from the due time, service from the actual start.
     let response = result.writes.response_summary.unwrap();
     assert!((100_900_000..=101_100_000).contains(&response.max_ns), "{response:?}");
 }
 
-/// A trace whose reading takes its time, by the clock.
+/// A trace whose reading takes time on the clock.
 struct Slow<'a>(Listed, &'a ManualClock);
 
 impl RecordSource for Slow<'_> {
@@ -335,10 +337,10 @@ fn the_first_record_is_not_late_because_it_has_to_be_read() {
     assert_eq!((result.writes.operations, result.lateness.unwrap().late), (1, 0));
 }
 
-/// Reads find what the trace says, not what the target happened to hold.
+/// Reads find the content that the trace wrote, not earlier content of the target.
 #[test]
 fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {
-    // The first read of a place populates it; a write in between makes later reads find something else.
+    // The first read of a place populates it. A write in between changes what later reads find.
     let records = [
         record(0, Operation::Read, 4, &[5, 6]),
         record(1, Operation::Write, 4, &[6]),
@@ -356,7 +358,8 @@ fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {
     assert_eq!((found.checked, found.wrong, found.contradictions), (5, 0, 0), "{found:?}");
     let bytes = std::fs::read(&path).unwrap();
     let blocks: Vec<&[u8]> = bytes.chunks(BLOCK as usize).collect();
-    // Places in the order of first touch: 4, 5, 9. The populated 5 of place 9 is the 5 that place 4 had.
+    // The places are in the order of first touch: 4, 5, 9. Place 9 is populated with the content 5,
+    // which place 4 held, too.
     assert!(blocks[0] == blocks[1] && blocks[1] != blocks[2]);
 }
 

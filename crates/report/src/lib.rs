@@ -1,7 +1,8 @@
-//! Result files: what a command measured, with everything needed to read it years later.
+//! Result files: the measurements of a command, with the information needed to read them years
+//! later.
 //!
-//! Every measuring command writes the same frame, a [`ResultFile`]: a schema name with a version, the provenance, the
-//! input as it was resolved, the result, and the warnings.
+//! Every measuring command writes the same frame, a [`ResultFile`]: a schema name with a version,
+//! the provenance, the resolved input, the result, and the warnings.
 
 mod provenance;
 mod result_file;

@@ -1,35 +1,35 @@
-//! Where, when and by what a result was made.
+//! The origin of a result: program version, command line, machine and time.
 
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 
-/// Where, when and by what a result was made.
+/// The origin of a result: program version, command line, machine and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// Version of gemelo.
+    /// The version of gemelo.
     pub version: String,
-    /// The full command line.
+    /// The command line, program name included.
     pub command_line: Vec<String>,
-    /// Host name.
+    /// The host name.
     pub host: String,
-    /// Kernel name, release and machine.
+    /// The kernel's name and release, and the machine architecture.
     pub kernel: String,
-    /// Model of the first processor.
+    /// The model of the first processor; `unknown` if `/proc/cpuinfo` does not name it.
     pub cpu: String,
-    /// Processors this process may use.
+    /// The number of processors that this process may use.
     pub cpu_count: u64,
-    /// Memory of the machine in bytes.
+    /// The size of the machine's memory, in bytes.
     pub memory_bytes: u64,
-    /// When the command began, UTC, RFC 3339.
+    /// The time at which the command began, in UTC, as RFC 3339.
     pub started_at: String,
-    /// What load ran against or data was read from, where there is one.
+    /// The target of the load or the source of the data, if the command has one.
     pub target: Option<String>,
-    /// The seed of generated contents and patterns, where there is one.
+    /// The seed of the generated contents and patterns, if the command has one.
     pub seed: Option<u64>,
 }
 
 impl Provenance {
-    /// The provenance of this process, for a command that began at `started_at`.
+    /// Returns the provenance of this process, for a command that began at `started_at`.
     #[must_use]
     pub fn of_this_process(started_at: SystemTime) -> Self {
         let uname = rustix::system::uname();

@@ -1,4 +1,4 @@
-//! The frame of every result file.
+//! The frame that all result files share.
 
 use crate::Provenance;
 use serde::de::DeserializeOwned;
@@ -6,50 +6,54 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A result with all that is needed to read it alone.
+/// A result, with all the information needed to interpret it without other files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile<Input, Measured> {
-    /// Name and version of the layout, such as `gemelo.bench/1`.
+    /// The name and version of the layout, such as `gemelo.bench/1`.
     pub schema: String,
-    /// Where, when and by what it was made.
+    /// The program version, command line, machine and time of the measurement.
     pub provenance: Provenance,
-    /// The input as it was resolved: defaults filled in, files read.
+    /// The input after defaults were filled in and the files it names were read.
     pub input: Input,
-    /// What was measured.
+    /// The measurements.
     pub result: Measured,
-    /// Advice computed from the data.
+    /// Advice to the user, computed from the measurements.
     pub warnings: Vec<String>,
 }
 
-/// Why a file is no result.
+/// The reason why a file cannot be read as a result.
 #[derive(Debug, Error)]
 pub enum ResultFileError {
-    /// The file cannot be read.
+    /// Reading the file failed.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// The path of the result file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Not JSON, or not of this layout.
+    /// The text is not JSON, or its structure is not that of the schema.
     #[error("{} is not a {expected} result", path.display())]
     Layout {
-        /// The file.
+        /// The path of the result file.
         path: PathBuf,
-        /// The schema that was expected.
+        /// The schema that the command reads.
         expected: &'static str,
-        /// Where in the text.
+        /// The parser's error, with its line and column.
         source: serde_json::Error,
     },
-    /// A result of another command or version.
-    #[error("{} has schema '{found}', expected '{expected}'", path.display())]
+    /// The file is a result of another command or another version.
+    #[error(
+        "{} has schema '{found}', but '{expected}' is needed: give a result of the right command \
+         and version",
+        path.display()
+    )]
     Schema {
-        /// The file.
+        /// The path of the result file.
         path: PathBuf,
-        /// What it says.
+        /// The schema that the file names.
         found: String,
-        /// What was expected.
+        /// The schema that the command reads.
         expected: &'static str,
     },
 }
@@ -59,10 +63,11 @@ struct SchemaOnly {
     schema: String,
 }
 
-/// Reads a result of the expected schema.
+/// Reads a result file that must have the schema `expected`.
 ///
 /// # Errors
-/// If the file cannot be read, is no JSON of this layout, or has another schema.
+/// Fails if the file cannot be read, if it is not JSON of this structure, or if its schema is not
+/// `expected`.
 pub fn read_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
     path: &Path,
     expected: &'static str,
@@ -77,10 +82,10 @@ pub fn read_result<Input: DeserializeOwned, Measured: DeserializeOwned>(
     serde_json::from_str(&text).map_err(layout)
 }
 
-/// A result as indented JSON with a line end.
+/// Serialises a result as indented JSON that ends with a line feed.
 ///
 /// # Errors
-/// If a map in it has keys that JSON cannot have.
+/// Fails if the result contains a map whose keys JSON cannot represent.
 pub fn to_json<Input: Serialize, Measured: Serialize>(
     result: &ResultFile<Input, Measured>,
 ) -> Result<String, serde_json::Error> {

@@ -1,36 +1,39 @@
-//! How the memory of a scan is shared out, so that a limit holds for the whole of it.
+//! The division of a scan's memory among its parts, so that a limit holds for the whole scan.
 
 use crate::nature;
 use crate::options::{Counting, ScanOptions};
 use crate::read::{CHUNK_LEAST_BYTES, WORKER_SIZE_BYTES};
 use crate::set::{LEAST_SAMPLE_BYTES, SetLimit};
 
-/// Per block size: occurrences for locality and candidates for the most repeated, in bytes.
+/// The memory per block size for locality occurrences and most-repeated candidates, in bytes.
 const SIZE_BYTES: u64 = 2 << 20;
 
-/// The program itself, queue, walk, and what else a scan has once, in bytes.
+/// The memory of the program itself, the queue, the walk and the other parts that a scan has once,
+/// in bytes.
 const ONCE_BYTES: u64 = 10 << 20;
 
-/// Of the memory for tables, one part in so many is left to the allocator: tables grow in turn, and holes stay between.
+/// One part in this many of the table memory is left to the allocator: tables grow one after
+/// another, and holes remain between them.
 const ALLOCATOR_PART: u64 = 6;
 
-/// The least memory for counting tables under a limit: empty ones take 0.6 MiB, and below some times that they would
-/// be written out more often than used.
+/// The minimum memory for counting tables under a limit, in bytes. Empty tables take 0.6 MiB. With
+/// less than a few times that, tables would be written out more often than used.
 const LEAST_TABLES_BYTES: u64 = 4 << 20;
 
-/// Readers beyond the first take at most this part of a limit; on many processors they would take all of it.
+/// Under a limit, readers beyond the first take at most one part in this many of the memory.
+/// Without this, many processors would take all of it.
 const WORKERS_PART: u64 = 4;
 
-/// Sampled contents under `--estimate` take at most this part of the memory.
+/// In an estimate, sampled contents take at most one part in this many of the memory.
 const ESTIMATE_NATURE_PART: u64 = 8;
 
-/// Bytes read at once: whole blocks of every size.
+/// Returns the bytes that are read at once: whole blocks of every size.
 pub(crate) fn chunk_bytes(options: &ScanOptions) -> u64 {
     let common = options.common_bytes();
     (CHUNK_LEAST_BYTES / common).max(1) * common
 }
 
-/// The most contents whose nature is measured, for a block size.
+/// Returns the most contents whose nature is measured, for one block size.
 pub(crate) fn nature_contents(options: &ScanOptions, block_bytes: u32) -> u64 {
     let most = nature::most_contents(block_bytes);
     match options.request().counting {
@@ -44,19 +47,20 @@ pub(crate) fn nature_contents(options: &ScanOptions, block_bytes: u32) -> u64 {
     }
 }
 
-/// What each reading thread takes.
+/// Returns the memory of one reading thread, in bytes.
 fn worker_bytes(options: &ScanOptions) -> u64 {
     chunk_bytes(options) + options.request().block_bytes.len() as u64 * WORKER_SIZE_BYTES
 }
 
-/// Everything but counting tables and readers.
+/// Returns the memory of everything but counting tables and readers, in bytes.
 fn shared_bytes(options: &ScanOptions) -> u64 {
     let sizes = options.request().block_bytes.iter();
     let sample = |size: &u32| nature_contents(options, *size) * u64::from(*size) + SIZE_BYTES;
     ONCE_BYTES + sizes.map(sample).sum::<u64>()
 }
 
-/// The reading threads: those asked for, or as many as a limit of memory has room for.
+/// Returns the number of reading threads: the requested number, or the number for which the memory
+/// limit has room.
 pub(crate) fn threads(options: &ScanOptions) -> usize {
     let request = options.request();
     match request.counting {
@@ -70,12 +74,12 @@ pub(crate) fn threads(options: &ScanOptions) -> usize {
     }
 }
 
-/// Everything but the counting tables.
+/// Returns the memory of everything but the counting tables, in bytes.
 pub(crate) fn fixed_bytes(options: &ScanOptions) -> u64 {
     shared_bytes(options) + threads(options) as u64 * worker_bytes(options)
 }
 
-/// The least memory with which these options work, on one thread.
+/// Returns the minimum memory with which these options work, on one thread, in bytes.
 pub(crate) fn least_bytes(options: &ScanOptions) -> u64 {
     let tables = match options.request().counting {
         Counting::Exact => 0,
@@ -86,7 +90,7 @@ pub(crate) fn least_bytes(options: &ScanOptions) -> u64 {
     shared_bytes(options) + worker_bytes(options) + all * ALLOCATOR_PART / (ALLOCATOR_PART - 1) + 1
 }
 
-/// The limit of the tables of one block size.
+/// Returns the memory limit of the counting set of one block size.
 pub(crate) fn set_limit(options: &ScanOptions, block_bytes: u32) -> SetLimit {
     let request = options.request();
     let sizes = request.block_bytes.len() as u64;
@@ -100,7 +104,8 @@ pub(crate) fn set_limit(options: &ScanOptions, block_bytes: u32) -> SetLimit {
             SetLimit::Sample { memory_bytes: rest(memory_bytes) / sizes }
         }
         Counting::Bounded { memory_bytes } => {
-            // Half the block size makes twice the blocks.
+            // Half the block size gives twice as many blocks, so memory is divided by inverse block
+            // size.
             let weight = |size: u32| 1.0 / f64::from(size);
             let all: f64 = request.block_bytes.iter().map(|size| weight(*size)).sum();
             let spare = rest(memory_bytes).saturating_sub(sizes * LEAST_TABLES_BYTES) as f64;

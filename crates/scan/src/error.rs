@@ -1,52 +1,60 @@
-//! Why a scan or a merge failed.
+//! The errors of a scan.
 
 use crate::options::OptionsError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a scan could not begin, or has no result at all. What fails on the way is told to the monitor and counted.
+/// The reason why a scan cannot begin or has no result. Problems with single files are reported to
+/// the monitor and counted instead.
 #[derive(Debug, Error)]
 pub enum ScanError {
-    /// The request cannot be done.
+    /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// A path that was given cannot be looked at.
+    /// A path to scan cannot be examined.
     #[error("cannot scan {}", path.display())]
     Path {
-        /// The path.
+        /// The path as the user gave it.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A path that was given is none of file, directory and block device.
-    #[error("cannot scan {}: it is a {kind}; give files, directories or block devices", path.display())]
+    /// A path to scan is not a file, a directory or a block device.
+    #[error(
+        "cannot scan {}: it is a {kind}; give files, directories or block devices",
+        path.display()
+    )]
     Kind {
-        /// The path.
+        /// The path as the user gave it.
         path: PathBuf,
-        /// What it is.
+        /// The file type, in words.
         kind: &'static str,
     },
-    /// A path that was given lies in another one, so that its blocks would count twice.
-    #[error("{} lies in {}, which is scanned too: give only one of them", inner.display(), outer.display())]
+    /// A path to scan lies in another one, so its blocks would count twice.
+    #[error(
+        "{} lies in {}, which is scanned too: give only one of them",
+        inner.display(),
+        outer.display()
+    )]
     Overlap {
-        /// The path within.
+        /// The path that lies in the other one.
         inner: PathBuf,
-        /// The path around it.
+        /// The path that contains the other one.
         outer: PathBuf,
     },
-    /// Threads cannot be started.
+    /// A thread cannot be started.
     #[error("cannot start a reading thread")]
     Thread {
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The temporary file cannot be read back.
+    /// The temporary file with the counted fingerprints cannot be read back.
     #[error("cannot read the temporary file in {}", folder.display())]
     Spill {
-        /// The folder it is in.
+        /// The folder that contains the temporary file.
         folder: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The fingerprint set cannot be written.

@@ -1,11 +1,13 @@
-//! How sure figures are that come from a sample of distinct contents.
+//! Confidence intervals of figures that come from a sample of distinct contents.
 //!
-//! With h the k-th smallest fingerprint as a share of all fingerprints, the k-1 contents below h are a uniform sample,
-//! (k-1)/h is an unbiased estimate of the distinct contents (Beyer and others, SIGMOD 2007), and every sampled content
-//! has its exact number of copies (Gibbons, VLDB 2001). The number of blocks is counted, not estimated, so ratio and
-//! duplicates are as sure as the distinct contents. A count in the sample is nearly Poisson, thinned by the share
-//! that was not sampled; the blocks of a range are a weighted sum of such counts, for which the gamma interval of Fay
-//! and Feuer (Statistics in Medicine 16, 1997) holds even where counts are small.
+//! Let h be the k-th smallest fingerprint as a share of all fingerprints. The k-1 contents below h
+//! are a uniform sample, and (k-1)/h is an unbiased estimate of the distinct contents (Beyer and
+//! others, SIGMOD 2007). Every sampled content has its exact number of copies (Gibbons, VLDB 2001).
+//! The number of blocks is counted, not estimated, so the relative error of the dedup ratio and of
+//! the duplicates follows from that of the distinct contents alone. A count in the sample is nearly
+//! Poisson, reduced by the share that was sampled. The blocks of a range are a weighted sum of such
+//! counts, for which the gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997) holds
+//! even if counts are small.
 
 use crate::result::{EstimateResult, Interval, RangeInterval};
 use crate::tally::CopyCounts;
@@ -14,10 +16,10 @@ use gemelo_content::{range_index, range_start};
 /// The normal quantile of a two-sided 95 % interval.
 const QUANTILE: f64 = 1.96;
 
-/// What a sample is of the whole.
+/// The size of a sample relative to the whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SampleScale {
-    /// The share of distinct contents that is in the sample, above 0; 1 if all are.
+    /// The share of distinct contents that is in the sample: above 0, and 1 if all are.
     pub(crate) share: f64,
 }
 
@@ -34,12 +36,14 @@ impl WeightedSum {
         self.squares += weight * weight * count;
     }
 
-    /// The 95 % interval of the sum in the whole; `weight` is the most that one content can weigh.
+    /// Returns the 95 % interval of the sum in the whole. `weight` is the highest weight of one
+    /// content.
     fn interval(self, weight: f64, share: f64) -> Interval {
         if share >= 1.0 {
             return Interval { low: self.sum, high: self.sum };
         }
-        // Of a population of which a share is known, only the rest is uncertain.
+        // A share of the population is known exactly, and only the rest is uncertain (the finite
+        // population correction).
         let quantile = QUANTILE * (1.0 - share).sqrt();
         let low = if self.sum > 0.0 { gamma_bound(self.sum, self.squares, -quantile) } else { 0.0 };
         let high = gamma_bound(self.sum + weight, self.squares + weight * weight, quantile);
@@ -47,14 +51,16 @@ impl WeightedSum {
     }
 }
 
-/// A bound of a weighted sum of Poisson counts, its chi-square quantile by Wilson and Hilferty (PNAS 17, 1931).
+/// Returns a bound of a weighted sum of Poisson counts. The chi-square quantile is that of Wilson
+/// and Hilferty (PNAS 17, 1931).
 fn gamma_bound(sum: f64, squares: f64, quantile: f64) -> f64 {
     let events = sum * sum / squares;
     let root = 1.0 - 1.0 / (9.0 * events) + quantile / (3.0 * events.sqrt());
     sum * root.max(0.0).powi(3)
 }
 
-/// The intervals of all figures. `zero` are the zero contents, known exactly, as (copies, contents).
+/// Returns the intervals of all figures. `zero` holds the zero contents, which are known exactly,
+/// as (copies, contents).
 pub(crate) fn intervals(
     counts: &CopyCounts,
     zero: &[(u64, u64)],
@@ -80,7 +86,8 @@ pub(crate) fn intervals(
     };
     let distinct = plus(count_where(&|_| true), zero_contents);
     let estimate = sampled as f64 / sample.share + zero_contents;
-    // Saved bytes follow distinct contents, whose mean length is far surer than their number.
+    // Saved bytes follow from the distinct contents: their mean length is far more certain than
+    // their number.
     let saved =
         |distinct: f64| (1.0 - distinct_byte_share * distinct / estimate.max(1.0)).clamp(0.0, 1.0);
     EstimateResult {
@@ -152,7 +159,7 @@ mod tests {
     use crate::tally::{BlockTotals, Row, Tally};
     use gemelo_base::random::mix_pair;
 
-    /// Skewed as real data is: many unique contents, a long tail.
+    /// A skewed population, like real data: many unique contents and a long tail.
     fn copies_of(content: u64) -> u64 {
         match content % 100 {
             0 => 1000 / (content / 100 % 400 + 2),
@@ -192,7 +199,7 @@ mod tests {
         tally.finish(&totals, scale)
     }
 
-    /// How often a figure was in its interval.
+    /// Returns the number of samples in which a figure was in its interval.
     #[derive(Default)]
     struct Coverage {
         inside: u32,
@@ -206,7 +213,8 @@ mod tests {
         }
 
         fn check(&self, what: &str) {
-            // 95 in 100 are promised; of 200 seeds, fewer than 180 inside has a chance below 1 in 500.
+            // The interval promises 95 in 100. Fewer than 180 of 200 seeds has a probability below
+            // 1 in 500.
             assert!(
                 self.inside * 10 >= self.seeds * 9,
                 "{what}: {} of {}",
@@ -268,7 +276,7 @@ mod tests {
             coverage.check(what);
         }
         assert!(coverages.len() >= 6 + 2 * 6);
-        // Unbiased, and not sure only because the intervals are wide.
+        // The estimate must be unbiased: wide intervals alone could contain the truth too.
         assert!((means.0 / contents as f64 - 1.0).abs() < 0.01, "{}", means.0);
         assert!(means.1 / (contents as f64) < 0.15, "{}", means.1);
     }
@@ -286,7 +294,8 @@ mod tests {
         assert_eq!(estimate.unique, Interval { low: unique, high: unique });
     }
 
-    /// Fay and Feuer's interval of one count is the exact one of Garwood (1936): for 10 events, 4.80 to 18.39.
+    /// For one count, the interval of Fay and Feuer is the exact one of Garwood (1936): 4.80 to
+    /// 18.39 for 10 events.
     #[test]
     fn the_interval_of_a_single_count_is_the_exact_one() {
         let mut sum = WeightedSum::default();

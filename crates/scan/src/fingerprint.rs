@@ -1,17 +1,17 @@
 //! Fingerprints: 128 bits of a hash of a content.
 //!
-//! Longer hashes are cut to their first 128 bits, as they are printed. Two of 10^12 different contents share one by
-//! chance with a probability below 10^-14, whatever the hash; only the cryptographic ones also withstand contents
-//! made to collide.
+//! Longer hashes are cut to the first 128 bits of their printed form. The probability that any two
+//! of 10^12 different contents share a fingerprint by chance is below 10^-14 for every hash. Only
+//! the cryptographic hashes also resist contents that were made to collide.
 
 use serde::{Deserialize, Serialize, Serializer};
 use sha1::Digest as _;
 
-/// The hash that makes fingerprints.
+/// The hash function that makes fingerprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FingerprintKind {
-    /// XXH3 with 128 bits: at memory speed, not cryptographic.
+    /// XXH3 with 128 bits: it runs at memory speed and is not cryptographic.
     #[default]
     #[serde(rename = "xxh3-128")]
     Xxh3,
@@ -26,10 +26,10 @@ pub enum FingerprintKind {
 }
 
 impl FingerprintKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Xxh3, Self::Blake3, Self::Sha256, Self::Sha1, Self::Md5];
 
-    /// The name, as users write it.
+    /// Returns the name that users write.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl FingerprintKind {
         }
     }
 
-    /// The fingerprint of a content.
+    /// Returns the fingerprint of a content.
     #[inline]
     #[must_use]
     pub fn of(self, content: &[u8]) -> Fingerprint {
@@ -56,27 +56,28 @@ impl FingerprintKind {
 }
 
 fn first_bits(hash: &[u8]) -> Fingerprint {
-    // Every hash here has at least 16 bytes.
+    // Every hash in this file has at least 16 bytes.
     Fingerprint::from(hash.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes)))
 }
 
-/// 128 bits that stand for a content. Their order is that of the bytes as printed.
+/// The 128 bits that identify a content. They are ordered as their printed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint {
-    /// The first 64 bits: choose the shard, and the order in files.
+    /// The first 64 bits. They determine the shard, and the order in files.
     pub(crate) high: u64,
-    /// The last 64 bits: decide about samples, so that a sample is spread over all shards.
+    /// The last 64 bits. They determine membership in samples, so that a sample spreads over all
+    /// shards.
     pub(crate) low: u64,
 }
 
 impl Fingerprint {
-    /// The 16 bytes, as printed.
+    /// Returns the 16 bytes, in printed order.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         ((u128::from(self.high) << 64) | u128::from(self.low)).to_be_bytes()
     }
 
-    /// The fingerprint of these 16 bytes.
+    /// Returns the fingerprint with these 16 bytes, in printed order.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self::from(u128::from_be_bytes(bytes))
@@ -106,7 +107,8 @@ impl Serialize for Fingerprint {
 mod tests {
     use super::*;
 
-    /// What `xxh128sum`, `b3sum`, `sha256sum`, `sha1sum` and `md5sum` print for "abc", cut to 32 digits.
+    /// The output of `xxh128sum`, `b3sum`, `sha256sum`, `sha1sum` and `md5sum` for "abc", cut to 32
+    /// digits.
     #[test]
     fn fingerprints_are_the_first_digits_that_the_common_tools_print() {
         for (kind, digits) in [

@@ -1,4 +1,4 @@
-//! Whether to go on: the user's stop flag, and the scan's own failure.
+//! The signal to end a scan early: the user's stop flag, or a failure of the scan itself.
 
 use crate::set::locked;
 use gemelo_base::StopFlag;
@@ -17,19 +17,19 @@ impl Halt {
         Self { stop: stop.clone(), failed: AtomicBool::new(false), failure: Mutex::new(None) }
     }
 
-    /// Whether everybody is to end early.
+    /// Returns whether all threads must end early.
     #[inline]
     pub(crate) fn is_raised(&self) -> bool {
         self.stop.is_raised() || self.failed.load(Ordering::Relaxed)
     }
 
-    /// The scan cannot go on; the first reason is kept.
+    /// Ends the scan because of an error. The first error is kept.
     pub(crate) fn fail(&self, error: io::Error) {
         locked(&self.failure).get_or_insert(error);
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Why the scan could not go on.
+    /// Returns the error that ended the scan, if any.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         locked(&self.failure).take()
     }

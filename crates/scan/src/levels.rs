@@ -1,19 +1,20 @@
-//! A bounded sample of contents that is the same whatever the order in which they are met.
+//! A bounded sample of contents that does not depend on the order in which contents arrive.
 //!
-//! At level j a content is in the sample if the last 64 bits of its fingerprint begin with j zeros. The level is the
-//! lowest at which the sample's weight is within its limit (Gibbons' "die level", VLDB 2001); as weight only grows,
-//! raising the level when the limit is passed ends at just that level. So the sample is uniform over distinct
-//! contents, and the samples of two data sets unite to that of both.
+//! At level j, a content is in the sample if the last 64 bits of its fingerprint begin with j
+//! zeros. The level is the lowest one at which the sample's weight is within its limit (the "die
+//! level" of Gibbons, VLDB 2001). The weight only grows, so it suffices to raise the level whenever
+//! the limit is exceeded. The sample is therefore uniform over distinct contents, and the samples
+//! of two data sets combine to the sample of their union.
 
 use crate::fingerprint::Fingerprint;
 use std::collections::HashMap;
 
-/// The highest last 64 bits of a fingerprint that is in samples of this level.
+/// Returns the highest last 64 bits of a fingerprint that is in a sample of this level.
 pub(crate) fn highest_low(level: u32) -> u64 {
     u64::MAX.checked_shr(level).unwrap_or(0)
 }
 
-/// The highest level: one content in 2^63 is in it.
+/// The highest level: one content in 2^63 is in the sample.
 pub(crate) const MOST_LEVEL: u32 = 63;
 
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl<Value> LevelSample<Value> {
         fingerprint.low <= highest_low(self.level)
     }
 
-    /// Leaves only what is in samples of at least this level.
+    /// Raises the level to at least `level` and drops the contents that it excludes.
     pub(crate) fn raise_to(&mut self, level: u32) {
         if level <= self.level {
             return;
@@ -54,7 +55,7 @@ impl<Value> LevelSample<Value> {
         self.weight = weight;
     }
 
-    /// Adds a content that the sample admits and does not hold yet.
+    /// Adds a content if the sample admits it and does not hold it yet.
     pub(crate) fn insert(&mut self, fingerprint: Fingerprint, value: impl FnOnce() -> Value) {
         if !self.admits(fingerprint) || self.held.contains_key(&fingerprint) {
             return;
@@ -67,7 +68,7 @@ impl<Value> LevelSample<Value> {
         }
     }
 
-    /// The sample, in ascending order of fingerprints.
+    /// Returns the sample, in ascending order of fingerprints.
     pub(crate) fn into_sorted(self) -> Vec<(Fingerprint, Value)> {
         let mut sorted: Vec<_> = self.held.into_iter().collect();
         sorted.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
@@ -92,12 +93,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn samples_of_parts_unite_to_the_sample_of_the_whole(cut in 0u64..5000, count in 1u64..5000) {
+        fn samples_of_parts_unite_to_the_sample_of_the_whole(
+            cut in 0u64..5000, count in 1u64..5000
+        ) {
             let cut = cut.min(count);
             let first = sample_of(0..cut, 0);
             let second = sample_of(cut..count, 0);
             let level = first.level().max(second.level());
-            let parts = first.into_sorted().into_iter().chain(second.into_sorted()).map(|(_, number)| number);
+            let parts = first.into_sorted().into_iter().chain(second.into_sorted());
+            let parts = parts.map(|(_, number)| number);
             let united = sample_of(parts, level);
             let whole = sample_of((0..count).rev(), 0);
             prop_assert_eq!(united.level(), whole.level());

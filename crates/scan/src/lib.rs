@@ -1,9 +1,13 @@
-//! Which duplicates data has: files and devices to blocks, blocks to fingerprints, fingerprints to figures.
+//! Analysis of the duplicates in data: files and devices are read as blocks, blocks are
+//! fingerprinted, and fingerprints are counted.
 //!
-//! - [`scan`] reads what [`ScanOptions`] name and gives a [`ScanResult`]; [`plan`](fn@plan) says beforehand what that will take.
-//! - [`scan_and_save`] keeps the fingerprint set; [`merge_sets`] unites sets to the result of one scan.
+//! - [`scan`] reads the paths of [`ScanOptions`] and returns a [`ScanResult`]; [`plan`](fn@plan)
+//!   predicts its time and memory.
+//! - [`scan_and_save`] also writes the fingerprint set; [`merge_sets`] combines sets to the result
+//!   of one scan.
 //!
-//! Nothing here knows of load or prints: progress and trouble go to a [`gemelo_base::Monitor`].
+//! This crate knows nothing about load, and it does not print: progress and warnings go to a
+//! [`gemelo_base::Monitor`].
 
 mod budget;
 mod error;

@@ -1,10 +1,11 @@
-//! Locality: how far apart the copies of a content lie, in bytes of the scan's order.
+//! Locality: the distances between copies of a content, in bytes of the scan's order.
 //!
-//! The order is that of the walk: files as their directories list them, each from its first byte to its last. A
-//! place in it is first known as (batch of files, bytes into the batch); when all batches are read, their sizes make
-//! the bytes before each. Of a sampled content the first [`MOST_COPIES`] copies take part, so that no content can
-//! fill the sample. Zero blocks take no part, nor do files with several hard links, whose place depends on which link
-//! was met first.
+//! The order is that of the walk: files in the order of their directories' lists, each from its
+//! first byte to its last. While reading, a place is recorded as (batch of files, offset in the
+//! batch). When all batches are read, their sizes give the bytes before each batch. Only the first
+//! [`MOST_COPIES`] copies of a sampled content are used, so no content can fill the sample. Zero
+//! blocks are not used. Files with several hard links are not used either, because their place
+//! depends on which link is found first.
 
 use crate::fingerprint::Fingerprint;
 use crate::levels::{MOST_LEVEL, highest_low};
@@ -13,24 +14,25 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Copies in the whole sample.
+/// The most copies in the whole sample.
 pub(crate) const MOST_OCCURRENCES: u64 = 16 * 1024;
 
-/// Copies of one content that take part.
+/// The most copies of one content in the sample.
 pub(crate) const MOST_COPIES: usize = 1024;
 
 /// A copy of a sampled content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Occurrence {
     pub(crate) fingerprint: Fingerprint,
-    /// Number of the batch of files, in the order of the walk.
+    /// The number of the batch of files, in the order of the walk.
     pub(crate) batch: u32,
-    /// Bytes from the batch's start.
+    /// The offset from the start of the batch.
     pub(crate) offset_bytes: u64,
 }
 
-/// Contents that have all the copies they can have in the sample, with (batch, offset) of the last: later copies are
-/// of no use. Without this, a content that half of the data consists of would be collected and cut without end.
+/// The contents that already have [`MOST_COPIES`] copies in the sample, with the (batch, offset) of
+/// the last one. Later copies are of no use. Without this map, a content that makes up half of the
+/// data would be collected and dropped again and again.
 pub(crate) type Saturated = Arc<HashMap<Fingerprint, (u32, u64)>>;
 
 /// Collects occurrences from many threads.
@@ -46,7 +48,8 @@ struct Held {
     saturated: Saturated,
 }
 
-/// The sample: contents in ascending order, each with its places in the scan in ascending order, and the level.
+/// The sample: its level, and its contents in ascending order, each with its places in the scan in
+/// ascending order.
 pub(crate) struct LocalitySample {
     pub(crate) level: u32,
     pub(crate) contents: Vec<(Fingerprint, Vec<u64>)>,
@@ -57,13 +60,14 @@ impl LocalitySampler {
         Self { highest_low: AtomicU64::new(u64::MAX), held: Mutex::new(Held::default()) }
     }
 
-    /// The highest last 64 bits that are in the sample.
+    /// Returns the highest last 64 bits of a fingerprint in the sample.
     #[inline]
     pub(crate) fn highest_low(&self) -> u64 {
         self.highest_low.load(Ordering::Relaxed)
     }
 
-    /// Takes over what a thread has collected; tells which contents need no further copies.
+    /// Takes the occurrences that a thread collected. Returns the contents that need no more
+    /// copies.
     pub(crate) fn take(&self, collected: &mut Vec<Occurrence>) -> Saturated {
         let mut held = locked(&self.held);
         let highest = highest_low(held.level);
@@ -75,7 +79,7 @@ impl LocalitySampler {
         Arc::clone(&held.saturated)
     }
 
-    /// The sample, with the bytes before each batch.
+    /// Returns the sample. `batch_starts` gives the bytes before each batch.
     pub(crate) fn finish(self, batch_starts: &[u64]) -> LocalitySample {
         let mut held = self.held.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         held.cut();
@@ -94,7 +98,8 @@ impl LocalitySampler {
 }
 
 impl Held {
-    /// Leaves the first copies of each content, and no more contents than fit.
+    /// Keeps the first copies of each content, and raises the level until the sample is within its
+    /// limit.
     fn cut(&mut self) {
         self.occurrences.sort_unstable();
         let mut same = 0;

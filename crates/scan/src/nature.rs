@@ -1,7 +1,8 @@
-//! The nature of contents: what LZ4 and zstd save, and the byte entropy, measured on a sample of distinct contents.
+//! The nature of contents: the savings of LZ4 and zstd, and the byte entropy, measured on a sample
+//! of distinct contents.
 //!
-//! While reading, the bytes of sampled contents are kept; they are measured once, at the end, when it is known which
-//! contents the sample has.
+//! The bytes of sampled contents are kept while reading. They are measured once at the end, when
+//! the contents of the sample are final.
 
 use crate::fingerprint::Fingerprint;
 use crate::levels::{LevelSample, highest_low};
@@ -10,25 +11,26 @@ use gemelo_base::StopFlag;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The most contents of a sample, and the most bytes they may have together.
+/// The most contents of a sample, and the most bytes of all its contents together.
 const MOST_CONTENTS: u64 = 4096;
 const MOST_BYTES: u64 = 16 << 20;
 
-/// zstd's level here: the fastest of the usual ones, as storage uses it.
+/// The compression level of zstd: 1 is fast enough for primary storage.
 const ZSTD_LEVEL: i32 = 1;
 
-/// What was measured of one content.
+/// The measurements of one content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Nature {
-    /// Compressed by LZ4, in bytes; more than the content where nothing is saved.
+    /// The size after LZ4 compression, in bytes. It exceeds the content's size if LZ4 saves
+    /// nothing.
     pub(crate) lz4_bytes: u32,
-    /// Compressed by zstd level 1, in bytes.
+    /// The size after compression by zstd level 1, in bytes.
     pub(crate) zstd_bytes: u32,
-    /// Order-0 entropy in bits a byte.
+    /// The order-0 entropy, in bits a byte.
     pub(crate) entropy_bits: f64,
 }
 
-/// The most contents of a sample for blocks of this size.
+/// Returns the most contents of a sample for blocks of this size.
 pub(crate) fn most_contents(block_bytes: u32) -> u64 {
     (MOST_BYTES / u64::from(block_bytes.max(1))).min(MOST_CONTENTS)
 }
@@ -39,7 +41,7 @@ pub(crate) struct NatureSampler {
     held: Mutex<LevelSample<Box<[u8]>>>,
 }
 
-/// The sample after measuring: contents in ascending order, and the level.
+/// The sample after measuring: its level, and its contents in ascending order.
 pub(crate) struct NatureSample {
     pub(crate) level: u32,
     pub(crate) contents: Vec<(Fingerprint, Nature)>,
@@ -53,20 +55,21 @@ impl NatureSampler {
         }
     }
 
-    /// The highest last 64 bits that are in the sample.
+    /// Returns the highest last 64 bits of a fingerprint in the sample.
     #[inline]
     pub(crate) fn highest_low(&self) -> u64 {
         self.highest_low.load(Ordering::Relaxed)
     }
 
-    /// Adds a content. It is copied only if it is new.
+    /// Adds a content to the sample. The bytes are copied only if the content is new.
     pub(crate) fn offer(&self, fingerprint: Fingerprint, content: &[u8]) {
         let mut held = locked(&self.held);
         held.insert(fingerprint, || content.into());
         self.highest_low.store(highest_low(held.level()), Ordering::Relaxed);
     }
 
-    /// Measures what was sampled, on several threads. After a stop, what is not yet measured is left out.
+    /// Measures the sampled contents on several threads. After a stop, contents that were not yet
+    /// measured are left out.
     pub(crate) fn measure(self, threads: usize, stop: &StopFlag) -> NatureSample {
         let held = self.held.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let level = held.level();
@@ -98,7 +101,7 @@ impl NatureSampler {
     }
 }
 
-/// Compressors with their working memory.
+/// The compressors with their working memory.
 struct Measure {
     zstd: Option<zstd::bulk::Compressor<'static>>,
     output: Vec<u8>,
@@ -109,7 +112,7 @@ impl Measure {
         Self { zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL).ok(), output: Vec::new() }
     }
 
-    /// `None` only if zstd has no memory.
+    /// Returns `None` only if zstd cannot allocate memory.
     fn nature_of(&mut self, content: &[u8]) -> Option<Nature> {
         let room = zstd::zstd_safe::compress_bound(content.len())
             .max(lz4_flex::block::get_maximum_output_size(content.len()));
@@ -125,7 +128,7 @@ impl Measure {
     }
 }
 
-/// Order-0 entropy (Shannon 1948) in bits a byte; 0 for no bytes.
+/// Returns the order-0 entropy (Shannon 1948), in bits a byte; 0 for an empty content.
 fn entropy_bits(content: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     for byte in content {

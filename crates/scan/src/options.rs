@@ -1,4 +1,4 @@
-//! What a scan is asked to do, and the check that it can be done.
+//! The options of a scan, and their validation.
 
 use crate::fingerprint::FingerprintKind;
 use gemelo_base::units::format_size;
@@ -7,96 +7,99 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// The smallest block size, and what every block size is a multiple of, in bytes: a sector.
+/// The smallest block size, of which every block size is a multiple, in bytes: one sector.
 pub const BLOCK_STEP_BYTES: u32 = 512;
 
 /// The largest block size in bytes. Deduplicating stores use 4 KiB to 128 KiB.
 pub const MOST_BLOCK_BYTES: u32 = 1 << 20;
 
-/// The most block sizes of one scan: each has a counting set and buffers of its own.
+/// The most block sizes of one scan. Each has its own counting set and buffers.
 pub const MOST_BLOCK_SIZES: usize = 16;
 
-/// The most bytes that all block sizes of a scan may have as common multiple, because files are read in pieces that
-/// are whole numbers of blocks of every size.
+/// The limit of the common multiple of all block sizes of a scan, in bytes. Files are read in
+/// pieces that are whole blocks of every size.
 pub const MOST_COMMON_BYTES: u64 = 4 << 20;
 
 /// The most reading threads.
 pub const MOST_THREADS: usize = 1024;
 
-/// Memory of `--estimate` unless set, in bytes.
+/// The default memory of an estimate, in bytes.
 pub const ESTIMATE_BYTES: u64 = 64 << 20;
 
-/// What becomes of a file's last block when it is shorter than the block size.
+/// The treatment of a file's last block if it is shorter than the block size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TailPolicy {
-    /// It is not counted as a block.
+    /// The short block is not counted.
     Skip,
-    /// It is filled up with zeros to a whole block.
+    /// The short block is filled up with zeros to a whole block.
     Pad,
-    /// It is a block of its own length.
+    /// The short block counts as a content of its own length.
     #[default]
     Keep,
 }
 
-/// Whether blocks of zeros enter the dedup ratio and the distribution; they are counted apart in any case.
+/// The treatment of zero blocks in the dedup ratio and the distribution. Their number is always
+/// reported separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZeroPolicy {
-    /// They are contents like any other.
+    /// Zero blocks are contents like any other.
     #[default]
     Include,
-    /// They are left out: a thin store keeps none of them.
+    /// Zero blocks are left out, because a thin store does not store them.
     Exclude,
 }
 
-/// How fingerprints are counted.
+/// The method by which fingerprints are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Counting {
-    /// Every fingerprint, in at most 32 bytes of memory each.
+    /// Counts every fingerprint, in at most 32 bytes of memory each.
     #[default]
     Exact,
-    /// Every fingerprint, within this much memory for the whole scan; what does not fit goes to temporary files.
+    /// Counts every fingerprint within a memory limit for the whole scan. Tables that do not fit
+    /// are written to temporary files.
     Bounded {
-        /// Memory of the scan in bytes.
+        /// The memory limit of the whole scan, in bytes.
         memory_bytes: u64,
     },
-    /// A uniform sample of the distinct contents, within this much memory for the whole scan.
+    /// Counts a uniform sample of the distinct contents within a memory limit for the whole scan.
     Estimate {
-        /// Memory of the scan in bytes.
+        /// The memory limit of the whole scan, in bytes.
         memory_bytes: u64,
     },
 }
 
-/// What to scan and how, as it was asked for; [`ScanOptions::new`] checks it.
+/// The requested paths and settings of a scan; [`ScanOptions::new`] validates them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScanRequest {
-    /// Files, directories and block devices. A symbolic link given here is followed, one found below is not.
+    /// The files, directories and block devices to scan. A symbolic link in this list is followed;
+    /// a link below a directory is not.
     pub paths: Vec<PathBuf>,
-    /// Block sizes in bytes, each scanned as if alone.
+    /// The block sizes in bytes. Each gives the same figures as in a scan of its own.
     pub block_bytes: Vec<u32>,
-    /// What becomes of short last blocks.
+    /// The treatment of short last blocks.
     pub tail: TailPolicy,
-    /// Whether zero blocks enter ratio and distribution.
+    /// The treatment of zero blocks in the dedup ratio and the distribution.
     pub zeros: ZeroPolicy,
-    /// The hash that tells contents apart.
+    /// The hash function of the fingerprints.
     pub fingerprint: FingerprintKind,
-    /// Reading and hashing threads.
+    /// The number of threads that read and hash.
     pub threads: usize,
-    /// How fingerprints are counted.
+    /// The method by which fingerprints are counted.
     pub counting: Counting,
-    /// Where temporary files go; the system's temporary folder if none is set.
+    /// The folder of temporary files; `None` means the system's temporary folder.
     pub spill_folder: Option<PathBuf>,
-    /// Globs of names not to scan. One without `/` matches a file or directory name anywhere, one with `/` the path
-    /// below the scanned one.
+    /// The globs of names to leave out. A glob without `/` matches the name of a file or directory
+    /// at any depth. A glob with `/` matches the path relative to the scanned directory.
     pub exclude: Vec<String>,
-    /// Stay on the file system of each path.
+    /// `true` if the scan stays on the file system of each path.
     pub one_file_system: bool,
-    /// Count a file once for every hard link that is found to it.
+    /// `true` if a file counts once for each of its hard links that the scan finds.
     pub count_hard_links: bool,
-    /// Find the bytes of all files while reading, so that the monitor can tell the time left. Costs a look at every
-    /// file more.
+    /// `true` if a second walk finds the bytes of all files while the scan reads, so that the
+    /// monitor can show the remaining time. It costs one more `stat` call for every file.
     pub find_total: bool,
 }
 
@@ -119,70 +122,71 @@ impl Default for ScanRequest {
     }
 }
 
-/// Why a scan cannot be done as asked.
+/// The reason why a scan request is refused.
 #[derive(Debug, Error)]
 pub enum OptionsError {
-    /// Nothing to scan.
-    #[error("no path to scan was given")]
+    /// The request has no path.
+    #[error("no path to scan was given: give files, directories or block devices")]
     NoPath,
-    /// No block size.
-    #[error("no block size was given")]
+    /// The request has no block size.
+    #[error("no block size was given: give at least one")]
     NoBlockSize,
-    /// A block size out of range.
+    /// A block size is out of range.
     #[error(
-        "block size {found} is not a multiple of {BLOCK_STEP_BYTES} from {BLOCK_STEP_BYTES} to {MOST_BLOCK_BYTES} bytes"
+        "invalid block size {found}: it must be a multiple of {BLOCK_STEP_BYTES} bytes, at most {}",
+        format_size(u64::from(MOST_BLOCK_BYTES))
     )]
     BlockSize {
-        /// The size in bytes.
+        /// The block size in bytes.
         found: u32,
     },
-    /// A block size given twice.
-    #[error("block size {found} was given twice")]
+    /// A block size is given twice.
+    #[error("block size {found} was given twice: give each size once")]
     RepeatedBlockSize {
-        /// The size in bytes.
+        /// The block size in bytes.
         found: u32,
     },
-    /// More block sizes than one pass can serve.
-    #[error("{found} block sizes were given, at most {MOST_BLOCK_SIZES} fit one scan")]
+    /// The request has more block sizes than one scan supports.
+    #[error("{found} block sizes were given; one scan takes at most {MOST_BLOCK_SIZES}")]
     ManyBlockSizes {
-        /// How many.
+        /// The number of block sizes.
         found: usize,
     },
-    /// Block sizes that do not fit one reading pass.
+    /// The common multiple of the block sizes exceeds the limit.
     #[error(
         "the block sizes have no common multiple up to {}: scan them one by one",
         format_size(MOST_COMMON_BYTES)
     )]
     NoCommonMultiple,
-    /// An impossible number of threads.
-    #[error("{found} threads were asked for, from 1 to {MOST_THREADS} can be had")]
+    /// The number of threads is out of range.
+    #[error("{found} threads were requested; give from 1 to {MOST_THREADS}")]
     Threads {
-        /// How many.
+        /// The requested number of threads.
         found: usize,
     },
-    /// A glob that cannot be read.
-    #[error("exclude glob '{glob}' cannot be read")]
+    /// An exclude glob is invalid.
+    #[error("invalid exclude glob '{glob}'")]
     Glob {
-        /// The glob.
+        /// The glob as the user gave it.
         glob: String,
-        /// What is wrong with it.
+        /// The error of the glob parser.
         source: globset::Error,
     },
-    /// Memory below what buffers alone take.
+    /// The memory limit is below the memory of the buffers and the smallest tables.
     #[error(
-        "{} of memory are too little for these block sizes and threads: give at least {}",
+        "{} of memory is too little for these block sizes and threads: give at least {}",
         format_size(*found),
         format_size(*least)
     )]
     Memory {
-        /// Bytes asked for.
+        /// The requested memory in bytes.
         found: u64,
-        /// Bytes needed.
+        /// The minimum memory in bytes.
         least: u64,
     },
 }
 
-/// A request that was checked.
+/// A validated scan request.
 #[derive(Debug, Clone)]
 pub struct ScanOptions {
     request: ScanRequest,
@@ -191,10 +195,10 @@ pub struct ScanOptions {
 }
 
 impl ScanOptions {
-    /// Checks a request.
+    /// Validates a request.
     ///
     /// # Errors
-    /// The first thing that cannot be done; nothing has been touched then.
+    /// Fails at the first invalid setting. Nothing has been read by then.
     pub fn new(mut request: ScanRequest) -> Result<Self, OptionsError> {
         if request.paths.is_empty() {
             return Err(OptionsError::NoPath);
@@ -220,13 +224,13 @@ impl ScanOptions {
         if found < least { Err(OptionsError::Memory { found, least }) } else { Ok(()) }
     }
 
-    /// What was asked for, block sizes in ascending order.
+    /// Returns the request, with its block sizes in ascending order.
     #[must_use]
     pub fn request(&self) -> &ScanRequest {
         &self.request
     }
 
-    /// A number of bytes that holds whole blocks of every size.
+    /// Returns the least common multiple of all block sizes, in bytes.
     pub(crate) fn common_bytes(&self) -> u64 {
         self.common_bytes
     }
@@ -302,15 +306,18 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_refused() {
         for (block_bytes, message) in [
-            (vec![], "no block size was given"),
-            (vec![1000], "block size 1000 is not a multiple of 512 from 512 to 1048576 bytes"),
-            (vec![0], "block size 0 is not a multiple of 512 from 512 to 1048576 bytes"),
+            (vec![], "no block size was given: give at least one"),
+            (
+                vec![1000],
+                "invalid block size 1000: it must be a multiple of 512 bytes, at most 1.00 MiB",
+            ),
+            (vec![0], "invalid block size 0: it must be a multiple of 512 bytes, at most 1.00 MiB"),
             (
                 vec![2 << 20],
-                "block size 2097152 is not a multiple of 512 from 512 to 1048576 bytes",
+                "invalid block size 2097152: it must be a multiple of 512 bytes, at most 1.00 MiB",
             ),
-            (vec![4096, 512, 4096], "block size 4096 was given twice"),
-            (vec![512; 17], "17 block sizes were given, at most 16 fit one scan"),
+            (vec![4096, 512, 4096], "block size 4096 was given twice: give each size once"),
+            (vec![512; 17], "17 block sizes were given; one scan takes at most 16"),
             (
                 vec![512 * 1021, 512 * 1019],
                 "the block sizes have no common multiple up to 4.00 MiB: scan them one by one",

@@ -1,4 +1,5 @@
-//! What a scan will take, before it reads: files and bytes from the walk, the rate from a short timed sample.
+//! The prediction of a scan's time and memory: the walk gives files and bytes, and a short timed
+//! sample gives the rate.
 
 use crate::budget;
 use crate::error::ScanError;
@@ -16,54 +17,58 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory for a distinct block, at most; see `set`.
+/// The most memory of a distinct block in a counting table, in bytes; see `set`.
 const TABLE_BYTES_PER_BLOCK: u64 = 32;
 
-/// Files of which a piece is read, and the bytes of a piece: enough to meet a disk at several places.
+/// The number of files of which a piece is read, and the bytes of a piece. They are large enough to
+/// reach several places of a disk.
 const SAMPLED_FILES: usize = 64;
 const SAMPLED_BYTES: usize = 1 << 20;
 
-/// The longest that reading the sample may take.
+/// The time limit for reading the sample.
 const SAMPLE_NS: u64 = 1_000_000_000;
 
-/// What opening and closing a cached file takes, in nanoseconds. A cold disk adds a seek to that.
+/// The time to open and close a cached file, in nanoseconds. A disk adds a seek for a file that is
+/// not cached.
 const OPEN_NS: u64 = 4_000;
 
-/// What a scan will take.
+/// The predicted time and memory of a scan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlanResult {
-    /// Files and block devices to read.
+    /// The number of files and block devices to read.
     pub files: u64,
-    /// Directories.
+    /// The number of directories.
     pub directories: u64,
-    /// Their bytes, holes included.
+    /// The bytes of all files, holes included.
     pub data_bytes: u64,
-    /// Their bytes without holes: what will be read.
+    /// The bytes of all files without holes, which the scan will read.
     pub read_bytes: u64,
-    /// Files and directories that cannot be looked at.
+    /// The number of files and directories that cannot be examined.
     pub unreadable: u64,
-    /// Memory besides the counting tables: buffers and samples, in bytes.
+    /// The memory of buffers and samples, without the counting tables, in bytes.
     pub fixed_bytes: u64,
-    /// The most memory if no block has a duplicate, or the limit that was set, in bytes.
+    /// The most memory that the scan can take, in bytes: that of a scan without duplicates, or the
+    /// memory limit if it is lower.
     pub memory_bytes: u64,
-    /// By block size.
+    /// The prediction for each block size.
     pub block_sizes: Vec<PlanSize>,
-    /// Read to find the rate, in bytes.
+    /// The bytes that were read to measure the rate.
     pub sampled_bytes: u64,
-    /// The rate of one thread, read and hashed, in bytes a second; none if nothing could be read.
+    /// The rate at which one thread reads and hashes, in bytes a second; `None` if nothing could be
+    /// read.
     pub bytes_per_s: Option<f64>,
-    /// The time the scan will take at that rate on all threads, in nanoseconds.
+    /// The time that the scan will take at that rate on all threads, in nanoseconds.
     pub estimate_ns: Option<u64>,
 }
 
-/// What a block size will take.
+/// The prediction for one block size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PlanSize {
     /// The block size in bytes.
     pub block_bytes: u32,
-    /// Blocks at most.
+    /// The most blocks of this size.
     pub blocks: u64,
-    /// Memory of the counting table if every block is distinct, in bytes.
+    /// The memory of the counting table if every block is distinct, in bytes.
     pub table_bytes: u64,
 }
 
@@ -74,14 +79,14 @@ struct Found {
     read_bytes: u64,
     blocks: Vec<u64>,
     sampled: Vec<(PathBuf, u64)>,
-    /// Files with several names that were met, as (file system, number).
+    /// The files with several hard links that were found, as (file system, inode number).
     links: HashSet<(u64, u64)>,
 }
 
-/// Says what a scan with these options will take. Reads no more than a few pieces of files.
+/// Predicts the time and memory of a scan with these options. Reads only a few pieces of files.
 ///
 /// # Errors
-/// If a path cannot be scanned at all.
+/// Fails if a path cannot be scanned at all.
 pub fn plan(
     options: &ScanOptions,
     monitor: &dyn Monitor,
@@ -185,7 +190,7 @@ impl Found {
         if bytes == 0 {
             return;
         }
-        // Each file is as likely as the others to stay ("reservoir").
+        // Reservoir sampling: every file has the same probability to stay in the sample.
         if self.sampled.len() < SAMPLED_FILES {
             self.sampled.push((batch.names.path(index), bytes));
         } else if let Ok(at) = usize::try_from(random.below(self.files))
@@ -218,7 +223,8 @@ fn for_each_file(batch: &Batch, mut each: impl FnMut(usize, Stat)) {
     }
 }
 
-/// Reads and hashes pieces from random places of the files, on one thread; returns bytes and nanoseconds.
+/// Reads and hashes pieces from random places of the files, on one thread. Returns the bytes and
+/// the nanoseconds.
 fn time_sample(options: &ScanOptions, files: &[(PathBuf, u64)], stop: &StopFlag) -> (u64, u64) {
     let clock = SystemClock::new();
     let mut random = Random::new(1);
@@ -247,7 +253,8 @@ fn read_piece(path: &Path, offset: u64, buffer: &mut [u8]) -> Option<usize> {
     File::open(path).ok()?.read_at(buffer, offset).ok()
 }
 
-/// Finds the bytes of all files while others read them, and tells the monitor.
+/// Adds up the bytes of all files while other threads read them, and reports the total to the
+/// monitor.
 pub(crate) fn tell_total(session: &Session<'_>, roots: &[Root]) {
     let (counts, silent) = (WalkCounts::default(), Silent);
     let troubles = Troubles::new(&silent);

@@ -1,4 +1,5 @@
-//! The bounded queue between the walk and the readers, and the large files that several readers share.
+//! The bounded queue between the walk and the readers, and the list of large files that several
+//! readers share.
 
 use crate::halt::Halt;
 use crate::read::LargeFile;
@@ -8,17 +9,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Batches that wait: each holds its directory open, so this also bounds open files.
+/// The most batches that wait. Each keeps its directory open, so this also bounds the open files.
 const MOST_BATCHES: usize = 128;
 
-/// How often a waiting thread looks at the stop flag, which cannot wake it.
+/// The interval at which a waiting thread checks the stop flag, because the flag cannot wake it.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// Something to do for a reader.
+/// A unit of work for a reader.
 pub(crate) enum Work {
-    /// Files to open and read.
+    /// A batch of files to open and read.
     Batch(Batch),
-    /// A file that has pieces left, perhaps.
+    /// A large file that may have unread pieces.
     Large(Arc<LargeFile>),
 }
 
@@ -26,7 +27,7 @@ pub(crate) enum Work {
 struct State {
     batches: VecDeque<Batch>,
     large: VecDeque<Arc<LargeFile>>,
-    /// Readers that may still find a large file.
+    /// The number of readers with work in hand, which may still add a large file.
     busy: usize,
     walk_is_over: bool,
 }
@@ -55,7 +56,7 @@ impl<'scan> Queue<'scan> {
         condition.wait_timeout(held, STOP_CHECK).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Adds a batch, waiting for room.
+    /// Adds a batch. Waits while the queue is full.
     pub(crate) fn send(&self, batch: Batch) -> Result<(), Ended> {
         let mut state = locked(&self.state);
         while state.batches.len() >= MOST_BATCHES {
@@ -69,26 +70,27 @@ impl<'scan> Queue<'scan> {
         Ok(())
     }
 
-    /// No more batches will come.
+    /// Marks the end of the walk: no more batches will come.
     pub(crate) fn end_walk(&self) {
         locked(&self.state).walk_is_over = true;
         self.more.notify_all();
     }
 
-    /// Whether nothing is left to do.
+    /// Returns whether all work is done.
     pub(crate) fn is_over(&self) -> bool {
         let state = locked(&self.state);
         state.walk_is_over && state.busy == 0 && state.batches.is_empty() && state.large.is_empty()
     }
 
-    /// Offers a large file to all readers.
+    /// Adds a large file, of which all readers take pieces.
     pub(crate) fn share(&self, file: Arc<LargeFile>) {
         locked(&self.state).large.push_back(file);
         self.more.notify_all();
     }
 
-    /// The next work, large files first, so that few of them are open at once. `None` when there will be none.
-    /// Whoever gets work calls [`Queue::done`] after it.
+    /// Returns the next work; `None` when no work is left or will come. Large files come first, so
+    /// that few of them are open at once. The caller must call [`Queue::done`] after each unit of
+    /// work.
     pub(crate) fn take(&self) -> Option<Work> {
         let mut state = locked(&self.state);
         loop {
@@ -112,12 +114,12 @@ impl<'scan> Queue<'scan> {
         }
     }
 
-    /// A large file has no more pieces.
+    /// Removes a large file that has no unread pieces.
     pub(crate) fn retire(&self, file: &Arc<LargeFile>) {
         locked(&self.state).large.retain(|other| !Arc::ptr_eq(other, file));
     }
 
-    /// The work that was taken is done.
+    /// Marks one unit of work as done.
     pub(crate) fn done(&self) {
         let mut state = locked(&self.state);
         state.busy -= 1;

@@ -1,4 +1,5 @@
-//! What a scan found, as plain figures that can be serialised. Sizes are bytes, shares 0 to 1.
+//! The result of a scan, as figures that can be serialised. Sizes are in bytes, and shares are from
+//! 0 to 1.
 
 use crate::fingerprint::{Fingerprint, FingerprintKind};
 use crate::options::{TailPolicy, ZeroPolicy};
@@ -6,49 +7,50 @@ use crate::set::Place;
 use gemelo_content::{Distribution, DistributionError, DuplicateClass, Profile, ProfileClass};
 use serde::{Deserialize, Serialize};
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScanResult {
-    /// The scan was stopped before its end, or could not go on: figures are of what was read until then.
+    /// `true` if the scan was stopped or ended early after an error. The figures then cover only
+    /// the data that was read.
     pub partial: bool,
-    /// The hash that made fingerprints.
+    /// The hash function of the fingerprints.
     pub fingerprint: FingerprintKind,
-    /// What became of short last blocks.
+    /// The treatment of short last blocks.
     pub tail: TailPolicy,
-    /// Whether zero blocks are in ratio and distribution.
+    /// The treatment of zero blocks in the dedup ratio and the distribution.
     pub zeros: ZeroPolicy,
-    /// What was found on the way.
+    /// The counts of files, and of names that were not read.
     pub files: FileCounts,
-    /// Time and memory of the scan itself.
+    /// The time and the memory of the scan.
     pub effort: Effort,
-    /// The figures, a block size each, in ascending order.
+    /// The figures of each block size, in ascending order of sizes.
     pub block_sizes: Vec<BlockSizeResult>,
 }
 
-/// Files and what was not read of them.
+/// The counts of files, and of names that were not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileCounts {
-    /// Files and block devices that were scanned.
+    /// The number of files and block devices that were scanned.
     pub files: u64,
-    /// Directories that were listed.
+    /// The number of directories that were listed.
     pub directories: u64,
-    /// Bytes of all scanned files, holes included.
+    /// The bytes of all scanned files, holes included.
     pub data_bytes: u64,
-    /// Bytes of holes, which were not read.
+    /// The bytes of holes, which were not read.
     pub hole_bytes: u64,
-    /// Further names of files that were already counted.
+    /// The number of further hard links to files that were already counted.
     pub hard_links_skipped: u64,
-    /// Symbolic links, not followed.
+    /// The number of symbolic links, which were not followed.
     pub symbolic_links_skipped: u64,
-    /// Pipes, sockets and devices.
+    /// The number of pipes, sockets and devices.
     pub special_skipped: u64,
-    /// Files and directories that an exclude glob matched.
+    /// The number of files and directories that an exclude glob matched.
     pub excluded: u64,
-    /// Directories and files on other file systems.
+    /// The number of directories and files on other file systems.
     pub other_file_systems_skipped: u64,
-    /// Files and directories that could not be read, or not to their end.
+    /// The number of files and directories that could not be read, or not to their end.
     pub unreadable: u64,
-    /// Files that vanished, shrank or grew while they were scanned.
+    /// The number of files that vanished, shrank, grew or were modified during the scan.
     pub changed: u64,
 }
 
@@ -71,14 +73,14 @@ impl FileCounts {
     }
 }
 
-/// Time and memory that a scan took.
+/// The time and the memory of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Effort {
-    /// From the first directory to the last figure, in nanoseconds.
+    /// The time from the first directory to the last figure, in nanoseconds.
     pub elapsed_ns: u64,
-    /// The most memory that the counting tables took, in bytes.
+    /// The peak memory of the counting tables, in bytes.
     pub table_bytes: u64,
-    /// Written to temporary files, in bytes.
+    /// The bytes that were written to temporary files.
     pub spilled_bytes: u64,
 }
 
@@ -87,53 +89,53 @@ pub struct Effort {
 pub struct BlockSizeResult {
     /// The block size in bytes.
     pub block_bytes: u32,
-    /// All blocks, zero blocks and short ones included.
+    /// The number of all blocks, zero blocks and short ones included.
     pub blocks: u64,
-    /// Bytes of all blocks.
+    /// The bytes of all blocks.
     pub data_bytes: u64,
-    /// Blocks shorter than the block size (`--tail keep`).
+    /// The number of blocks shorter than the block size (`--tail keep`).
     pub short_blocks: u64,
-    /// Short last blocks that were left out (`--tail skip`).
+    /// The number of short last blocks that were left out (`--tail skip`).
     pub skipped_tails: u64,
-    /// Bytes that were left out with them.
+    /// The bytes of the short last blocks that were left out.
     pub skipped_tail_bytes: u64,
-    /// Zeros that short last blocks were filled up with (`--tail pad`), in bytes.
+    /// The bytes of the zeros with which short last blocks were filled up (`--tail pad`).
     pub padding_bytes: u64,
-    /// Blocks of zeros only.
+    /// The number of blocks of zeros.
     pub zero_blocks: u64,
-    /// Their bytes.
+    /// The bytes of the blocks of zeros.
     pub zero_bytes: u64,
-    /// The blocks that the figures below are about: all, or those that are not zero.
+    /// The number of blocks that the figures below cover: all blocks, or those that are not zero.
     pub counted_blocks: u64,
-    /// Their bytes.
+    /// The bytes of the counted blocks.
     pub counted_bytes: u64,
-    /// Different contents.
+    /// The number of distinct contents.
     pub distinct: u64,
-    /// The bytes of one copy of each.
+    /// The bytes of one copy of each distinct content.
     pub distinct_bytes: u64,
-    /// Contents with one copy.
+    /// The number of contents with one copy.
     pub unique: u64,
-    /// Contents with two copies or more.
+    /// The number of contents with two or more copies.
     pub distinct_with_duplicates: u64,
-    /// Blocks that are a further copy of a content.
+    /// The number of counted blocks minus the number of distinct contents.
     pub duplicates: u64,
-    /// Counted blocks / distinct contents; 1 where there are no blocks.
+    /// The counted blocks divided by the distinct contents; 1 if there are no blocks.
     pub dedup_ratio: f64,
-    /// What deduplication saves, in bytes.
+    /// The bytes that deduplication saves.
     pub saved_bytes: u64,
-    /// What deduplication saves, of the counted bytes.
+    /// The share of the counted bytes that deduplication saves.
     pub saved_share: f64,
-    /// `[duplicates, contents]` pairs, ascending.
+    /// The distribution as `[duplicates, contents]` pairs, in ascending order.
     pub distribution: Vec<[u64; 2]>,
     /// The distribution by ranges of duplicates.
     pub ranges: Vec<RangeResult>,
-    /// The contents with the most copies, the most first.
+    /// The contents with the most copies, in descending order of copies.
     pub most_repeated: Vec<Repeated>,
-    /// Compressibility and entropy, where contents could be sampled.
+    /// The compressibility and the byte entropy, if contents could be sampled.
     pub nature: Option<NatureResult>,
-    /// How far apart duplicates lie, where any were sampled.
+    /// The distances between copies, if any were sampled.
     pub locality: Option<LocalityResult>,
-    /// How sure the figures are, if they are estimates.
+    /// The confidence intervals of the figures, if they are estimates.
     pub estimate: Option<EstimateResult>,
 }
 
@@ -142,131 +144,136 @@ pub struct BlockSizeResult {
 pub struct RangeResult {
     /// The range as text, such as `10-49`.
     pub duplicates: String,
-    /// Distinct contents in it.
+    /// The number of distinct contents in the range.
     pub contents: u64,
-    /// Their blocks, all copies.
+    /// The number of blocks in the range, all copies included.
     pub blocks: u64,
-    /// Their share of the counted blocks.
+    /// The share of the counted blocks that is in the range.
     pub share: f64,
 }
 
 /// A content with many copies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Repeated {
-    /// The fingerprint.
+    /// The fingerprint of the content.
     pub fingerprint: Fingerprint,
-    /// Copies.
+    /// The number of copies.
     pub copies: u64,
-    /// Length in bytes.
+    /// The length of the content in bytes.
     pub length_bytes: u32,
-    /// It is all zeros.
+    /// `true` if the content is all zeros.
     pub zero: bool,
-    /// One place where it was seen, unless it was lost among many equals.
+    /// A place where the content was seen. It is `None` if many other contents have about as many
+    /// copies.
     pub place: Option<Place>,
 }
 
 /// Means over sampled contents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct NatureFigures {
-    /// Distinct contents that were measured.
+    /// The number of distinct contents that were measured.
     pub sampled_contents: u64,
-    /// Mean byte entropy (order 0), bits a byte.
+    /// The mean byte entropy (order 0), in bits a byte.
     pub entropy_bits: f64,
-    /// What LZ4 saves, block by block; below 0 where it makes blocks larger.
+    /// The share of bytes that LZ4 saves, with each block compressed alone; below 0 if blocks
+    /// become larger.
     pub lz4_saved_share: f64,
-    /// What zstd level 1 saves, block by block.
+    /// The share of bytes that zstd level 1 saves, with each block compressed alone.
     pub zstd_saved_share: f64,
 }
 
 /// Means over the sampled contents of a range of duplicates.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NatureClass {
-    /// The range as text.
+    /// The range as text, such as `10-49`.
     pub duplicates: String,
-    /// First number of duplicates.
+    /// The first number of duplicates of the range.
     pub duplicates_from: u64,
-    /// Last number of duplicates, included.
+    /// The last number of duplicates of the range, included.
     pub duplicates_to: u64,
-    /// The means.
+    /// The means over the sampled contents of the range.
     #[serde(flatten)]
     pub figures: NatureFigures,
 }
 
-/// Steps of the entropy histogram: half bits from 0 to 8.
+/// The number of steps in the entropy histogram: each is half a bit, from 0 to 8 bits.
 pub const ENTROPY_STEPS: usize = 16;
 
-/// The nature of contents. Zero contents are not among them.
+/// The nature of contents. Zero contents are not part of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NatureResult {
-    /// Over all sampled contents, each once.
+    /// The means over all sampled contents. Each content counts once.
     pub overall: NatureFigures,
-    /// By ranges of duplicates.
+    /// The means for each range of duplicates.
     pub classes: Vec<NatureClass>,
-    /// Sampled contents by entropy, in steps of half a bit.
+    /// The number of sampled contents by entropy, in steps of half a bit.
     pub entropy_histogram: [u64; ENTROPY_STEPS],
 }
 
-/// How far apart consecutive copies of a content lie in the order of the scan.
+/// The distances between consecutive copies of a content, in the order of the scan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LocalityResult {
-    /// Sampled contents with at least two copies.
+    /// The number of sampled contents with at least two copies.
     pub sampled_contents: u64,
-    /// Distances measured.
+    /// The number of measured distances.
     pub distances: u64,
-    /// Mean distance in bytes.
+    /// The mean distance in bytes.
     pub mean_bytes: f64,
-    /// Median distance in bytes.
+    /// The median distance in bytes.
     pub median_bytes: u64,
-    /// Distances by powers of two: `[from_bytes, count]`, up to twice `from_bytes`, empty ones left out.
+    /// The number of distances by powers of two, as `[from_bytes, count]` for distances below twice
+    /// `from_bytes`. Empty powers are left out.
     pub histogram: Vec<[u64; 2]>,
 }
 
-/// An interval that holds the true figure in 95 of 100 scans of such data.
+/// An interval that contains the true figure in 95 of 100 scans of such data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
-    /// Its lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
-/// How sure an estimate is. Blocks, bytes and zero blocks are exact even then.
+/// The confidence intervals of an estimate. Blocks, bytes and zero blocks are exact in an estimate
+/// too.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EstimateResult {
-    /// Distinct contents in the sample, with exact copies each.
+    /// The number of distinct contents in the sample. The copies of each are exact.
     pub sampled_contents: u64,
-    /// The share of all distinct contents that is in the sample; 1 means that all are and every figure is exact.
+    /// The share of all distinct contents that is in the sample; 1 means that the sample contains
+    /// all contents and every figure is exact.
     pub sampled_share: f64,
-    /// Distinct contents.
+    /// The interval of the number of distinct contents.
     pub distinct: Interval,
-    /// Contents with one copy.
+    /// The interval of the number of contents with one copy.
     pub unique: Interval,
-    /// Contents with two copies or more.
+    /// The interval of the number of contents with two or more copies.
     pub distinct_with_duplicates: Interval,
-    /// Blocks that are a further copy.
+    /// The interval of the number of duplicates.
     pub duplicates: Interval,
-    /// Dedup ratio.
+    /// The interval of the dedup ratio.
     pub dedup_ratio: Interval,
-    /// Share of bytes saved.
+    /// The interval of the share of bytes that deduplication saves.
     pub saved_share: Interval,
-    /// Of each row of the range table: contents and blocks.
+    /// The intervals of each row of the range table.
     pub ranges: Vec<RangeInterval>,
 }
 
-/// How sure a row of the range table is.
+/// The intervals of a row of the range table.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RangeInterval {
-    /// Distinct contents.
+    /// The interval of the number of distinct contents.
     pub contents: Interval,
-    /// Their blocks.
+    /// The interval of the number of blocks.
     pub blocks: Interval,
 }
 
 impl BlockSizeResult {
-    /// The distribution of duplicates.
+    /// Returns the distribution of duplicates.
     ///
     /// # Errors
-    /// If there are no blocks.
+    /// Fails if there are no blocks.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
         let class = |[duplicates, contents]: &[u64; 2]| DuplicateClass {
             duplicates: *duplicates,
@@ -275,10 +282,11 @@ impl BlockSizeResult {
         Distribution::new(self.distribution.iter().map(class))
     }
 
-    /// The distribution with the nature of contents, to generate such data.
+    /// Returns a profile: the distribution with the nature of contents, from which such data can be
+    /// generated.
     ///
     /// # Errors
-    /// If there are no blocks.
+    /// Fails if there are no blocks.
     pub fn to_profile(&self, name: &str, source: &str) -> Result<Profile, DistributionError> {
         let mut profile =
             Profile::new(name, source, u64::from(self.block_bytes), &self.to_distribution()?);
@@ -289,7 +297,8 @@ impl BlockSizeResult {
                 duplicates_to: class.duplicates_to,
                 sampled_contents: class.figures.sampled_contents,
                 entropy_bits: class.figures.entropy_bits,
-                // A tiny block may become more than twice as large; a profile goes no lower than -1.
+                // A tiny block can become more than twice as large, and a profile allows no share
+                // below -1.
                 lz4_saved_share: class.figures.lz4_saved_share.max(-1.0),
                 zstd_saved_share: class.figures.zstd_saved_share.max(-1.0),
             })

@@ -1,4 +1,5 @@
-//! A scan from its options to its result: starts walk and readers, then turns what they counted into figures.
+//! A scan from its options to its result: starts the walk and the readers, and turns their counts
+//! into figures.
 
 use crate::budget;
 use crate::error::ScanError;
@@ -24,13 +25,14 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// Scans what the options name.
+/// Scans the paths of the options.
 ///
-/// What goes wrong with single files is told to `monitor`, counted, and does not stop the scan. After `stop` is
-/// raised, the result is of what was read until then, and says so.
+/// Problems with single files are reported to `monitor` and counted, and they do not stop the scan.
+/// After `stop` is raised, the result covers the data that was read by then, and
+/// [`ScanResult::partial`] is set.
 ///
-/// # Errors
-/// If a path cannot be scanned at all, threads cannot be started, or a temporary file cannot be read back.
+/// # Errors Fails if a path cannot be scanned at all, if threads cannot be started, or if a
+/// temporary file cannot be read back.
 pub fn scan(
     options: &ScanOptions,
     monitor: &dyn Monitor,
@@ -39,10 +41,11 @@ pub fn scan(
     scan_and_save(options, None, monitor, stop).map(|saved| saved.result)
 }
 
-/// Scans, and writes the fingerprint set to `save`, an empty file opened for reading and writing.
+/// Scans the paths of the options and writes the fingerprint set to `save`, which must be an empty
+/// file opened for reading and writing.
 ///
-/// # Errors
-/// As [`scan`], and if the options ask for an estimate. If the set cannot be written, [`Saved::set`] says so.
+/// # Errors Fails as [`scan`], and if the options ask for an estimate. If the set cannot be
+/// written, [`Saved::set`] holds the error.
 pub fn scan_and_save(
     options: &ScanOptions,
     save: Option<&File>,
@@ -64,15 +67,15 @@ pub fn scan_and_save(
     Ok(saved)
 }
 
-/// Everything that was read, before it is added up.
+/// The counts of all readers, before they are added up.
 struct ReadData {
     partial: bool,
     files: FileCounts,
     counts: Vec<SizeCounts>,
     sizes: Vec<SizeState>,
-    /// Bytes before each batch.
+    /// The bytes before each batch.
     batch_starts: Vec<u64>,
-    /// Bytes of all batches.
+    /// The bytes of all batches.
     position_bytes: u64,
 }
 
@@ -104,7 +107,10 @@ fn read_all(
     monitor.begin("reading", Unit::Bytes, known_total(roots));
     let counted = run_threads(&session, roots)?;
     if let Some(error) = halt.take_failure() {
-        monitor.warn(&format!("the scan could not go on: cannot write a temporary file: {error}"));
+        monitor.warn(&format!(
+            "the scan ended early, and its figures cover only the data that was read: \
+             cannot write a temporary file: {error}"
+        ));
     }
     let mut files = FileCounts {
         files: counted.files,
@@ -132,7 +138,7 @@ fn read_all(
     Ok(ReadData { partial, files, counts: counted.sizes, sizes, batch_starts, position_bytes })
 }
 
-/// The bytes of all paths, if that is known without a walk.
+/// Returns the bytes of all paths, if they are known without a walk.
 fn known_total(roots: &[Root]) -> Option<u64> {
     let are_files = roots.iter().all(|root| root.kind != RootKind::Directory);
     are_files.then(|| roots.iter().map(|root| root.size_bytes).sum())
@@ -148,7 +154,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
                 let _guard = HaltOnPanic(session.halt);
                 Worker::new(session).run()
             });
-            // Without this the readers that did start would wait for ever.
+            // Without this, the readers that did start would wait forever.
             let reader =
                 reader.inspect_err(|error| session.halt.fail(io::Error::from(error.kind())));
             readers.push(reader.map_err(start)?);
@@ -171,13 +177,13 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
     })
 }
 
-/// Lets no thread wait for one that has panicked.
+/// Ends the scan if a thread panics, so that no other thread waits for it.
 struct HaltOnPanic<'scan>(&'scan Halt);
 
 impl Drop for HaltOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(io::Error::other("a reader has ended early"));
+            self.0.fail(io::Error::other("a reading thread panicked"));
         }
     }
 }
@@ -195,7 +201,7 @@ impl Counted {
     }
 }
 
-/// A block size, ready to be added up.
+/// One block size, with all its counts and samples.
 struct ReadySize<'options> {
     options: &'options ScanOptions,
     block_bytes: u32,
@@ -301,7 +307,7 @@ impl ReadySize<'_> {
         Ok(tally.finish(&self.counts.totals, scale))
     }
 
-    /// Rows of the zero contents, the last fingerprint first.
+    /// Returns the rows of the zero contents, in descending order of fingerprints.
     fn zero_rows(&mut self) -> Vec<Row> {
         let kind = self.options.request().fingerprint;
         let bytes = vec![0; self.block_bytes as usize];
@@ -320,14 +326,14 @@ impl ReadySize<'_> {
     }
 }
 
-/// Temporary files that cannot be read back.
+/// Returns the error for a temporary file that cannot be read back.
 fn spilled(source: io::Error, options: &ScanOptions) -> ScanError {
     let folder = options.request().spill_folder.clone().unwrap_or_else(std::env::temp_dir);
     ScanError::Spill { folder, source }
 }
 
-/// Which contents of the set are the sample (those below the first figure, in their last 64 bits), and what part of
-/// all they are; nothing if the set has everything.
+/// Returns the limit of the sample in the last 64 bits of the fingerprint (exclusive), and the
+/// share of all contents that is in the sample; `None` if the set was not limited to a sample.
 pub(crate) fn sample_scale(set: &CountingSet) -> (u64, Option<SampleScale>) {
     let Some(limit) = &set.sample else { return (u64::MAX, None) };
     let mut lows = set.lows();
@@ -343,7 +349,7 @@ pub(crate) fn sample_scale(set: &CountingSet) -> (u64, Option<SampleScale>) {
 
 type Sorted<Value> = std::iter::Peekable<std::vec::IntoIter<(Fingerprint, Value)>>;
 
-/// A row from what was counted and the samples, which are in the same order.
+/// Combines a counted content with its values in the samples, which are in the same order.
 fn join(
     counted: set::Counted,
     places: &mut Sorted<Place>,

@@ -1,5 +1,5 @@
-//! From counted contents, one after another, to the figures of a block size. Scans and merges share this, so that both
-//! say the same.
+//! The figures of a block size, computed from counted contents one after another. Scans and merges
+//! share this code, so that both give the same figures.
 
 use crate::estimate::{self, SampleScale};
 use crate::fingerprint::Fingerprint;
@@ -16,13 +16,13 @@ use gemelo_content::{range_index, range_label, range_start};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Contents that are listed as the most repeated.
+/// The number of contents in the list of the most repeated.
 const MOST_REPEATED: usize = 10;
 
-/// Numbers of copies that are counted in a plain table.
+/// Numbers of copies below this limit are counted in an array instead of a map.
 const SMALL_COPIES: usize = 4096;
 
-/// What is known of one distinct content.
+/// The values of one distinct content.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) fingerprint: Fingerprint,
@@ -31,11 +31,12 @@ pub(crate) struct Row {
     pub(crate) zero: bool,
     pub(crate) place: Option<Place>,
     pub(crate) nature: Option<Nature>,
-    /// Places in the scan, ascending, in bytes; empty if the content is not in the locality sample.
+    /// The places in the scan in bytes, ascending; empty if the content is not in the locality
+    /// sample.
     pub(crate) positions: Vec<u64>,
 }
 
-/// What is counted of a block size without looking at contents.
+/// The counts of a block size that do not depend on contents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BlockTotals {
     pub(crate) blocks: u64,
@@ -61,7 +62,7 @@ impl BlockTotals {
     }
 }
 
-/// Contents by their number of copies.
+/// The number of contents for each number of copies.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CopyCounts {
     small: Vec<u64>,
@@ -79,7 +80,7 @@ impl CopyCounts {
         }
     }
 
-    /// (copies, contents), ascending.
+    /// Returns (copies, contents) pairs, in ascending order.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let small = (0u64..).zip(self.small.iter().copied());
         small
@@ -99,7 +100,7 @@ struct Measured {
 pub(crate) struct Tally {
     block_bytes: u32,
     zeros: ZeroPolicy,
-    /// Contents that are not zero; of a sample, those in it.
+    /// The contents that are not zero; in an estimate, those in the sample.
     counts: CopyCounts,
     bytes: u64,
     zero_counts: CopyCounts,
@@ -126,18 +127,19 @@ impl Tally {
         }
     }
 
-    /// The samples that come with the rows were taken at these levels at least.
+    /// Raises the levels of both samples to at least those at which the samples of the rows were
+    /// taken.
     pub(crate) fn raise_levels(&mut self, nature: u32, locality: u32) {
         self.nature.raise_to(nature);
         self.locality.raise_to(locality);
     }
 
-    /// The levels of the samples of nature and locality, so far.
+    /// Returns the current levels of the nature sample and the locality sample.
     pub(crate) fn levels(&self) -> (u32, u32) {
         (self.nature.level(), self.locality.level())
     }
 
-    /// Adds a content; each comes once.
+    /// Adds a content. Each content must be added only once.
     pub(crate) fn add(&mut self, row: &Row) {
         if row.zero && self.zeros == ZeroPolicy::Exclude {
             return;
@@ -164,7 +166,8 @@ impl Tally {
         if row.copies < 2 {
             return;
         }
-        // Rows come in ascending order of fingerprints, so an equal comes after its equals.
+        // Rows come in ascending order of fingerprints, so this row follows those with equal
+        // copies.
         let at = self.most_repeated.partition_point(|other| other.copies >= row.copies);
         if at < MOST_REPEATED {
             let Row { fingerprint, copies, length_bytes, zero, ref place, .. } = *row;
@@ -175,7 +178,7 @@ impl Tally {
         }
     }
 
-    /// The figures. `sample` is there if the contents were a sample of all.
+    /// Returns the figures. `sample` is given if the contents are a sample.
     pub(crate) fn finish(
         self,
         totals: &BlockTotals,

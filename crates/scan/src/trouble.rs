@@ -1,11 +1,13 @@
-//! What goes wrong with single files: told to the monitor, counted, and no reason to stop.
+//! Problems with single files: they are reported to the monitor and counted, and the scan
+//! continues.
 
 use gemelo_base::Monitor;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Files that are named; further ones are only counted, lest a million lines hide everything else.
+/// The number of files that are named in warnings. Further files are only counted, so that a
+/// million warnings cannot hide everything else.
 const MOST_NAMED: u64 = 100;
 
 pub(crate) struct Troubles<'scan> {
@@ -19,7 +21,8 @@ impl<'scan> Troubles<'scan> {
         Self { monitor, unreadable: AtomicU64::new(0), changed: AtomicU64::new(0) }
     }
 
-    /// A file or directory could not be opened or read. One that is gone has only changed.
+    /// Reports a file or directory that could not be opened or read. One that no longer exists
+    /// counts as changed.
     pub(crate) fn unreadable(&self, path: &Path, error: &io::Error) {
         if error.kind() == io::ErrorKind::NotFound {
             return self.changed();
@@ -28,11 +31,11 @@ impl<'scan> Troubles<'scan> {
         if number < MOST_NAMED {
             self.monitor.warn(&format!("cannot read {}: {error}", path.display()));
         } else if number == MOST_NAMED {
-            self.monitor.warn("more files cannot be read; they are counted, not named");
+            self.monitor.warn("more files cannot be read; they are counted but not named");
         }
     }
 
-    /// A file vanished, shrank or grew.
+    /// Counts a file that vanished, shrank or grew.
     pub(crate) fn changed(&self) {
         self.changed.fetch_add(1, Ordering::Relaxed);
     }

@@ -99,7 +99,7 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
     if damaged > 0 {
         let blocks = format_counted(damaged as u64, "damaged block");
         warnings.push(format!(
-            "{blocks} found: reads of them fail until they are written again or restored"
+            "{blocks} found: a damaged block cannot be read until it is written again or restored"
         ));
     }
     let failed = report.pool.activity.failed_checkpoints;

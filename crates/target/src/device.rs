@@ -1,5 +1,6 @@
-//! Block devices and files as targets: their size, and whether they may be written. What uses a
-//! device, and what it holds, is found out by the crate `volume`, which has the same to refuse.
+//! Checks of block devices and files as targets: their size and whether something else uses them.
+//! The crate `gemelo-volume` finds the users of a device and the data on it, because it makes the
+//! same checks for the disks of a pool.
 
 use crate::TargetError;
 use crate::error::AtPath;
@@ -7,7 +8,7 @@ use gemelo_volume::{VolumeError, disk};
 use rustix::fs::{FileType, Stat};
 use std::path::Path;
 
-/// The size of a block device; `None` of anything else.
+/// Returns the size of a block device in bytes, and `None` if the path is not a block device.
 pub(crate) fn size_bytes(path: &Path) -> Result<Option<u64>, TargetError> {
     let is_device =
         |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
@@ -23,18 +24,18 @@ pub(crate) fn check_unused(path: &Path, status: &Stat) -> Result<(), TargetError
     disk::check_unused(path, status).map_err(refused)
 }
 
-/// Refuses a file that something else uses: as swap, through a loop device, as the disk of an open
-/// pool.
+/// Refuses a file that something else uses: as swap space, behind a loop device, or as the disk of
+/// an open pool.
 pub(crate) fn check_file_unused(path: &Path, status: &Stat) -> Result<(), TargetError> {
     disk::check_file_unused(path, status).map_err(refused)
 }
 
-/// Refuses a path in `/dev` where no device is.
+/// Refuses a path below `/dev` that names no existing device. A file made there would fill memory.
 pub(crate) fn check_existing(path: &Path) -> Result<(), TargetError> {
     disk::check_existing_device(path).map_err(refused)
 }
 
-/// Refuses a block device that is in use, and, unless `force` is set, one that holds something.
+/// Refuses a block device that is in use, and, unless `force` is set, one that holds data.
 pub(crate) fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
     disk::check_overwritable(path, force).map_err(refused)
 }

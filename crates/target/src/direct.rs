@@ -1,4 +1,4 @@
-//! What direct I/O asks of sizes and offsets.
+//! Checks that sizes and paths allow direct I/O.
 
 use crate::error::AtPath;
 use crate::{Layout, TargetError};
@@ -6,11 +6,11 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::path::Path;
 
-/// The sector size of a device or file system that does not say.
+/// Sector size in bytes that is assumed if the device or file system reports none.
 const LEAST_SECTOR_BYTES: u64 = 512;
 
-/// Refuses sizes that direct I/O on this path cannot have. The path is a device, a file, or the folder in which files
-/// will be made.
+/// Refuses sizes that are not multiples of the sector size that direct I/O needs here. `path` is a
+/// device, a file, or the directory in which files will be made.
 pub(crate) fn check(path: &Path, layout: &Layout) -> Result<(), TargetError> {
     if !layout.direct {
         return Ok(());
@@ -28,7 +28,8 @@ pub(crate) fn check(path: &Path, layout: &Layout) -> Result<(), TargetError> {
 
 fn sector_bytes(path: &Path) -> Result<u64, TargetError> {
     let flags = if path.is_dir() {
-        // An unnamed file shows what a file here can do, and is gone when it is closed.
+        // An unnamed file behaves like the files that will be made here, and is gone when it is
+        // closed.
         OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT
     } else {
         OFlags::RDONLY | OFlags::DIRECT
@@ -36,7 +37,8 @@ fn sector_bytes(path: &Path) -> Result<u64, TargetError> {
     let probe = match rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
         Ok(probe) => probe,
         Err(Errno::INVAL) => return Err(TargetError::NoDirect { path: path.to_owned() }),
-        // Unnamed files are not for every file system: opening the real ones will tell.
+        // Not every file system has unnamed files. Opening the real files shows whether it has
+        // direct I/O.
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => return Ok(LEAST_SECTOR_BYTES),
         Err(error) => return Err(error).at("open", path),
     };
@@ -45,11 +47,12 @@ fn sector_bytes(path: &Path) -> Result<u64, TargetError> {
     Ok(said.max(LEAST_SECTOR_BYTES))
 }
 
-/// Whether the path may be written.
+/// Returns whether the path can be written to.
 pub(crate) fn is_writable(path: &Path) -> bool {
     let access = rustix::fs::Access::WRITE_OK;
     let permitted = rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok();
-    // A block device has its own flag, and may lie on a read-only file system.
+    // A block device has a read-only flag of its own, so the file system it is listed in does not
+    // count.
     let is_device = rustix::fs::stat(path)
         .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice);
     let mounted_read_only = !is_device

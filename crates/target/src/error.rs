@@ -1,225 +1,247 @@
-//! Why storage cannot carry a load.
+//! Errors of targets.
 
 use crate::uri::PoolVolume;
+use gemelo_base::units::format_size;
 use gemelo_nbd::client::{ClientError, NbdUri, UriError};
 use gemelo_volume::VolumeError;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why storage is refused, or cannot be prepared, opened or cleaned up.
+/// The reason why storage is refused as a target, or cannot be prepared, opened or cleaned up.
 #[derive(Debug, Error)]
 pub enum TargetError {
-    /// An empty name.
+    /// The name of the target is empty.
     #[error(
-        "the target has no name: give a directory, a file, a block device, pool:, nbd:// or null:"
+        "the name of the target is empty: give a directory, a file, a block device, \
+         pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or null:"
     )]
     NoTarget,
-    /// A scheme this program does not know.
+    /// The name begins with an unknown scheme.
     #[error(
-        "'{uri}' is no known kind of target: give a directory, a file, a block device, pool:DIRECTORY/VOLUME, \
-         nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or null: (a path with a colon begins with ./)"
+        "invalid target '{uri}': give a directory, a file, a block device, pool:DIRECTORY/VOLUME, \
+         nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or null: (write ./ before a path that \
+         has a colon)"
     )]
     Scheme {
-        /// What was given.
+        /// The name as the user gave it.
         uri: String,
     },
-    /// Neither file, directory nor block device.
+    /// The path is not a file, a directory or a block device.
     #[error("{} is {found}: give a directory, a file or a block device", path.display())]
     Kind {
-        /// The path.
+        /// The refused path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of file at the path.
         found: &'static str,
     },
-    /// A pool without a volume, or a volume without a pool.
-    #[error("'pool:{place}' names no volume: give pool:DIRECTORY/VOLUME")]
+    /// The name does not give both a pool and a volume.
+    #[error("invalid target 'pool:{place}': give pool:DIRECTORY/VOLUME")]
     PoolShape {
-        /// What was given after the colon.
+        /// The text after `pool:`.
         place: String,
     },
-    /// A text that is no address of an export.
+    /// The address of the export is invalid.
     #[error(transparent)]
     Uri(#[from] UriError),
     /// The pool cannot be opened.
     #[error("cannot open the pool {}", directory.display())]
     Pool {
-        /// The pool's directory.
+        /// Directory of the pool.
         directory: PathBuf,
-        /// Why not.
+        /// The engine's error.
         source: VolumeError,
     },
-    /// Another process has the pool.
+    /// Another process has opened the pool.
     #[error(
-        "the pool {} is in use by {holder}: if that serves it, name the export instead, as in \
-         nbd+unix:///{}?socket=PATH", place.directory.display(), place.volume
+        "the pool {} is in use by {holder}: if that process serves the pool, give the export as \
+         target, nbd+unix:///{}?socket=PATH; if not, wait until it has ended",
+        place.directory.display(), place.volume
     )]
     PoolInUse {
-        /// What was asked for.
+        /// The requested volume.
         place: PoolVolume,
-        /// Who has it.
+        /// The process that has opened the pool.
         holder: String,
     },
-    /// The pool has other volumes.
-    #[error("the pool {} has no volume '{}': it has {known}", place.directory.display(), place.volume)]
+    /// The pool has no volume of this name.
+    #[error(
+        "the pool {} has no volume '{}': it has {known}",
+        place.directory.display(), place.volume
+    )]
     NoVolume {
-        /// What was asked for.
+        /// The requested volume.
         place: PoolVolume,
-        /// The names of its volumes, or "none".
+        /// The names of the pool's volumes, or "none".
         known: String,
     },
-    /// The finder failed.
+    /// The search for duplicates failed.
     #[error("cannot look for duplicates in the pool {}", directory.display())]
     Settle {
-        /// The pool's directory.
+        /// Directory of the pool.
         directory: PathBuf,
-        /// Why not.
+        /// The engine's error.
         source: VolumeError,
     },
-    /// What was written to a pool may not be durable.
+    /// Closing the pool failed, so the latest writes may not be durable.
     #[error("cannot close the pool {}", directory.display())]
     ClosePool {
-        /// The pool's directory.
+        /// Directory of the pool.
         directory: PathBuf,
-        /// Why not.
+        /// The engine's error.
         source: VolumeError,
     },
-    /// The server does not answer, or does not have the export.
+    /// The server cannot be reached, or it does not offer the export.
     #[error("cannot use {uri}")]
     Nbd {
-        /// The export.
+        /// Address of the export.
         uri: Box<NbdUri>,
-        /// Why not.
+        /// The error of the NBD client.
         source: Box<ClientError>,
     },
-    /// The server does not promise that several connections see each other's writes.
+    /// The job needs several connections, and the server does not promise that they see each
+    /// other's writes.
     #[error(
-        "the server of {uri} is for one connection at a time (no multi-conn), the job has {wanted} processes"
+        "the server of {uri} allows one connection at a time (it lacks multi-conn), but the job \
+         has {wanted} processes: use one process"
     )]
     Connections {
-        /// The export.
+        /// Address of the export.
         uri: Box<NbdUri>,
-        /// Processes of the job.
+        /// Number of processes of the job; each needs a connection.
         wanted: u32,
     },
-    /// Sizes that the storage does not take.
-    #[error("{what} is {bytes} bytes, which is not a multiple of the {unit_bytes} bytes that {} needs", path.display())]
+    /// A size of the job is not a multiple of the storage's block size.
+    #[error(
+        "{what} is {bytes} bytes, but {} needs a multiple of its block size, {unit_bytes} bytes",
+        path.display()
+    )]
     Unit {
-        /// Which size.
+        /// Name of the size.
         what: &'static str,
-        /// The size.
+        /// The size in bytes.
         bytes: u64,
-        /// The smallest unit of a request.
+        /// Block size of the storage in bytes.
         unit_bytes: u64,
-        /// The storage.
+        /// The storage that refuses the size.
         path: PathBuf,
     },
-    /// The folder that should hold the target does not exist.
-    #[error("{} does not exist: make that folder first", path.display())]
+    /// The directory of the target does not exist.
+    #[error("{} does not exist: make this directory first", path.display())]
     NoFolder {
-        /// The missing folder.
+        /// The missing directory.
         path: PathBuf,
     },
-    /// A place that should be read does not exist.
-    #[error("{} does not exist, so there is nothing to read: populate it first", path.display())]
+    /// The job reads a file that does not exist.
+    #[error(
+        "{} does not exist, so the job has nothing to read: populate the target first",
+        path.display()
+    )]
     Missing {
         /// The missing file.
         path: PathBuf,
     },
-    /// A file that would be overwritten.
-    #[error("{} exists: name another target, or say --force to overwrite it", path.display())]
+    /// The job would overwrite an existing file.
+    #[error("{} exists: give another target, or say --force to overwrite the file", path.display())]
     Exists {
-        /// The file.
+        /// The existing file.
         path: PathBuf,
     },
-    /// Storage that holds something.
-    #[error("{} holds {what}: say --force to overwrite it", path.display())]
+    /// The job would overwrite storage that holds data.
+    #[error("{} holds {what}: give another target, or say --force to overwrite it", path.display())]
     HoldsData {
         /// The device, volume or export.
         path: PathBuf,
-        /// "an XFS file system", or just "data".
+        /// The kind of data, such as "an XFS file system", or just "data".
         what: String,
     },
-    /// A device that cannot be used, or is not there.
+    /// The device does not exist, or it cannot be used as a target.
     #[error(transparent)]
     Device(VolumeError),
-    /// A block device or file that something else uses.
-    #[error("{} is in use: {by}", path.display())]
+    /// Something else uses the block device or file.
+    #[error("{} is in use: {by}; give another target, or end that use first", path.display())]
     InUse {
         /// The device or file.
         path: PathBuf,
-        /// By what.
+        /// The user of the device or file.
         by: String,
     },
-    /// Read-only storage for a job that writes.
-    #[error("{} is read-only", path.display())]
+    /// The job writes, and the storage is read-only.
+    #[error("{} is read-only, but the job writes: give a writable target", path.display())]
     ReadOnly {
-        /// The path.
+        /// The read-only storage.
         path: PathBuf,
     },
-    /// Too little room.
-    #[error("{} has {have_bytes} bytes, the job needs {need_bytes}", path.display())]
+    /// The storage is smaller than the job needs.
+    #[error(
+        "{} has {} ({have_bytes} bytes), but the job needs {} ({need_bytes} bytes): make the job \
+         smaller or give a larger target",
+        path.display(), format_size(*have_bytes), format_size(*need_bytes)
+    )]
     TooSmall {
-        /// The file, device or file system.
+        /// The file, device, volume or export, or a path in the file system.
         path: PathBuf,
-        /// Bytes there are.
+        /// The storage's size in bytes, or the space that is free in the file system.
         have_bytes: u64,
-        /// Bytes there should be.
+        /// The size that the job needs in bytes.
         need_bytes: u64,
     },
-    /// Direct I/O goes by sectors.
+    /// A size of the job is not a multiple of the sectors of direct I/O.
     #[error(
-        "{what} is {bytes} bytes, which is not a multiple of the {sector_bytes} bytes that direct I/O \
-         on {} needs", path.display()
+        "{what} is {bytes} bytes, but direct I/O on {} needs a multiple of {sector_bytes} bytes",
+        path.display()
     )]
     Sector {
-        /// Which size.
+        /// Name of the size.
         what: &'static str,
-        /// The size.
+        /// The size in bytes.
         bytes: u64,
-        /// The smallest unit of direct I/O.
+        /// Sector size of direct I/O in bytes.
         sector_bytes: u64,
-        /// The file, folder or device.
+        /// The file, directory or device.
         path: PathBuf,
     },
-    /// The file system has no direct I/O.
-    #[error("{} has no direct I/O: use --sync none or fsync", path.display())]
+    /// The storage does not support direct I/O.
+    #[error("{} does not support direct I/O: use --sync none or --sync fsync", path.display())]
     NoDirect {
-        /// The file, folder, volume or export.
+        /// The file, directory, volume or export.
         path: PathBuf,
     },
-    /// A size that overflows 64 bits, or is nothing.
-    #[error("{processes} processes of {place_bytes} bytes each make no size that storage can have")]
+    /// The total size is zero, or larger than a file can be.
+    #[error(
+        "invalid size: {processes} processes of {place_bytes} bytes each; the total must be from 1 \
+         byte to 8 EiB - 1"
+    )]
     Size {
-        /// How many processes.
+        /// Number of processes of the job.
         processes: u32,
-        /// Bytes of each.
+        /// Size of each process's place in bytes.
         place_bytes: u64,
     },
-    /// The kernel refuses io_uring.
-    #[error("io_uring is not available here: use --engine psync")]
+    /// The kernel does not offer io_uring to this user.
+    #[error("io_uring is not available on this machine or to this user: use --engine psync")]
     NoIoUring(#[source] std::io::Error),
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The path that the action was attempted on.
         path: PathBuf,
-        /// Why it failed.
+        /// The error of the system call.
         source: std::io::Error,
     },
 }
 
 impl TargetError {
-    /// Whether nothing had been touched when this came up, so that it counts as bad input. Failures of system calls
-    /// do not: they come up at any time.
+    /// Returns whether the error counts as bad input: nothing had been touched when it was found. A
+    /// failed system call does not count, because it can come at any time.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Io { .. } | Self::Settle { .. } | Self::ClosePool { .. })
     }
 }
 
-/// Adds action and path to a failed system call.
+/// Adds the action and the path to the error of a system call.
 pub(crate) trait AtPath<T> {
     fn at(self, action: &'static str, path: &std::path::Path) -> Result<T, TargetError>;
 }

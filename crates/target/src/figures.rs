@@ -1,31 +1,32 @@
-//! What storage that deduplicates tells of itself, before and after a run.
+//! Figures of a volume and its pool, taken before and after a run.
 
 use gemelo_volume::DedupMode;
 use serde::{Deserialize, Serialize};
 
-/// A volume and its pool in numbers. Counts of writes go up from when the pool was opened.
+/// Figures of a volume and its pool. Counts of writes start at zero when the pool is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolFigures {
     /// Bytes of a block of the pool.
     pub block_bytes: u64,
-    /// Whether, and when, the volume looks for duplicates.
+    /// Deduplication mode of the volume.
     pub mode: DedupMode,
-    /// Blocks of all volumes that hold something, each counted as often as volumes refer to it.
+    /// Mapped blocks of all volumes of the pool. A block that several volumes share counts once for
+    /// each.
     pub logical_blocks: u64,
-    /// Blocks stored.
+    /// Blocks stored in the pool.
     pub physical_blocks: u64,
-    /// Blocks written to the volume that got a block of their own.
+    /// Blocks written to the volume that were stored as new blocks.
     pub unique_blocks: u64,
-    /// Blocks written to the volume that were shared.
+    /// Blocks written to the volume that were shared with a stored block.
     pub duplicate_blocks: u64,
-    /// Blocks written to the volume with the content they had.
+    /// Blocks written to the volume whose content equalled the block's old content.
     pub unchanged_blocks: u64,
-    /// Blocks written to the volume with zeros only.
+    /// Blocks written to the volume that held only zeros.
     pub zero_blocks: u64,
 }
 
 impl PoolFigures {
-    /// Logical blocks / physical blocks; 1 for an empty pool.
+    /// Returns logical blocks / physical blocks, and 1 for an empty pool.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
         if self.physical_blocks == 0 {

@@ -1,62 +1,63 @@
-//! What a job asks of storage.
+//! The layout of a job's places and the way it accesses them.
 
 use crate::TargetError;
 use serde::{Deserialize, Serialize};
 
-/// What a job asks of storage.
+/// The sizes that a job needs and the way it accesses storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// How many processes, each with a place of its own.
+    /// Number of processes. Each has a place of its own.
     pub processes: u32,
-    /// Bytes of each place.
+    /// Size of each place in bytes.
     pub place_bytes: u64,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block_bytes: usize,
-    /// Whether blocks go past the page cache.
+    /// `true` if reads and writes bypass the page cache (direct I/O).
     pub direct: bool,
-    /// Whether places are made or taken as they are.
+    /// The way the job makes and accesses its places.
     pub access: Access,
-    /// Whether an existing file may be overwritten, and a block device that holds data.
+    /// `true` if the job may overwrite existing files, and block devices that hold data.
     pub force: bool,
-    /// Whether files get all their space before the run (`fallocate`), so that a full disk shows at once and a first
-    /// write costs what a rewrite does; otherwise files begin as one hole. Where the file system cannot, they do too.
+    /// `true` if files get all their space before the run (`fallocate`). A full disk is then
+    /// noticed at once, and a first write costs as much as a rewrite. Otherwise, and on file
+    /// systems without `fallocate`, files start as one hole.
     pub preallocate: bool,
 }
 
-/// Whether places are made or taken as they are.
+/// The way a job makes and accesses its places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Files are made; what is there is refused, or overwritten by force.
+    /// The job makes its files. It refuses existing files and data unless [`Layout::force`] is set.
     Create,
-    /// Places exist, are large enough, and are only read.
+    /// The places exist, are large enough, and are only read.
     Read,
-    /// Places exist, are large enough, and are read and written, as a job after another one does.
+    /// The places exist, are large enough, and are read and written.
     Update,
 }
 
 impl Access {
-    /// Whether anything is written.
+    /// Returns whether the job writes.
     #[must_use]
     pub const fn writes(self) -> bool {
         !matches!(self, Self::Read)
     }
 }
 
-/// What places hold before anything is written.
+/// The content of the places before the job writes to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtStart {
-    /// Zeros: the files are fresh.
+    /// Zeros, because the files or the volume are new.
     Zeros,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
 impl Layout {
-    /// Bytes of all places.
+    /// Returns the size of all places together in bytes.
     ///
     /// # Errors
-    /// If there are none, or more than a file can have.
+    /// Fails if the size is zero, or larger than a file can be.
     pub fn total_bytes(&self) -> Result<u64, TargetError> {
         let total = self.place_bytes.checked_mul(u64::from(self.processes));
         total

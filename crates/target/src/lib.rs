@@ -1,13 +1,14 @@
-//! The seam between load and storage.
+//! The interface between load and storage.
 //!
-//! A [`TargetUri`] names storage; [`plan`] checks, without touching anything, that it can carry a [`Layout`]; a
-//! [`Plan`] is then prepared into a [`Target`], which has one *place* for each process (a file, or a region of a file
-//! or device) and opens a [`Queue`] on it. Load knows queues only, so that every engine and every kind of storage is
-//! driven alike.
+//! A [`TargetUri`] names storage. [`plan`] checks that the storage can carry a [`Layout`], without
+//! changing anything. A [`Plan`] is then prepared into a [`Target`], which has one *place* for each
+//! process: a file, or a region of a file or device. The target opens a [`Queue`] on each place.
+//! Load sees only queues, so it drives every engine and every kind of storage in the same way.
 //!
-//! A volume of a pool and an export of an NBD server are targets like a block device: a process has a region of it.
+//! A volume of a pool and an export of an NBD server are used like a block device: each process has
+//! a region of it.
 //!
-//! What is read, written or measured is left to others.
+//! This crate leaves to others which data is read and written and how it is measured.
 
 mod device;
 mod direct;

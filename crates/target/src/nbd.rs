@@ -1,4 +1,4 @@
-//! An export of an NBD server as a target: one connection for each process.
+//! An export of an NBD server as a target, with one connection for each process.
 
 use crate::plan::{LABEL_BYTES, Target};
 use crate::queue::{NbdPlace, NbdQueue, Queue, QueueOptions};
@@ -8,13 +8,14 @@ use gemelo_nbd::wire::{ErrorCode, ExportFlags};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a server may take to accept a connection and negotiate.
+/// Longest time for connecting to a server and negotiating with it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest request that servers take without having said so ("Block size constraints").
+/// The longest request in bytes for servers that state no limit (the protocol's section "Block size
+/// constraints").
 const USUAL_MOST_BYTES: u32 = 32 << 20;
 
-/// The size of an export in bytes.
+/// Returns the size of an export in bytes.
 pub(crate) fn size_bytes(uri: &NbdUri) -> Result<u64, TargetError> {
     Ok(connect(uri, 1)?.export().size_bytes)
 }
@@ -27,13 +28,13 @@ fn failed(uri: &NbdUri, source: ClientError) -> TargetError {
     TargetError::Nbd { uri: Box::new(uri.clone()), source: Box::new(source) }
 }
 
-/// An export that can carry a layout.
+/// An export that was checked and can carry the layout.
 #[derive(Debug)]
 pub(crate) struct FoundExport {
     uri: NbdUri,
-    /// Whether several connections see each other's writes, and a flush on one covers all.
+    /// `true` if several connections see each other's writes and a flush on one covers all of them.
     allows_many: bool,
-    /// The longest request that is sent.
+    /// Length in bytes of the longest request that is sent.
     most_bytes: usize,
 }
 
@@ -91,7 +92,8 @@ fn unit_bytes(export: &ExportInfo) -> u64 {
     export.block_sizes.map_or(1, |sizes| u64::from(sizes.minimum.max(1)))
 }
 
-/// The longest request that is sent: what the server takes, in whole units.
+/// Returns the length in bytes of the longest request that is sent: the server's limit, rounded
+/// down to whole blocks.
 fn most_bytes(export: &ExportInfo) -> usize {
     let most =
         export.block_sizes.map_or(USUAL_MOST_BYTES, |sizes| sizes.maximum.min(USUAL_MOST_BYTES));
@@ -99,7 +101,7 @@ fn most_bytes(export: &ExportInfo) -> usize {
     (most as usize / unit * unit).max(unit)
 }
 
-/// Whether the beginning holds zeros only.
+/// Returns whether the first [`LABEL_BYTES`] of the export are zeros.
 fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientError> {
     let unit = unit_bytes(export);
     let length = LABEL_BYTES.min(export.size_bytes).min(most_bytes(export) as u64) / unit * unit;
@@ -112,7 +114,7 @@ fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientErro
     if error == ErrorCode::NONE { Ok(is_blank) } else { Err(ClientError::Request(error)) }
 }
 
-/// An export with a region for each process.
+/// An export as a target. Each process has a region of it.
 pub(crate) struct ExportTarget {
     found: FoundExport,
     layout: Layout,
@@ -133,7 +135,8 @@ impl Target for ExportTarget {
 
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
         let FoundExport { uri, allows_many, most_bytes } = &self.found;
-        // A request that is longer than the server takes is several, which are in flight together.
+        // A request above the server's limit is sent as several requests, which are in flight
+        // together.
         let parts = options.buffer_bytes.div_ceil(*most_bytes).max(1);
         let client = connect(uri, options.depth.saturating_mul(parts))?;
         let place = NbdPlace {

@@ -1,10 +1,10 @@
-//! `null:`.
+//! The target `null:`.
 
 use crate::plan::Target;
 use crate::queue::{NullQueue, Queue, QueueOptions};
 use crate::{AtStart, TargetError};
 
-/// Takes every write and answers every read at once.
+/// Completes every write and every read at once, and stores nothing.
 pub(crate) struct NullTarget;
 
 impl Target for NullTarget {

@@ -1,4 +1,5 @@
-//! From a name and a layout to a target: first everything is checked, then places are made.
+//! Turns a name and a layout into a target in two steps: [`plan`] checks everything, then
+//! [`Plan::prepare`] makes the places.
 
 use crate::error::AtPath;
 use crate::figures::PoolFigures;
@@ -14,62 +15,62 @@ use std::path::{Path, PathBuf};
 
 /// Storage with one place for each process.
 pub trait Target: Send + Sync {
-    /// A process's place, for messages.
+    /// Returns the name of a process's place, for messages.
     fn place(&self, process: u32) -> String;
 
-    /// Whether what was written can be read back.
+    /// Returns whether written data can be read back.
     fn holds_data(&self) -> bool;
 
-    /// What the places hold before anything is written.
+    /// Returns the content of the places before the job writes to them.
     fn at_start(&self) -> AtStart;
 
-    /// Opens a process's place, for the calling thread; more than one queue can be open on a place.
+    /// Opens a process's place for the calling thread. Several queues can be open on one place.
     ///
     /// # Errors
-    /// If the place cannot be opened, or the engine is not available.
+    /// Fails if the place cannot be opened, or if the engine is not available.
     fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError>;
 
-    /// How many queues may be open at once, on all places together.
+    /// Returns the number of queues that may be open at once, on all places together.
     fn most_queues(&self) -> usize {
         usize::MAX
     }
 
-    /// Has the storage do now what it does some time after it has acknowledged writes: an off-line volume looks for its
-    /// duplicates. Figures taken afterwards are about all that was written.
+    /// Completes the work that the storage does some time after it has acknowledged writes: an
+    /// off-line volume searches for its duplicates. Figures taken afterwards cover all writes.
     ///
     /// # Errors
-    /// If that fails; what was written stays as it is.
+    /// Fails if that work fails. The written data stays as it is.
     fn settle(&self, _monitor: &dyn Monitor, _stop: &StopFlag) -> Result<(), TargetError> {
         Ok(())
     }
 
-    /// The pool that this process has open for the target, so that others can be told of it; `None`
-    /// for all other storage.
+    /// Returns the pool that this process has opened for the target, so that its figures can be
+    /// exported; `None` for all other storage, and for a pool opened read-only.
     fn pool(&self) -> Option<OpenedPool> {
         None
     }
 
-    /// What storage that deduplicates tells of itself; `None` for all other.
+    /// Returns the figures of storage that deduplicates; `None` for all other storage.
     fn pool_figures(&self) -> Option<PoolFigures> {
         None
     }
 
-    /// Removes the files that were made for this target, unless they are to be kept. A target that is dropped without
-    /// this removes them too. A pool is closed: all that was written is durable then.
+    /// Removes the files that were made for this target, unless `keep` is set, and closes the pool,
+    /// which makes all writes durable. A target that is dropped without this call removes its files
+    /// too.
     ///
     /// # Errors
-    /// If a file cannot be removed, or a pool cannot be closed.
+    /// Fails if a file cannot be removed, or if a pool cannot be closed.
     fn finish(&mut self, keep: bool) -> Result<(), TargetError>;
 }
 
-/// A target that was checked and not yet touched.
+/// A target that was checked, and in which nothing was changed yet.
 #[derive(Debug)]
 pub struct Plan {
     found: Checked,
     layout: Layout,
 }
 
-/// What a name turned out to be.
 #[derive(Debug)]
 enum Checked {
     Null,
@@ -78,10 +79,11 @@ enum Checked {
     Export(FoundExport),
 }
 
-/// The size in bytes of storage that has one before anything is written to it: a block device, a volume, an export.
+/// Returns the size in bytes of storage that has a fixed size: a block device, a volume or an
+/// export.
 ///
 /// # Errors
-/// If it cannot be measured.
+/// Fails if the storage cannot be opened or measured.
 pub fn capacity(uri: &TargetUri) -> Result<Option<u64>, TargetError> {
     match uri {
         TargetUri::Null => Ok(None),
@@ -91,10 +93,10 @@ pub fn capacity(uri: &TargetUri) -> Result<Option<u64>, TargetError> {
     }
 }
 
-/// Checks that the storage can carry the layout. Nothing is touched.
+/// Checks that the storage can carry the layout, and changes nothing in it.
 ///
 /// # Errors
-/// Everything that can be refused before a run is refused here: see [`TargetError`].
+/// Fails with everything that can be refused before a run; see [`TargetError`].
 pub fn plan(uri: &TargetUri, layout: &Layout) -> Result<Plan, TargetError> {
     let total_bytes = layout.total_bytes()?;
     let found = match uri {
@@ -107,10 +109,10 @@ pub fn plan(uri: &TargetUri, layout: &Layout) -> Result<Plan, TargetError> {
 }
 
 impl Plan {
-    /// Makes the places. What was made is removed again if this fails midway.
+    /// Makes the places. If this fails midway, it removes the files that it has made.
     ///
     /// # Errors
-    /// If a file cannot be made, opened or given its size.
+    /// Fails if a file cannot be made, opened or given its size.
     pub fn prepare(self) -> Result<Box<dyn Target>, TargetError> {
         Ok(match self.found {
             Checked::Null => Box::new(NullTarget),
@@ -146,7 +148,7 @@ const fn kind_name(kind: FileType) -> &'static str {
         FileType::CharacterDevice => "a character device",
         FileType::Fifo => "a pipe",
         FileType::Socket => "a socket",
-        _ => "of an unknown kind",
+        _ => "of an unknown file type",
     }
 }
 
@@ -159,7 +161,7 @@ fn find_new_file(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // `missing/` looks like a folder to whoever wrote it.
+    // A path such as `missing/` is meant as a directory.
     let wants_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     if wants_folder || !folder.is_dir() {
         let missing = if wants_folder { path } else { folder };
@@ -191,7 +193,7 @@ fn find_folder(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found, 
     Ok(Found::Folder(files))
 }
 
-/// The file of a process in a directory.
+/// Returns the path of a process's file in a directory.
 fn place_file(folder: &Path, process: u32) -> PathBuf {
     folder.join(format!("gemelo-{process:04}.data"))
 }
@@ -238,16 +240,17 @@ fn check_device(
     direct::check(path, layout)
 }
 
-/// As [`gemelo_volume::disk::check_overwritable`].
+/// Refuses a block device that is in use, and, unless `force` is set, one that holds data, as
+/// [`gemelo_volume::disk::check_overwritable`] does.
 ///
 /// # Errors
-/// If it cannot be overwritten, or cannot be looked at.
+/// Fails if the device must not be overwritten, or if it cannot be examined.
 pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
     device::check_overwritable(path, force)
 }
 
-/// Bytes at the beginning of storage that nobody overwrites unasked unless they are zeros: file
-/// systems, volume managers and partition tables all write to the first MiB.
+/// Bytes at the beginning of storage that are overwritten without `--force` only if they are zeros:
+/// file systems, volume managers and partition tables all write to the first MiB.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 
 fn check_writable(path: &Path, layout: &Layout) -> Result<(), TargetError> {
@@ -262,8 +265,9 @@ fn allocated_bytes(status: &Stat) -> u64 {
     u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(STAT_UNIT_BYTES)
 }
 
-/// Whether files that get their space at once will fit. Files that begin as holes may: how much storage takes that
-/// compresses or deduplicates, nobody knows.
+/// Checks that files whose space is allocated at once will fit. Files that start as holes are not
+/// checked: their space depends on the compression and deduplication of the storage, which is
+/// unknown here.
 fn check_room(
     path: &Path,
     layout: &Layout,

@@ -1,6 +1,7 @@
-//! A volume of a pool as a target: the engine runs in this process.
+//! A volume of a pool as a target. The storage engine runs in this process.
 //!
-//! The pool is opened once for all processes of a job, when the job is checked, and closed when it is finished.
+//! The pool is opened once for all processes of a job: when the job is checked. It is closed when
+//! the target is finished.
 
 use crate::figures::PoolFigures;
 use crate::plan::Target;
@@ -14,13 +15,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-/// The size of a volume in bytes.
+/// Returns the size of a volume in bytes.
 pub(crate) fn size_bytes(place: &PoolVolume) -> Result<u64, TargetError> {
     let pool = open(place, Tuning { read_only: true, background: false, ..Tuning::default() })?;
     summary(&pool, place).map(|volume| volume.size_bytes)
 }
 
-/// A volume that can carry a layout, its pool open.
+/// A volume that was checked and can carry the layout, with its open pool.
 pub(crate) struct FoundVolume {
     place: PoolVolume,
     pool: Pool,
@@ -92,19 +93,19 @@ impl FoundVolume {
     }
 }
 
-/// A pool that is open for a target.
+/// A pool that this process has opened for a target.
 #[derive(Clone)]
 pub struct OpenedPool {
-    /// Its directory.
+    /// Directory of the pool.
     pub directory: PathBuf,
-    /// The pool, until the target is finished.
+    /// The pool. The reference is dead once the target is finished.
     pub pool: Weak<Pool>,
 }
 
-/// A volume with a region for each process.
+/// A volume as a target. Each process has a region of it.
 pub(crate) struct VolumeTarget {
     place: PoolVolume,
-    /// Until the target is finished.
+    /// `None` once the target is finished.
     pool: Option<Arc<Pool>>,
     volume: Volume,
     at_start: AtStart,
@@ -117,7 +118,8 @@ impl VolumeTarget {
         let directory = || self.place.directory.clone();
         let closed = match Arc::try_unwrap(pool) {
             Ok(pool) => pool.close(),
-            // Somebody is looking at its figures just now. Opening it again is as quick.
+            // Another thread is reading the pool's figures and still holds it, so it is not closed
+            // now. A checkpoint makes the next opening as quick as a close does.
             Err(held) if held.is_read_only() => Ok(()),
             Err(held) => held.checkpoint(),
         };
@@ -149,7 +151,8 @@ impl Target for VolumeTarget {
     }
 
     fn pool(&self) -> Option<OpenedPool> {
-        // One that is only read can be opened by others as well.
+        // A read-only pool can be opened by other processes as well, so they need no access through
+        // this one.
         let pool = Arc::downgrade(self.pool.as_ref().filter(|pool| !pool.is_read_only())?);
         Some(OpenedPool { directory: self.place.directory.clone(), pool })
     }
@@ -189,7 +192,7 @@ impl Target for VolumeTarget {
 
 impl Drop for VolumeTarget {
     fn drop(&mut self) {
-        // Whoever wants to know of failures calls `finish`.
+        // `finish` returns the error to callers that need it.
         let _ = self.close();
     }
 }

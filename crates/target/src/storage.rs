@@ -1,4 +1,5 @@
-//! Files and block devices as targets: making places, opening queues on them, removing what was made.
+//! Files and block devices as targets: makes places, opens queues on them, and removes the files
+//! that it made.
 
 use crate::error::AtPath;
 use crate::plan::Target;
@@ -10,14 +11,14 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What a path turned out to be.
+/// The kind of storage at a path.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// One file, which exists or will be made, with a region for each process.
+    /// One file, which exists or will be made. Each process has a region of it.
     File(PathBuf),
-    /// A file for each process.
+    /// One file for each process, in a directory.
     Folder(Vec<PathBuf>),
-    /// A block device with a region for each process.
+    /// A block device. Each process has a region of it.
     Device(PathBuf),
 }
 
@@ -50,7 +51,8 @@ impl Storage {
         Ok(())
     }
 
-    /// A new file, which will be removed; or an old one without its content, which will not.
+    /// Makes a new file, which will be removed at the end, or empties an existing one, which will
+    /// stay.
     fn make_or_empty(&mut self, path: &Path) -> Result<File, TargetError> {
         match OpenOptions::new().write(true).create_new(true).open(path) {
             Ok(file) => {
@@ -86,7 +88,8 @@ impl Storage {
     }
 }
 
-/// Space for all of a file, or a hole of its size where that is asked or the file system knows nothing else.
+/// Gives a file its size: with allocated space if `preallocate` is set and the file system supports
+/// that, else as a hole.
 fn give_size(file: &File, bytes: u64, preallocate: bool) -> Result<(), Errno> {
     if preallocate {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
@@ -139,7 +142,7 @@ impl Target for Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // Whoever wants to know of failures calls `finish`.
+        // `finish` returns the error to callers that need it.
         let _ = self.remove_made();
     }
 }

@@ -1,4 +1,4 @@
-//! How storage is named on a command line.
+//! The names of storage on the command line.
 
 use crate::TargetError;
 use gemelo_nbd::client::NbdUri;
@@ -6,30 +6,32 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Names storage that load can run against.
+/// Storage that load can run against, as the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetUri {
-    /// `null:`, which takes every write and answers every read at once.
+    /// `null:` completes every write and every read at once, and stores nothing.
     Null,
     /// A directory, a file or a block device: a plain path or `file:PATH`.
     Path(PathBuf),
     /// A volume of a pool whose engine runs in this process: `pool:DIRECTORY/VOLUME`.
     Pool(PoolVolume),
-    /// An export of an NBD server: `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, and both with `nbds`.
+    /// An export of an NBD server: `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`,
+    /// and with TLS the same with `nbds`.
     Nbd(NbdUri),
 }
 
 /// A volume and the directory of its pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolVolume {
-    /// The pool's directory.
+    /// Directory of the pool.
     pub directory: PathBuf,
-    /// The volume's name.
+    /// Name of the volume.
     pub volume: String,
 }
 
 impl TargetUri {
-    /// Whether [`crate::Engine`] says how it is driven; volumes and exports have a way of their own.
+    /// Returns whether the user can choose an [`crate::Engine`]. Volumes and exports have an
+    /// interface of their own.
     #[must_use]
     pub const fn has_engines(&self) -> bool {
         matches!(self, Self::Null | Self::Path(_))
@@ -55,7 +57,7 @@ impl FromStr for TargetUri {
 }
 
 impl PoolVolume {
-    /// Names of volumes have no slash, so the last one ends the directory.
+    /// Splits at the last slash, because names of volumes contain none.
     fn parse(place: &str) -> Result<Self, TargetError> {
         match place.rsplit_once('/') {
             Some((directory, volume)) if !directory.is_empty() && !volume.is_empty() => {
@@ -72,7 +74,7 @@ impl fmt::Display for PoolVolume {
     }
 }
 
-/// Splits `scheme:rest`. What begins with a slash or a dot is always a path.
+/// Splits `scheme:rest`. A text that begins with a slash or a dot is always a path.
 fn scheme_of(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())

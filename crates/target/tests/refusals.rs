@@ -1,11 +1,11 @@
-//! What is refused before anything is touched, what is made, and what is removed again.
+//! Tests of refusals before anything is changed, and of the files that a target makes and removes.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a helper of a test fails the test, and a test that is skipped says so"
+    reason = "a test helper fails its test by panicking, and a skipped test prints the reason"
 )]
 
 use gemelo_target::{
@@ -41,7 +41,7 @@ fn prepare(path: &Path, layout: &Layout) -> Box<dyn Target> {
     plan(&uri(path), layout).unwrap().prepare().unwrap()
 }
 
-/// Writes a block of every place and reads it back.
+/// Writes a block to every place and reads it back.
 fn use_all(target: &dyn Target, engine: Engine, writes: bool) {
     let options = QueueOptions { engine, depth: 1, buffer_bytes: 4096 };
     for process in 0..2 {
@@ -156,7 +156,8 @@ fn direct_io_goes_by_sectors() {
     use_all(target.as_ref(), Engine::IoUring, true);
 }
 
-/// A loop device over a file of 4 MiB; `None`, said by name, where that needs more rights.
+/// A loop device over a file of 4 MiB. Where a test lacks the rights for one, it prints that it is
+/// skipped.
 struct Loop {
     device: PathBuf,
     backing: PathBuf,

@@ -1,12 +1,13 @@
-//! How many records a second each format is read at, on one core, from memory-cached files: lines found, parsed, merged.
-//! Beside them, what counting and synthesizing cost.
+//! Measures the records read a second in each format, on one core, from memory-cached files.
+//! Reading finds, parses and merges lines. Counting and synthesizing are measured beside it.
 //!
-//! `cargo bench -p gemelo-trace`: every line is the median of several rounds in which all formats take turns.
+//! `cargo bench -p gemelo-trace` prints the median of several rounds, in which all formats take
+//! turns.
 
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints its figures, or ends"
+    reason = "a benchmark prints its figures, and ends on any error"
 )]
 
 use gemelo_trace::{
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 const RECORDS: u64 = 400_000;
 const ROUNDS: usize = 5;
 
-/// A trace of the preset in a format.
+/// Makes a trace of the preset in a format.
 fn make(folder: &Path, name: &str, preset: &str, format: Format) -> PathBuf {
     let spec = Preset::named(preset).unwrap().spec(RECORDS, 1).unwrap();
     let mut synthesis = Synthesis::new(&spec).unwrap();
@@ -60,7 +61,8 @@ fn read(path: &Path, mut each: impl FnMut(&Record)) -> u64 {
     count
 }
 
-/// Processor time of this thread so far: other programs on the machine do not count.
+/// Returns the processor time of this thread so far, which other programs on the machine do not
+/// change.
 fn processor_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse().unwrap()

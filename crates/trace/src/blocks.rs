@@ -1,37 +1,41 @@
-//! Records as blocks: which blocks of a device an operation touches, and the content each then has.
+//! Divides records into blocks: the blocks of a device that an operation touches, and the content
+//! of each.
 
 use crate::record::{ContentHash, Operation, Record};
 use gemelo_base::random::mix_pair;
 use thiserror::Error;
 
-/// Why a record cannot be seen as blocks of this size.
+/// The hashes of a record stand for more data than a block, or for a part that does not divide a
+/// block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "the trace has one hash for every {hash_bytes} bytes, so blocks of {block_bytes} bytes have none: \
-     use --block-size {hash_bytes}, or a multiple of it"
+    "the trace has one hash for every {hash_bytes} bytes, so a block of {block_bytes} bytes has \
+     none: use --block-size {hash_bytes}, or a multiple of it"
 )]
 pub struct BlockError {
-    /// What a hash stands for, in bytes.
+    /// Bytes of data for each hash.
     pub hash_bytes: u32,
-    /// Size of a block, in bytes.
+    /// Block size in bytes.
     pub block_bytes: u64,
 }
 
 /// A block that an operation touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TouchedBlock {
-    /// Its number on the device.
+    /// Block number on the device.
     pub block: u64,
-    /// The content that the operation leaves or finds there, if the trace says it. Hashes of parts are put together:
-    /// the same parts in the same places of a block give the same content.
+    /// Content that the operation reads or writes there, if the trace has hashes. If a block has
+    /// several hashes, they are combined: equal parts at equal places of a block give equal
+    /// contents.
     pub content: Option<ContentHash>,
 }
 
-/// The blocks of a record.
+/// Iterates over the blocks that a record touches.
 ///
-/// Where a hash stands for a whole block, blocks are counted from the operation's start, so that traces whose
-/// partitions do not begin at a multiple of the block size keep one hash a block. Otherwise every block that is touched
-/// counts; of a trim, every block that it covers, as the rest of the others keeps its content.
+/// If a hash stands for a whole block, blocks are counted from the start of the operation. Traces
+/// of partitions that do not begin at a multiple of the block size thus keep one hash a block.
+/// Otherwise every block counts that is touched at least in part. A trim counts only the blocks
+/// that it covers completely, because the others keep some of their content.
 #[derive(Debug, Clone)]
 pub struct Blocks<'a> {
     record: &'a Record,
@@ -41,10 +45,11 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The blocks of `block_bytes` (at least 1) that the record touches; none of a flush.
+    /// Returns the blocks of `block_bytes` (at least 1) that the record touches. A flush touches
+    /// none.
     ///
     /// # Errors
-    /// If the block size is not a multiple of what a hash of the record stands for.
+    /// If the block size is not a multiple of the bytes for each hash of the record.
     #[inline]
     pub fn new(record: &'a Record, block_bytes: u64) -> Result<Self, BlockError> {
         let block_bytes = block_bytes.max(1);
@@ -69,7 +74,7 @@ impl<'a> Blocks<'a> {
         Ok(Self { record, block_bytes, next, end })
     }
 
-    /// The numbers of the blocks that are left.
+    /// Returns the numbers of the remaining blocks.
     #[must_use]
     pub const fn range(&self) -> std::ops::Range<u64> {
         self.next..self.end
@@ -80,7 +85,7 @@ impl<'a> Blocks<'a> {
         !record.hashes.is_empty() && u64::from(record.hash_bytes) == block_bytes
     }
 
-    /// The content of a block: one hash, or several put together.
+    /// Returns the content of a block: one hash, or a combination of several.
     #[inline]
     fn content(&self, block: u64) -> Option<ContentHash> {
         let record = self.record;
@@ -102,7 +107,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// One hash for several, and for where in the block they begin.
+/// Combines several hashes, and the offset in the block at which they begin, into one hash.
 #[inline]
 fn put_together(parts: &[ContentHash], start_bytes: u64) -> ContentHash {
     let (mut high, mut low) = (start_bytes, !start_bytes);

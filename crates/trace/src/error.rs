@@ -1,16 +1,16 @@
-//! Why a trace cannot be read: file and line first.
+//! Errors in reading a trace. Messages begin with file and line.
 
 use crate::Format;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What is wrong with a line.
+/// The field of a line that is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{field}: expected {expected}")]
 pub struct Malformed {
-    /// Which field.
+    /// Name of the field.
     pub field: &'static str,
-    /// What should stand there.
+    /// Description of a valid field.
     pub expected: &'static str,
 }
 
@@ -20,83 +20,89 @@ impl Malformed {
     }
 }
 
-/// Why a trace cannot be read.
+/// The reason why a trace cannot be read.
 #[derive(Debug, Error)]
 pub enum TraceError {
-    /// The file cannot be opened or read.
+    /// Opening or reading the file failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried.
+        /// Operation that failed, as a verb.
         action: &'static str,
-        /// The file.
+        /// File it failed on.
         path: PathBuf,
-        /// Why it failed.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A line that is not of the format.
-    #[error("{}:{line}: {problem}, found '{found}' ({format}); --skip-malformed goes on", path.display())]
+    /// A line does not match the format.
+    #[error(
+        "{}:{line}: {problem}, found '{found}' ({format}); --skip-malformed leaves such lines out",
+        path.display()
+    )]
     Line {
-        /// The file.
+        /// Name of the file.
         path: PathBuf,
-        /// Counted from 1; of binary formats, which record.
+        /// Number of the line, or of the record in a binary format, counted from 1.
         line: u64,
-        /// What is wrong.
+        /// Malformed field.
         problem: Malformed,
-        /// The line, shortened.
+        /// Start of the line.
         found: String,
-        /// The format it was read as.
+        /// Format that the file was read as.
         format: Format,
     },
-    /// A line longer than any format has.
-    #[error("{}:{line}: the line is longer than {most_bytes} bytes: this is no trace", path.display())]
+    /// A line is longer than any format permits.
+    #[error(
+        "{}:{line}: the line is longer than {most_bytes} bytes: the file is not a trace",
+        path.display()
+    )]
     TooLong {
-        /// The file.
+        /// Name of the file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: u64,
-        /// The limit.
+        /// Longest permitted line.
         most_bytes: usize,
     },
-    /// Content that no format recognises.
+    /// The content matches no format.
     #[error("{} is of no known format: name it with --format ({known})", path.display())]
     Unrecognised {
-        /// The file.
+        /// Name of the file.
         path: PathBuf,
-        /// The formats there are.
+        /// Names of all formats.
         known: String,
     },
-    /// An archive.
-    #[error("{} is a tar archive: unpack it, and name the files in it", path.display())]
+    /// The file is a tar archive.
+    #[error("{} is a tar archive: unpack it, and give the files in it", path.display())]
     Archive {
-        /// The file.
+        /// Name of the file.
         path: PathBuf,
     },
-    /// A file without records.
+    /// The file has no records.
     #[error("{} has no records", path.display())]
     Empty {
-        /// The file.
+        /// Name of the file.
         path: PathBuf,
     },
-    /// Too many files open at one time of the trace.
+    /// Too many files cover the same time of the trace.
     #[error(
-        "more than {most} files overlap in time: merge some of them first, with gemelo trace convert"
+        "more than {most} files overlap in time: merge some of them first with gemelo trace convert"
     )]
     TooManyFiles {
-        /// The limit.
+        /// Most files that may be open together.
         most: usize,
     },
-    /// A device that was asked for, and does not occur.
-    #[error("device '{device}' does not occur in the trace; those that do: {found}")]
+    /// A requested device does not occur in the trace.
+    #[error("device '{device}' does not occur in the trace; its devices are: {found}")]
     NoDevice {
-        /// What was asked for.
+        /// Name of the requested device.
         device: String,
-        /// Devices there are.
+        /// Names of the devices in the trace.
         found: String,
     },
 }
 
 impl TraceError {
-    /// Whether the trace is at fault, rather than the machine it is read on.
+    /// Returns whether the trace is the cause, rather than the machine that reads it.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         match self {

@@ -1,12 +1,14 @@
-//! Fields of a line: splitting, numbers, times, hashes. All over bytes, none allocates, none panics.
+//! Reads fields of a line: splitting, numbers, times, hashes. All functions work on bytes; none
+//! allocates or panics.
 
 use crate::record::ContentHash;
 use memchr::memchr;
 
-/// A whole number that fills the text; `None` for anything else, or above 64 bits.
+/// Parses a text that consists of decimal digits only. Returns `None` for any other text and above
+/// 64 bits.
 #[inline]
 pub(crate) fn whole(text: &[u8]) -> Option<u64> {
-    // 19 digits cannot overflow.
+    // A number of 19 digits fits into 64 bits.
     const SAFE_DIGITS: usize = 19;
     if text.is_empty() {
         return None;
@@ -32,7 +34,7 @@ pub(crate) fn whole(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A whole number of 32 bits.
+/// Parses a whole number of at most 32 bits.
 #[inline]
 pub(crate) fn whole32(text: &[u8]) -> Option<u32> {
     whole(text).and_then(|value| u32::try_from(value).ok())
@@ -40,7 +42,7 @@ pub(crate) fn whole32(text: &[u8]) -> Option<u32> {
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// Seconds with any fraction, as nanoseconds; digits below a nanosecond are dropped.
+/// Parses seconds with any fraction as nanoseconds. Digits below a nanosecond are dropped.
 #[inline]
 pub(crate) fn seconds_as_ns(text: &[u8]) -> Option<u64> {
     let (seconds, fraction) = match memchr(b'.', text) {
@@ -60,7 +62,7 @@ pub(crate) fn seconds_as_ns(text: &[u8]) -> Option<u64> {
     whole(seconds)?.checked_mul(NANOSECONDS)?.checked_add(fraction_ns)
 }
 
-/// Not a hexadecimal digit.
+/// Marks bytes that are not hexadecimal digits.
 const NO_DIGIT: u8 = 0xff;
 
 const HEX: [u8; 256] = {
@@ -78,7 +80,7 @@ const HEX: [u8; 256] = {
 /// Hexadecimal digits of a 128-bit hash.
 pub(crate) const HASH_DIGITS: usize = 32;
 
-/// One hash of 1 to 64 hexadecimal digits; of more than 32, the first 32.
+/// Parses one hash of 1 to 64 hexadecimal digits, of which the first 32 are used.
 #[inline]
 pub(crate) fn hash(text: &[u8]) -> Option<ContentHash> {
     const MOST_DIGITS: usize = 64;
@@ -103,7 +105,7 @@ pub(crate) fn hash(text: &[u8]) -> Option<ContentHash> {
     Some(ContentHash(value))
 }
 
-/// A hash of exactly 32 digits: most of what a trace with hashes consists of.
+/// Parses a hash of exactly 32 digits. Such hashes are most of the bytes of a trace with hashes.
 #[inline]
 fn whole_hash(text: &[u8; HASH_DIGITS]) -> Option<ContentHash> {
     let mut value = 0;
@@ -114,8 +116,9 @@ fn whole_hash(text: &[u8; HASH_DIGITS]) -> Option<ContentHash> {
     Some(ContentHash(value))
 }
 
-/// Eight hexadecimal digits at once, each in a byte of a word. A byte's top bit tells of each comparison: it is set
-/// first, and stays if the subtraction below it does not borrow.
+/// Parses eight hexadecimal digits at once, each in a byte of a word. The top bit of a byte shows
+/// the result of a comparison: it is set first, and stays set if the subtraction below it does not
+/// borrow.
 #[inline]
 fn eight_digits(text: [u8; 8]) -> Option<u32> {
     const EACH: u64 = 0x0101_0101_0101_0101;
@@ -131,14 +134,14 @@ fn eight_digits(text: [u8; 8]) -> Option<u32> {
     if word & TOP != 0 || digits | letters != TOP {
         return None;
     }
-    // The low four bits are the digit, or the letter's number from 1.
+    // The low four bits are the value of a digit, or the number of a letter counted from 1.
     let values = (word & (0x0f * EACH)) + (letters >> 7) * 9;
     let pairs = (values | (values >> 4)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs | (pairs >> 8)) & 0x0000_ffff_0000_ffff;
     Some((fours | (fours >> 16)) as u32)
 }
 
-/// Hashes one after the other, 32 digits each, or of any length with `-` between them.
+/// Parses hashes of 32 digits each without separators, or of any length with `-` between them.
 #[inline]
 pub(crate) fn hashes(text: &[u8], into: &mut Vec<ContentHash>) -> Option<()> {
     into.clear();
@@ -159,7 +162,7 @@ pub(crate) fn hashes(text: &[u8], into: &mut Vec<ContentHash>) -> Option<()> {
     Some(())
 }
 
-/// Fields of a line between single commas.
+/// Splits a line at commas.
 #[derive(Debug, Clone)]
 pub(crate) struct Commas<'a> {
     rest: Option<&'a [u8]>,
@@ -171,11 +174,11 @@ impl<'a> Commas<'a> {
         Self { rest: Some(line) }
     }
 
-    /// The next field without the white space around it; `None` after the last one.
+    /// Returns the next field without surrounding white space, or `None` after the last one.
     #[inline]
     pub(crate) fn field(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
-        // Fields are short: a loop beats a call of memchr.
+        // Fields are short, so a loop is faster than a call of memchr.
         let (field, rest) = match rest.iter().position(|byte| *byte == b',') {
             Some(comma) => (rest.get(..comma)?, rest.get(comma + 1..)),
             None => (rest, None),
@@ -184,13 +187,13 @@ impl<'a> Commas<'a> {
         Some(field.trim_ascii())
     }
 
-    /// Whether all fields were taken.
+    /// Returns whether all fields were taken.
     pub(crate) const fn is_at_end(&self) -> bool {
         self.rest.is_none()
     }
 }
 
-/// Fields of a line between white space.
+/// Splits a line at white space.
 #[derive(Debug, Clone)]
 pub(crate) struct Words<'a> {
     rest: &'a [u8],
@@ -202,7 +205,7 @@ impl<'a> Words<'a> {
         Self { rest: line }
     }
 
-    /// The next field; empty after the last one.
+    /// Returns the next field, or an empty one after the last.
     #[inline]
     pub(crate) fn field(&mut self) -> &'a [u8] {
         let rest = self.rest.trim_ascii_start();
@@ -212,7 +215,7 @@ impl<'a> Words<'a> {
         field
     }
 
-    /// What was not taken yet, without the white space around it.
+    /// Returns the rest of the line without surrounding white space.
     #[inline]
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest.trim_ascii()
@@ -264,7 +267,7 @@ mod tests {
                 (count, ContentHash(0x3df1_244f_6143_869f_52ab_f2a1_d73d_0c0f))
             );
         }
-        // SHA-1 has 40 digits, of which the first 32 count.
+        // SHA-1 has 40 digits, of which the first 32 are used.
         assert_eq!(hashes(b"3df1244f6143869f52abf2a1d73d0c0f01234567", &mut found), Some(()));
         assert_eq!(found, [ContentHash(0x3df1_244f_6143_869f_52ab_f2a1_d73d_0c0f)]);
         for text in ["", "-", "xyz", "3df1244f6143869f52abf2a1d73d0c0g", "ff-", "ff--ff"] {
@@ -296,7 +299,7 @@ mod tests {
             while commas.field().is_some() {}
         }
 
-        /// Digits taken eight at a time, against one at a time.
+        /// Compares parsing eight digits at once with parsing one at a time.
         #[test]
         fn only_digits_are_digits(text in proptest::array::uniform8(any::<u8>())) {
             let one_by_one = text.iter().try_fold(0u32, |value, byte| {

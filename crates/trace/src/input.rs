@@ -1,4 +1,4 @@
-//! A trace file as lines or fixed records: opened, decompressed, buffered.
+//! Reads a trace file as lines or fixed-size records: opens, decompresses and buffers it.
 
 use crate::TraceError;
 use memchr::memchr;
@@ -6,15 +6,16 @@ use std::fs::File;
 use std::io::{Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes read at a time. Large enough that system calls do not count, small enough for hundreds of open files.
+/// Bytes read at a time: large enough to hide the cost of system calls, small enough for hundreds
+/// of open files.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The longest line: a write of 64 MiB with an MD5 for every 512 bytes has 4 MiB of hashes.
+/// Longest line. A write of 64 MiB with an MD5 for every 512 bytes has 4 MiB of hashes.
 pub(crate) const MOST_LINE_BYTES: usize = 16 << 20;
-/// Enough of a file to recognise its compression.
+/// Bytes that suffice to recognise the compression.
 const MAGIC_BYTES: usize = 4;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Where a tar archive says what it is.
+/// Offset and value of the magic of a tar archive.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
 /// A buffered, decompressed file.
@@ -22,7 +23,7 @@ pub(crate) struct Input {
     pub(crate) path: PathBuf,
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
-    /// What of the buffer was read and not yet taken.
+    /// Bounds of the bytes in the buffer that were not taken yet.
     start: usize,
     end: usize,
     is_at_end: bool,
@@ -33,7 +34,7 @@ pub(crate) struct Input {
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
 impl Input {
-    /// Opens a file, `-` being standard input, and decompresses it if it is compressed.
+    /// Opens a file, or standard input for `-`, and decompresses it if it is compressed.
     pub(crate) fn open(path: &Path) -> Result<Self, TraceError> {
         let at = |action| move |source| TraceError::Io { action, path: path.to_owned(), source };
         if path.as_os_str() == "-" {
@@ -82,12 +83,12 @@ impl Input {
         Ok(input)
     }
 
-    /// The start of the file, if nothing was taken yet.
+    /// Returns the start of the file, if nothing was taken yet.
     pub(crate) fn head(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Reads more behind what is there, moving it to the front if there is no room.
+    /// Reads more bytes into the buffer. It first moves the remaining bytes to the front.
     fn fill(&mut self) -> Result<(), TraceError> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -111,7 +112,7 @@ impl Input {
         }
     }
 
-    /// The next line, without its end; `None` at the end of the file.
+    /// Returns the next line without its line end, or `None` at the end of the file.
     #[inline]
     pub(crate) fn line(&mut self) -> Result<Option<&[u8]>, TraceError> {
         let mut searched = 0;
@@ -142,7 +143,7 @@ impl Input {
         }
     }
 
-    /// The next `bytes` bytes, or fewer at the end of the file; `None` after it.
+    /// Returns the next `bytes` bytes, fewer at the end of the file, or `None` after it.
     #[inline]
     pub(crate) fn bytes(&mut self, bytes: usize) -> Result<Option<&[u8]>, TraceError> {
         while self.end - self.start < bytes && !self.is_at_end {

@@ -1,12 +1,16 @@
 //! Block I/O traces as streams of records.
 //!
-//! - [`Record`]: one operation, in any format; [`RecordSource`]: a stream of them, in bounded memory.
-//! - [`Format`]: the formats that are read and written; [`Merged`]: files read as one trace, in order of time.
-//! - [`TraceWriter`]: records into a file of a format, with an account of what it cannot carry ([`Loss`]).
-//! - [`Statistics`]: what the papers' tables say of a trace.
-//! - [`Synthesis`]: a trace made from a distribution, a pattern, a read share and an arrival process.
+//! - [`Record`] is one operation of any format. [`RecordSource`] is a stream of them in bounded
+//!   memory.
+//! - [`Format`] lists the formats that can be read and written. [`Merged`] reads files as one trace
+//!   in order of time.
+//! - [`TraceWriter`] writes records in a format and counts what the format cannot represent
+//!   ([`Loss`]).
+//! - [`Statistics`] computes the figures that papers publish of traces.
+//! - [`Synthesis`] makes a trace from a distribution, a pattern, a read share and an arrival
+//!   process.
 //!
-//! Nothing here runs load; that is for `gemelo-replay`.
+//! This crate runs no load; `gemelo-replay` does.
 
 mod blocks;
 mod error;

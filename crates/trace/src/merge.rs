@@ -1,7 +1,8 @@
-//! Files read as one trace, in order of time, with devices chosen and renamed.
+//! Reads several files as one trace in order of time, and selects and renames devices.
 //!
-//! Files are opened when the trace reaches their first record, so that a trace in one file a day costs one open file,
-//! however many days it has. Records of one file keep their order, even where their times go back.
+//! A file is opened when the trace reaches its first record, so a trace in one file a day needs one
+//! open file for any number of days. The records of one file keep their order, even if their times
+//! go back.
 
 use crate::error::TraceError;
 use crate::format::Format;
@@ -10,26 +11,26 @@ use crate::record::{Names, Record, RecordSource};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// Files open at a time: each has a buffer of 256 KiB.
+/// Most files open at the same time. Each has a buffer of 256 KiB.
 const MOST_OPEN: usize = 256;
 
-/// How a trace is read.
+/// Options for reading a trace.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
-    /// The format of all files; without one, the content of each says it.
+    /// Format of all files. `None` recognises the format of each file by its content.
     pub format: Option<Format>,
-    /// Whether malformed lines are counted and left out, instead of being an error.
+    /// `true` if malformed lines are counted and left out; `false` if they are errors.
     pub skips_malformed: bool,
-    /// Devices that are taken, with new names where they get one; all if there is none here.
+    /// Devices to take, with their new names. An empty list takes all devices.
     pub devices: Vec<DeviceRule>,
 }
 
-/// Takes a device, under its own name or another's.
+/// Takes a device, under its own name or another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceRule {
-    /// The device as the trace names it.
+    /// Name of the device in the trace.
     pub device: String,
-    /// Its name from then on.
+    /// New name of the device.
     pub becomes: String,
 }
 
@@ -39,13 +40,13 @@ impl std::str::FromStr for DeviceRule {
     fn from_str(text: &str) -> Result<Self, String> {
         let (device, becomes) = text.split_once('=').unwrap_or((text, text));
         if device.is_empty() || becomes.is_empty() {
-            return Err(format!("'{text}' is no device: NAME, or NAME=NEW-NAME"));
+            return Err(format!("'{text}' is not a device: give NAME, or NAME=NEW-NAME"));
         }
         Ok(Self { device: device.to_owned(), becomes: becomes.to_owned() })
     }
 }
 
-/// A file whose time has not come yet.
+/// A file whose first record is not due yet.
 struct Pending {
     path: PathBuf,
     format: Format,
@@ -58,7 +59,7 @@ struct Open {
     next: Record,
 }
 
-/// Several files as one trace.
+/// Several files read as one trace.
 pub struct Merged {
     pending: VecDeque<Pending>,
     open: Vec<Open>,
@@ -69,16 +70,17 @@ pub struct Merged {
     left_out: u64,
     out_of_order: u64,
     last_ns: u64,
-    /// What becomes of each device; asked once for every one.
+    /// New number of each device, or `None` if it is left out. Each device is looked up once.
     choices: Vec<Option<u32>>,
     chosen: Vec<bool>,
 }
 
 impl Merged {
-    /// Opens a trace. Every file is looked into, so that one of no known format shows at once.
+    /// Opens a trace. The first record of every file is read, so that a file of unknown format is
+    /// refused at once.
     ///
     /// # Errors
-    /// If a file cannot be read, has no records, or is of no known format.
+    /// If a file cannot be read, has no records, or has an unknown format.
     pub fn open(paths: &[PathBuf], options: ReadOptions) -> Result<Self, TraceError> {
         let chosen = vec![false; options.devices.len()];
         let mut merged = Self {
@@ -105,7 +107,7 @@ impl Merged {
         let mut reader = Reader::open(path, self.options.format, self.options.skips_malformed)?;
         let format = reader.format();
         let mut first = Record::new();
-        // Names are numbered as the trace meets them, not as its files are looked into.
+        // Devices are numbered in the order of the merged trace, not in the order of the files.
         let mut names = Names::default();
         let is_standard_input = path.as_os_str() == "-";
         let names = if is_standard_input { &mut self.names } else { &mut names };
@@ -116,7 +118,7 @@ impl Merged {
             self.formats.push(format);
         }
         if is_standard_input {
-            // What was read of it cannot be read again.
+            // Standard input cannot be read a second time.
             self.open.push(Open { reader, next: first });
         } else {
             self.pending.push_back(Pending {
@@ -128,41 +130,41 @@ impl Merged {
         Ok(())
     }
 
-    /// The formats of the files.
+    /// Returns the formats of the files.
     #[must_use]
     pub fn formats(&self) -> &[Format] {
         &self.formats
     }
 
-    /// Malformed lines that were left out so far.
+    /// Returns the number of malformed lines left out so far.
     #[must_use]
     pub fn malformed(&self) -> u64 {
         self.skipped.malformed
             + self.open.iter().map(|open| open.reader.skipped.malformed).sum::<u64>()
     }
 
-    /// Operations that were left out because the trace does not say what they did.
+    /// Returns the number of operations left out because the trace does not tell their kind.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         self.skipped.unknown + self.open.iter().map(|open| open.reader.skipped.unknown).sum::<u64>()
     }
 
-    /// Records of devices that were not asked for.
+    /// Returns the number of records of devices that were not selected.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Records whose time is before that of the record before them.
+    /// Returns the number of records with an earlier time than the record before them.
     #[must_use]
     pub const fn out_of_order(&self) -> u64 {
         self.out_of_order
     }
 
-    /// Checks at the end that every device that was asked for occurred.
+    /// Checks after the last record that every selected device occurred.
     ///
     /// # Errors
-    /// Names the first that did not, and those that did.
+    /// Names the first device that did not occur, and the devices of the trace.
     pub fn check_devices(&self) -> Result<(), TraceError> {
         const MOST_NAMED: u32 = 20;
         let missing = self.options.devices.iter().zip(&self.chosen).find(|(_, chosen)| !**chosen);
@@ -176,7 +178,7 @@ impl Merged {
         Err(TraceError::NoDevice { device: rule.device.clone(), found: found.join(" ") })
     }
 
-    /// Which open file has the earliest record; the first of several.
+    /// Returns the open file with the earliest record; among equal times the first.
     #[inline]
     fn earliest(&self) -> Option<usize> {
         let times = self.open.iter().map(|open| open.next.time_ns).enumerate();
@@ -204,7 +206,7 @@ impl Merged {
         Ok(())
     }
 
-    /// The next record of any device.
+    /// Takes the next record of any device.
     #[inline]
     fn take_earliest(&mut self, record: &mut Record) -> Result<bool, TraceError> {
         if !self.pending.is_empty() {
@@ -221,7 +223,7 @@ impl Merged {
         Ok(true)
     }
 
-    /// The number under which a device goes on; `None` if it is left out.
+    /// Returns the new number of a device, or `None` if it is left out.
     #[inline]
     fn choose(&mut self, device: u32) -> Option<u32> {
         if self.options.devices.is_empty() {
@@ -356,7 +358,9 @@ mod tests {
         }
         let error = result.unwrap_err().to_string();
         assert!(
-            error.contains("0.csv:2: offset: expected whole bytes, found '1,R,zero,512,2'"),
+            error.contains(
+                "0.csv:2: offset: expected a whole number of bytes, found '1,R,zero,512,2'"
+            ),
             "{error}"
         );
         let options = ReadOptions { skips_malformed: true, ..ReadOptions::default() };

@@ -1,4 +1,4 @@
-//! One trace file as a stream of records.
+//! Reads one trace file as a stream of records.
 
 use crate::error::{Malformed, TraceError};
 use crate::format::{Format, Parsed, Parser};
@@ -6,12 +6,12 @@ use crate::input::Input;
 use crate::record::{Names, Record};
 use std::path::Path;
 
-/// What was left out of a trace, and why.
+/// Counts of lines and operations left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Skipped {
-    /// Lines that are not of the format.
+    /// Lines that do not match the format.
     pub(crate) malformed: u64,
-    /// Operations of which the trace does not say what they did.
+    /// Operations of a kind that the trace does not tell.
     pub(crate) unknown: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Reader {
 const SHOWN_BYTES: usize = 60;
 
 impl Reader {
-    /// Opens a file; without a format, its content says it.
+    /// Opens a file. Without a format, the content decides.
     pub(crate) fn open(
         path: &Path,
         format: Option<Format>,
@@ -60,7 +60,7 @@ impl Reader {
         self.format
     }
 
-    /// Puts the next record into `record`; `false` at the end.
+    /// Reads the next record into `record`. Returns `false` at the end.
     #[inline]
     pub(crate) fn next_record(
         &mut self,

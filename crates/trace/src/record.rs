@@ -1,66 +1,66 @@
-//! One operation of a trace, whatever its format, and streams of them.
+//! One operation of a trace in any format, and streams of operations.
 
 use crate::TraceError;
 use std::collections::HashMap;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Operation {
-    /// Reads a stretch of the device.
+    /// Reads a range of the device.
     #[default]
     Read,
-    /// Writes it.
+    /// Writes a range of the device.
     Write,
-    /// Gives it back: its content is of no interest any more.
+    /// Discards a range of the device; its content is no longer needed.
     Trim,
-    /// Makes what was written durable; has neither offset nor length.
+    /// Makes earlier writes durable. Offset and length are 0.
     Flush,
 }
 
-/// The hash of a stretch of data, as the trace has it: MD5 in most. Longer hashes are cut to their first 128 bits,
-/// shorter ones stand in the low bits.
+/// The hash of a stretch of data in a trace, usually MD5. Longer hashes are cut to their first 128
+/// bits. Shorter ones are in the low bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ContentHash(pub u128);
 
-/// One operation.
+/// One operation of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// When it was issued, in nanoseconds since an origin of the trace's own.
+    /// Time of issue in nanoseconds. The origin depends on the trace.
     pub time_ns: u64,
-    /// Which device, by its number in [`Names`].
+    /// Number of the device in [`Names`].
     pub device: u32,
-    /// Which process issued it; 0 where the trace does not say.
+    /// Id of the process that issued the operation, or 0 if the trace does not tell.
     pub process: u32,
-    /// The name of that process, by its number in [`Names`]; 0 is no name.
+    /// Number of the process's name in [`Names`]; 0 stands for no name.
     pub command: u32,
-    /// Where, in bytes from the start of the device.
+    /// Start in bytes from the beginning of the device.
     pub offset_bytes: u64,
-    /// How much, in bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
-    /// What.
+    /// Kind of the operation.
     pub operation: Operation,
-    /// Hashes of the data from the offset on, one for each stretch of [`Self::hash_bytes`]; empty where the trace has
-    /// none. The last stretch may be shorter.
+    /// Hashes of the data from the offset on, one for each [`Self::hash_bytes`], or none. The last
+    /// one may stand for a shorter stretch.
     pub hashes: Vec<ContentHash>,
-    /// How much data each hash stands for, in bytes; 0 without hashes.
+    /// Bytes of data for each hash, or 0 without hashes.
     pub hash_bytes: u32,
 }
 
 impl Record {
-    /// A record that has nothing yet.
+    /// Returns an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The first byte after the operation.
+    /// Returns the first byte after the operation.
     #[inline]
     #[must_use]
     pub const fn end_bytes(&self) -> u64 {
         self.offset_bytes.saturating_add(self.length_bytes)
     }
 
-    /// Makes it a record without hashes and names; keeps what memory it has.
+    /// Clears names and hashes. Allocated memory is kept for the next record.
     pub(crate) fn clear(&mut self) {
         self.device = 0;
         self.process = 0;
@@ -72,61 +72,61 @@ impl Record {
 
 /// A stream of records.
 pub trait RecordSource {
-    /// Puts the next record into `record`; `false` at the end.
+    /// Reads the next record into `record`. Returns `false` at the end.
     ///
     /// # Errors
-    /// If the trace cannot be read on, or a line is malformed and not to be skipped.
+    /// If reading fails, or a line is malformed and such lines are not left out.
     fn next_record(&mut self, record: &mut Record) -> Result<bool, TraceError>;
 
-    /// What devices and processes are called.
+    /// Returns the names of devices and processes met so far.
     fn names(&self) -> &Names;
 }
 
-/// Names of devices and processes, numbered in the order in which they were met.
+/// The names of devices and of processes, numbered in the order of their first record.
 #[derive(Debug, Clone)]
 pub struct Names {
     devices: Interner,
     commands: Interner,
 }
 
-/// Devices, or names of processes, that one trace can have: more would be a misread column, not a trace.
+/// Most devices, and most names of processes, of a trace. More would be a misread column.
 const MOST_NAMES: usize = 1 << 20;
 
 impl Default for Names {
     fn default() -> Self {
         let mut names = Self { devices: Interner::default(), commands: Interner::default() };
-        // Number 0 is no name.
+        // Number 0 stands for no name.
         names.commands.number(b"");
         names
     }
 }
 
 impl Names {
-    /// The number of a device; `None` if there are too many.
+    /// Returns the number of a device, or `None` if there are too many devices.
     #[inline]
     pub(crate) fn device(&mut self, name: &[u8]) -> Option<u32> {
         self.devices.number(name)
     }
 
-    /// The number of a process's name; of no name if there are too many.
+    /// Returns the number of a process name, or 0 if there are too many names.
     #[inline]
     pub(crate) fn command(&mut self, name: &[u8]) -> u32 {
         self.commands.number(name).unwrap_or(0)
     }
 
-    /// What a device is called.
+    /// Returns the name of a device.
     #[must_use]
     pub fn device_name(&self, device: u32) -> &[u8] {
         self.devices.name(device)
     }
 
-    /// What a process is called; empty where the trace does not say.
+    /// Returns the name of a process, or an empty one if the trace does not tell.
     #[must_use]
     pub fn command_name(&self, command: u32) -> &[u8] {
         self.commands.name(command)
     }
 
-    /// How many devices were met.
+    /// Returns the number of devices met so far.
     #[must_use]
     pub fn device_count(&self) -> usize {
         self.devices.names.len()
@@ -137,7 +137,7 @@ impl Names {
 struct Interner {
     names: Vec<Box<[u8]>>,
     numbers: HashMap<Box<[u8]>, u32>,
-    /// The last one asked for: most records are of the same device as the one before.
+    /// The last number returned. Most records name the same device as the record before.
     last: u32,
 }
 

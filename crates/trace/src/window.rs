@@ -1,20 +1,21 @@
-//! A stretch of a trace.
+//! Selects a stretch of a trace.
 
 use crate::error::TraceError;
 use crate::record::{Names, Record, RecordSource};
 
-/// Which stretch of a trace is taken.
+/// The bounds of a stretch of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// Records left out at the start.
     pub skip: u64,
-    /// Records taken after that; `None` for all.
+    /// Most records taken after that; `None` sets no limit.
     pub limit: Option<u64>,
-    /// Time taken from the first record taken on, in nanoseconds of the trace; `None` for all.
+    /// Longest time between the first and the last record taken, in nanoseconds of the trace;
+    /// `None` sets no limit.
     pub time_ns: Option<u64>,
 }
 
-/// A stretch of another trace.
+/// A source of the records in a stretch of another source.
 #[derive(Debug)]
 pub struct Window<Source> {
     source: Source,
@@ -25,7 +26,7 @@ pub struct Window<Source> {
 }
 
 impl<Source: RecordSource> Window<Source> {
-    /// The stretch of this trace.
+    /// Creates a source for a stretch of `source`.
     pub fn new(source: Source, stretch: Stretch) -> Self {
         Self {
             source,
@@ -36,7 +37,7 @@ impl<Source: RecordSource> Window<Source> {
         }
     }
 
-    /// The whole trace.
+    /// Returns the underlying source.
     pub const fn source(&self) -> &Source {
         &self.source
     }

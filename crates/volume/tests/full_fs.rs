@@ -147,7 +147,7 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
     drop(pool);
     let pool = open(disks);
     trim(&pool.volume("b").unwrap(), 1000 * BLOCK as u64, 200 * BLOCK as u64).unwrap();
-    pool.remove_volume("a").unwrap();
+    pool.remove_volume("a").unwrap_or_else(|error| panic!("{backend:?}: {error}"));
     pool.close().unwrap();
     let before = room();
     let pool = open(disks);

@@ -1,14 +1,16 @@
-//! How many bytes have to be random for a byte entropy, when all others are zero.
+//! The share of random bytes that gives a block a certain byte entropy when all other bytes are
+//! zero.
 //!
-//! The alphabet has two kinds of symbols, as in the entropy sources for Filebench (Al-Rfou', Patwardhan, Bhagavatula
-//! 2010): one frequent symbol, and 255 that are all equally rare. A byte is uniform over all 256 with probability r and
-//! the frequent symbol otherwise, so the frequent one has p = 1 - r 255/256 and each of the others r/256; the entropy
-//! -p log2 p - 255 r/256 log2(r/256) rises with r from 0 to 8 bits.
+//! The alphabet has two kinds of symbols, as in the entropy sources for Filebench (Al-Rfou',
+//! Patwardhan, Bhagavatula 2010): one frequent symbol, and 255 equally rare ones. A byte is uniform
+//! over all 256 values with probability r, and the frequent symbol otherwise. The frequent symbol
+//! then has probability p = 1 - r 255/256, and each other symbol r/256. The entropy -p log2 p - 255
+//! r/256 log2(r/256) rises with r from 0 to 8 bits.
 
-/// Values of a byte.
+/// The number of values of a byte.
 const SYMBOLS: f64 = 256.0;
 
-/// Bits a byte, for a share of uniformly random bytes among zeros.
+/// Returns the entropy, in bits a byte, of a block with this share of uniformly random bytes.
 pub(crate) fn entropy_of_share(random_share: f64) -> f64 {
     let rare = random_share / SYMBOLS;
     let frequent = 1.0 - rare * (SYMBOLS - 1.0);
@@ -17,9 +19,9 @@ pub(crate) fn entropy_of_share(random_share: f64) -> f64 {
     term(frequent) + (SYMBOLS - 1.0) * term(rare)
 }
 
-/// The share of uniformly random bytes that has this entropy (0 to 8 bits).
+/// Returns the share of uniformly random bytes that gives this entropy (0 to 8 bits).
 pub(crate) fn share_of_entropy(entropy_bits: f64) -> f64 {
-    // The entropy rises with the share: halve the interval to the last bit of a double.
+    // The entropy rises with the share, so bisection finds the share to the precision of a double.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
         let middle = (low + high) / 2.0;

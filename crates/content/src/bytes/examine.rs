@@ -1,47 +1,48 @@
-//! What a block that was read holds, when it should hold a given content.
+//! Comparison of a block that was read with the content that it should hold.
 
 use super::Generator;
 use crate::ContentId;
 
-/// The unit that storage writes whole; a block that mixes units of two contents was torn.
+/// The unit that storage writes atomically. A block that mixes sectors of two contents is torn.
 const SECTOR_BYTES: usize = 512;
 
-/// What a block holds.
+/// The result of examining a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Examination {
-    /// The content expected, byte by byte.
+    /// The block is the expected content, byte for byte.
     Match,
-    /// Zeros throughout.
+    /// The block is all zeros.
     Zeros,
-    /// Another content, byte by byte.
+    /// The block is another content, byte for byte.
     Other(ContentId),
-    /// Some sectors of the content expected, others of something else.
+    /// Some sectors belong to the expected content, the others to something else.
     Torn {
-        /// Sectors of 512 bytes that hold what was expected.
+        /// The number of sectors of 512 bytes that hold the expected bytes.
         intact_sectors: usize,
-        /// Sectors of the block.
+        /// The number of sectors in the block.
         sectors: usize,
-        /// The content of the other sectors, where they say it.
+        /// The content of the other sectors, if the block's mark names it.
         other: Option<ContentId>,
     },
-    /// Bytes of no known content.
+    /// The block holds no known content.
     Garbage {
-        /// The first byte that is not as expected, counted from the start of the block.
+        /// The offset of the first byte that differs from the expected content.
         first_difference: usize,
-        /// Bytes that are not as expected.
+        /// The number of bytes that differ from the expected content.
         different_bytes: usize,
     },
 }
 
 impl Generator {
-    /// Compares a block with the content it should hold. `scratch` has the block's length; its bytes are overwritten.
+    /// Compares a block with the content it should hold. `scratch` must have the block's length and
+    /// is overwritten.
     #[inline]
     pub fn examine(&self, expected: ContentId, block: &[u8], scratch: &mut [u8]) -> Examination {
         self.fill(expected, scratch);
         if block == scratch { Examination::Match } else { self.explain(block, scratch) }
     }
 
-    /// Says what a block that is not as expected holds. `expected` is overwritten.
+    /// Classifies a block that differs from the expected content. `expected` is overwritten.
     #[cold]
     fn explain(&self, block: &[u8], expected: &mut [u8]) -> Examination {
         if block.iter().all(|byte| *byte == 0) {
@@ -64,7 +65,8 @@ impl Generator {
         }
         let foreign = block.chunks(SECTOR_BYTES).zip(expected.chunks(SECTOR_BYTES)).zip(&intact);
         let mut foreign = foreign.filter(|(_, same)| !**same).map(|(pair, _)| pair);
-        // The sectors that differ are all the other content's, or all so different that they are no damaged copies.
+        // A torn block: each sector that differs either equals the sector of the other content, or
+        // differs so much that it is not a damaged copy.
         let explained =
             foreign.all(|(found, other)| found == other || mostly_different(found, other));
         if intact_sectors > 0 && explained {
@@ -75,7 +77,8 @@ impl Generator {
     }
 }
 
-/// Whether two sectors have nothing to do with each other: half of their bytes differ.
+/// Returns whether at least half of the bytes of two sectors differ, so that neither is a damaged
+/// copy of the other.
 fn mostly_different(first: &[u8], second: &[u8]) -> bool {
     let different = first.iter().zip(second).filter(|(one, other)| one != other).count();
     different * 2 >= first.len()

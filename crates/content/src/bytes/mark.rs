@@ -1,10 +1,12 @@
-//! The mark at the start of every block, by which a reader recognises the content: the content's name, scrambled so
-//! that it looks like the random bytes around it, and a tag that other data has once in 2^64.
+//! The mark at the start of every block, by which a reader recognises the content.
+//!
+//! The mark holds the content id, scrambled so that it looks like the random bytes around it, and a
+//! tag of 64 bits. Other data has a matching tag with probability 2^-64.
 
 use crate::ContentId;
 use gemelo_base::random::{mix_pair, mix64};
 
-/// Bytes of the mark.
+/// The size of the mark in bytes.
 pub(super) const MARK_BYTES: usize = 16;
 
 /// The key of one kind of content (shared, or unique to a run).

@@ -1,8 +1,9 @@
-//! The bytes of a content: a pure function of seed, run and content id.
+//! The bytes of a content: a pure function of the seed, the run and the content id.
 //!
-//! A block is a mark of 16 bytes that says which content it is, and a body that has the nature asked for: random
-//! bytes, fewer of them for a lower entropy, repeats for compressibility. Contents can also be made from another's body:
-//! *similar* ones differ from it in a few bytes, *shifted* ones are moved by some.
+//! A block consists of a mark of 16 bytes that names the content, and a body that has the requested
+//! nature: random bytes, fewer random bytes for a lower entropy, repeats for compressibility. A
+//! content can also be derived from the body of another. A *similar* content differs from it in a
+//! few bytes; a *shifted* content is moved by some bytes.
 
 mod entropy;
 mod examine;
@@ -19,18 +20,19 @@ use mark::{MARK_BYTES, MarkKey};
 use random::Vectors;
 use recipe::Recipe;
 
-/// Contents whose numbers differ only below this share one leader, whose body the derived ones of them take over.
+/// The number of contents in a family. The first content of a family is its leader, and the derived
+/// contents of the family are made from the leader's body.
 const FAMILY: u64 = 64;
-/// Bytes that a similar content changes in the body, besides its mark.
+/// The number of bytes that a similar content changes in the body.
 const EDITS: u64 = 4;
-/// The farthest a shifted content is moved, in bytes.
+/// The longest distance by which a shifted content is moved, in bytes.
 const MOST_SHIFT_BYTES: u64 = 512;
 
 const SHARED_KEY: u64 = 0x7368_6172;
 const UNIQUE_KEY: u64 = 0x756e_6971;
 const DERIVED_KEY: u64 = 0x6465_7269;
 
-/// Makes and recognises the bytes of contents. Shared by all processes of a job.
+/// Generates and recognises the bytes of contents. All processes of a job share one generator.
 #[derive(Debug, Clone)]
 pub struct Generator {
     block_bytes: usize,
@@ -38,15 +40,17 @@ pub struct Generator {
     shared: Kind,
     unique: Kind,
     recipes: Vec<Recipe>,
-    /// Index into `recipes` for each class of the distribution.
+    /// The index into `recipes` for each class of the distribution.
     recipe_of_class: Vec<usize>,
     recipe_of_unique: usize,
-    /// A content whose hash is below the first is similar, below the second shifted.
+    /// The thresholds for the hash of a content: below the first the content is similar, below the
+    /// second it is shifted.
     similar_below: u64,
     shifted_below: u64,
 }
 
-/// Shared contents depend on the seed alone, unique ones on the run too.
+/// The keys of one kind of content. Those of shared contents depend on the seed only, those of
+/// unique contents on the run too.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     body: u64,
@@ -59,7 +63,7 @@ impl Kind {
     }
 }
 
-/// How a content's body comes about.
+/// The source of a content's body: its own key, or the body of its family's leader.
 enum Origin {
     Own,
     Similar(ContentId),
@@ -67,10 +71,10 @@ enum Origin {
 }
 
 impl Generator {
-    /// A generator of these contents.
+    /// Creates a generator for the contents of this specification.
     ///
     /// # Errors
-    /// If a figure of the specification is out of its range.
+    /// Fails if a figure of the specification is out of its range.
     pub fn new(spec: &ContentSpec) -> Result<Self, ContentError> {
         spec.check()?;
         let mut recipes: Vec<Recipe> = Vec::new();
@@ -85,7 +89,8 @@ impl Generator {
         let classes = spec.distribution.classes();
         let recipe_of_class = classes.iter().map(|class| recipe_for(class.duplicates)).collect();
         let share_of_words = |share: f64| (share.clamp(0.0, 1.0) * u64::MAX as f64) as u64;
-        // The leader of each family is never derived, so the others are somewhat more often.
+        // The leader of a family is never derived, so the other members are derived more often to
+        // make up for it.
         let others = FAMILY as f64 / (FAMILY - 1) as f64;
         Ok(Self {
             block_bytes: spec.block_bytes,
@@ -100,20 +105,21 @@ impl Generator {
         })
     }
 
-    /// Size of a block in bytes.
+    /// Returns the size of a block in bytes.
     #[must_use]
     pub const fn block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// What of the specification cannot be had and what is written instead, in words for the user.
+    /// Returns a message for the user for each property of the specification that cannot be
+    /// reached, with what is written instead.
     #[must_use]
     pub fn shortfalls(&self) -> Vec<String> {
         self.recipes.iter().filter_map(|recipe| recipe.shortfall(self.block_bytes)).collect()
     }
 
-    /// Fills a block with the bytes of a content. The block has [`Self::block_bytes`]; a shorter or longer one is
-    /// filled as a block of its own length.
+    /// Fills a block with the bytes of a content. The block should have [`Self::block_bytes`]; a
+    /// shorter or longer one is filled as a block of its own length.
     #[inline]
     pub fn fill(&self, id: ContentId, block: &mut [u8]) {
         let kind = self.kind(id);
@@ -163,8 +169,8 @@ impl Generator {
         }
     }
 
-    /// The content that a block says it holds; its body is not looked at. `None` for bytes that this generator did not
-    /// make, or made in another run.
+    /// Returns the content that the mark of a block names, without checking the body. Returns
+    /// `None` for bytes that this generator did not make, and for unique contents of another run.
     #[must_use]
     pub fn identify(&self, block: &[u8]) -> Option<ContentId> {
         let shared = self.shared.mark.read(block).filter(|id| !id.is_unique());
@@ -184,12 +190,12 @@ impl Generator {
             }
             None => self.recipe_of_unique,
         };
-        // Every index was made with the list, which is never empty.
+        // Every index was created together with the list, which is never empty.
         &self.recipes[index]
     }
 }
 
-/// Changes a few bytes at places that the key decides.
+/// Changes a few bytes at offsets that the key determines.
 fn edit(key: u64, body: &mut [u8]) {
     for index in 0..EDITS {
         let word = mix_pair(key, index);

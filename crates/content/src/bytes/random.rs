@@ -1,14 +1,16 @@
-//! Random bytes at memory speed: eight xorshift128+ generators (Vigna 2014) side by side, whose loops compilers turn into
-//! vector instructions. The bytes are the same on every machine, whatever instructions it has.
+//! Random bytes at memory speed: eight interleaved xorshift128+ generators (Vigna 2014). Compilers
+//! turn their loops into vector instructions. The bytes are the same whatever instructions a
+//! machine has.
 
 use gemelo_base::random::{GOLDEN_STEP, mix64};
 
-/// Generators side by side: one 512-bit register, two of 256 bits, four of 128.
+/// The number of interleaved generators: they fill one 512-bit register, two of 256 bits or four of
+/// 128 bits.
 const LANES: usize = 8;
-/// Bytes made at a step.
+/// The number of bytes that one step produces.
 const STEP_BYTES: usize = LANES * 8;
 
-/// The streams of one key.
+/// The states of all generators of one key.
 struct Lanes {
     first: [u64; LANES],
     second: [u64; LANES],
@@ -64,7 +66,8 @@ fn fill_uniform(key: u64, out: &mut [u8]) {
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
-/// A byte is random where the byte that decides is below the threshold of its place, and zero elsewhere.
+/// Fills `out` with random bytes and zeros. A byte is random if its deciding byte is below the
+/// threshold of its place, and zero otherwise.
 #[inline(always)]
 fn fill_thresholded(key: u64, thresholds: &Thresholds, out: &mut [u8]) {
     let mut lanes = Lanes::new(key);
@@ -82,13 +85,13 @@ fn fill_thresholded(key: u64, thresholds: &Thresholds, out: &mut [u8]) {
     }
 }
 
-/// For each of 256 places, how many of the 256 values of a deciding byte make the byte there random: their mean is the
-/// share of random bytes, to 2^-16.
+/// The thresholds of 256 places: the number of values, of 256, of the deciding byte for which the
+/// byte at that place is random. The mean of the thresholds is the share of random bytes, to 2^-16.
 #[derive(Debug, Clone)]
 pub(super) struct Thresholds([u8; 256]);
 
 impl Thresholds {
-    /// Thresholds for a share of random bytes; `None` where it rounds to all of them.
+    /// Creates the thresholds for a share of random bytes; `None` if the share rounds to all bytes.
     pub(super) fn new(random_share: f64) -> Option<Self> {
         let units = (random_share.clamp(0.0, 1.0) * 65_536.0).round() as usize;
         let (whole, places) = (units / 256, units % 256);
@@ -96,7 +99,8 @@ impl Thresholds {
             return None;
         }
         let mut limits = [whole as u8; 256];
-        // The places with one more are spread evenly: 167 is odd, so that multiples of it visit every place.
+        // The places with one more are spread evenly: 167 is odd, so its multiples visit every
+        // place.
         for place in 0..places {
             limits[place * 167 % 256] += 1;
         }
@@ -104,16 +108,16 @@ impl Thresholds {
     }
 }
 
-/// The largest vector instructions this processor has, found once.
+/// The largest vector instructions of this processor, detected once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vectors {
-    /// 512 bits.
+    /// Vectors of 512 bits.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// 256 bits.
+    /// Vectors of 256 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// What every machine of the architecture has.
+    /// The instructions that every machine of the architecture has.
     Baseline,
 }
 
@@ -131,14 +135,16 @@ impl Vectors {
         Self::Baseline
     }
 
-    /// Fills `out` with the bytes of `key`: uniform ones, or with a share of zeros where there are thresholds.
+    /// Fills `out` with the bytes of `key`: uniformly random ones, or with zeros among them if
+    /// there are thresholds.
     #[inline]
     pub(super) fn fill(self, key: u64, thresholds: Option<&Thresholds>, out: &mut [u8]) {
         match self {
-            // SAFETY: `of_this_machine`, the only maker of this variant, saw that the processor has these instructions.
+            // SAFETY: only `of_this_machine` creates this variant, after it detected that the
+            // processor has these instructions.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => unsafe { fill_avx512(key, thresholds, out) },
-            // SAFETY: as above.
+            // SAFETY: see above.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { fill_avx2(key, thresholds, out) },
             Self::Baseline => fill(key, thresholds, out),
@@ -181,7 +187,7 @@ mod tests {
         bytes
     }
 
-    /// Fixed bytes: a change here changes every data set ever generated.
+    /// These bytes must never change: a change here changes every data set that was ever generated.
     #[test]
     fn the_bytes_are_those_of_the_first_version() {
         let bytes = filled(Vectors::Baseline, 1, None, 16);
@@ -213,7 +219,8 @@ mod tests {
             counts[usize::from(*byte)] += 1.0;
         }
         let chi_square: f64 = counts.iter().map(|count| (count - 4096.0).powi(2) / 4096.0).sum();
-        // 255 degrees of freedom: outside this interval once in a thousand.
+        // With 255 degrees of freedom, a value outside this interval has a probability of 1 in
+        // 1000.
         assert!((190.0..331.0).contains(&chi_square), "{chi_square}");
         assert_ne!(filled(Vectors::Baseline, 3, None, 64), filled(Vectors::Baseline, 4, None, 64));
     }

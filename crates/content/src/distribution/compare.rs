@@ -1,20 +1,20 @@
-//! How far distributions lie apart: the share of blocks in each range of duplicates, side by side.
+//! Comparison of distributions by the share of blocks in each range of duplicates.
 
 use super::{Distribution, RangeRow};
 
-/// Distributions side by side. The first one is what the others are measured against.
+/// Distributions side by side. The first one is the reference for the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// All ranges up to the highest that any of them has.
+    /// All ranges up to the highest one that has blocks in any distribution.
     pub ranges: Vec<ComparedRange>,
-    /// Where one of the others lies furthest from the first.
+    /// The largest difference between the first distribution and any other.
     pub largest: LargestDifference,
 }
 
 /// One range of duplicates in every distribution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedRange {
-    /// Which range; see [`super::range_label`].
+    /// The index of the range; [`super::range_label`] gives its text.
     pub index: usize,
     /// The share of blocks, 0 to 1, in each distribution.
     pub shares: Vec<f64>,
@@ -23,16 +23,16 @@ pub struct ComparedRange {
 /// The largest difference of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LargestDifference {
-    /// Which range.
+    /// The index of the range.
     pub range: usize,
-    /// Which distribution, counted from 0, the first one included.
+    /// The index of the distribution, where 0 is the first one.
     pub distribution: usize,
-    /// Its share of blocks less the first one's, -1 to 1.
+    /// The distribution's share of blocks minus that of the first one, -1 to 1.
     pub difference: f64,
 }
 
 impl Comparison {
-    /// `first` beside `others`.
+    /// Compares `first` with each of `others`.
     #[must_use]
     pub fn new(first: &Distribution, others: &[&Distribution]) -> Self {
         let tables: Vec<Vec<RangeRow>> = std::iter::once(first)
@@ -47,7 +47,8 @@ impl Comparison {
         )
     }
 
-    /// The same for tables that hold the share of blocks range by range, such as expected ones.
+    /// Compares tables of the share of blocks in each range, such as expected ones. The first table
+    /// is the reference.
     #[must_use]
     pub fn of_shares(tables: &[Vec<f64>]) -> Self {
         let count = tables.iter().map(Vec::len).max().unwrap_or(0);

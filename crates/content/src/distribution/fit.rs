@@ -1,21 +1,22 @@
-//! A distribution made from the summary figures that papers print.
+//! Fits a distribution to the summary figures that papers print.
 //!
-//! The figures give the number of contents with duplicates and the duplicates they share out. How the duplicates are
-//! shared out is assumed to be a [power law](super::power_law).
+//! The figures give the number of contents with duplicates and the number of duplicates. The
+//! duplicates are assumed to follow a [power law](super::power_law).
 
 use super::power_law::power_law;
 use super::{Distribution, DistributionError, DuplicateClass};
 
-/// The most duplicates of a content where the figures do not say: the order of what research data sets show.
+/// The most duplicates of a content if the figures do not give it: the order of magnitude in the
+/// data sets of published studies.
 const USUAL_MOST_DUPLICATES: u64 = 10_000;
 
-/// Blocks of a fitted distribution where the figures do not say: 64 GiB of 4 KiB blocks.
+/// The blocks of a fitted distribution if the figures do not give them: 64 GiB in blocks of 4 KiB.
 pub const FITTED_BLOCKS: u64 = 1 << 24;
 
-/// The most blocks a fitted distribution can have, as for a scaled one.
+/// The most blocks of a fitted distribution: the same limit as for a scaled one.
 const MOST_FITTED_BLOCKS: u64 = 1 << 43;
 
-/// A figure as it was printed: rounded to its last digit.
+/// A figure as it was printed, with the rounding of its last digit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
     value: f64,
@@ -23,8 +24,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Reads a decimal number and remembers how far its last digit was rounded: `2.76` is 2.755 to 2.765. `None` for
-    /// anything but digits with at most one point.
+    /// Parses a decimal number and derives its rounding from its last digit: `2.76` means 2.755 to
+    /// 2.765. Returns `None` for a text that contains anything but digits and at most one point.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() || !text.chars().all(|letter| letter.is_ascii_digit() || letter == '.') {
@@ -35,7 +36,7 @@ impl Figure {
         Some(Self { value, half_unit: 0.5 * 0.1f64.powi(i32::try_from(decimals).ok()?) })
     }
 
-    /// Reads a percentage of 0 to 100, with or without its sign, as a share of 0 to 1.
+    /// Parses a percentage from 0 to 100, with or without a percent sign, into a share from 0 to 1.
     #[must_use]
     pub fn parse_percent(text: &str) -> Option<Self> {
         let percent = Self::parse(text.trim_end_matches('%').trim_end())?;
@@ -43,7 +44,7 @@ impl Figure {
             .then_some(Self { value: percent.value / 100.0, half_unit: percent.half_unit / 100.0 })
     }
 
-    /// The printed value.
+    /// Returns the printed value.
     #[must_use]
     pub const fn value(&self) -> f64 {
         self.value
@@ -54,20 +55,21 @@ impl Figure {
     }
 }
 
-/// Summary figures of a data set. Two of the first four determine the rest; more must agree to rounding.
+/// Summary figures of a data set. Two of the first four determine the others. If more are given,
+/// they must agree to the rounding of their last digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SummaryFigures {
-    /// Unique contents, as a share of all blocks.
+    /// The unique contents, as a share of all blocks.
     pub unique_share: Option<Figure>,
-    /// Duplicates, as a share of all blocks.
+    /// The duplicates, as a share of all blocks.
     pub duplicate_share: Option<Figure>,
-    /// Mean duplicates of the contents that have any.
+    /// The mean duplicates of the contents that have at least one.
     pub duplicates_per_content: Option<Figure>,
-    /// Logical to physical blocks.
+    /// The logical blocks divided by the physical blocks.
     pub dedup_ratio: Option<Figure>,
     /// The most duplicates of any content.
     pub most_duplicates: Option<u64>,
-    /// Blocks of the data set; [`FITTED_BLOCKS`] if not given.
+    /// The blocks of the data set; [`FITTED_BLOCKS`] if not given.
     pub blocks: Option<u64>,
 }
 
@@ -83,7 +85,7 @@ impl Range {
         (both.low <= both.high).then_some(both)
     }
 
-    /// The value if it lies inside, else the middle.
+    /// Returns the value if it lies in the range, else the middle of the range.
     fn choose(self, value: f64) -> f64 {
         if (self.low..=self.high).contains(&value) {
             value
@@ -97,18 +99,22 @@ fn unfit(reason: String) -> DistributionError {
     DistributionError::Unfit { reason }
 }
 
-/// What a data set consists of, as shares of its blocks.
+/// The composition of a data set, as shares of its blocks.
 struct Shares {
     duplicates: f64,
     distinct_with_duplicates: f64,
 }
 
 impl SummaryFigures {
-    /// The share of duplicates that the duplicate share and the dedup ratio allow.
+    /// Returns the range of duplicate shares, and the stated share, that the duplicate share and
+    /// the dedup ratio allow.
     fn duplicate_range(&self) -> Result<Option<(Range, f64)>, DistributionError> {
         let ratio = match self.dedup_ratio {
             Some(ratio) if ratio.value < 1.0 => {
-                return Err(unfit(format!("a dedup ratio is at least 1, not {}", ratio.value)));
+                return Err(unfit(format!(
+                    "a dedup ratio must be at least 1, not {}",
+                    ratio.value
+                )));
             }
             Some(ratio) => {
                 let share = |ratio: f64| 1.0 - 1.0 / ratio.max(1.0);
@@ -138,7 +144,7 @@ impl SummaryFigures {
             && mean.value < 1.0
         {
             return Err(unfit(format!(
-                "a content with duplicates has at least 1 of them, the mean cannot be {}",
+                "a content with duplicates has at least 1 of them, so the mean cannot be {}",
                 mean.value
             )));
         }
@@ -161,7 +167,8 @@ impl SummaryFigures {
             (None, Some(unique), None) if unique.value >= 1.0 => (0.0, 0.0),
             _ => {
                 return Err(unfit(
-                    "give two of unique share, duplicate share (or dedup ratio) and duplicates per content"
+                    "give two of unique share, duplicate share (or dedup ratio) and duplicates per \
+                     content"
                         .to_owned(),
                 ));
             }
@@ -175,21 +182,23 @@ fn percent(share: f64) -> f64 {
     share * 100.0
 }
 
-/// The share of duplicates that agrees with a unique share and a mean, all three to rounding.
+/// Returns the share of duplicates that agrees with a unique share and a mean, each to its
+/// rounding.
 fn agreed_duplicates(
     duplicates: Range,
     stated: f64,
     unique: Figure,
     mean: f64,
 ) -> Result<f64, DistributionError> {
-    // Blocks that are not unique are duplicates and one copy for each mean of them.
+    // The blocks that are not unique are the duplicates, plus one first copy for each `mean` of
+    // them.
     let of = |unique_share: f64| (1.0 - unique_share) / (1.0 + 1.0 / mean);
     let allowed = Range { low: of(unique.range().high), high: of(unique.range().low) };
     match duplicates.and(allowed) {
         Some(both) => Ok(f64::midpoint(both.low, both.high)),
         None => Err(unfit(format!(
-            "{:.2} % unique and {:.2} % duplicates leave {:.2} % for the contents that have duplicates, so these \
-             have {:.2} duplicates on average, not {mean}",
+            "{:.2} % unique and {:.2} % duplicates leave {:.2} % for the contents that have \
+             duplicates, so these have {:.2} duplicates on average, not {mean}",
             percent(unique.value),
             percent(stated),
             percent(1.0 - unique.value - stated),
@@ -198,14 +207,15 @@ fn agreed_duplicates(
     }
 }
 
-/// What rounding of doubles may add to shares.
+/// The rounding error that the arithmetic of doubles may add to shares.
 const SLACK: f64 = 1e-9;
 
 fn check_shares(duplicates: f64, distinct_with_duplicates: f64) -> Result<(), DistributionError> {
     let unique = 1.0 - duplicates - distinct_with_duplicates;
     if distinct_with_duplicates < -SLACK || unique < -SLACK {
         return Err(unfit(format!(
-            "{:.2} % duplicates, {:.2} % contents with duplicates and {:.2} % unique: none can be below 0 %",
+            "{:.2} % duplicates, {:.2} % contents with duplicates and {:.2} % unique: \
+             none can be below 0 %",
             percent(duplicates),
             percent(distinct_with_duplicates),
             percent(unique)
@@ -213,14 +223,15 @@ fn check_shares(duplicates: f64, distinct_with_duplicates: f64) -> Result<(), Di
     }
     if duplicates + SLACK < distinct_with_duplicates {
         return Err(unfit(format!(
-            "{:.2} % duplicates are too few for {:.2} % contents that have at least one each",
+            "{:.2} % duplicates are too few for {:.2} % contents that have at least one \
+             duplicate each",
             percent(duplicates),
             percent(distinct_with_duplicates)
         )));
     }
     if duplicates > SLACK && distinct_with_duplicates <= 0.0 {
         return Err(unfit(format!(
-            "no content is left that has the {:.2} % duplicates",
+            "no content is left to have the {:.2} % duplicates",
             percent(duplicates)
         )));
     }
@@ -228,23 +239,27 @@ fn check_shares(duplicates: f64, distinct_with_duplicates: f64) -> Result<(), Di
 }
 
 impl Distribution {
-    /// The distribution that has these summary figures; see the module's text for what is assumed of the rest.
+    /// Fits a distribution to summary figures. The module's documentation states the assumptions.
     ///
     /// # Errors
-    /// [`DistributionError::Unfit`] if figures contradict each other or do not say enough,
-    /// [`DistributionError::TooLarge`] above 2^43 blocks.
+    /// Fails with [`DistributionError::Unfit`] if the figures contradict each other or are too few,
+    /// and with [`DistributionError::Limit`] above 2^43 blocks.
     pub fn fit(figures: &SummaryFigures) -> Result<Self, DistributionError> {
         let shares = figures.shares()?;
         let blocks = figures.blocks.unwrap_or(FITTED_BLOCKS);
         if blocks > MOST_FITTED_BLOCKS {
-            return Err(DistributionError::TooLarge { duplicates: 0 });
+            return Err(DistributionError::Limit {
+                what: "the number of blocks",
+                found: blocks,
+                most: MOST_FITTED_BLOCKS,
+            });
         }
         let duplicates = (shares.duplicates * blocks as f64).round() as u64;
         let contents =
             ((shares.distinct_with_duplicates * blocks as f64).round() as u64).min(duplicates);
         if shares.duplicates > SLACK && contents == 0 {
             return Err(unfit(format!(
-                "{blocks} blocks are too few to hold a content with duplicates: ask for more"
+                "{blocks} blocks are too few to hold a content with duplicates: ask for more blocks"
             )));
         }
         let unique = blocks.saturating_sub(duplicates).saturating_sub(contents);
@@ -254,7 +269,8 @@ impl Distribution {
     }
 }
 
-/// `duplicates` shared out to `contents`, of which one has `most` if that is given and none has more.
+/// Distributes `duplicates` over `contents`. If `most` is given, one content has exactly `most`
+/// duplicates and no content has more.
 fn share_out(
     contents: u64,
     duplicates: u64,
@@ -263,7 +279,9 @@ fn share_out(
     if contents == 0 {
         return match most {
             None | Some(0) => Ok(Vec::new()),
-            Some(most) => Err(unfit(format!("without duplicates no content can have {most}"))),
+            Some(most) => {
+                Err(unfit(format!("without duplicates no content can have {most} of them")))
+            }
         };
     }
     let Some(most) = most else {
@@ -272,14 +290,16 @@ fn share_out(
     };
     if u128::from(most) * u128::from(contents) < u128::from(duplicates) {
         return Err(unfit(format!(
-            "{contents} contents of at most {most} duplicates have fewer than {duplicates} duplicates"
+            "{contents} contents of at most {most} duplicates have fewer than the \
+             {duplicates} duplicates that the figures give"
         )));
     }
     let (others, left) = (contents - 1, duplicates.saturating_sub(most));
     if most > duplicates || left < others || (others == 0 && left > 0) {
         return Err(unfit(format!(
-            "one content with {most} duplicates leaves {left} of {duplicates} for the other {others} contents, which \
-             have at least one each: ask for more blocks or fewer most duplicates"
+            "one content with {most} duplicates leaves {left} of {duplicates} for the other \
+             {others} contents, which have at least one each: ask for more blocks or fewer most \
+             duplicates"
         )));
     }
     let mut classes = power_law(others, left, most);

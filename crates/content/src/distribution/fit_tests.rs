@@ -1,4 +1,5 @@
-//! Fitted distributions have the figures they were asked for, and impossible figures are refused with the reason.
+//! Tests of the fit: fitted distributions have the requested figures, and impossible figures are
+//! refused with the reason.
 
 use super::*;
 use proptest::prelude::*;
@@ -102,8 +103,9 @@ fn figures_know_their_last_digit() {
 proptest! {
     #[test]
     fn no_figures_make_the_fit_panic(
-        unique in "[0-9]{0,2}(\\.[0-9]{1,3})?", duplicates in "[0-9]{0,2}(\\.[0-9])?", mean in "[0-9]{0,3}(\\.[0-9])?",
-        ratio in "[0-9]{0,2}", most in proptest::option::of(0u64..u64::MAX), blocks in 0u64..1 << 44
+        unique in "[0-9]{0,2}(\\.[0-9]{1,3})?", duplicates in "[0-9]{0,2}(\\.[0-9])?",
+        mean in "[0-9]{0,3}(\\.[0-9])?", ratio in "[0-9]{0,2}",
+        most in proptest::option::of(0u64..u64::MAX), blocks in 0u64..1 << 44
     ) {
         let asked = SummaryFigures {
             most_duplicates: most,

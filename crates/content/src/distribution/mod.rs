@@ -1,4 +1,5 @@
-//! How many distinct contents have how many duplicates, and what follows from it.
+//! Distributions: the number of distinct contents for each number of duplicates, and the figures
+//! that follow from it.
 
 mod compare;
 mod fit;
@@ -18,33 +19,35 @@ pub use text::ParseNote;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Distinct contents that all have the same number of duplicates.
+/// All distinct contents that have the same number of duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DuplicateClass {
-    /// Duplicates of each content: its copies less one.
+    /// The duplicates of each content: its copies minus one.
     pub duplicates: u64,
-    /// Distinct contents of this class.
+    /// The number of distinct contents in this class.
     pub contents: u64,
 }
 
 impl DuplicateClass {
-    /// Copies of each content.
+    /// Returns the copies of each content.
     #[must_use]
     pub const fn copies(&self) -> u64 {
         self.duplicates.saturating_add(1)
     }
 
-    /// Blocks of the whole class; never overflows for a class of a [`Distribution`].
+    /// Returns the blocks of the whole class. The product never overflows for a class of a
+    /// [`Distribution`].
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.contents.saturating_mul(self.copies())
     }
 }
 
-/// How many distinct contents have how many duplicates: at least one class, none empty, in ascending order of
-/// duplicates, no number of duplicates twice, and no more than 2^63 blocks in all.
+/// The number of distinct contents for each number of duplicates.
 ///
-/// Serialised as `[duplicates, contents]` pairs.
+/// A distribution has at least one class and no empty class. Its classes are in ascending order of
+/// duplicates, without repetition, and have at most 2^63 blocks in all. It is serialised as
+/// `[duplicates, contents]` pairs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<[u64; 2]>", into = "Vec<[u64; 2]>")]
 pub struct Distribution {
@@ -52,64 +55,76 @@ pub struct Distribution {
     blocks: u64,
 }
 
-/// The most blocks a distribution can have: half of what 64 bits hold, so that sums of two still fit.
+/// The most blocks of a distribution: half the range of 64 bits, so that the sum of two still fits.
 const MOST_BLOCKS: u64 = 1 << 63;
 
-/// Why classes or a text make no distribution.
+/// The reason why classes or a text do not form a distribution, or a distribution cannot be
+/// processed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DistributionError {
-    /// No class, or only empty ones.
+    /// There are no classes, or only empty ones.
     #[error("the distribution has no contents: give at least one line '<duplicates> <contents>'")]
     Empty,
-    /// More blocks than 2^63.
+    /// The distribution has more than 2^63 blocks.
     #[error(
-        "the distribution has more than 2^63 blocks (reached at {duplicates} duplicates): scale it down"
+        "the distribution has more than 2^63 blocks (reached at {duplicates} duplicates): \
+         scale it down"
     )]
     TooLarge {
-        /// The class at which the sum went over.
+        /// The number of duplicates of the class at which the sum exceeded the limit.
         duplicates: u64,
     },
-    /// A line that is not two whole numbers.
+    /// A line does not consist of two whole numbers.
     #[error("line {line}: expected '<duplicates> <contents>', two whole numbers, found '{found}'")]
     Line {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// The line, shortened.
+        /// The line, shortened for display.
         found: String,
     },
-    /// Summary figures that contradict each other.
+    /// A size or a count is above the limit of the operation.
+    #[error("{what} is {found}; it must be at most {most}")]
+    Limit {
+        /// The name of the figure.
+        what: &'static str,
+        /// The value of the figure.
+        found: u64,
+        /// The highest value that the operation supports.
+        most: u64,
+    },
+    /// Summary figures contradict each other or are too few.
     #[error("no distribution has these figures: {reason}")]
     Unfit {
-        /// Which figures, and why.
+        /// The figures at fault and the contradiction between them.
         reason: String,
     },
 }
 
-/// The figures that papers print of a data set.
+/// The summary figures of a data set, as papers print them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// Blocks of the data set.
+    /// The blocks of the data set.
     pub blocks: u64,
-    /// Distinct contents.
+    /// The number of distinct contents.
     pub distinct: u64,
-    /// Distinct contents with exactly one copy.
+    /// The number of distinct contents with exactly one copy.
     pub unique: u64,
-    /// Distinct contents with at least two copies.
+    /// The number of distinct contents with at least two copies.
     pub distinct_with_duplicates: u64,
-    /// Blocks that are a further copy of a content.
+    /// The number of blocks minus the number of distinct contents.
     pub duplicates: u64,
-    /// The most duplicates any content has.
+    /// The most duplicates of any content.
     pub most_duplicates: u64,
 }
 
 impl Summary {
-    /// Logical blocks to physical blocks.
+    /// Returns the logical blocks divided by the physical blocks.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
         self.blocks as f64 / self.distinct as f64
     }
 
-    /// Mean duplicates of the contents that have any; 0 where none has.
+    /// Returns the mean duplicates of the contents that have at least one; 0 if no content has any.
     #[must_use]
     pub fn duplicates_per_duplicated_content(&self) -> f64 {
         if self.distinct_with_duplicates == 0 {
@@ -136,11 +151,11 @@ impl From<Distribution> for Vec<[u64; 2]> {
 }
 
 impl Distribution {
-    /// The distribution of these classes, in any order; classes of the same number of duplicates are added up and
-    /// empty ones left out.
+    /// Creates a distribution from classes in any order. Classes with the same number of duplicates
+    /// are added up, and empty classes are left out.
     ///
     /// # Errors
-    /// [`DistributionError::Empty`] and [`DistributionError::TooLarge`].
+    /// Fails with [`DistributionError::Empty`] or [`DistributionError::TooLarge`].
     pub fn new(
         classes: impl IntoIterator<Item = DuplicateClass>,
     ) -> Result<Self, DistributionError> {
@@ -164,23 +179,23 @@ impl Distribution {
         if merged.is_empty() {
             return Err(DistributionError::Empty);
         }
-        // Checked above: at most 2^63.
+        // The check above limits the sum to 2^63.
         Ok(Self { classes: merged, blocks: blocks as u64 })
     }
 
-    /// The classes, in ascending order of duplicates.
+    /// Returns the classes, in ascending order of duplicates.
     #[must_use]
     pub fn classes(&self) -> &[DuplicateClass] {
         &self.classes
     }
 
-    /// Blocks of the data set it describes.
+    /// Returns the blocks of the data set that the distribution describes.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The summary figures.
+    /// Returns the summary figures.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let distinct = self.classes.iter().map(|class| class.contents).sum();

@@ -1,9 +1,9 @@
-//! The ranges in which duplicates per content are told: 0, 1-4, 5-9, 10-49, 50-99 and so on by factors of five and
-//! two, as DEDISbench's figures have them.
+//! The ranges of duplicates in which figures are reported: 0, 1-4, 5-9, 10-49, 50-99 and so on,
+//! with bounds that grow by factors of five and two, as in the figures of the DEDISbench paper.
 
 use super::Distribution;
 
-/// The ranges up to the last, open one.
+/// The number of ranges; the last one has no upper bound.
 pub const RANGE_COUNT: usize = STARTS.len();
 
 const STARTS: [u64; 17] = [
@@ -14,29 +14,29 @@ const STARTS: [u64; 17] = [
 /// One range of a distribution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RangeRow {
-    /// Which range; see [`range_label`].
+    /// The index of the range; [`range_label`] gives its text.
     pub index: usize,
-    /// Distinct contents in it.
+    /// The number of distinct contents in the range.
     pub contents: u64,
-    /// Blocks in it.
+    /// The number of blocks in the range.
     pub blocks: u64,
-    /// Its share of all blocks, 0 to 1.
+    /// The share of all blocks that is in the range, 0 to 1.
     pub share: f64,
 }
 
-/// The range that this number of duplicates falls in.
+/// Returns the index of the range that contains this number of duplicates.
 #[must_use]
 pub fn range_index(duplicates: u64) -> usize {
     STARTS.partition_point(|start| *start <= duplicates) - 1
 }
 
-/// The first number of duplicates of a range; `u64::MAX` past the last.
+/// Returns the first number of duplicates of a range; `u64::MAX` past the last range.
 #[must_use]
 pub fn range_start(index: usize) -> u64 {
     STARTS.get(index).copied().unwrap_or(u64::MAX)
 }
 
-/// The range as text: `0`, `1-4`, `50000000+`.
+/// Returns the text of a range: `0`, `1-4`, `50000000+`.
 #[must_use]
 pub fn range_label(index: usize) -> String {
     match (STARTS.get(index), STARTS.get(index + 1)) {
@@ -48,7 +48,7 @@ pub fn range_label(index: usize) -> String {
 }
 
 impl Distribution {
-    /// The distribution by ranges, all up to the highest that has contents.
+    /// Returns the distribution by ranges, up to the highest range that has contents.
     #[must_use]
     pub fn ranges(&self) -> Vec<RangeRow> {
         let highest = self.classes().last().map_or(0, |class| range_index(class.duplicates));

@@ -1,44 +1,47 @@
-//! What the sampled algorithm makes of a distribution: every block drawn on its own, from the distribution weighted by
-//! blocks, unique contents counted up (DEDISbench, Paulo et al. 2012). In a data set smaller than the distribution's
-//! most contents are drawn less often than they have copies, many once: such a data set has more unique blocks and
-//! fewer duplicates than the distribution asks for.
+//! The result of the sampled algorithm (DEDISbench, Paulo et al. 2012) at a given size.
 //!
-//! Figures come by formula or by drawing. By formula, the copies of a content are Poisson distributed, which differs from
-//! N single draws by the order of 1/N.
+//! The algorithm draws every block independently from the distribution weighted by blocks, and
+//! numbers unique contents consecutively. In a data set smaller than the distribution's, most
+//! contents are drawn less often than they have copies, and many only once. Such a data set has
+//! more unique blocks and fewer duplicates than the distribution.
+//!
+//! The figures are computed by formula or by drawing. The formula takes the copies of a content as
+//! Poisson distributed, which differs from N independent draws by the order of 1/N.
 
 use super::{Distribution, DistributionError, DuplicateClass, RANGE_COUNT, range_index};
 use gemelo_base::random::Random;
 use std::collections::BTreeMap;
 
-/// Above this mean a content's copies count as exactly their mean; they spread by 0.1 %.
+/// Above this mean, the copies of a content count as exactly the mean: they spread by only 0.1 %.
 const SPREADLESS_MEAN: f64 = 1e6;
 
-/// Copies this many times less likely than the likeliest number are left out.
+/// Numbers of copies that are less likely than the likeliest one by this factor are ignored.
 const NEGLIGIBLE: f64 = 1e-16;
 
-/// Contents with duplicates that a drawing can count: 1 GiB of counters.
+/// The most contents with duplicates that a drawing can count: 2 GiB of counters.
 const MOST_COUNTED_CONTENTS: u64 = 1 << 28;
 
-/// Blocks that a drawing can have: some minutes of drawing.
+/// The most blocks of a drawing, which takes some minutes.
 const MOST_DRAWN_BLOCKS: u64 = 1 << 33;
 
-/// Expected figures of a sampled data set.
+/// The expected figures of a sampled data set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpectedSample {
-    /// Blocks of the data set.
+    /// The blocks of the data set.
     pub blocks: u64,
-    /// Contents that occur once.
+    /// The expected number of contents that occur once.
     pub unique: f64,
-    /// Contents that occur at least twice.
+    /// The expected number of contents that occur at least twice.
     pub distinct_with_duplicates: f64,
-    /// Blocks that are a further copy of a content.
+    /// The expected number of blocks minus the expected number of distinct contents.
     pub duplicates: f64,
-    /// The share of blocks, 0 to 1, in each range of duplicates; see [`super::range_label`].
+    /// The share of blocks, 0 to 1, in each range of duplicates; [`super::range_label`] gives the
+    /// texts.
     pub range_shares: Vec<f64>,
 }
 
 impl ExpectedSample {
-    /// Logical to physical blocks, of the expected counts.
+    /// Returns the logical blocks divided by the expected physical blocks.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
         self.blocks as f64 / (self.unique + self.distinct_with_duplicates)
@@ -46,10 +49,10 @@ impl ExpectedSample {
 }
 
 impl Distribution {
-    /// What `blocks` sampled blocks are expected to have.
+    /// Returns the expected figures of `blocks` sampled blocks.
     ///
     /// # Errors
-    /// [`DistributionError::Empty`] for no blocks.
+    /// Fails with [`DistributionError::Empty`] if `blocks` is 0.
     pub fn expected_sample(&self, blocks: u64) -> Result<ExpectedSample, DistributionError> {
         if blocks == 0 {
             return Err(DistributionError::Empty);
@@ -66,7 +69,7 @@ impl Distribution {
             let contents = class.contents as f64;
             let mut add = |copies: u64, likelihood: f64| sample.add(copies, contents * likelihood);
             if class.duplicates == 0 {
-                // Counted up: never drawn twice, however many are drawn.
+                // Unique contents are numbered consecutively, so none is drawn twice.
                 add(1, scale);
             } else {
                 for_each_count(class.copies() as f64 * scale, add);
@@ -77,15 +80,28 @@ impl Distribution {
         Ok(sample)
     }
 
-    /// `blocks` sampled blocks, drawn: what a scan of them finds.
+    /// Draws `blocks` sampled blocks and returns their distribution, as a scan of them would find
+    /// it.
     ///
     /// # Errors
-    /// [`DistributionError::Empty`] for no blocks; [`DistributionError::TooLarge`] for more than 2^33, or a
-    /// distribution of more than 2^28 contents with duplicates.
+    /// Fails with [`DistributionError::Empty`] if `blocks` is 0, and with
+    /// [`DistributionError::Limit`] above 2^33 blocks or if the distribution has more than 2^28
+    /// contents with duplicates.
     pub fn drawn_sample(&self, blocks: u64, seed: u64) -> Result<Self, DistributionError> {
         let summary = self.summary();
-        if blocks > MOST_DRAWN_BLOCKS || summary.distinct_with_duplicates > MOST_COUNTED_CONTENTS {
-            return Err(DistributionError::TooLarge { duplicates: 0 });
+        if blocks > MOST_DRAWN_BLOCKS {
+            return Err(DistributionError::Limit {
+                what: "the number of blocks to draw",
+                found: blocks,
+                most: MOST_DRAWN_BLOCKS,
+            });
+        }
+        if summary.distinct_with_duplicates > MOST_COUNTED_CONTENTS {
+            return Err(DistributionError::Limit {
+                what: "the number of contents with duplicates",
+                found: summary.distinct_with_duplicates,
+                most: MOST_COUNTED_CONTENTS,
+            });
         }
         let starts = self.starts();
         let mut copies = vec![0u64; summary.distinct_with_duplicates as usize];
@@ -116,7 +132,8 @@ impl Distribution {
         )
     }
 
-    /// Where the blocks and contents of each class with duplicates begin, unique contents lying first.
+    /// Returns the first block and the first content of each class with duplicates. The blocks of
+    /// unique contents come first.
     fn starts(&self) -> Vec<ClassStart> {
         let (mut block, mut content) = (0, 0);
         let mut starts = Vec::with_capacity(self.classes().len());
@@ -151,13 +168,15 @@ impl ExpectedSample {
     }
 }
 
-/// Calls `visit(k, p)` for the numbers k that are Poisson distributed with this mean, and their likelihoods p.
+/// Calls `visit(k, p)` for each number of copies k of a Poisson distribution with this mean, and
+/// its probability p.
 fn for_each_count(mean: f64, mut visit: impl FnMut(u64, f64)) {
     if mean > SPREADLESS_MEAN {
         visit(mean.round() as u64, 1.0);
         return;
     }
-    // Relative to the likeliest number, whose own likelihood follows from the sum.
+    // Probabilities are computed relative to the likeliest number, and divided by their sum at the
+    // end.
     let likeliest = mean as u64;
     let mut below = Vec::new();
     let mut relative = 1.0;
@@ -223,7 +242,7 @@ mod tests {
             let expected = source.expected_sample(blocks).unwrap();
             let drawn = source.drawn_sample(blocks, 7).unwrap();
             assert_eq!(drawn.blocks(), blocks);
-            // Five standard deviations of a count of that size.
+            // The tolerance is five standard deviations of a count of this size.
             let near = |found: u64, due: f64| (found as f64 - due).abs() < 5.0 * due.sqrt() + 1.0;
             let summary = drawn.summary();
             assert!(near(summary.unique, expected.unique), "{summary:?} {expected:?}");
@@ -250,7 +269,7 @@ mod tests {
         assert_eq!(source.drawn_sample(0, 1), Err(DistributionError::Empty));
         assert!(source.drawn_sample(1 << 40, 1).is_err());
         let expected = source.expected_sample(1 << 40).unwrap();
-        // Five contents, each rounded to whole copies.
+        // The tolerance allows for five contents, each rounded to whole copies.
         assert!((expected.duplicates - ((1u64 << 40) - 5) as f64).abs() <= 2.5);
     }
 }

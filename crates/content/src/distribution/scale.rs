@@ -1,38 +1,47 @@
-//! A distribution carried to another number of blocks, exactly.
+//! Scaling of a distribution to another number of blocks.
 //!
-//! Every class gets the share of blocks it has in the distribution, to rounding. What a class cannot fill with whole
-//! contents is carried to the class below, or filled up from there, if that moves at most [`CARRY_SHARE`] of all blocks
-//! and keeps the number of contents on course; otherwise it becomes one content with fewer copies than its class has. So the blocks of each
-//! class hold to 0.03 % of all (or the copies of one content), and the dedup ratio to a content or two. A class whose content does not fit at all is a case of this: 30,001 copies in a data set that has 700 blocks for
-//! them become one content of 700 copies ([`ScaledDistribution::cut_short`] tells of such).
+//! Every class gets its share of the blocks, to rounding. The blocks that do not make a whole
+//! content of a class are carried to the class below, or the missing blocks are borrowed from
+//! there. Both are done only if they move at most [`CARRY_SHARE`] of all blocks and keep the number
+//! of contents near the exact value. Otherwise the remaining blocks become one content with fewer
+//! copies than its class has.
+//!
+//! The blocks of each class are therefore exact to 0.03 % of all blocks (or to the copies of one
+//! content), and the dedup ratio to one or two contents. A content with more copies than the data
+//! set has blocks for its class is one case of this: if 700 blocks are the share of a content of
+//! 30,001 copies, it becomes one content of 700 copies. [`ScaledDistribution::cut_short`] lists
+//! such contents.
 
 use super::{Distribution, DistributionError, DuplicateClass};
 
-/// Of all blocks, the share that rounding may move from a class to the one below: 0.03 %.
+/// The largest share of all blocks that rounding may move from one class to the next: 0.03 %.
 const CARRY_SHARE: f64 = 0.0003;
 
-/// Distinct contents of one class that a scaled distribution can name, and blocks it can have: 32 PiB of 4 KiB blocks.
+/// The most blocks of a scaled distribution, and so the most contents of one class that an
+/// assignment can number: 32 PiB in blocks of 4 KiB.
 const MOST_SCALED_BLOCKS: u64 = 1 << 43;
 
-/// Contents of a scaled distribution that all have the same number of copies.
+/// Contents of a scaled distribution that have the same source class and the same number of copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaledClass {
-    /// Which class of the source distribution this is, counted from the fewest duplicates.
+    /// The index of the class in the source distribution, counted from the fewest duplicates.
     pub source: usize,
-    /// Duplicates that the source class has.
+    /// The number of duplicates of the source class.
     pub source_duplicates: u64,
-    /// Copies of each content here; fewer than the source's for a content that was cut short.
+    /// The copies of each content here. A content that was cut short has fewer than its source
+    /// class.
     pub copies: u64,
-    /// Distinct contents.
+    /// The number of distinct contents.
     pub contents: u64,
-    /// Where these contents begin among those of the source class.
+    /// The index of the first of these contents within the source class.
     pub first_content: u64,
-    /// The rank of the first copy of the first content; ranks go on content by content.
+    /// The rank of the first copy of the first content. The ranks of one content are consecutive,
+    /// and the contents follow each other.
     pub first_rank: u64,
 }
 
-/// A distribution at a given number of blocks: a table from *rank* (a block's number when the blocks are laid out
-/// content by content) to content.
+/// A distribution at a given number of blocks: a table from *rank* (the number of a block when the
+/// blocks are ordered by content) to content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScaledDistribution {
     classes: Vec<ScaledClass>,
@@ -44,31 +53,37 @@ pub struct ScaledDistribution {
 /// The content at a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankedContent {
-    /// The n-th unique content.
+    /// The unique content with this number.
     Unique(u64),
     /// A content of a class of the source distribution.
     Duplicated {
-        /// Which class of the source distribution.
+        /// The index of the class in the source distribution.
         source: usize,
-        /// Which content of it.
+        /// The index of the content within the class.
         content: u64,
     },
 }
 
 impl ScaledDistribution {
-    /// The distribution at `blocks` blocks.
+    /// Scales the distribution to `blocks` blocks.
     ///
     /// # Errors
-    /// [`DistributionError::Empty`] for no blocks, [`DistributionError::TooLarge`] above 2^43.
+    /// Fails with [`DistributionError::Empty`] if `blocks` is 0, and with
+    /// [`DistributionError::Limit`] above 2^43.
     pub fn new(distribution: &Distribution, blocks: u64) -> Result<Self, DistributionError> {
         if blocks == 0 {
             return Err(DistributionError::Empty);
         }
         if blocks > MOST_SCALED_BLOCKS {
-            return Err(DistributionError::TooLarge { duplicates: 0 });
+            return Err(DistributionError::Limit {
+                what: "the number of blocks in the data set",
+                found: blocks,
+                most: MOST_SCALED_BLOCKS,
+            });
         }
         let mut classes = whole_and_cut_contents(distribution, blocks);
-        // Unique contents first: most blocks of most data sets, found without a search.
+        // Unique contents come first: they are most of the blocks in most data sets, and `at_rank`
+        // finds them without a search.
         classes.sort_by_key(|class| (class.source_duplicates, class.first_content));
         let mut rank = 0;
         for class in &mut classes {
@@ -80,31 +95,31 @@ impl ScaledDistribution {
         Ok(Self { classes, blocks, unique, source_classes: distribution.classes().len() })
     }
 
-    /// Blocks of the data set.
+    /// Returns the blocks of the data set.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Blocks of the data set whose content is made to occur once.
+    /// Returns the number of blocks whose content occurs only once.
     #[must_use]
     pub const fn unique(&self) -> u64 {
         self.unique
     }
 
-    /// The classes, in order of rank.
+    /// Returns the classes, in order of rank.
     #[must_use]
     pub fn classes(&self) -> &[ScaledClass] {
         &self.classes
     }
 
-    /// Classes of the distribution this one was made of.
+    /// Returns the number of classes in the source distribution.
     #[must_use]
     pub const fn source_classes(&self) -> usize {
         self.source_classes
     }
 
-    /// The content at a rank below [`Self::blocks`].
+    /// Returns the content at a rank, which must be below [`Self::blocks`].
     #[inline]
     #[must_use]
     pub fn at_rank(&self, rank: u64) -> RankedContent {
@@ -117,15 +132,15 @@ impl ScaledDistribution {
                 source: class.source,
                 content: class.first_content + (rank - class.first_rank) / class.copies,
             },
-            // Unreachable: the first class begins at rank 0.
+            // Unreachable, because the first class begins at rank 0.
             None => RankedContent::Unique(rank),
         }
     }
 
-    /// What a scan of the data set will find.
+    /// Returns the distribution that a scan of the data set will find.
     ///
     /// # Errors
-    /// None in practice: a scaled distribution has at least one block.
+    /// Never fails in practice: a scaled distribution has at least one block.
     pub fn to_distribution(&self) -> Result<Distribution, DistributionError> {
         Distribution::new(
             self.classes.iter().map(|class| DuplicateClass {
@@ -135,25 +150,28 @@ impl ScaledDistribution {
         )
     }
 
-    /// The contents that have fewer copies than their class, because the data set has no room for more.
+    /// Returns the contents that have fewer copies than their class, because the data set has too
+    /// few blocks for more.
     pub fn cut_short(&self) -> impl Iterator<Item = &ScaledClass> {
         self.classes.iter().filter(|class| class.copies <= class.source_duplicates)
     }
 }
 
-/// Walks the classes from the most duplicates down; see the module's text for the rule.
+/// Scales the classes from the most duplicates down. The module's documentation states the rule.
 fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<ScaledClass> {
     let source = distribution.classes();
     let mut scaled = Vec::with_capacity(source.len() + 8);
     let mut course = Course { carry_limit: (blocks as f64 * CARRY_SHARE) as u64, surplus: 0.0 };
     let mut source_blocks_seen: u64 = 0;
     let mut blocks_given: u64 = 0;
-    let mut carry: i64 = 0; // Blocks to add to the next class; negative if it lends them.
+    // The blocks to add to the next class. A negative number means that the next class lends them.
+    let mut carry: i64 = 0;
     for (index, class) in source.iter().enumerate().rev() {
         source_blocks_seen += class.blocks();
         let share =
             u128::from(blocks) * u128::from(source_blocks_seen) / u128::from(distribution.blocks());
-        let blocks_due = share as u64; // At most `blocks`, which has 64 bits.
+        // The share is at most `blocks`, which has 64 bits.
+        let blocks_due = share as u64;
         let own = blocks_due - blocks_given;
         blocks_given = blocks_due;
         let below = index.checked_sub(1).and_then(|below| source.get(below));
@@ -182,32 +200,32 @@ fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<Scale
     scaled
 }
 
-/// `part` of `of`, applied to `blocks`.
+/// Returns `blocks` times `part` divided by `of`.
 fn proportion(part: u64, blocks: u64, of: u64) -> u64 {
-    // At most `blocks`, because `part` is at most `of`.
+    // The result is at most `blocks`, because `part` is at most `of`.
     (u128::from(part) * u128::from(blocks) / u128::from(of)) as u64
 }
 
-/// The class that rounding carries to.
+/// The class to which rounding carries blocks.
 #[derive(Clone, Copy)]
 struct Below {
     copies: u64,
-    /// Blocks it can spare.
+    /// The number of blocks that the class can lend.
     lendable: u64,
 }
 
-/// What becomes of the blocks of one class.
+/// The rounding of one class to whole contents.
 struct Choice {
     whole: u64,
-    /// Copies of the content that was cut short; 0 for none.
+    /// The copies of the content that was cut short; 0 if there is none.
     cut_copies: u64,
     carry: i64,
 }
 
-/// Keeps the number of contents near what is due while blocks move between classes.
+/// Keeps the number of contents near the exact value while blocks move between classes.
 struct Course {
     carry_limit: u64,
-    /// Contents made, less contents due so far.
+    /// The contents made so far minus the exact number of contents so far.
     surplus: f64,
 }
 
@@ -221,7 +239,8 @@ impl Course {
         }
         let lent = copies - rest;
         let cut = Choice { whole, cut_copies: rest, carry: 0 };
-        // Each with the surplus it will end in.
+        // Each candidate is a triple: the surplus it leads to in the end, its change of the surplus
+        // now, and the choice.
         let mut best = (self.surplus + 1.0, 1.0, cut);
         if let Some(below) = below {
             let moved = |blocks: u64| blocks as f64 / below.copies as f64;
@@ -322,22 +341,27 @@ mod tests {
                 *classes.entry(count - 1).or_default() += 1;
             }
             let found = Distribution::new(
-                classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
+                classes
+                    .into_iter()
+                    .map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
             ).unwrap();
             prop_assert_eq!(found, scaled.to_distribution().unwrap());
         }
 
-        /// The promise: from 100,000 blocks on, each class within 0.1 percentage points and the dedup ratio
-        /// within 0.1 % or two contents, for classes of up to 50 copies.
+        /// The promise of the scaling: from 100,000 blocks on, each class is within 0.1 percentage
+        /// points and the dedup ratio within 0.1 % or two contents, for classes of up to 50 copies.
         #[test]
         fn shares_and_ratio_hold_from_100_000_blocks_on(
             classes in proptest::collection::btree_map(0u64..50, 1u64..5000, 1..40),
             blocks in 100_000u64..3_000_000
         ) {
             let source = Distribution::new(
-                classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
+                classes
+                    .into_iter()
+                    .map(|(duplicates, contents)| DuplicateClass { duplicates, contents })
             ).unwrap();
-            let scaled = ScaledDistribution::new(&source, blocks).unwrap().to_distribution().unwrap();
+            let scaled =
+                ScaledDistribution::new(&source, blocks).unwrap().to_distribution().unwrap();
             prop_assert_eq!(scaled.blocks(), blocks);
             let share = |of: &Distribution, duplicates: u64| {
                 let class = of.classes().iter().find(|class| class.duplicates == duplicates);
@@ -349,7 +373,9 @@ mod tests {
             }
             let due = source.summary().distinct as f64 * blocks as f64 / source.blocks() as f64;
             let surplus = scaled.summary().distinct as f64 - due;
-            prop_assert!(surplus.abs() <= 0.001 * due || surplus.abs() < 2.0, "{} of {}", surplus, due);
+            prop_assert!(
+                surplus.abs() <= 0.001 * due || surplus.abs() < 2.0, "{} of {}", surplus, due
+            );
         }
     }
 }

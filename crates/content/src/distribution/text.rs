@@ -1,25 +1,25 @@
-//! The DEDISbench format: `<duplicates> <contents>` a line, in any order, of any size.
+//! The DEDISbench format: `<duplicates> <contents>` on each line, in any order and number.
 //!
-//! Files made by others are read as leniently as their meaning allows: any white space between the numbers, blank
-//! lines, `#` comments, a class on several lines (added up), a class without contents (left out).
+//! The parser accepts any white space between the numbers, blank lines and `#` comments. A class on
+//! several lines is added up, and a class without contents is left out.
 
 use super::{Distribution, DistributionError, DuplicateClass};
 
-/// Something of a text that was understood but deserves a look; see [`Distribution::parse_with_notes`].
+/// A line that was understood but deserves attention; see [`Distribution::parse_with_notes`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParseNote {
-    /// The class stood on an earlier line already; both were added up.
+    /// The class is on an earlier line too; the contents of both lines were added up.
     Repeated {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// The class.
+        /// The number of duplicates of the class.
         duplicates: u64,
     },
-    /// A class without contents was left out.
+    /// The class has no contents and was left out.
     NoContents {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// The class.
+        /// The number of duplicates of the class.
         duplicates: u64,
     },
 }
@@ -30,20 +30,25 @@ impl std::fmt::Display for ParseNote {
             Self::Repeated { line, duplicates } => {
                 write!(
                     formatter,
-                    "line {line}: {duplicates} duplicates stood on an earlier line; added up"
+                    "line {line}: the class of {duplicates} duplicates is on an earlier line too; \
+                     added up"
                 )
             }
             Self::NoContents { line, duplicates } => {
-                write!(formatter, "line {line}: no contents with {duplicates} duplicates; left out")
+                write!(
+                    formatter,
+                    "line {line}: the class of {duplicates} duplicates has no contents; left out"
+                )
             }
         }
     }
 }
 
-/// Characters of a wrong line that an error shows, without what a terminal would act on.
+/// The number of characters of a malformed line that an error shows. Control characters, on which a
+/// terminal would act, are replaced.
 const SHOWN: usize = 40;
 
-/// Malformed lines after which reading stops: the text is something else.
+/// The number of malformed lines after which parsing stops, because the text is of another format.
 const MOST_PROBLEMS: usize = 20;
 
 fn class_of(line: &str) -> Option<DuplicateClass> {
@@ -53,7 +58,7 @@ fn class_of(line: &str) -> Option<DuplicateClass> {
     words.next().is_none().then_some(DuplicateClass { duplicates, contents })
 }
 
-/// What the lines of a text say.
+/// The classes, notes and errors of a text.
 #[derive(Default)]
 struct Lines {
     classes: Vec<DuplicateClass>,
@@ -92,18 +97,19 @@ impl Lines {
 }
 
 impl Distribution {
-    /// Reads the DEDISbench format.
+    /// Parses the DEDISbench format.
     ///
     /// # Errors
-    /// Names the first line that is not two whole numbers; see also [`Distribution::new`].
+    /// Fails at the first line that does not consist of two whole numbers, and as
+    /// [`Distribution::new`].
     pub fn parse(text: &str) -> Result<Self, DistributionError> {
         Self::parse_with_notes(text).map(|(distribution, _)| distribution)
     }
 
-    /// Reads the DEDISbench format and tells what was odd about the text.
+    /// Parses the DEDISbench format and also returns notes about oddities in the text.
     ///
     /// # Errors
-    /// As [`Distribution::parse`].
+    /// Fails as [`Distribution::parse`].
     pub fn parse_with_notes(text: &str) -> Result<(Self, Vec<ParseNote>), DistributionError> {
         let mut lines = Lines::read(text);
         if lines.malformed.is_empty() {
@@ -112,7 +118,8 @@ impl Distribution {
         Err(lines.malformed.swap_remove(0))
     }
 
-    /// All that is wrong with a text, not only the first of it; nothing for one that [`Distribution::parse`] reads.
+    /// Returns all errors in a text, not only the first; none if [`Distribution::parse`] accepts
+    /// it.
     #[must_use]
     pub fn problems(text: &str) -> Vec<DistributionError> {
         let lines = Lines::read(text);
@@ -122,7 +129,8 @@ impl Distribution {
         lines.malformed
     }
 
-    /// The distribution in the DEDISbench format, ascending, without comments: readable by the original tools.
+    /// Formats the distribution in the DEDISbench format, ascending and without comments, so that
+    /// the original tools can read it.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.classes()
@@ -190,7 +198,9 @@ mod tests {
         fn text_gives_back_the_distribution(
             classes in proptest::collection::btree_map(0u64..1 << 20, 1u64..1 << 20, 1..50)
         ) {
-            let classes = classes.into_iter().map(|(duplicates, contents)| DuplicateClass { duplicates, contents });
+            let classes = classes
+                .into_iter()
+                .map(|(duplicates, contents)| DuplicateClass { duplicates, contents });
             let distribution = Distribution::new(classes).unwrap();
             prop_assert_eq!(Distribution::parse(&distribution.to_text()).unwrap(), distribution);
         }

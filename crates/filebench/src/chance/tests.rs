@@ -1,10 +1,10 @@
-//! Every law passes a test of fit, and the test itself can fail.
+//! Tests that every distribution passes a test of fit, and that this test can fail.
 
 use super::*;
 
 const DRAWS: usize = 40_000;
 
-/// The natural logarithm of the gamma function (Lanczos's approximation, g = 5).
+/// Returns the natural logarithm of the gamma function (Lanczos's approximation, g = 5).
 fn ln_gamma(x: f64) -> f64 {
     const C: [f64; 6] = [
         76.180_091_729_471_46,
@@ -20,7 +20,7 @@ fn ln_gamma(x: f64) -> f64 {
         + (2.506_628_274_631_000_5 * (1.000_000_000_190_015 + series) / x).ln()
 }
 
-/// The lower incomplete gamma function over the complete one, by its power series.
+/// Returns the lower incomplete gamma function over the complete one, by its power series.
 pub(crate) fn gamma_cdf(shape: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -37,14 +37,15 @@ pub(crate) fn gamma_cdf(shape: f64, x: f64) -> f64 {
     (sum * (shape * x.ln() - x - ln_gamma(shape)).exp()).min(1.0)
 }
 
-/// The standard normal distribution function, from the incomplete gamma function of shape 1/2.
+/// Returns the standard normal distribution function, from the incomplete gamma function of shape
+/// 1/2.
 fn normal_cdf(z: f64) -> f64 {
     let half = gamma_cdf(0.5, z * z / 2.0) / 2.0;
     if z < 0.0 { 0.5 - half } else { 0.5 + half }
 }
 
-/// The largest distance between what was drawn and the law (Kolmogorov and Smirnov), times the root of the number of
-/// draws: above 1.95 once in a thousand.
+/// Returns the largest distance between the draws and the distribution (Kolmogorov and Smirnov),
+/// times the root of the number of draws. It exceeds 1.95 once in a thousand.
 pub(crate) fn kolmogorov(mut values: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;

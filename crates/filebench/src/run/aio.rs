@@ -1,4 +1,5 @@
-//! Asynchronous reads and writes: a pool of helpers does them with plain system calls, as the C library does.
+//! Asynchronous reads and writes. A pool of helper threads executes them by plain system calls, as
+//! the C library does.
 
 use super::signals::{LOOK_INTERVAL, locked};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -6,48 +7,49 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Helpers of a run: what one process of the C library has.
+/// Number of helper threads, which is that of the C library for one process.
 const HELPERS: usize = 20;
-/// Operations that wait for a helper.
+/// Most operations that wait for a helper.
 const QUEUE_LENGTH: usize = 1024;
-/// Operations of one thread under way: what it can reap at once.
+/// Most operations in flight of one thread.
 pub(super) const MOST_UNDER_WAY: u64 = 4096;
 
-/// One operation.
+/// One asynchronous operation.
 pub(super) struct Job {
     pub(super) file: Arc<OwnedFd>,
     pub(super) buffer: Vec<u8>,
     pub(super) offset: u64,
     pub(super) writes: bool,
-    pub(super) tray: Arc<Tray>,
+    pub(super) thread_aio: Arc<ThreadAio>,
 }
 
 #[derive(Default)]
 struct Counts {
     under_way: u64,
     error: Option<rustix::io::Errno>,
-    /// Buffers to be used again.
+    /// Buffers to reuse.
     spare: Vec<Vec<u8>>,
 }
 
 /// The operations of one thread.
 #[derive(Default)]
-pub(super) struct Tray {
+pub(super) struct ThreadAio {
     counts: Mutex<Counts>,
     finished: Condvar,
 }
 
-impl Tray {
+impl ThreadAio {
     pub(super) fn under_way(&self) -> u64 {
         locked(&self.counts).under_way
     }
 
-    /// A buffer of a finished operation, if there is one.
+    /// Returns the buffer of a finished operation, or an empty one.
     pub(super) fn spare(&self) -> Vec<u8> {
         locked(&self.counts).spare.pop().unwrap_or_default()
     }
 
-    /// Waits until at most `left` operations are under way; tells of the first that failed.
+    /// Waits until at most `left` operations are in flight. Returns the error of an operation that
+    /// failed.
     pub(super) fn wait(
         &self,
         left: u64,
@@ -72,7 +74,7 @@ impl Tray {
     }
 }
 
-/// The helpers. They end when the pool and all its clones of the sender are gone.
+/// The helper threads. They end when the pool and all clones of its sender are dropped.
 pub(super) struct AioPool {
     jobs: Sender<Job>,
     helpers: Vec<JoinHandle<()>>,
@@ -95,22 +97,22 @@ impl AioPool {
         self.jobs.clone()
     }
 
-    /// Waits for the helpers, when nobody sends any more.
+    /// Waits for the helpers. All other senders must have been dropped.
     pub(super) fn finish(self) {
         drop(self.jobs);
         for helper in self.helpers {
-            // A helper does nothing that panics.
+            // The helpers contain no code that panics.
             let _ = helper.join();
         }
     }
 }
 
-/// Puts an operation on its way.
+/// Sends an operation to the helpers.
 pub(super) fn submit(jobs: &Sender<Job>, job: Job) {
-    let tray = Arc::clone(&job.tray);
-    locked(&tray.counts).under_way += 1;
+    let thread_aio = Arc::clone(&job.thread_aio);
+    locked(&thread_aio.counts).under_way += 1;
     if let Err(lost) = jobs.send(job) {
-        tray.done(lost.0.buffer, Err(rustix::io::Errno::CANCELED));
+        thread_aio.done(lost.0.buffer, Err(rustix::io::Errno::CANCELED));
     }
 }
 
@@ -121,7 +123,7 @@ fn help(queue: &Receiver<Job>) {
         } else {
             rustix::io::pread(&job.file, &mut job.buffer[..], job.offset).map(|_| ())
         };
-        job.tray.done(job.buffer, result);
+        job.thread_aio.done(job.buffer, result);
     }
 }
 

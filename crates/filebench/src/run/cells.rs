@@ -1,10 +1,12 @@
-//! What each thread counts, without locks: a thread alone writes its cells, anybody may read them.
+//! The counters of each thread, without locks. Only the thread itself writes its cells; any thread
+//! may read them.
 //!
-//! Counts only grow. Who wants them since some moment remembers what they were then.
+//! Counts only grow. A reader that needs the counts since some moment subtracts the counts at that
+//! moment.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Powers of two of nanoseconds; the last is 9 minutes and more.
+/// Buckets of a histogram: powers of two of nanoseconds. The last bucket holds 9 minutes and more.
 pub const HISTOGRAM_BUCKETS: usize = 40;
 
 /// The figures of one flowop in one thread.
@@ -13,7 +15,7 @@ struct Cell {
     bytes: AtomicU64,
     total_ns: AtomicU64,
     generate_ns: AtomicU64,
-    /// Since the period began.
+    /// Extremes since the period began.
     min_ns: AtomicU64,
     max_ns: AtomicU64,
     histogram: [AtomicU64; HISTOGRAM_BUCKETS],
@@ -37,21 +39,21 @@ impl Cell {
 /// The figures of one thread.
 pub(super) struct Cells {
     cells: Box<[Cell]>,
-    /// Operations on files, their bytes, and of those only reads and writes.
+    /// Operations on files, their bytes, and the reads and writes among them.
     io_count: AtomicU64,
     io_bytes: AtomicU64,
     transfers: AtomicU64,
-    /// The period that the least and largest latencies belong to.
+    /// Period to which the least and largest latencies belong.
     period: AtomicU32,
 }
 
-/// Only the owner of a cell adds to it, so no atomic addition is needed.
+/// Adds to a counter. The owner is the only writer, so no atomic addition is needed.
 #[inline]
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 
-/// Operations, bytes, and reads and writes of a process or a flowop.
+/// Operations, bytes, and transfers of a process or a flowop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Totals {
     pub(super) count: u64,
@@ -59,7 +61,7 @@ pub(super) struct Totals {
     pub(super) transfers: u64,
 }
 
-/// One operation that has ended.
+/// The figures of one operation that has ended.
 pub(super) struct Ended {
     pub(super) cell: usize,
     pub(super) elapsed_ns: u64,
@@ -80,7 +82,7 @@ impl Cells {
         }
     }
 
-    /// Counts an operation; by the owner alone. A new period forgets the extremes.
+    /// Counts an operation. Only the owner may call it. A new period resets the extremes.
     #[inline]
     pub(super) fn record(&self, ended: &Ended, period: u32) {
         if self.period.load(Ordering::Relaxed) != period {
@@ -120,7 +122,7 @@ impl Cells {
         self.period.store(period, Ordering::Relaxed);
     }
 
-    /// All operations on files so far.
+    /// Returns the totals of all operations on files so far.
     pub(super) fn io_totals(&self) -> Totals {
         Totals {
             count: self.io_count.load(Ordering::Relaxed),
@@ -129,14 +131,15 @@ impl Cells {
         }
     }
 
-    /// What one flowop did so far.
+    /// Returns the totals of one flowop so far.
     pub(super) fn totals_of(&self, cell: usize) -> Totals {
         let Some(cell) = self.cells.get(cell) else { return Totals::default() };
         let count = cell.count.load(Ordering::Relaxed);
         Totals { count, bytes: cell.bytes.load(Ordering::Relaxed), transfers: count }
     }
 
-    /// Adds one flowop's figures up; the extremes only if they belong to this period.
+    /// Adds the figures of one flowop to `figures`. The extremes are added only if they belong to
+    /// this period.
     pub(super) fn add_to(&self, cell: usize, period: u32, figures: &mut Figures) {
         let Some(cell) = self.cells.get(cell) else { return };
         figures.bytes += cell.bytes.load(Ordering::Relaxed);
@@ -149,7 +152,8 @@ impl Cells {
         for (sum, bucket) in figures.histogram.iter_mut().zip(&cell.histogram) {
             let operations = bucket.load(Ordering::Relaxed);
             *sum += operations;
-            // Not from `count`, which the owner may have changed meanwhile: the histogram has every operation told.
+            // The histogram gives the count, because the owner may have changed `count` since the
+            // buckets were read.
             figures.count += operations;
         }
     }
@@ -182,7 +186,7 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// What has been added since `before`; the extremes stay.
+    /// Returns the figures since `before`. The extremes are kept as they are.
     pub(super) fn since(&self, before: &Self) -> Self {
         let mut rest = self.clone();
         rest.count = rest.count.saturating_sub(before.count);

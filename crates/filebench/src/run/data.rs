@@ -1,4 +1,5 @@
-//! Flowops that move data: read, write, their whole-file, append and asynchronous forms, and copy.
+//! Flowops that transfer data: read, write, their whole-file, append and asynchronous forms, and
+//! copy.
 
 use super::aio::{Job, MOST_UNDER_WAY, submit};
 use super::worker::{Done, Flow, OpenFile, Worker};
@@ -9,12 +10,12 @@ use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Bytes of one operation of a whole-file flowop that gives none, at most.
+/// Most bytes of one operation of a whole-file flowop without an iosize.
 const MOST_WHOLE_FILE_IO: u64 = 16 << 20;
-/// Bytes of one operation of copyfile that gives none.
+/// Bytes of one operation of copyfile without an iosize.
 const COPY_IO: u64 = 1 << 20;
 
-/// Writes all of a buffer, from a place on.
+/// Writes the whole buffer at an offset.
 fn write_at(file: &OpenFile, buffer: &[u8], offset: u64) -> Result<(), Errno> {
     let mut written = 0;
     while written < buffer.len() {
@@ -26,7 +27,8 @@ fn write_at(file: &OpenFile, buffer: &[u8], offset: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes at the end of the file, wherever that is by then: one system call where the kernel appends.
+/// Appends the whole buffer at the current end of the file. It takes one system call if the kernel
+/// supports appending writes.
 fn append_all(file: &OpenFile, buffer: &[u8]) -> Result<(), Errno> {
     let mut written = 0;
     while written < buffer.len() {
@@ -47,18 +49,18 @@ fn end_of(file: &OpenFile) -> Result<u64, Errno> {
     Ok(rustix::fs::fstat(&file.handle)?.st_size as u64)
 }
 
-/// Where a sequential operation goes on.
+/// Returns the offset of the next sequential operation.
 fn position_of(file: &OpenFile) -> Result<u64, Errno> {
     file.position.map_or_else(|| end_of(file), Ok)
 }
 
-/// Reads to the end of the file; how many bytes that were.
+/// Reads to the end of the file and returns the number of bytes read.
 fn read_all(file: &OpenFile, buffer: &mut [u8]) -> Result<u64, Errno> {
     let mut offset = 0;
     loop {
         let count = pread(&file.handle, &mut *buffer, offset)?;
         offset += count as u64;
-        // A file gives less than asked for only at its end.
+        // A read returns fewer bytes than requested only at the end of the file.
         if count < buffer.len() || count == 0 {
             return Ok(offset);
         }
@@ -66,7 +68,8 @@ fn read_all(file: &OpenFile, buffer: &mut [u8]) -> Result<u64, Errno> {
 }
 
 impl Worker {
-    /// The place of an open file for the flowop, opened now if it was not; `None` if there is none to open.
+    /// Returns the handle of the flowop and opens a file there if none is open. Returns `None` if
+    /// there is no file to open.
     fn ready(&mut self, flowop: &Flowop) -> Result<Option<usize>, super::RunError> {
         let slot = self.slot(flowop);
         if self.handles[slot].open.is_none() && self.open_in(flowop, slot)? != Flow::Continue {
@@ -75,12 +78,12 @@ impl Worker {
         Ok(Some(slot))
     }
 
-    /// The bytes of the file that the flowop works on.
+    /// Returns the bytes of the file on which the flowop works.
     fn working_set(&self, flowop: &Flowop, slot: usize) -> u64 {
         if flowop.working_set > 0 { flowop.working_set } else { self.size_of(slot) }
     }
 
-    /// The size that the file in a place was given when it was planned.
+    /// Returns the planned size of the file of a handle.
     fn size_of(&self, slot: usize) -> u64 {
         let planned =
             |(fileset, file): (usize, usize)| self.shared.filesets[fileset].layout.sizes[file];
@@ -91,12 +94,12 @@ impl Worker {
         self.handles[slot].file.map_or(0, |(fileset, _)| fileset)
     }
 
-    /// A size for one operation.
+    /// Returns the size of the next operation.
     fn io_size(&mut self, flowop: &Flowop) -> usize {
         usize::try_from(flowop.io_size.next(&mut self.random)).unwrap_or(usize::MAX / 4)
     }
 
-    /// A random place for an operation of `size` bytes.
+    /// Returns a random offset for an operation of `size` bytes.
     fn offset(
         &mut self,
         flowop: &Flowop,
@@ -125,7 +128,7 @@ impl Worker {
             Some(offset) => pread(&file.handle, buffer, offset),
             None => position_of(file).and_then(|position| {
                 let count = pread(&file.handle, buffer, position)?;
-                // At the end the next read starts anew.
+                // After the end of the file, the next read starts at the beginning.
                 file.position = Some(if count == 0 { 0 } else { position + count as u64 });
                 Ok(count)
             }),
@@ -179,11 +182,11 @@ impl Worker {
         if from != 0 && self.handles[from].file.is_none() {
             return Err(self.failure(
                 &flowop.name,
-                &format!("write as much as srcfd={from} has: nothing was opened there"),
+                &format!("write the size of the file in srcfd={from}: no file was opened there"),
                 None,
             ));
         }
-        // Place 0 counts as the source where something is open there.
+        // Handle 0 counts as the source if a file was opened there.
         let sized_by = if self.handles[from].file.is_some() { self.size_of(from) } else { 0 };
         let total = if self.handles[from].file.is_some() {
             sized_by
@@ -213,7 +216,7 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    /// Appends as many bytes as the flowop says, or a random number below.
+    /// Appends the flowop's number of bytes, or a random number below it.
     pub(super) fn append(&mut self, flowop: &Flowop, random_size: bool) -> Done {
         let mut size = self.io_size(flowop);
         if random_size {
@@ -236,10 +239,10 @@ impl Worker {
         let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
         let size = self.io_size(flowop);
         let offset = self.offset(flowop, slot, size)?;
-        self.wait_for_trays(flowop, MOST_UNDER_WAY - 1)?;
+        self.wait_for_operations(flowop, MOST_UNDER_WAY - 1)?;
         let begin_ns = self.clock.now_ns();
         let writes = flowop.kind == Kind::AioWrite;
-        let mut buffer = self.tray.spare();
+        let mut buffer = self.thread_aio.spare();
         buffer.resize(size, 0);
         if writes {
             let start = self.place_in_memory(size, false);
@@ -254,29 +257,32 @@ impl Worker {
         let (Some(handle), Some(jobs)) = (file.aio_handle.clone(), self.shared.aio.as_ref()) else {
             return Err(self.failure(&flowop.name, "copy a file handle", Some(Errno::MFILE)));
         };
-        submit(jobs, Job { file: handle, buffer, offset, writes, tray: Arc::clone(&self.tray) });
+        submit(
+            jobs,
+            Job { file: handle, buffer, offset, writes, thread_aio: Arc::clone(&self.thread_aio) },
+        );
         self.ended(flowop, begin_ns, size as u64);
         Ok(Flow::Continue)
     }
 
-    /// Waits until half of what is under way has finished, and at least one operation.
+    /// Waits until half of the operations in flight, and at least one, have finished.
     pub(super) fn wait_for_aio(&mut self, flowop: &Flowop) -> Done {
         let begin_ns = self.clock.now_ns();
-        let under_way = self.tray.under_way();
-        self.wait_for_trays(flowop, under_way - (under_way / 2).max(1).min(under_way))?;
+        let under_way = self.thread_aio.under_way();
+        self.wait_for_operations(flowop, under_way - (under_way / 2).max(1).min(under_way))?;
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
     }
 
-    fn wait_for_trays(&self, flowop: &Flowop, left: u64) -> Result<(), super::RunError> {
+    fn wait_for_operations(&self, flowop: &Flowop, left: u64) -> Result<(), super::RunError> {
         let stopped = || self.shared.is_stopped();
-        let result = self.tray.wait(left, &stopped);
+        let result = self.thread_aio.wait(left, &stopped);
         result.map_err(|error| {
             self.failure(&flowop.name, "do an asynchronous operation", Some(error))
         })
     }
 
-    /// Copies the file open in `srcfd` into the one open in `fd`, or into a new one of the fileset.
+    /// Copies the file open in `srcfd` to the one open in `fd`, or to a new file of the fileset.
     pub(super) fn copy_file(&mut self, flowop: &Flowop) -> Done {
         let begin_ns = self.clock.now_ns();
         let slot = self.slot(flowop);
@@ -292,7 +298,7 @@ impl Worker {
         let (Some(from), Some(to)) =
             (&self.handles[flowop.source_slot].open, &self.handles[slot].open)
         else {
-            let what = format!("copy from srcfd={}: nothing is open there", flowop.source_slot);
+            let what = format!("copy from srcfd={}: no file is open there", flowop.source_slot);
             return Err(self.failure(&flowop.name, &what, None));
         };
         let mut copied = 0;

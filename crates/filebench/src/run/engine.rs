@@ -1,11 +1,11 @@
-//! Starts the threads of a plan, waits, reads their figures, and stops them.
+//! Starts the threads of a plan, waits for them, reads their figures, and stops them.
 
 use super::aio::AioPool;
 use super::cells::{Cells, Figures};
 use super::error::RunError;
 use super::fileset::Fileset;
 use super::result::{FlowopResult, Interval};
-use super::shared::{End, Seat, Shared, Signals};
+use super::shared::{End, Shared, Signals, ThreadIdentity};
 use super::signals::{EventGenerator, Gate, LOOK_INTERVAL, Semaphore, locked};
 use super::worker::Worker;
 use super::{Console, Options};
@@ -18,45 +18,47 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Enough for the deepest composite; there can be thousands of threads.
+/// Stack of each thread, enough for the deepest composite. It is small because there can be
+/// thousands of threads.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Memory of all threads together that is touched before a run, so that page faults do not count as file operations.
-/// Beyond it memory comes when it is used: a script may ask for more than there is.
+/// Most memory of all threads together that is touched before a run, so that its page faults do not
+/// count as latency. Memory beyond this is provided at its first use, as a script may ask for more
+/// than the machine has.
 const MOST_TOUCHED_BYTES: u64 = 4 << 30;
 
-/// A flowop by name, with the cells of all threads that have it.
-struct Master {
+/// A flowop by name, with its cells in all threads.
+struct FlowopCells {
     name: String,
     kind: Kind,
     cells: Vec<(Arc<Cells>, usize)>,
-    /// Figures when the period began.
+    /// Figures at the start of the period.
     before: Figures,
 }
 
-/// Threads under way.
+/// The threads of a run.
 pub(super) struct Running {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    masters: Vec<Master>,
+    flowop_cells: Vec<FlowopCells>,
     aio: Option<AioPool>,
     period_began_ns: u64,
     pub(super) thread_count: u64,
 }
 
-/// What starting needs besides the plan.
+/// The inputs of a start besides the plan.
 pub(super) struct Stage {
     pub(super) filesets: Arc<Vec<Fileset>>,
     pub(super) console: Arc<dyn Console>,
     pub(super) options: Options,
     pub(super) stop: StopFlag,
-    /// File handles that may be open at once.
+    /// Most file handles that may be open at once.
     pub(super) handle_limit: u64,
 }
 
-/// The threads of a plan, with their own cells.
-fn seats(plan: &Plan) -> Vec<Seat> {
-    let mut seats = Vec::new();
+/// Creates an entry with its own cells for each thread of a plan.
+fn thread_identities(plan: &Plan) -> Vec<ThreadIdentity> {
+    let mut identities = Vec::new();
     let mut number = 0;
     for (process, spec) in plan.processes.iter().enumerate() {
         for process_instance in 1..=spec.instances {
@@ -70,7 +72,7 @@ fn seats(plan: &Plan) -> Vec<Seat> {
                 Arc::new(own.iter().map(|(_, _, cells)| Arc::clone(cells)).collect::<Vec<_>>());
             for (thread, thread_instance, cells) in own {
                 let siblings = Arc::clone(&siblings);
-                seats.push(Seat {
+                identities.push(ThreadIdentity {
                     process,
                     thread,
                     process_instance,
@@ -83,7 +85,7 @@ fn seats(plan: &Plan) -> Vec<Seat> {
             }
         }
     }
-    seats
+    identities
 }
 
 fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
@@ -94,9 +96,9 @@ fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
 }
 
 impl Running {
-    /// Starts all threads; they begin at the same moment.
+    /// Starts all threads. They begin to work at the same moment.
     pub(super) fn start(plan: &Arc<Plan>, stage: &Stage) -> Result<Self, RunError> {
-        let seats = seats(plan);
+        let identities = thread_identities(plan);
         let mut has_aio = false;
         plan.processes.iter().flat_map(|process| &process.threads).for_each(|thread| {
             each_flowop(&thread.flowops, &mut |flowop| {
@@ -107,11 +109,11 @@ impl Running {
         let clock = SystemClock::new();
         let seed = mix_pair(stage.options.seed, 0x6576_656e_7473);
         let events = plan.event_rate.clone().filter(|rate| rate.mean() > 0.0);
-        let threads = seats.len().max(1) as u64;
+        let threads = identities.len().max(1) as u64;
         let shared = Arc::new(Shared {
             plan: Arc::clone(plan),
             filesets: Arc::clone(&stage.filesets),
-            signals: signals(plan, &seats),
+            signals: signals(plan, &identities),
             events: events.map(|rate| EventGenerator::new(rate, clock.now_ns(), seed)),
             clock,
             console: Arc::clone(&stage.console),
@@ -123,35 +125,35 @@ impl Running {
             go: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             interrupted: stage.stop.clone(),
-            running: AtomicUsize::new(seats.len()),
+            running: AtomicUsize::new(identities.len()),
             end: Mutex::new(None),
             ended: Condvar::new(),
         });
         let mut running = Self {
-            threads: Vec::with_capacity(seats.len()),
-            masters: masters(plan, &seats),
+            threads: Vec::with_capacity(identities.len()),
+            flowop_cells: flowop_cells(plan, &identities),
             aio,
             period_began_ns: 0,
-            thread_count: seats.len() as u64,
+            thread_count: identities.len() as u64,
             shared,
         };
-        running.spawn(plan, seats)?;
+        running.spawn(plan, identities)?;
         running.period_began_ns = clock.now_ns();
         running.shared.go.store(true, Ordering::Release);
         Ok(running)
     }
 
-    fn spawn(&mut self, plan: &Plan, seats: Vec<Seat>) -> Result<(), RunError> {
+    fn spawn(&mut self, plan: &Plan, identities: Vec<ThreadIdentity>) -> Result<(), RunError> {
         let specs: Vec<Vec<Arc<ThreadSpec>>> = plan
             .processes
             .iter()
             .map(|process| process.threads.iter().cloned().map(Arc::new).collect())
             .collect();
         let mut counters = std::collections::HashMap::new();
-        for seat in seats {
-            let spec = Arc::clone(&specs[seat.process][seat.thread]);
-            let nice = plan.processes[seat.process].nice;
-            let mut worker = Worker::new(Arc::clone(&self.shared), seat, Arc::clone(&spec));
+        for identity in identities {
+            let spec = Arc::clone(&specs[identity.process][identity.thread]);
+            let nice = plan.processes[identity.process].nice;
+            let mut worker = Worker::new(Arc::clone(&self.shared), identity, Arc::clone(&spec));
             connect(&mut worker, &spec, &mut counters);
             let builder =
                 std::thread::Builder::new().name(spec.name.clone()).stack_size(STACK_BYTES);
@@ -176,8 +178,8 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until a time has passed (`None`: no limit), the run has ended, or somebody asks to stop. Says whether the
-    /// time has passed.
+    /// Waits until the time has passed, the run has ended, or the stop flag is raised. `None` sets
+    /// no time. Returns whether the time has passed.
     pub(super) fn wait(&self, seconds: Option<f64>) -> bool {
         let clock = self.shared.clock;
         let deadline_ns =
@@ -200,13 +202,13 @@ impl Running {
         }
     }
 
-    /// The figures since the period began.
+    /// Returns the figures since the period began.
     pub(super) fn snapshot(&self) -> Interval {
         let elapsed_ns = self.shared.clock.now_ns().saturating_sub(self.period_began_ns);
         let period = self.shared.period.load(Ordering::Relaxed);
-        let flowops = self.masters.iter().map(|master| {
-            let figures = master.figures(period).since(&master.before);
-            FlowopResult::new(&master.name, master.kind, &figures, elapsed_ns)
+        let flowops = self.flowop_cells.iter().map(|flowop| {
+            let figures = flowop.figures(period).since(&flowop.before);
+            FlowopResult::new(&flowop.name, flowop.kind, &figures, elapsed_ns)
         });
         Interval::new(flowops.collect(), elapsed_ns, self.thread_count)
     }
@@ -214,23 +216,23 @@ impl Running {
     /// Begins a new period.
     pub(super) fn clear(&mut self) {
         let period = self.shared.period.load(Ordering::Relaxed);
-        for master in &mut self.masters {
-            master.before = master.figures(period);
+        for flowop in &mut self.flowop_cells {
+            flowop.before = flowop.figures(period);
         }
         self.shared.period.store(period.wrapping_add(1), Ordering::Relaxed);
         self.period_began_ns = self.shared.clock.now_ns();
     }
 
-    /// Stops all threads and says why the run ended early, if it did.
+    /// Stops all threads. Returns the reason if the run ended early.
     pub(super) fn stop(self) -> Option<End> {
         self.shared.stop.store(true, Ordering::SeqCst);
         for thread in self.threads {
-            // What a thread has to say is in `end`.
+            // A thread reports its outcome in `end`.
             let _ = thread.join();
         }
         let end = locked(&self.shared.end).take();
         drop(self.shared);
-        drop(self.masters);
+        drop(self.flowop_cells);
         if let Some(aio) = self.aio {
             aio.finish();
         }
@@ -238,7 +240,7 @@ impl Running {
     }
 }
 
-impl Master {
+impl FlowopCells {
     fn figures(&self, period: u32) -> Figures {
         let mut figures = Figures::default();
         for (cells, cell) in &self.cells {
@@ -248,33 +250,33 @@ impl Master {
     }
 }
 
-/// The flowops of all threads by name, in the order of the script.
-fn masters(plan: &Plan, seats: &[Seat]) -> Vec<Master> {
-    let mut masters: Vec<Master> = Vec::new();
+/// Collects the flowops of all threads by name, in the order of the script.
+fn flowop_cells(plan: &Plan, identities: &[ThreadIdentity]) -> Vec<FlowopCells> {
+    let mut flowop_cells: Vec<FlowopCells> = Vec::new();
     let mut places = std::collections::HashMap::new();
-    for seat in seats {
-        let cells = &plan.processes[seat.process].threads[seat.thread].cells;
+    for identity in identities {
+        let cells = &plan.processes[identity.process].threads[identity.thread].cells;
         for (cell, (name, kind)) in cells.iter().enumerate() {
             let place = *places.entry((name, *kind)).or_insert_with(|| {
-                masters.push(Master {
+                flowop_cells.push(FlowopCells {
                     name: name.clone(),
                     kind: *kind,
                     cells: Vec::new(),
                     before: Figures::default(),
                 });
-                masters.len() - 1
+                flowop_cells.len() - 1
             });
-            masters[place].cells.push((Arc::clone(&seat.cells), cell));
+            flowop_cells[place].cells.push((Arc::clone(&identity.cells), cell));
         }
     }
-    masters
+    flowop_cells
 }
 
-/// A semaphore for each semblock and a gate for each block of every thread.
-fn signals(plan: &Plan, seats: &[Seat]) -> Signals {
+/// Creates a semaphore for each semblock and a gate for each block of every thread.
+fn signals(plan: &Plan, identities: &[ThreadIdentity]) -> Signals {
     let mut signals = Signals::default();
-    for seat in seats {
-        let thread = &plan.processes[seat.process].threads[seat.thread];
+    for identity in identities {
+        let thread = &plan.processes[identity.process].threads[identity.thread];
         each_flowop(&thread.flowops, &mut |flowop| match flowop.kind {
             Kind::SemBlock => {
                 let semaphore = Arc::new(Semaphore::new(flowop.high_water));
@@ -293,7 +295,8 @@ fn signals(plan: &Plan, seats: &[Seat]) -> Signals {
     signals
 }
 
-/// Gives a thread its own signals and those that it acts on. `counters` say how many of each name have been given out.
+/// Assigns a thread its own signals and those of its targets. `counters` holds the number assigned
+/// so far for each name.
 fn connect(
     worker: &mut Worker,
     spec: &ThreadSpec,

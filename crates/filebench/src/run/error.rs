@@ -1,83 +1,90 @@
-//! Why a run is refused or ends early.
+//! The reasons why a run is refused or ends early.
 
 use crate::sources::SourceError;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a run is refused or failed.
+/// The reason why a run was refused or failed.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// A fileset's tree is there already, and the script does not say to use it.
+    /// The directory of a fileset exists and is not empty, and the script does not reuse it.
     #[error(
-        "{} exists: say 'reuse' in the script to use it, or force its removal", path.display()
+        "{} exists: say 'reuse' in the script to use it, or force its removal",
+        path.display()
     )]
     Exists {
-        /// The tree.
+        /// Directory of the fileset.
         path: PathBuf,
     },
-    /// A fileset would lie outside of the folder that everything has to stay in.
-    #[error("the fileset '{fileset}' lies at {}, outside of {}", path.display(), dir.display())]
+    /// A fileset is outside of the directory that contains all files.
+    #[error(
+        "the fileset '{fileset}' is at {}, outside of {}: change its path",
+        path.display(), dir.display()
+    )]
     Outside {
-        /// The fileset.
+        /// Name of the fileset.
         fileset: String,
-        /// Where it would lie.
+        /// Directory of the fileset.
         path: PathBuf,
-        /// Where everything has to stay.
+        /// Directory that contains all files.
         dir: PathBuf,
     },
-    /// A device where a folder should be.
-    #[error("{} is a device: only files of a file system are supported, use `gemelo bench` for devices", path.display())]
+    /// The path of a fileset is a device.
+    #[error(
+        "{} is a device: only files of a file system are supported; use `gemelo bench` for devices",
+        path.display()
+    )]
     Device {
-        /// The device.
+        /// Path of the device.
         path: PathBuf,
     },
-    /// A data source cannot be had.
-    #[error("data source of '{fileset}'")]
+    /// A data source cannot be opened.
+    #[error("cannot open the data source of the fileset '{fileset}'")]
     Source {
-        /// The fileset.
+        /// Name of the fileset.
         fileset: String,
-        /// Why.
+        /// Error of the data source.
         source: SourceError,
     },
-    /// An operation on a file or folder failed.
+    /// An operation on a file or directory failed.
     #[error("cannot {what} {}", path.display())]
     Path {
-        /// What was tried.
+        /// Operation that failed, as a verb.
         what: &'static str,
-        /// On which file or folder.
+        /// File or directory it failed on.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A flowop failed.
     #[error("{process}, {thread}: {flowop} cannot {what}")]
     Flowop {
-        /// The process.
+        /// Name of the process.
         process: String,
-        /// The thread.
+        /// Name of the thread.
         thread: String,
-        /// The flowop.
+        /// Name of the flowop.
         flowop: String,
-        /// What it tried.
+        /// Operation that failed, beginning with a verb.
         what: String,
-        /// Why, where the system says so.
+        /// Error of the operating system, if there is one.
         source: Option<std::io::Error>,
     },
-    /// A thread cannot be started.
+    /// A thread could not be started.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
-    /// A shell cannot be started.
+    /// A shell could not be started.
     #[error("cannot run '{command}'")]
     System {
-        /// The command.
+        /// Shell command.
         command: String,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
 impl RunError {
-    /// Whether it was found before anything was touched.
+    /// Returns whether the error was found before any file was touched.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(

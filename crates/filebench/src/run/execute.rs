@@ -1,4 +1,4 @@
-//! Takes the steps of a program one after the other.
+//! Executes the steps of a program in order.
 
 use super::engine::{Running, Stage};
 use super::error::RunError;
@@ -18,19 +18,19 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Folders whose handles are kept open, over all filesets.
+/// Directories whose handles are kept open, over all filesets.
 const MOST_HANDLES: u64 = 4096;
-/// How often a sleep looks at the stop flag.
+/// Interval at which a sleep checks the stop flag.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What came of a program.
+/// The outcome of a program.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Every run, in order.
+    /// Results of all runs, in order.
     pub runs: Vec<RunResult>,
-    /// What went wrong midway; what was measured before is in `runs`.
+    /// Failure during the program. `runs` contains the measurements before it.
     pub error: Option<RunError>,
-    /// Whether somebody asked to stop.
+    /// `true` if the stop flag was raised.
     pub interrupted: bool,
 }
 
@@ -48,10 +48,11 @@ struct Executor<'a> {
     runs: Vec<RunResult>,
 }
 
-/// Runs a program. Everything that can be refused is, before anything is touched.
+/// Runs a program. Invalid filesets and data sources are refused before any file is touched.
 ///
 /// # Errors
-/// If a fileset lies where it must not, or a data source cannot be had. What fails later is in the outcome.
+/// If a fileset is in a place that must not be touched, or a data source cannot be opened. Later
+/// failures are in the outcome.
 pub fn execute(
     program: &Program,
     options: &Options,
@@ -81,7 +82,7 @@ pub fn execute(
     Ok(Outcome { runs: executor.runs, error, interrupted: stop.is_raised() })
 }
 
-/// Refuses what must not be touched, and what cannot be had.
+/// Refuses filesets that must not be touched, and data sources that cannot be opened.
 fn check(plan: &Plan, options: &Options, distributions: Distributions<'_>) -> Result<(), RunError> {
     for spec in &plan.filesets {
         let path = spec.path.join(&spec.name);
@@ -101,7 +102,8 @@ fn check(plan: &Plan, options: &Options, distributions: Distributions<'_>) -> Re
     Ok(())
 }
 
-/// The data source of a fileset: its own, or that of the options, with the attribute that the options set.
+/// Returns the data source of a fileset: its own, or that of the options. An attribute set by the
+/// options is applied.
 fn source_of(spec: &FilesetSpec, options: &Options) -> Option<SourceSpec> {
     let source = spec.source.clone().or_else(|| options.source.clone())?;
     let Some((attribute, value)) = &options.source_attribute else { return Some(source) };
@@ -126,17 +128,17 @@ fn open_source(
         .map_err(|error| RunError::Source { fileset: spec.name.clone(), source: error })
 }
 
-/// Bytes in use on the file system of a folder that may not be there yet.
+/// Returns the bytes in use on the file system of a directory, which need not exist yet.
 fn used_bytes(path: &Path) -> Option<i64> {
     let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("."));
     let folder = std::fs::File::open(existing).ok()?;
-    // Without it, data that is not written back yet would not count.
+    // Without this call, data that is not written back yet would not count.
     rustix::fs::syncfs(&folder).ok()?;
     let system = rustix::fs::fstatvfs(&folder).ok()?;
     i64::try_from(system.f_blocks.checked_sub(system.f_bfree)?.checked_mul(system.f_frsize)?).ok()
 }
 
-/// Lifts the limit on open files to what is allowed, and says what that is.
+/// Raises the limit on open files to the permitted maximum and returns it.
 fn lift_handle_limit() -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -210,7 +212,7 @@ impl Executor<'_> {
                 break;
             }
         }
-        // Even after an error: what was made has to go away.
+        // The filesets are kept after an error, too, so that the files made so far are removed.
         self.filesets = Some(Arc::new(filesets));
         result?;
         self.console.line("Population and pre-allocation of filesets completed");
@@ -230,7 +232,8 @@ impl Executor<'_> {
         }
         let spec = &fileset.spec;
         self.console.line(&format!(
-            "{} populated: {} files, avg. dir. width = {:.0}, avg. dir. depth = {:.1}, {} leafdirs, {:.3}MB total size",
+            "{} populated: {} files, avg. dir. width = {:.0}, avg. dir. depth = {:.1}, {} \
+             leafdirs, {:.3}MB total size",
             spec.name,
             spec.entries,
             spec.dir_width.mean(),
@@ -343,7 +346,8 @@ impl Executor<'_> {
         match end {
             Some(End::OutOfFiles(flowop)) => {
                 let reason = format!(
-                    "the run stopped early: flowop {flowop} could not obtain a file; reduce the runtime, increase entries, or set mode quit"
+                    "the run stopped early: flowop {flowop} could not obtain a file; reduce the \
+                     runtime, increase entries, or set mode quit"
                 );
                 self.monitor.warn(&reason);
                 current.ended_early = Some(reason);
@@ -354,7 +358,9 @@ impl Executor<'_> {
                 current.complete = false;
                 failure = Some(error);
             }
-            Some(End::Finished) => current.ended_early = Some("all was done".to_owned()),
+            Some(End::Finished) => {
+                current.ended_early = Some("all threads have finished".to_owned())
+            }
             None if self.stop.is_raised() => {
                 current.ended_early = Some("interrupted".to_owned());
                 current.complete = false;
@@ -382,7 +388,8 @@ impl Executor<'_> {
             return Ok(());
         }
         let mut result = Ok(());
-        // The last one first: it may lie in folders that the first one made.
+        // Filesets are removed in reverse order, because one may be inside directories that an
+        // earlier one made.
         for mut fileset in filesets.into_iter().rev() {
             result = result.and(fileset.clean_up());
         }

@@ -1,4 +1,5 @@
-//! Flowops on files and folders as a whole: open, create, close, delete, stat, sync, make, remove and list.
+//! Flowops on whole files and directories: open, create, close, delete, stat, sync, make, remove
+//! and list.
 
 use super::RunError;
 use super::worker::{Done, Flow, OpenFile, Worker};
@@ -9,26 +10,28 @@ use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
-/// What listdir counts for an entry beside its name: the record of the C library.
+/// Bytes that listdir counts for an entry in addition to its name: the directory record of the C
+/// library.
 const ENTRY_RECORD_BYTES: u64 = 279;
 
-/// Files that deletefile looks at to find one that nobody has open, before it lets other threads run.
+/// Files that deletefile checks for one that no thread has open, before it yields to other threads.
 const MOST_LOOKS: usize = 256;
-/// How long deletefile goes on looking: longer than others keep a file open on a busy machine, short enough for scripts
-/// in which nobody will ever close one.
+/// Longest time for which deletefile searches. It is longer than other threads keep a file open on
+/// a busy machine, and short for scripts in which no thread ever closes one.
 const MOST_DELETE_WAIT_NS: u64 = 1_000_000_000;
 
 impl Worker {
-    /// The number of a file by `indexed=`, if the flowop has it.
+    /// Returns the number of a file by `indexed=`, if the flowop has this attribute.
     fn indexed(&mut self, flowop: &Flowop, count: usize) -> Option<usize> {
         let quantity = flowop.index.as_ref()?;
         let value = quantity.next_real(&mut self.random).max(0.0);
-        // Variables around 1 mean shares of the set, as version 1.4.9 has it; others mean numbers.
+        // Variables with a mean of at most 1 are shares of the set, as in version 1.4.9. Others are
+        // numbers.
         let value = if flowop.index_is_share { value * count as f64 / 2.0 } else { value };
         Some(value as usize % count.max(1))
     }
 
-    /// Picks an existing (or missing) file of the flowop's fileset and makes it busy.
+    /// Picks an existing or a missing file of the flowop's fileset and marks it busy.
     fn pick(&mut self, flowop: &Flowop, exists: bool) -> Result<Option<(usize, usize)>, RunError> {
         let Some(fileset) = flowop.fileset else {
             return Err(self.failure(
@@ -50,15 +53,16 @@ impl Worker {
         Ok(picked.map(|file| (fileset, file)))
     }
 
-    /// Picks an existing file that nobody has open. If all of them are open, it waits a while for one to be closed, unless
-    /// it is this thread that has them open; then the pick is one that is open.
+    /// Picks an existing file that no thread has open. If all files are open, it waits some time
+    /// for one to be closed. It does not wait if this thread has all of them open. After that it
+    /// picks an open file.
     fn pick_closed(&mut self, flowop: &Flowop) -> Result<Option<(usize, usize)>, RunError> {
         let begin_ns = self.clock.now_ns();
         let mut looks = 0;
         loop {
             let Some((fileset, file)) = self.pick(flowop, true)? else { return Ok(None) };
             let pool = &self.shared.filesets[fileset].files;
-            // A choice by number stands.
+            // A file chosen by number is taken as it is.
             if flowop.index.is_some() || pool.opens(file) == 0 {
                 return Ok(Some((fileset, file)));
             }
@@ -92,7 +96,7 @@ impl Worker {
         picked.map(|folder| (fileset, folder))
     }
 
-    /// Nothing to pick is the end of the files, unless the run is over anyway.
+    /// Returns the flow after a pick found no file: out of files, unless the run has ended.
     fn nothing_picked(&self) -> Flow {
         if self.shared.is_stopped() { Flow::Continue } else { Flow::OutOfFiles }
     }
@@ -114,7 +118,7 @@ impl Worker {
         flags
     }
 
-    /// Opens a file into a place, measured as the flowop.
+    /// Opens a file in a handle. The time counts for the flowop.
     fn open_file_in(
         &mut self,
         flowop: &Flowop,
@@ -139,7 +143,7 @@ impl Worker {
             }
         };
         if flowop.no_read_ahead {
-            // Only advice: a file system may not take it.
+            // The call is only advice, which a file system may ignore.
             let _ = rustix::fs::fadvise(&handle, 0, None, Advice::Random);
         }
         if creates {
@@ -162,21 +166,21 @@ impl Worker {
         self.open_file_in(flowop, slot, picked, flags)
     }
 
-    /// Makes a missing file for the flowop and opens it.
+    /// Creates and opens a missing file for the flowop.
     pub(super) fn create_in(&mut self, flowop: &Flowop, slot: usize) -> Done {
         let Some(picked) = self.pick(flowop, false)? else { return Ok(self.nothing_picked()) };
         let flags = self.flags(flowop, picked.0) | OFlags::CREATE;
         self.open_file_in(flowop, slot, picked, flags)
     }
 
-    /// The flowop's place, which has to be free. A rotating one is made free.
+    /// Returns the flowop's handle, which must be free. A rotating handle is closed first.
     fn free_slot(&mut self, flowop: &Flowop) -> Result<usize, RunError> {
         let slot = self.slot(flowop);
         if self.handles[slot].open.is_some() {
             if flowop.slot != Slot::Rotating {
                 return Err(self.failure(
                     &flowop.name,
-                    "open a file: the one before was not closed",
+                    "open a file: the earlier one in its fd was not closed",
                     None,
                 ));
             }
@@ -195,7 +199,7 @@ impl Worker {
         self.create_in(flowop, slot)
     }
 
-    /// Closes what is open in a place; the place remembers the file.
+    /// Closes the file of a handle. The handle remembers the number of the file.
     pub(super) fn close_slot(&mut self, slot: usize) {
         let handle = &mut self.handles[slot];
         if handle.open.take().is_some()
@@ -216,8 +220,8 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    /// Deletes the file that `fd=` opened last, or one that it picks. A file that others have open stays, and the
-    /// flowop does not count.
+    /// Deletes the file last opened in `fd=`, or a file that it picks. A file that another thread
+    /// has open is kept, and the operation is not counted.
     pub(super) fn delete_file(&mut self, flowop: &Flowop) -> Done {
         let slot = self.slot(flowop);
         let own = if slot > 0 { self.handles[slot].file.take() } else { None };
@@ -225,7 +229,7 @@ impl Worker {
             Some((fileset, file)) => {
                 let shared = std::sync::Arc::clone(&self.shared);
                 let pool = &shared.filesets[fileset].files;
-                // Busy only while somebody opens or deletes it.
+                // The file is busy only while another thread opens or deletes it.
                 while !pool.latch_existing(file) {
                     if !pool.exists(file) || shared.is_stopped() {
                         self.drop_deleted(slot);
@@ -266,7 +270,7 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    /// Closes the place of a file that is gone; its number of opens is gone with it.
+    /// Closes the handle of a deleted file. The count of opens was deleted with the file.
     fn drop_deleted(&mut self, slot: usize) {
         self.handles[slot].open = None;
         self.handles[slot].file = None;
@@ -312,7 +316,7 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    /// Syncs every open file of the fileset; each counts as one operation.
+    /// Syncs every open file of the fileset. Each sync counts as one operation.
     pub(super) fn fsync_set(&mut self, flowop: &Flowop) -> Done {
         for slot in 0..self.handles.len() {
             let belongs =
@@ -338,7 +342,7 @@ impl Worker {
         })
     }
 
-    /// Makes a missing leaf folder, or removes one that exists.
+    /// Makes a missing leaf directory, or removes an existing one.
     fn change_leaf_dir(
         &mut self,
         flowop: &Flowop,
@@ -366,7 +370,7 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    /// Reads the entries of the next folder of the fileset.
+    /// Reads the entries of the next directory of the fileset.
     pub(super) fn list_dir(&mut self, flowop: &Flowop) -> Done {
         let Some(number) = flowop.fileset else { return Ok(Flow::Continue) };
         let begin_ns = self.clock.now_ns();
@@ -383,7 +387,7 @@ impl Worker {
             Ok(bytes)
         });
         let bytes =
-            result.map_err(|error| self.failure(&flowop.name, "list a folder", Some(error)))?;
+            result.map_err(|error| self.failure(&flowop.name, "list a directory", Some(error)))?;
         self.ended(flowop, begin_ns, bytes);
         Ok(Flow::Continue)
     }

@@ -1,4 +1,4 @@
-//! A fileset on disk: its folders, how its files are reached, and how it goes away again.
+//! A fileset on disk: its directories, the access to its files, and their removal.
 
 use super::error::RunError;
 use super::layout::{Entry, Layout, Name};
@@ -12,32 +12,32 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 
-/// The longest path below a fileset: 64 folders of at most 11 bytes, and a name.
+/// Longest path below a fileset: 64 directories of at most 11 bytes, and a name.
 const LONGEST_PATH: usize = 64 * 11 + 16;
 
-/// A fileset that threads work on.
+/// A fileset in use by threads.
 pub(super) struct Fileset {
     pub(super) spec: FilesetSpec,
     pub(super) layout: Layout,
     pub(super) files: Pool,
     pub(super) leaf_dirs: Pool,
-    /// Where listdir goes on.
+    /// Number of the next directory for listdir.
     pub(super) folder_rotor: AtomicU32,
     pub(super) source: Option<Box<dyn DataSource>>,
-    /// Its folder.
+    /// Directory of the fileset.
     pub(super) root: PathBuf,
     root_handle: Option<OwnedFd>,
-    /// Handles of folders, as many as the limits allow: they save the kernel the walk along the path.
+    /// Handles of directories, as many as the limits permit. They save the kernel the path look-up.
     handles: Vec<OwnedFd>,
-    /// Paths of the folders below the root, for those without a handle.
+    /// Paths of directories below the root, for those without a handle.
     paths: Vec<Box<[u8]>>,
-    /// Folders above the root that the run made, the outermost first.
+    /// Directories above the root that the run created, the outermost first.
     parents_made: Vec<PathBuf>,
-    /// Whether the run made the tree.
+    /// `true` if the run created the tree.
     pub(super) is_ours: bool,
 }
 
-/// What stands at the place of a fileset.
+/// The existing content at the path of a fileset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
@@ -63,12 +63,12 @@ impl Fileset {
         }
     }
 
-    /// Whether an existing tree is used.
+    /// Returns whether an existing tree is used.
     pub(super) const fn reuses(&self) -> bool {
         self.spec.reuse || self.spec.trust_tree
     }
 
-    /// Looks what is there, and refuses what must not be touched.
+    /// Checks the path of a fileset and refuses content that must not be touched.
     pub(super) fn look(spec: &FilesetSpec, force: bool) -> Result<Found, RunError> {
         let path = spec.path.join(&spec.name);
         let Ok(metadata) = std::fs::symlink_metadata(&path) else { return Ok(Found::Nothing) };
@@ -84,7 +84,7 @@ impl Fileset {
         Err(RunError::Exists { path })
     }
 
-    /// Makes the tree of folders, or takes the one that is there.
+    /// Creates the tree of directories, or opens the existing one.
     pub(super) fn open_tree(&mut self, force: bool, handles: usize) -> Result<(), RunError> {
         let found = Self::look(&self.spec, force)?;
         let keep = found == Found::Tree && self.reuses();
@@ -136,7 +136,8 @@ impl Fileset {
         Ok(())
     }
 
-    /// Calls with a folder's handle and the name of an entry in it, without allocating.
+    /// Calls `act` with the handle of a directory and the name of an entry in it, without
+    /// allocating.
     #[inline]
     pub(super) fn with_entry<T>(
         &self,
@@ -150,7 +151,7 @@ impl Fileset {
         self.with_path(entry.folder, name.as_c_str().to_bytes(), act)
     }
 
-    /// Calls with the handle of the root and the path of something in a folder.
+    /// Calls `act` with the handle of the root and the path of an entry.
     fn with_path<T>(
         &self,
         folder: u32,
@@ -167,7 +168,7 @@ impl Fileset {
         act(self.root_handle.as_ref().map_or(CWD, AsFd::as_fd), path)
     }
 
-    /// Opens a folder to read its entries.
+    /// Opens a directory to read its entries.
     pub(super) fn open_folder(&self, folder: u32) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         self.with_path(folder, b".", |root, path| {
@@ -175,12 +176,12 @@ impl Fileset {
         })
     }
 
-    /// The path of a file, for messages.
+    /// Returns the path of a file, for messages.
     pub(super) fn path_of(&self, entry: Entry) -> PathBuf {
         self.root.join(self.layout.folder_path(entry.folder)).join(format!("{:08}", entry.serial))
     }
 
-    /// Removes what the run made, unless it is meant to be used again.
+    /// Removes the tree that the run created, unless the script reuses it.
     pub(super) fn clean_up(&mut self) -> Result<(), RunError> {
         self.handles.clear();
         self.root_handle = None;
@@ -189,7 +190,7 @@ impl Fileset {
         }
         std::fs::remove_dir_all(&self.root).map_err(RunError::path("remove", &self.root))?;
         for parent in self.parents_made.drain(..).rev() {
-            // Somebody else may have put something there: then it stays.
+            // A directory is kept if another program has put a file into it.
             let _ = std::fs::remove_dir(parent);
         }
         self.is_ours = false;

@@ -1,22 +1,23 @@
-//! The shape of a fileset: a tree of folders whose depth and width are drawn, with files in the lowest ones.
+//! The shape of a fileset: a tree of directories with random depths and widths, and files in the
+//! lowest directories.
 
 use crate::chance::standard_gamma;
 use crate::model::FilesetSpec;
 use gemelo_base::random::Random;
 
-/// Folders are never nested deeper, whatever the distribution draws; names fit `PATH_MAX` many times over.
+/// Greatest depth of nesting. Paths of this depth are far below `PATH_MAX`.
 const DEEPEST: u32 = 64;
 /// Digits of a name.
 const NAME_DIGITS: usize = 8;
 
-/// A folder; the first is the root and has no name.
+/// A directory. The first one is the root, which has no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Folder {
     pub(super) parent: u32,
     pub(super) serial: u32,
 }
 
-/// A file or leaf folder: its folder and its number there.
+/// A file or leaf directory: its parent and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) folder: u32,
@@ -27,10 +28,10 @@ pub(super) struct Entry {
 pub(super) struct Layout {
     pub(super) folders: Vec<Folder>,
     pub(super) files: Vec<Entry>,
-    /// Bytes of each file.
+    /// Size of each file in bytes.
     pub(super) sizes: Vec<u64>,
     pub(super) leaf_dirs: Vec<Entry>,
-    /// Depth that the number of entries and the width ask for.
+    /// Mean depth for the number of entries and the mean width.
     pub(super) mean_depth: f64,
     pub(super) bytes: u64,
 }
@@ -57,7 +58,8 @@ impl Layout {
         builder.layout
     }
 
-    /// The path of a folder below the root, with a slash at the end; nothing for the root.
+    /// Returns the path of a directory below the root with a slash at its end. The path of the root
+    /// is empty.
     pub(super) fn folder_path(&self, folder: u32) -> String {
         let mut serials = Vec::new();
         let mut at = folder;
@@ -70,7 +72,7 @@ impl Layout {
     }
 }
 
-/// The name of an entry as bytes with a zero at the end, without allocating.
+/// The name of an entry as a C string, without allocating.
 pub(super) struct Name {
     bytes: [u8; NAME_DIGITS + 3],
     start: usize,
@@ -104,7 +106,7 @@ impl Builder<'_> {
         (self.layout.leaf_dirs.len() as u64) < self.spec.leaf_dirs
     }
 
-    /// Gamma around a mean, or the mean itself.
+    /// Draws from a gamma distribution with this mean, or returns the mean if the shape is 0.
     fn around(&mut self, mean: f64) -> f64 {
         let shape = self.spec.dir_gamma;
         if shape > 0.0 { standard_gamma(shape, &mut self.random) * mean / shape } else { mean }
@@ -126,7 +128,8 @@ impl Builder<'_> {
         (depth as u32).clamp(1, DEEPEST)
     }
 
-    /// Fills a folder at a depth counted from 1. The root only holds folders, as many as it takes.
+    /// Fills a directory at a depth counted from 1. The root holds only directories, without a
+    /// limit on their number.
     fn fill(&mut self, folder: u32, depth: u32) {
         let (limit, is_leaf) =
             if folder == 0 { (u64::MAX, false) } else { (self.width(), depth >= self.depth()) };
@@ -158,7 +161,8 @@ impl Builder<'_> {
     }
 
     fn add_folder(&mut self, parent: u32, serial: u32, depth: u32) {
-        // Entries are limited to 2^28, and every folder leads to at least one.
+        // The number fits, as entries are limited to 2^28 and every directory leads to at least
+        // one.
         let folder = self.layout.folders.len() as u32;
         self.layout.folders.push(Folder { parent, serial });
         self.fill(folder, depth + 1);
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_fixed_shape_is_a_full_tree() {
-        // 10^3 files in folders of 10: the files lie under root, two levels of folders.
+        // 10^3 files in directories of 10 are below the root and one or two levels of directories.
         let layout = layout("entries=1000,dirwidth=10,dirgamma=0");
         assert!((layout.mean_depth - 3.0).abs() < 1e-9);
         let depths: Vec<usize> =

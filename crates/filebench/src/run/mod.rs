@@ -1,4 +1,4 @@
-//! Runs a program: makes files, starts threads, measures, cleans up.
+//! Runs a program: creates files, starts threads, measures, and removes the files.
 
 mod aio;
 mod cells;
@@ -26,32 +26,33 @@ pub use result::{FilesetResult, FlowopResult, Interval, RunResult};
 use crate::sources::SourceSpec;
 use std::path::PathBuf;
 
-/// Where lines go that the original would print.
+/// Receives the lines that the original program prints.
 pub trait Console: Send + Sync {
-    /// A line, or several.
+    /// Receives one or several lines.
     fn line(&self, text: &str);
 }
 
-/// What decides a run besides the script.
+/// Settings of a run besides the script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Everything has to lie below this folder.
+    /// Directory that contains all filesets.
     pub dir: Option<PathBuf>,
-    /// Decides shapes, sizes, places and contents.
+    /// Seed of shapes, sizes, offsets and contents.
     pub seed: u64,
-    /// Tells unique contents of runs apart.
+    /// Number that separates the unique contents of different runs.
     pub run_id: u64,
-    /// Existing trees are removed.
+    /// `true` if existing trees are removed.
     pub force: bool,
-    /// Trees that the run made stay.
+    /// `true` if trees that the run created are kept.
     pub keep: bool,
-    /// Seconds of every run, whatever the script says.
+    /// Seconds of every run, in place of the script's.
     pub run_s: Option<f64>,
-    /// The data source of filesets that have none.
+    /// Data source of filesets that have none.
     pub source: Option<SourceSpec>,
-    /// Whether to find out what the file system stores; it has to write everything back for that.
+    /// `true` if the bytes that the file system stores are measured, which requires it to write
+    /// everything back.
     pub measure_stored: bool,
-    /// An attribute that is set on every data source that has it.
+    /// Attribute and value that are set on every data source with this attribute.
     pub source_attribute: Option<(String, String)>,
 }
 

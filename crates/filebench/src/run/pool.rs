@@ -1,9 +1,10 @@
-//! Which files of a fileset exist, which are free to be picked, and the next one after a given number.
+//! Tracks the files of a fileset that exist, and picks free ones from a given number on.
 //!
-//! Nothing here takes a lock. A file has one word of state: whether it exists, whether somebody is opening, making or
-//! deleting it (busy), and how often it is open. Two levels of bitmaps find the next existing (or missing) file: one
-//! bit for each file, and one for each 64 of them, so that a step over 4096 files costs one look. The bitmaps may lag
-//! behind the states for an instant; states decide, and the count of existing files says when nothing is left.
+//! The pool takes no lock. A file has one word of state: whether it exists, whether a thread is
+//! opening, creating or deleting it (busy), and its number of opens. Two levels of bitmaps find the
+//! next existing or missing file: one bit for each file, and one for each 64 files, so that one
+//! word covers 4096 files. The bitmaps may lag behind the states for an instant. The states decide,
+//! and the count of existing files tells when no file is left.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,20 +12,20 @@ const EXISTS: u32 = 1 << 31;
 const BUSY: u32 = 1 << 30;
 const OPENS: u32 = BUSY - 1;
 
-/// Looks in vain before a thread lets others run.
+/// Vain searches before a thread yields to others.
 const LOOKS_BEFORE_YIELD: u32 = 4;
 
-/// The files (or leaf folders) of a fileset.
+/// The files, or the leaf directories, of a fileset.
 pub(super) struct Pool {
     states: Box<[AtomicU32]>,
-    /// A bit for each file that exists.
+    /// One bit for each file, set if the file exists.
     existing: Box<[AtomicU64]>,
-    /// A bit for each word of `existing` that has a bit set.
+    /// One bit for each word of `existing` that has a bit set.
     some_exist: Box<[AtomicU64]>,
-    /// A bit for each word of `existing` that has a bit clear.
+    /// One bit for each word of `existing` that has a bit clear.
     some_missing: Box<[AtomicU64]>,
     existing_count: AtomicU64,
-    /// Where rotation goes on, for existing and for missing files.
+    /// Number at which rotation continues, for existing and for missing files.
     rotor_existing: AtomicU32,
     rotor_missing: AtomicU32,
 }
@@ -34,7 +35,7 @@ fn words(bits: usize) -> Box<[AtomicU64]> {
 }
 
 impl Pool {
-    /// A pool of files of which none exists.
+    /// Creates a pool of files of which none exists.
     pub(super) fn new(count: usize) -> Self {
         let existing = words(count);
         let some_missing = words(existing.len());
@@ -68,13 +69,13 @@ impl Pool {
         self.states[file].load(Ordering::Acquire) & OPENS
     }
 
-    /// Where rotation goes on.
+    /// Returns the number at which rotation continues.
     pub(super) fn rotor(&self, exists: bool) -> &AtomicU32 {
         if exists { &self.rotor_existing } else { &self.rotor_missing }
     }
 
-    /// Takes the next file in rotation that exists (or is missing) and makes it busy. Waits while all such files are
-    /// busy; `None` if there is none, or `stopped` says so.
+    /// Picks the next existing or missing file in rotation and marks it busy. Waits while all such
+    /// files are busy. Returns `None` if there is no such file, or if `stopped` returns `true`.
     pub(super) fn pick_next(
         &self,
         exists: bool,
@@ -82,12 +83,12 @@ impl Pool {
         stopped: impl Fn() -> bool,
     ) -> Option<usize> {
         let picked = self.pick_from(exists, rotor.load(Ordering::Relaxed) as usize, stopped)?;
-        // Two threads may start at the same place; the second takes the next file.
+        // Two threads may start at the same number. The second one picks the next file.
         rotor.store(picked as u32 + 1, Ordering::Relaxed);
         Some(picked)
     }
 
-    /// The same, from a given number on.
+    /// Does the same from a given number on.
     pub(super) fn pick_from(
         &self,
         exists: bool,
@@ -133,7 +134,7 @@ impl Pool {
         None
     }
 
-    /// Makes a given file busy, if it exists and is not.
+    /// Marks a file busy if it exists and is not busy. Returns whether it did.
     pub(super) fn latch_existing(&self, file: usize) -> bool {
         self.latch(file, true)
     }
@@ -148,7 +149,7 @@ impl Pool {
             .is_ok()
     }
 
-    /// The next file from `from` on, by the bitmaps.
+    /// Returns the next file from `from` on according to the bitmaps.
     fn next(&self, exists: bool, from: usize) -> Option<usize> {
         if from >= self.len() {
             return None;
@@ -180,29 +181,29 @@ impl Pool {
         (bits != 0 && file < self.len()).then_some(file)
     }
 
-    /// A busy file is free again, as it was.
+    /// Releases a busy file without a change.
     pub(super) fn release(&self, file: usize) {
         self.states[file].fetch_and(!BUSY, Ordering::Release);
     }
 
-    /// A busy, existing file was opened.
+    /// Releases a busy, existing file that was opened.
     pub(super) fn release_opened(&self, file: usize) {
         self.states[file].fetch_sub(BUSY - 1, Ordering::Release);
     }
 
-    /// A busy, missing file was made, and opened `opens` times.
+    /// Releases a busy, missing file that was created and opened `opens` times.
     pub(super) fn release_created(&self, file: usize, opens: u32) {
         self.mark(file, true);
         self.states[file].fetch_add(EXISTS - BUSY + opens, Ordering::Release);
     }
 
-    /// A busy, existing file was deleted; nobody has it open any more.
+    /// Releases a busy, existing file that was deleted. No thread may have it open.
     pub(super) fn release_deleted(&self, file: usize) {
         self.mark(file, false);
         self.states[file].store(0, Ordering::Release);
     }
 
-    /// A file was closed. Busy or not plays no part: a deleter looks at the number of opens.
+    /// Counts a close. The file may be busy, as a deleting thread checks the number of opens.
     pub(super) fn closed(&self, file: usize) {
         self.states[file].fetch_sub(1, Ordering::Release);
     }
@@ -217,7 +218,8 @@ impl Pool {
             }
             if before | bit == u64::MAX {
                 self.some_missing[group].fetch_and(!group_bit, Ordering::SeqCst);
-                // Somebody may have cleared a bit in between, and set the summary before it was cleared here.
+                // Another thread may have cleared a bit, and set the summary before it was cleared
+                // here.
                 if self.existing[word].load(Ordering::SeqCst) != u64::MAX {
                     self.some_missing[group].fetch_or(group_bit, Ordering::SeqCst);
                 }

@@ -1,4 +1,4 @@
-//! Makes the files of filesets before a run.
+//! Creates the files of filesets before a run.
 
 use super::error::RunError;
 use super::fileset::Fileset;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of one write.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Threads of a `paralloc` fileset.
+/// Threads for a `paralloc` fileset.
 const PARALLEL_THREADS: usize = 8;
-/// The first number of the data streams that fill files; threads of the run count from 0.
+/// Number of the first data stream that fills files. Threads of the run count from 0.
 pub(super) const FIRST_STREAM: u32 = 24_576;
 
-/// What filling took.
+/// The amounts written and the time spent on data.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Filled {
     pub(super) files: u64,
@@ -25,18 +25,18 @@ pub(super) struct Filled {
 
 struct Filler<'a> {
     fileset: &'a Fileset,
-    /// In the order in which they are made.
+    /// Files in the order of their creation.
     files: &'a [usize],
     next: AtomicUsize,
     first_error: Mutex<Option<RunError>>,
     total: Mutex<Filled>,
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
-    /// Whether the tree was there before.
+    /// `true` if the tree existed before.
     reusing: bool,
 }
 
-/// Makes the share of the files, and of the leaf folders, that should exist.
+/// Creates the share of the files and of the leaf directories that exists before the run.
 pub(super) fn populate(
     fileset: &Fileset,
     seed: u64,
@@ -75,7 +75,7 @@ pub(super) fn populate(
     error.map_or(Ok(total), Err)
 }
 
-/// A share of the numbers below `count`, in random order.
+/// Returns a share of the numbers below `count`, in random order.
 fn chosen(count: usize, share: f64, random: &mut Random) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
@@ -173,7 +173,7 @@ impl Filler<'_> {
         Ok(())
     }
 
-    /// Whether the file is there with the size it should have; one that is too large is cut.
+    /// Returns whether the file exists with its planned size. A larger file is truncated.
     fn reuse(&self, file: usize) -> Result<bool, RunError> {
         if !self.reusing {
             return Ok(false);
@@ -186,7 +186,7 @@ impl Filler<'_> {
         });
         let Ok(handle) = opened else { return Ok(false) };
         let failed = |error: rustix::io::Errno| {
-            RunError::path("use again", self.fileset.path_of(entry))(error.into())
+            RunError::path("reuse", self.fileset.path_of(entry))(error.into())
         };
         let found = rustix::fs::fstat(&handle).map_err(failed)?.st_size as u64;
         if found > size {

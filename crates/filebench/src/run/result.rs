@@ -1,39 +1,40 @@
-//! What was measured, as the result file has it.
+//! The measurements of a run in the form of the result file.
 
 use super::cells::Figures;
 use crate::flowop::{Direction, Kind};
 use serde::{Deserialize, Serialize};
 
-/// One flowop over all threads.
+/// The figures of one flowop over all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowopResult {
-    /// Its name.
+    /// Name of the flowop.
     pub name: String,
-    /// Whether the summary counts it.
+    /// `true` if the summary counts the flowop.
     pub is_io: bool,
-    /// Whether it reads.
+    /// `true` if the flowop reads.
     pub reads: bool,
-    /// Whether it writes.
+    /// `true` if the flowop writes.
     pub writes: bool,
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Operations a second of the interval.
+    /// Operations a second in the interval.
     pub operations_per_s: f64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub data_bytes: u64,
-    /// Bytes a second of the interval.
+    /// Bytes a second in the interval.
     pub data_bytes_per_s: f64,
     /// Mean latency in nanoseconds.
     pub mean_latency_ns: f64,
-    /// The least latency in nanoseconds.
+    /// Least latency in nanoseconds.
     pub min_latency_ns: u64,
-    /// The largest latency in nanoseconds.
+    /// Largest latency in nanoseconds.
     pub max_latency_ns: u64,
     /// Sum of all latencies in nanoseconds.
     pub total_latency_ns: u64,
-    /// Time spent making data, which is in no latency.
+    /// Time spent making data in nanoseconds. The latencies do not include it.
     pub generation_ns: u64,
-    /// Operations by latency: the n-th count is of those below 2^n nanoseconds and not below 2^(n-1).
+    /// Numbers of operations by latency. Number n counts latencies from 2^(n-1) to below 2^n
+    /// nanoseconds.
     pub latency_histogram: Vec<u64>,
 }
 
@@ -60,12 +61,12 @@ impl FlowopResult {
     }
 }
 
-/// The figures of a stretch of time.
+/// The figures of an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its length in seconds.
+    /// Length of the interval in seconds.
     pub elapsed_s: f64,
-    /// Threads at work.
+    /// Number of threads.
     pub threads: u64,
     /// Operations on files.
     pub operations: u64,
@@ -75,7 +76,7 @@ pub struct Interval {
     pub reads_per_s: f64,
     /// Writes a second.
     pub writes_per_s: f64,
-    /// Bytes moved.
+    /// Bytes transferred.
     pub data_bytes: u64,
     /// Bytes a second.
     pub data_bytes_per_s: f64,
@@ -85,9 +86,10 @@ pub struct Interval {
     pub io_ns: u64,
     /// Time that all threads together spent making data, in nanoseconds.
     pub generation_ns: u64,
-    /// Bytes a second of I/O time: as if no time had gone into making data or anything else but operations on files.
+    /// Bytes a second of I/O time, which is the time that a thread spent, on average, in operations
+    /// on files.
     pub data_bytes_per_io_s: f64,
-    /// Every flowop, in the order of the script.
+    /// Figures of every flowop, in the order of the script.
     pub flowops: Vec<FlowopResult>,
 }
 
@@ -101,7 +103,7 @@ impl Interval {
         let count = |chosen: fn(&FlowopResult) -> bool| -> u64 {
             io().filter(|flowop| chosen(flowop)).map(|flowop| flowop.operations).sum()
         };
-        // Threads work side by side: the time of one of them is the mean over all.
+        // Threads work in parallel, so the I/O time is the mean over all threads.
         let io_s = io_ns as f64 / 1e9 / threads.max(1) as f64;
         Self {
             elapsed_s,
@@ -121,39 +123,39 @@ impl Interval {
     }
 }
 
-/// A fileset as it was made.
+/// A fileset as it was created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilesetResult {
-    /// Its name.
+    /// Name of the fileset.
     pub name: String,
-    /// Its folder.
+    /// Directory of the fileset.
     pub path: String,
-    /// Files that can exist.
+    /// Number of files that can exist.
     pub entries: u64,
-    /// Files that existed when the run began.
+    /// Number of files at the start of the run.
     pub files_made: u64,
     /// Bytes of all files that can exist.
     pub planned_bytes: u64,
-    /// Bytes written to make files.
+    /// Bytes written to create files.
     pub written_bytes: u64,
-    /// Time spent making that data, in nanoseconds.
+    /// Time spent making these data in nanoseconds.
     pub generation_ns: u64,
-    /// What is written, where a data source makes it.
+    /// Data source and its attributes, if the fileset has one.
     pub source: Option<String>,
 }
 
-/// One `run`.
+/// The result of one `run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Filesets.
+    /// Filesets of the run.
     pub filesets: Vec<FilesetResult>,
-    /// Every statistic that was asked for, the last one at the end of the run.
+    /// All statistics that the script requested. The last one is from the end of the run.
     pub intervals: Vec<Interval>,
-    /// Why it ended before its time, where it did.
+    /// Reason why the run ended before its time, if it did.
     pub ended_early: Option<String>,
-    /// Whether what was measured is all that was asked for.
+    /// `true` if the run measured everything that was requested.
     pub complete: bool,
-    /// Bytes that the file system stores more than before the files were made, where it was asked for; others may
-    /// have written too.
+    /// Growth of the bytes that the file system stores, since before the files were created, if it
+    /// was requested. Writes of other programs count, too.
     pub stored_bytes: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! What all threads of a run share.
+//! The state shared by all threads of a run.
 
 use super::aio::Job;
 use super::cells::Cells;
@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Why a run ended before its time.
+/// The reason why a run ended before its time.
 #[derive(Debug)]
 pub(super) enum End {
-    /// Everything was done that should be.
+    /// All work was done.
     Finished,
     /// A flowop found no file that it could use.
     OutOfFiles(String),
@@ -40,13 +40,14 @@ pub(super) struct Shared {
     pub(super) console: Arc<dyn Console>,
     pub(super) options: Options,
     pub(super) aio: Option<Sender<Job>>,
-    /// File handles of each thread that rotate.
+    /// Number of rotating file handles in each thread.
     pub(super) rotating: usize,
-    /// Bytes of each thread's memory that the kernel has to provide before the run, and not in it.
+    /// Bytes of each thread's memory that are touched before the run, so that the kernel provides
+    /// them.
     pub(super) touched: usize,
-    /// The period of the statistics.
+    /// Current period of the statistics.
     pub(super) period: AtomicU32,
-    /// All threads wait until it is set.
+    /// All threads wait until this flag is set.
     pub(super) go: AtomicBool,
     pub(super) stop: AtomicBool,
     pub(super) interrupted: StopFlag,
@@ -61,32 +62,32 @@ impl Shared {
         self.stop.load(Ordering::Relaxed) || self.interrupted.is_raised()
     }
 
-    /// Ends the run for everybody. The first reason counts.
+    /// Ends the run of all threads. Only the first reason is kept.
     pub(super) fn end(&self, reason: End) {
         locked(&self.end).get_or_insert(reason);
         self.stop.store(true, Ordering::Relaxed);
         self.ended.notify_all();
     }
 
-    /// A thread has come to its end.
+    /// Reports that a thread has ended.
     pub(super) fn thread_ended(&self) {
-        // Taken so that the main thread is not between looking and waiting.
+        // The lock ensures that the main thread is not between its check and its wait.
         let _held = locked(&self.end);
         self.running.fetch_sub(1, Ordering::SeqCst);
         self.ended.notify_all();
     }
 }
 
-/// One thread: whose it is and where its figures are.
+/// The identity of a thread and its figures.
 #[derive(Clone)]
-pub(super) struct Seat {
+pub(super) struct ThreadIdentity {
     pub(super) process: usize,
     pub(super) thread: usize,
     pub(super) process_instance: u64,
     pub(super) thread_instance: u64,
-    /// Counted over all threads.
+    /// Number of the thread over all processes.
     pub(super) number: u32,
     pub(super) cells: Arc<Cells>,
-    /// The cells of all threads of the same process.
+    /// Cells of all threads of the same process.
     pub(super) siblings: Arc<Vec<Arc<Cells>>>,
 }

@@ -1,5 +1,5 @@
-//! How threads wait for each other: semaphores, block and wakeup, and the generator of events. Every wait looks at the
-//! stop flag again and again, so nothing hangs when a run ends.
+//! Synchronisation of threads: semaphores, block and wakeup, and the event generator. Every wait
+//! checks the stop flag periodically, so no thread hangs when a run ends.
 
 use crate::model::Quantity;
 use gemelo_base::random::Random;
@@ -7,10 +7,11 @@ use gemelo_base::{Clock, SystemClock};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a wait lasts before it looks whether the run has ended.
+/// Longest wait before a thread checks whether the run has ended.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A thread that panicked leaves nothing half done in the small structures here.
+/// Locks a mutex. Poisoning is ignored, because a panic leaves the small structures here
+/// consistent.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -22,7 +23,8 @@ struct Marks {
     waiting: u32,
 }
 
-/// A pair of counters: posts raise the low one and, where they block, lower the high one, which stops at 0.
+/// A pair of counters. A post raises the low mark. A blocking post also lowers the high mark, which
+/// never falls below 0.
 #[derive(Debug)]
 pub(super) struct Semaphore {
     marks: Mutex<Marks>,
@@ -35,7 +37,8 @@ impl Semaphore {
         Self { marks: Mutex::new(Marks { low: 0, high, waiting: 0 }), changed: Condvar::new() }
     }
 
-    /// Adds `value`; a blocking post first waits until the high mark has room.
+    /// Adds `value` to the low mark. A blocking post first waits until the high mark is at least
+    /// `value`.
     pub(super) fn post(&self, value: i64, blocking: bool, stopped: &dyn Fn() -> bool) {
         let mut marks = locked(&self.marks);
         if blocking {
@@ -46,7 +49,7 @@ impl Semaphore {
         self.tell(&marks);
     }
 
-    /// Gives `value` back to the high mark, then takes it from the low one, when it is there.
+    /// Returns `value` to the high mark, then waits for it in the low mark and takes it from there.
     pub(super) fn take(&self, value: i64, stopped: &dyn Fn() -> bool) {
         let mut marks = locked(&self.marks);
         marks.high = marks.high.saturating_add(value);
@@ -77,7 +80,7 @@ impl Semaphore {
     }
 }
 
-/// Where `block` waits for `wakeup`. A wakeup that finds nobody waiting is lost.
+/// A gate at which `block` waits for `wakeup`. A wakeup without a waiting thread has no effect.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     opened: Mutex<u64>,
@@ -106,13 +109,13 @@ struct Bucket {
     random: Random,
 }
 
-/// Events at a rate, for whoever wants them first.
+/// Generates events at a rate. Threads take them in the order of their requests.
 pub(super) struct EventGenerator {
     rate: Quantity,
     bucket: Mutex<Bucket>,
 }
 
-/// Events that nobody took are kept for this many seconds.
+/// Seconds for which unused events are kept.
 const DEPTH_S: f64 = 5.0;
 
 impl EventGenerator {
@@ -123,7 +126,7 @@ impl EventGenerator {
         }
     }
 
-    /// Waits for so many events and takes them.
+    /// Waits for `count` events and takes them.
     pub(super) fn take(&self, count: u64, clock: &SystemClock, stopped: &dyn Fn() -> bool) {
         while !stopped() {
             let wait_ns = self.try_take(count as f64, clock.now_ns());
@@ -135,7 +138,7 @@ impl EventGenerator {
         }
     }
 
-    /// Takes events, or says how long to wait in nanoseconds.
+    /// Takes the events and returns 0, or returns the time to wait in nanoseconds.
     fn try_take(&self, count: f64, now_ns: u64) -> u64 {
         let mut bucket = locked(&self.bucket);
         let rate = self.rate.next_real(&mut bucket.random);
@@ -144,7 +147,8 @@ impl EventGenerator {
         }
         let elapsed_s = now_ns.saturating_sub(bucket.last_ns) as f64 / 1e9;
         bucket.last_ns = bucket.last_ns.max(now_ns);
-        // Somebody who wants more than the depth would otherwise never get it.
+        // The bucket holds at least `count` events, as a larger request would otherwise never
+        // succeed.
         bucket.events = (bucket.events + elapsed_s * rate).min((DEPTH_S * rate).max(count));
         if bucket.events >= count {
             bucket.events -= count;
@@ -192,10 +196,10 @@ mod tests {
         assert_eq!(events.try_take(1.0, 0), 100_000_000);
         assert_eq!(events.try_take(1.0, 100_000_000), 0);
         assert!(events.try_take(1.0, 150_000_000) > 0);
-        // After a minute 50 are there, not 600.
+        // After a minute there are 50 events rather than 600.
         assert_eq!(events.try_take(50.0, 60_000_000_000), 0);
         assert!(events.try_take(1.0, 60_000_000_000) > 0);
-        // More than the depth holds can still be had, in time.
+        // A request above the depth also succeeds in time.
         assert!(events.try_take(100.0, 60_000_000_000) > 0);
         assert_eq!(events.try_take(100.0, 70_000_000_000), 0);
     }

@@ -1,17 +1,18 @@
-//! Statistics in the form that readers of the original know.
+//! Formats statistics like the original program.
 
 use super::result::{FlowopResult, Interval};
 use std::fmt::Write;
 
 const MB: f64 = 1024.0 * 1024.0;
 
-/// `Per-Operation Breakdown` and `IO Summary`; the last flowop comes first, as ever.
+/// Returns `Per-Operation Breakdown` and `IO Summary`. The last flowop comes first, as in the
+/// original.
 pub(super) fn breakdown(interval: &Interval, histogram: bool) -> String {
     let mut text = String::from("Per-Operation Breakdown\n");
     for flowop in interval.flowops.iter().rev() {
         line(&mut text, flowop, histogram);
     }
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         text,
         "IO Summary: {:5} ops {:5.3} ops/s {:.0}/{:.0} rd/wr {:5.1}mb/s {:5.3}ms/op",
@@ -25,7 +26,8 @@ pub(super) fn breakdown(interval: &Interval, histogram: bool) -> String {
     if interval.generation_ns > 0 {
         let _ = write!(
             text,
-            "\nData generation: {:.3} s of {:.3} s in {} threads, not in the latencies; {:.1}mb/s over I/O time",
+            "\nData generation: {:.3} s of {:.3} s in {} threads, not in the latencies; \
+             {:.1}mb/s over I/O time",
             interval.generation_ns as f64 / 1e9,
             interval.elapsed_s * interval.threads as f64,
             interval.threads,

@@ -1,4 +1,5 @@
-//! Flowops that touch no file: waiting, rates, signals between threads, finishers, and tests of random variables.
+//! Flowops that use no file: waiting, rates, signals between threads, finishers, and tests of
+//! random variables.
 
 use super::cells::Totals;
 use super::worker::{Done, Flow, Worker};
@@ -7,11 +8,11 @@ use crate::model::Flowop;
 use gemelo_base::Clock;
 use std::sync::Arc;
 
-/// Bytes of an event of bwlimit.
+/// Bytes of one event of bwlimit.
 const EVENT_BYTES: i64 = 1 << 20;
-/// The longest sleep without a look at the stop flag.
+/// Longest sleep before the stop flag is checked.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
-/// Steps of hog between two looks at the stop flag.
+/// Steps of hog between two checks of the stop flag.
 const HOG_STEPS: u64 = 1 << 20;
 
 impl Worker {
@@ -98,7 +99,8 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    /// What the target has done so far, or without one all of this process.
+    /// Returns the totals of the target so far, or those of the whole process if there is no
+    /// target.
     fn target_totals(&self, flowop: &Flowop) -> Totals {
         let mut sum = Totals::default();
         let mut add = |totals: Totals| {
@@ -107,14 +109,14 @@ impl Worker {
             sum.transfers += totals.transfers;
         };
         if flowop.target_cells.is_empty() {
-            self.seat.siblings.iter().for_each(|cells| add(cells.io_totals()));
+            self.identity.siblings.iter().for_each(|cells| add(cells.io_totals()));
         } else {
-            flowop.target_cells.iter().for_each(|cell| add(self.seat.cells.totals_of(*cell)));
+            flowop.target_cells.iter().for_each(|cell| add(self.identity.cells.totals_of(*cell)));
         }
         sum
     }
 
-    /// Takes an event for every operation, transfer or MiB that the target has done since the last time.
+    /// Takes an event for every operation, transfer or MiB of the target since the last call.
     pub(super) fn limit(&mut self, flowop: &Flowop) -> Done {
         let shared = Arc::clone(&self.shared);
         let Some(events) = &shared.events else { return Ok(Flow::Continue) };
@@ -170,10 +172,13 @@ impl Worker {
 
     pub(super) fn print(&mut self, flowop: &Flowop) -> Done {
         let begin_ns = self.clock.now_ns();
-        let process = &self.shared.plan.processes[self.seat.process].name;
+        let process = &self.shared.plan.processes[self.identity.process].name;
         self.shared.console.line(&format!(
             "Message from process ({process},{}), thread ({},{}): {}",
-            self.seat.process_instance, self.spec.name, self.seat.thread_instance, flowop.message
+            self.identity.process_instance,
+            self.spec.name,
+            self.identity.thread_instance,
+            flowop.message
         ));
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)

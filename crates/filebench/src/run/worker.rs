@@ -1,9 +1,9 @@
-//! One thread of a workload: takes its flowops one after the other, again and again.
+//! One thread of a workload, which executes its flowops in turn until the run ends.
 
-use super::aio::Tray;
+use super::aio::ThreadAio;
 use super::cells::Ended;
 use super::error::RunError;
-use super::shared::{End, Seat, Shared};
+use super::shared::{End, Shared, ThreadIdentity};
 use super::signals::{Gate, Semaphore};
 use crate::flowop::{Direction, Kind};
 use crate::model::{Flowop, Slot, ThreadSpec};
@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Memory is handed to operations from here on, so that O_DIRECT finds it aligned.
+/// Alignment of the memory for operations, as O_DIRECT requires it.
 pub(super) const ALIGNMENT: usize = 4096;
 
-/// Entries of a folder that are read at a time.
+/// Bytes of directory entries that are read at a time.
 const LISTING_BYTES: usize = 32 << 10;
 
-/// How a flowop ended.
+/// The continuation after a flowop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Continue,
-    /// No file could be had.
+    /// No file was available.
     OutOfFiles,
-    /// A finisher has seen enough.
+    /// A finisher reached its goal.
     Finished,
 }
 
@@ -37,28 +37,28 @@ pub(super) type Done = Result<Flow, RunError>;
 /// An open file of a thread.
 pub(super) struct OpenFile {
     pub(super) handle: OwnedFd,
-    /// For asynchronous operations, which may outlive the thread's own handle.
+    /// Handle for asynchronous operations, which may outlive the thread's own handle.
     pub(super) aio_handle: Option<Arc<OwnedFd>>,
-    /// Where sequential operations go on; `None` for the end of the file, wherever that is.
+    /// Offset of the next sequential operation; `None` stands for the end of the file.
     pub(super) position: Option<u64>,
 }
 
-/// A place for an open file, as `fd=` names it.
+/// A handle for an open file, as named by `fd=`.
 #[derive(Default)]
 pub(super) struct Handle {
     pub(super) open: Option<OpenFile>,
-    /// The fileset and the file that is or was last open here.
+    /// Fileset and number of the file that is open, or was last open, here.
     pub(super) file: Option<(usize, usize)>,
 }
 
-/// What limits remember.
+/// The state of a limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limit {
     pub(super) last: u64,
     pub(super) credit: i64,
 }
 
-/// What `testrandvar` adds up.
+/// The sums of `testrandvar`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Moments {
     pub(super) count: u64,
@@ -68,46 +68,52 @@ pub(super) struct Moments {
 
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
-    pub(super) seat: Seat,
+    pub(super) identity: ThreadIdentity,
     pub(super) spec: Arc<ThreadSpec>,
     pub(super) random: Random,
     pub(super) handles: Vec<Handle>,
     pub(super) rotor: usize,
-    /// Where `opennext` goes on in each fileset.
+    /// Number at which `opennext` continues in each fileset.
     pub(super) file_rotors: Vec<AtomicU32>,
     pub(super) memory: Vec<u8>,
-    /// Data for each fileset, made when first needed.
+    /// Data streams by fileset, created at their first use.
     pub(super) streams: Vec<Option<Box<dyn DataStream>>>,
     pub(super) limits: Vec<Limit>,
     pub(super) moments: Vec<Moments>,
-    pub(super) tray: Arc<Tray>,
-    /// Own semaphores and gates, and those of targets, by cell.
+    pub(super) thread_aio: Arc<ThreadAio>,
+    /// Semaphores and gates by cell: the thread's own, and those of its targets.
     pub(super) semaphores: Vec<Vec<Arc<Semaphore>>>,
     pub(super) gates: Vec<Vec<Arc<Gate>>>,
-    /// Entries of a folder that is being listed.
+    /// Buffer for the entries of a directory that is being listed.
     pub(super) listing: Vec<u8>,
     pub(super) clock: SystemClock,
-    /// Of the operation under way.
+    /// Time spent making data for the current operation.
     pub(super) generate_ns: u64,
 }
 
-/// Memory whose first `touched` bytes the kernel has provided; zeroed pages for the rest come when they are used.
+/// Allocates memory. The kernel provides the first `touched` bytes at once and the rest at its
+/// first use.
 fn zeros(bytes: usize, touched: usize) -> Vec<u8> {
     let mut memory = vec![0; bytes];
     for page in memory.chunks_mut(ALIGNMENT).take(touched / ALIGNMENT) {
-        // Hidden from the compiler, which knows that the memory is zero and would leave this out.
+        // The compiler must not see the value, because it knows that the memory is zero and would
+        // omit the write.
         page[0] = std::hint::black_box(0);
     }
     memory
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, seat: Seat, spec: Arc<ThreadSpec>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        identity: ThreadIdentity,
+        spec: Arc<ThreadSpec>,
+    ) -> Self {
         let cells = spec.cells.len();
         let filesets = shared.filesets.len();
         let memory_bytes = usize::try_from(spec.memory_bytes).unwrap_or(usize::MAX / 2);
         Self {
-            random: Random::new(mix_pair(shared.options.seed, u64::from(seat.number) + 1)),
+            random: Random::new(mix_pair(shared.options.seed, u64::from(identity.number) + 1)),
             handles: (0..spec.slots.max(shared.rotating)).map(|_| Handle::default()).collect(),
             rotor: 0,
             file_rotors: (0..filesets).map(|_| AtomicU32::new(0)).collect(),
@@ -118,14 +124,14 @@ impl Worker {
             streams: (0..filesets).map(|_| None).collect(),
             limits: vec![Limit::default(); cells],
             moments: vec![Moments::default(); cells],
-            tray: Arc::new(Tray::default()),
+            thread_aio: Arc::new(ThreadAio::default()),
             semaphores: vec![Vec::new(); cells],
             gates: vec![Vec::new(); cells],
             listing: Vec::with_capacity(LISTING_BYTES),
             clock: shared.clock,
             generate_ns: 0,
             shared,
-            seat,
+            identity,
             spec,
         }
     }
@@ -148,7 +154,7 @@ impl Worker {
         };
         let stopped = || self.shared.interrupted.is_raised();
         let result = result.and_then(|flow| {
-            let finished = self.tray.wait(0, &stopped);
+            let finished = self.thread_aio.wait(0, &stopped);
             finished.map(|()| flow).map_err(|error| {
                 self.failure(last, "finish an asynchronous operation", Some(error))
             })
@@ -159,7 +165,7 @@ impl Worker {
         self.shared.thread_ended();
     }
 
-    /// Every flowop once, as often as it says.
+    /// Executes each flowop once, with its number of repetitions.
     pub(super) fn take_turns<'a>(&mut self, flowops: &'a [Flowop], last: &mut &'a str) -> Done {
         for flowop in flowops {
             let iters = flowop.iters.next(&mut self.random);
@@ -238,10 +244,10 @@ impl Worker {
             is_io: flowop.kind.is_io(),
             is_transfer: flowop.kind.direction() != Direction::Neither,
         };
-        self.seat.cells.record(&ended, self.shared.period.load(Ordering::Relaxed));
+        self.identity.cells.record(&ended, self.shared.period.load(Ordering::Relaxed));
     }
 
-    /// The place of the flowop's file handle.
+    /// Returns the file handle of the flowop.
     #[inline]
     pub(super) fn slot(&mut self, flowop: &Flowop) -> usize {
         match flowop.slot {
@@ -256,13 +262,14 @@ impl Worker {
         }
     }
 
-    /// A multiple of `step` with room for one step below `max`; each is as likely as the others.
+    /// Returns a random multiple of `step` such that one step fits below `max`. All multiples are
+    /// equally likely.
     #[inline]
     pub(super) fn random_place(&mut self, max: u64, step: u64) -> u64 {
         self.random.below((max / step.max(1)).max(1)) * step
     }
 
-    /// Where in the thread's memory an operation of `size` bytes takes place.
+    /// Returns the offset in the thread's memory for an operation of `size` bytes.
     pub(super) fn place_in_memory(&mut self, size: usize, direct: bool) -> usize {
         let align = |memory: &[u8]| memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT - 1);
         if self.memory.len() < size + 2 * ALIGNMENT {
@@ -278,7 +285,8 @@ impl Worker {
         if start + place + size <= self.memory.len() { start + place } else { start }
     }
 
-    /// Fills memory with what the fileset's data source makes; without one it keeps what it holds.
+    /// Fills memory with data of the fileset's data source. Without a source the memory is left as
+    /// it is.
     pub(super) fn generate(&mut self, fileset: usize, start: usize, size: usize) {
         let Some(source) =
             self.shared.filesets.get(fileset).and_then(|fileset| fileset.source.as_ref())
@@ -286,7 +294,8 @@ impl Worker {
             return;
         };
         let begin_ns = self.clock.now_ns();
-        let stream = self.streams[fileset].get_or_insert_with(|| source.stream(self.seat.number));
+        let stream =
+            self.streams[fileset].get_or_insert_with(|| source.stream(self.identity.number));
         stream.fill(&mut self.memory[start..start + size]);
         self.generate_ns += self.clock.now_ns() - begin_ns;
     }
@@ -297,7 +306,7 @@ impl Worker {
         what: &str,
         error: Option<rustix::io::Errno>,
     ) -> RunError {
-        let process = &self.shared.plan.processes[self.seat.process];
+        let process = &self.shared.plan.processes[self.identity.process];
         RunError::Flowop {
             process: process.name.clone(),
             thread: self.spec.name.clone(),
@@ -333,7 +342,7 @@ impl Worker {
         }
     }
 
-    /// What the end of this thread means for the run.
+    /// Reports the end of this thread to the run.
     fn report(&self, result: Done, last: &str) {
         let mode = self.shared.plan.quit_mode;
         match result {

@@ -1,7 +1,8 @@
-//! From commands to steps: variables are looked up, names resolved, everything checked before anything is touched.
+//! Compiles commands to steps: variables are evaluated and names resolved. All checks precede the
+//! first step.
 //!
-//! An attribute that is a variable has the value that the variable has when files are made or processes start, as in
-//! the original, so `set` works after `define` too.
+//! An attribute that is a variable gets the value that the variable has when files are created or
+//! processes start, as in the original. So `set` also works after `define`.
 
 use super::define::Definer;
 use super::error::Fault;
@@ -13,36 +14,36 @@ use crate::script::syntax::QuitMode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Seconds of a run that says no time of its own.
+/// Seconds of a run for which the script gives no time.
 pub const DEFAULT_RUN_S: f64 = 60.0;
-/// Seconds between two statistics of `psrun`.
+/// Seconds between two statistics of `psrun` by default.
 const DEFAULT_PERIOD_S: f64 = 10.0;
-/// The longest run or sleep: a year.
+/// Longest run or sleep in seconds: one year.
 const LONGEST_S: f64 = 366.0 * 86_400.0;
-/// Steps of one script; `foreach` multiplies.
+/// Most steps of one script; `foreach` multiplies steps.
 const MOST_STEPS: usize = 100_000;
 
-/// `define process`, as it was written.
+/// A parsed `define process`.
 pub(crate) struct ProcessDefinition {
     pub(crate) at: usize,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) threads: Vec<ThreadDefinition>,
 }
 
-/// `define flowop`, as it was written.
+/// A parsed `define flowop`.
 pub(crate) struct Composite {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) body: Vec<FlowopUse>,
 }
 
-/// `define file` or `define fileset`, as it was written.
+/// A parsed `define file` or `define fileset`.
 pub(crate) struct FilesetDefinition {
     pub(crate) at: usize,
     pub(crate) is_file: bool,
     pub(crate) attributes: Vec<Attribute>,
 }
 
-/// What has been defined so far.
+/// The definitions so far.
 #[derive(Default)]
 pub(crate) struct Definitions {
     pub(crate) globals: BTreeMap<String, Value>,
@@ -57,7 +58,7 @@ pub(crate) struct Definitions {
 pub(crate) struct Compiled {
     pub(crate) steps: Vec<Step>,
     pub(crate) globals: BTreeMap<String, Value>,
-    /// What stands at the end of the script.
+    /// Definitions at the end of the script.
     pub(crate) plan: Arc<Plan>,
 }
 
@@ -93,7 +94,7 @@ impl Compiler<'_> {
         let Some(expression) = expression else { return Ok(default) };
         let seconds = self.with_scope(|scope| scope.number(expression))?;
         if seconds.abs() > LONGEST_S {
-            return Err(Fault::new(expression.at, "more than a year"));
+            return Err(Fault::new(expression.at, "a time is at most a year (31,622,400 seconds)"));
         }
         Ok(seconds)
     }
@@ -111,7 +112,9 @@ impl Compiler<'_> {
 
     fn push(&mut self, step: Step, at: usize) -> Parsed<()> {
         if self.steps.len() >= MOST_STEPS {
-            return Err(Fault::new(at, format!("more than {MOST_STEPS} steps")));
+            let message =
+                format!("a script has at most {MOST_STEPS} steps: use fewer values in 'foreach'");
+            return Err(Fault::new(at, message));
         }
         self.steps.push(step);
         Ok(())

@@ -1,4 +1,4 @@
-//! Definitions resolved: filesets, and what holds processes and threads together. Flowops are in `flowops`.
+//! Resolves the definitions of filesets, processes and threads. `flowops` resolves flowops.
 
 use super::compile::{Definitions, FilesetDefinition, ProcessDefinition};
 use super::error::Fault;
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Threads of all processes together: each is a thread of this program.
+/// Most threads of all processes together. Each is a thread of this program.
 const MOST_THREADS: u64 = 16_384;
-/// Files of a fileset: each takes some 30 bytes of memory.
+/// Most files of a fileset. Each takes about 30 bytes of memory.
 const MOST_ENTRIES: u64 = 1 << 28;
-/// Memory of one thread in bytes.
+/// Most bytes of memory for one thread.
 const MOST_MEMORY_BYTES: u64 = 1 << 36;
-/// The width of folders that holds a single file's tree together.
+/// Mean width of the directories of a single file.
 const FILE_DIR_WIDTH: f64 = 10.0;
 
 pub(super) struct Definer<'a> {
@@ -48,7 +48,10 @@ impl Definer<'_> {
         let threads: u64 = processes.iter().map(threads_of).fold(0, u64::saturating_add);
         if threads > MOST_THREADS {
             let at = self.definitions.processes.first().map_or(0, |process| process.at);
-            return Err(Fault::new(at, format!("{threads} threads in all, above {MOST_THREADS}")));
+            let message = format!(
+                "{threads} threads in all; at most {MOST_THREADS} are possible: use fewer instances"
+            );
+            return Err(Fault::new(at, message));
         }
         check_targets(&processes, &self.definitions.processes)?;
         let event_rate = match &self.definitions.event_generator {
@@ -89,7 +92,7 @@ impl Definer<'_> {
         let attributes = Attributes { list: &definition.attributes, scope, at: definition.at };
         let memory_bytes = attributes.count("memsize", 0)?;
         if memory_bytes > MOST_MEMORY_BYTES {
-            return Err(Fault::new(definition.at, "memsize is above 64g"));
+            return Err(Fault::new(definition.at, "memsize is at most 64g"));
         }
         let mut builder = ThreadBuilder::new(&self.definitions.composites, filesets);
         let flowops = builder.flowops(&definition.flowops, scope, "")?;
@@ -117,7 +120,7 @@ fn fileset(definition: &FilesetDefinition, scope: &Scope<'_>) -> Parsed<FilesetS
     if name.contains('/') || name == "." || name == ".." {
         return Err(Fault::new(
             at,
-            format!("the name of {what} is the name of one folder: '{name}' is not"),
+            format!("the name of {what} is the name of one directory; '{name}' is not"),
         ));
     }
     let entries = if definition.is_file { 1 } else { attributes.count("entries", 0)? };
@@ -129,7 +132,9 @@ fn fileset(definition: &FilesetDefinition, scope: &Scope<'_>) -> Parsed<FilesetS
         ));
     }
     if entries > MOST_ENTRIES || leaf_dirs > MOST_ENTRIES {
-        return Err(Fault::new(at, format!("more than {MOST_ENTRIES} files or folders")));
+        let message =
+            format!("a fileset has at most {MOST_ENTRIES} files and {MOST_ENTRIES} leafdirs");
+        return Err(Fault::new(at, message));
     }
     Ok(FilesetSpec {
         path: PathBuf::from(attributes.required_text("path", what)?),
@@ -157,9 +162,9 @@ fn fileset(definition: &FilesetDefinition, scope: &Scope<'_>) -> Parsed<FilesetS
     })
 }
 
-/// `size`; with `filesizegamma` (thousandths) the mean of a gamma distribution.
+/// Reads `size`. With `filesizegamma` (in thousandths) it is the mean of a gamma distribution.
 fn size(attributes: &Attributes<'_>) -> Parsed<Quantity> {
-    /// Bytes of a file that says nothing.
+    /// Size of a file without a size in bytes.
     const DEFAULT_SIZE: f64 = 1024.0;
     let named = if attributes.find("size").is_some() { "size" } else { "filesize" };
     let size = attributes.quantity(named, DEFAULT_SIZE)?;
@@ -178,12 +183,12 @@ fn dir_width(attributes: &Attributes<'_>, is_file: bool) -> Parsed<Quantity> {
         return Ok(Quantity::Fixed(FILE_DIR_WIDTH));
     }
     let width = attributes.quantity("dirwidth", 0.0)?;
-    // A tree of folders with one entry each would never hold more than one file.
+    // Directories with one entry each would never hold more than one file.
     if width.mean() <= 1.0 {
         let at = attributes.find("dirwidth").map_or(attributes.at, |attribute| attribute.at);
         return Err(Fault::new(
             at,
-            "a fileset needs dirwidth=N, the mean number of entries of a folder, above 1",
+            "a fileset needs dirwidth=N, the mean number of entries in a directory, above 1",
         ));
     }
     Ok(width)
@@ -197,7 +202,7 @@ fn dir_depth(attributes: &Attributes<'_>) -> Parsed<Option<Quantity>> {
     }
 }
 
-/// A percentage, or true for all.
+/// Reads a percentage, or `true` for all files.
 fn prealloc(attributes: &Attributes<'_>) -> Parsed<f64> {
     match attributes.value("prealloc")? {
         None | Some((Value::Boolean(false), _)) => Ok(0.0),

@@ -1,24 +1,24 @@
-//! Errors that point into the script, and the search for the word that was meant.
+//! Errors that point into the script, and the search for the known word nearest to an unknown one.
 
 use thiserror::Error;
 
-/// What is wrong with a script, and where.
+/// An error in a script with its position.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{script}:{line}:{column}: {message}{}", nearest.as_ref().map(|word| format!("; did you mean '{word}'?")).unwrap_or_default())]
 pub struct ScriptError {
-    /// The script's name.
+    /// Name of the script.
     pub script: String,
-    /// Counted from 1.
+    /// Number of the line, counted from 1.
     pub line: usize,
-    /// In characters, counted from 1.
+    /// Number of the character in the line, counted from 1.
     pub column: usize,
-    /// What was found and what was expected.
+    /// Description of the error.
     pub message: String,
-    /// The known word most like an unknown one.
+    /// The known word most similar to an unknown one.
     pub nearest: Option<String>,
 }
 
-/// A [`ScriptError`] before its place is turned into line and column.
+/// A [`ScriptError`] before its position is converted to line and column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// Byte of the script.
@@ -32,7 +32,7 @@ impl Fault {
         Self { at, message: message.into(), nearest: None }
     }
 
-    /// A word that is none of the known ones.
+    /// Creates the fault for a word that is not known.
     pub(crate) fn unknown<'a>(
         at: usize,
         what: &str,
@@ -45,9 +45,9 @@ impl Fault {
         list.dedup();
         let word = shortened(word);
         let message = if nearest.is_some() {
-            format!("'{word}' is no {what}")
+            format!("unknown {what}: '{word}'")
         } else {
-            format!("'{word}' is no {what}; there are {}", list.join(", "))
+            format!("unknown {what}: '{word}'; known are {}", list.join(", "))
         };
         Self { at, message, nearest }
     }
@@ -68,7 +68,7 @@ impl Fault {
 /// Letters of a word that a message shows.
 const SHOWN_LETTERS: usize = 60;
 
-/// A word for a message.
+/// Shortens a word for a message.
 pub(super) fn shortened(word: &str) -> String {
     if word.chars().count() <= SHOWN_LETTERS {
         return word.to_owned();
@@ -76,10 +76,11 @@ pub(super) fn shortened(word: &str) -> String {
     word.chars().take(SHOWN_LETTERS).chain("...".chars()).collect()
 }
 
-/// Longer words are not compared: the time grows with the product of the lengths.
+/// Longest word that is compared, because the time grows with the product of the lengths.
 const LONGEST_COMPARED: usize = 64;
 
-/// The known word that takes the fewest changes of a letter to reach, if that is at most a third of its letters.
+/// Returns the known word with the fewest changes of a letter, if these are at most a third of its
+/// letters.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > LONGEST_COMPARED {
         return None;
@@ -91,7 +92,8 @@ fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters to insert, delete, exchange (Levenshtein 1965) or swap with their neighbour (Damerau 1964).
+/// Returns the number of letters to insert, delete, replace (Levenshtein 1965) or swap with a
+/// neighbour (Damerau 1964).
 fn distance(from: &str, to: &str) -> usize {
     let from: Vec<char> = from.to_lowercase().chars().collect();
     let to: Vec<char> = to.chars().collect();

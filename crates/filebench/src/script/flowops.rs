@@ -1,4 +1,4 @@
-//! Flowops resolved: kinds, file handles, targets, and composites unfolded.
+//! Resolves flowops: kinds, file handles, targets, and the expansion of composites.
 
 use super::compile::{Composite, ProcessDefinition};
 use super::error::Fault;
@@ -9,20 +9,20 @@ use crate::flowop::{Direction, KINDS, Kind};
 use crate::model::{FilesetSpec, Flowop, ProcessSpec, Quantity, Slot};
 use std::collections::BTreeMap;
 
-/// File handles that `fd=` can name.
+/// Largest number of a file handle in `fd=`.
 pub(crate) const MOST_FDS: u64 = 128;
-/// Composites may use composites this deep; a composite that uses itself would have no end.
+/// Greatest nesting of composites. It also ends the expansion of a composite that uses itself.
 const DEEPEST_COMPOSITE: usize = 16;
-/// Flowops of one thread with its composites unfolded.
+/// Most flowops of one thread after the expansion of composites.
 const MOST_FLOWOPS: usize = 10_000;
 
 /// Builds the flowops of one thread.
 pub(super) struct ThreadBuilder<'a> {
     composites: &'a BTreeMap<String, Composite>,
     filesets: &'a [FilesetSpec],
-    /// Names of the flowops by cell.
+    /// Names and kinds of the flowops by cell.
     pub(super) cells: Vec<(String, Kind)>,
-    /// The handle of each fileset that is used without `fd=`.
+    /// File handle of each fileset that is used without `fd=`.
     implicit: Vec<(usize, usize)>,
     next_implicit: usize,
     depth: usize,
@@ -44,7 +44,7 @@ impl<'a> ThreadBuilder<'a> {
         }
     }
 
-    /// Fixed file handles of the thread.
+    /// Returns the number of fixed file handles of the thread.
     pub(super) const fn slots(&self) -> usize {
         self.next_implicit
     }
@@ -60,7 +60,7 @@ impl<'a> ThreadBuilder<'a> {
             let flowop = self.flowop(usage, scope, prefix)?;
             flowops.push(flowop);
         }
-        // Targets can stand after those who name them.
+        // Targets may follow the flowops that name them.
         for (flowop, usage) in flowops.iter_mut().zip(uses) {
             self.resolve_cells(flowop, usage)?;
         }
@@ -82,7 +82,10 @@ impl<'a> ThreadBuilder<'a> {
         let own_name = attributes.required_text("name", "a flowop")?;
         let name = if prefix.is_empty() { own_name } else { format!("{prefix}.{own_name}") };
         if self.cells.len() >= MOST_FLOWOPS {
-            return Err(Fault::new(at, format!("a thread with more than {MOST_FLOWOPS} flowops")));
+            let message = format!(
+                "a thread has at most {MOST_FLOWOPS} flowops, those of composites included"
+            );
+            return Err(Fault::new(at, message));
         }
         let cell = self.cell(&name, kind);
         if let Some(composite) = composite {
@@ -98,7 +101,7 @@ impl<'a> ThreadBuilder<'a> {
         {
             return Err(Fault::new(
                 local.at,
-                "only flowops that 'define flowop' made take local variables",
+                "only flowops defined by 'define flowop' take local variables",
             ));
         }
         self.plain(kind, &attributes, blank(name, kind, cell))
@@ -142,7 +145,7 @@ impl<'a> ThreadBuilder<'a> {
         Ok(flowop)
     }
 
-    /// What would fail at every run is refused here.
+    /// Refuses flowops that would fail in every run.
     fn check(&self, kind: Kind, flowop: &Flowop, attributes: &Attributes<'_>) -> Parsed<()> {
         let sized = matches!(
             kind,
@@ -213,7 +216,8 @@ impl<'a> ThreadBuilder<'a> {
         }
     }
 
-    /// Without `fd=` a fileset has a handle of its own; the first one also serves flowops that name no fileset.
+    /// Returns the file handle. Without `fd=` each fileset has its own handle. The first of these
+    /// also serves flowops that name no fileset.
     fn slot(
         &mut self,
         attributes: &Attributes<'_>,
@@ -291,7 +295,7 @@ impl<'a> ThreadBuilder<'a> {
         body
     }
 
-    /// Limits and finishers look at flowops of their own thread.
+    /// Resolves the targets of limits and finishers, which observe flowops of their own thread.
     fn resolve_cells(&self, flowop: &mut Flowop, usage: &FlowopUse) -> Parsed<()> {
         let looks = matches!(
             flowop.kind,
@@ -359,7 +363,7 @@ fn fd(attributes: &Attributes<'_>, name: &str) -> Parsed<usize> {
     Ok(number as usize)
 }
 
-/// The value as a number, and as the text that `print` shows.
+/// Returns the value as a number, and as the text that `print` shows.
 fn value_of(kind: Kind, attributes: &Attributes<'_>) -> Parsed<(Quantity, String)> {
     if kind == Kind::Print {
         let text = attributes
@@ -368,12 +372,13 @@ fn value_of(kind: Kind, attributes: &Attributes<'_>) -> Parsed<(Quantity, String
         return Ok((Quantity::Fixed(0.0), text));
     }
     let value = attributes.quantity("value", 0.0)?;
-    // A finisher's goal is one number for the whole run.
+    // The goal of a finisher is one number for the whole run.
     let finishes = matches!(kind, Kind::FinishOnCount | Kind::FinishOnBytes);
     Ok((if finishes { Quantity::Fixed(value.mean()) } else { value }, String::new()))
 }
 
-/// `wakeup` and `sempost` act on flowops of any thread; those have to exist and to be of the right kind.
+/// Checks the targets of `wakeup` and `sempost`. They act on flowops of any thread, which must
+/// exist and have the right kind.
 pub(super) fn check_targets(
     processes: &[ProcessSpec],
     definitions: &[ProcessDefinition],

@@ -1,6 +1,6 @@
-//! From the script's text to words, numbers, variables and signs, each with its place.
+//! Splits the script's text into words, numbers, variables and signs, each with its position.
 //!
-//! Which words are commands, attributes or names depends on where they stand; the parser decides that.
+//! The parser decides from the context which words are commands, attributes or names.
 
 use super::error::{Fault, shortened};
 
@@ -30,7 +30,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// The token in words for a message.
+    /// Returns a description of the token for a message.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
             Kind::Word(word) => format!("'{}'", shortened(word)),
@@ -54,7 +54,7 @@ const fn is_name_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// Cuts a script into tokens; the last one is [`Kind::End`].
+/// Splits a script into tokens; the last one is [`Kind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
     let mut lexer = Lexer { text, at: 0 };
     let mut found = Vec::new();
@@ -112,11 +112,11 @@ impl<'a> Lexer<'a> {
             '$' => self.variable().map(Kind::Variable),
             '"' => self.quoted(),
             letter if is_word_letter(letter) => classify(at, self.take_while(is_word_letter)),
-            _ => Err(Fault::new(at, format!("'{letter}' is no part of the language"))),
+            _ => Err(Fault::new(at, format!("'{letter}' is not part of the language"))),
         }
     }
 
-    /// `$name`, `$(name)` or `${name}`.
+    /// Reads `$name`, `$(name)` or `${name}`.
     fn variable(&mut self) -> Result<String, Fault> {
         let at = self.at;
         self.at += 1;
@@ -128,7 +128,7 @@ impl<'a> Lexer<'a> {
         self.at += usize::from(close.is_some());
         let name = self.take_while(is_name_letter);
         if name.is_empty() {
-            return Err(Fault::new(at, "a '$' without a variable's name after it"));
+            return Err(Fault::new(at, "expected the name of a variable after '$'"));
         }
         if let Some(close) = close {
             if self.peek() != Some(close) {
@@ -149,7 +149,7 @@ impl<'a> Lexer<'a> {
         let mut text = String::new();
         loop {
             let Some(letter) = self.peek() else {
-                return Err(Fault::new(start, "a quoted text that does not end: expected '\"'"));
+                return Err(Fault::new(start, "expected '\"' at the end of the quoted text"));
             };
             match letter {
                 '"' => {
@@ -162,7 +162,7 @@ impl<'a> Lexer<'a> {
                     self.at += self.peek().map_or(0, char::len_utf8);
                     text.push(if escaped == 'n' { '\n' } else { escaped });
                 }
-                // A dollar sign that begins no name stands for itself, as in "costs 5 $".
+                // A dollar sign without a name after it stands for itself, as in "costs 5 $".
                 '$' if self
                     .rest()
                     .chars()
@@ -187,7 +187,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// A word that starts like a number is one, where all of it makes one: `16k` is 16384, `5streams` is a name.
+/// Classifies a word that starts like a number. It is a number only as a whole: `16k` is 16384, and
+/// `5streams` is a name.
 fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
     let digits = word.strip_prefix('-').unwrap_or(word);
     if !digits.starts_with(|letter: char| letter.is_ascii_digit()) {
@@ -200,8 +201,8 @@ fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
     let negative = word.starts_with('-');
     if let Some(magnitude) = whole_number(digits) {
         let number = magnitude.and_then(|magnitude| i64::try_from(magnitude).ok());
-        let number =
-            number.ok_or_else(|| Fault::new(at, format!("'{}' is above 2^63", shortened(word))))?;
+        let number = number
+            .ok_or_else(|| Fault::new(at, format!("'{}' is not below 2^63", shortened(word))))?;
         return Ok(Kind::Integer(if negative { -number } else { number }));
     }
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -211,7 +212,8 @@ fn classify(at: usize, word: &str) -> Result<Kind, Fault> {
     }
 }
 
-/// `None` for what is no whole number, `Some(None)` for one that is too large.
+/// Parses a whole number with a suffix. Returns `None` for other text, and `Some(None)` for a
+/// number that is too large.
 fn whole_number(text: &str) -> Option<Option<u64>> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);

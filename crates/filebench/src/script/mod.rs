@@ -1,4 +1,4 @@
-//! The workload language: from text to steps.
+//! The workload language: compiles text to steps.
 
 mod compile;
 mod define;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use syntax::{At, Command};
 use values::Value;
 
-/// A script that has been read.
+/// A parsed script.
 #[derive(Debug, Clone)]
 pub struct Script {
     name: String,
@@ -33,20 +33,20 @@ pub struct Script {
     commands: Vec<At<Command>>,
 }
 
-/// A script with its variables set: what to do.
+/// A compiled script, with the values of its variables.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// What to do, in order.
+    /// Steps in order.
     pub steps: Vec<Step>,
     /// All variables at the end of the script, as text.
     pub variables: BTreeMap<String, String>,
-    /// What is defined at the end of the script.
+    /// Definitions at the end of the script.
     pub plan: Arc<Plan>,
 }
 
 impl Program {
-    /// The same program, with a run at its end if it has processes and never starts them: scripts that ship without
-    /// `run` leave it to whoever uses them.
+    /// Appends a run if the program has processes and never starts them. Published scripts without
+    /// `run` leave it to the user.
     #[must_use]
     pub fn with_run(mut self) -> Self {
         let starts = |step: &Step| {
@@ -63,19 +63,20 @@ impl Program {
 }
 
 impl Script {
-    /// Reads a script; `name` is for messages.
+    /// Parses a script; `name` is for messages.
     ///
     /// # Errors
-    /// If the text is not in the language, with the place.
+    /// If the text is not in the language. The error has the position.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScriptError> {
         let commands = parse::parse(text).map_err(|fault| fault.in_script(name, text))?;
         Ok(Self { name: name.to_owned(), text: text.to_owned(), commands })
     }
 
-    /// Sets variables and resolves everything. `overrides` win over what the script sets.
+    /// Sets variables and resolves all names. `overrides` take precedence over `set` in the script.
     ///
     /// # Errors
-    /// If a name is not known, a value is out of range, or an override names a variable that the script does not have.
+    /// If a name is unknown, a value is outside its range, or an override is not a value of the
+    /// language.
     pub fn compile(&self, overrides: &[(String, String)]) -> Result<Program, ScriptError> {
         let mut values = BTreeMap::new();
         for (name, text) in overrides {
@@ -94,7 +95,7 @@ impl Script {
         })
     }
 
-    /// Whether the script sets this variable or uses it.
+    /// Returns whether the script sets or uses this variable.
     #[must_use]
     pub fn mentions(&self, variable: &str) -> bool {
         let names = lex::tokens(&self.text).unwrap_or_default();
@@ -107,13 +108,13 @@ impl Script {
         })
     }
 
-    /// A fault at a byte of this script as an error with line and column.
+    /// Converts a fault at a byte of this script to an error with line and column.
     #[must_use]
     pub fn error_at(&self, at: usize, message: &str) -> ScriptError {
         Fault::new(at, message).in_script(&self.name, &self.text)
     }
 
-    /// The value of `-D name=text`, in the language's own spelling.
+    /// Parses the value of `-D name=text`, in the spelling of the language.
     fn override_value(&self, name: &str, text: &str) -> Result<Value, ScriptError> {
         let place = format!("-D {name}");
         let line = format!("set ${name}={text}");
@@ -122,7 +123,8 @@ impl Script {
             parse::parse(&line).and_then(|commands| compile::compile(&commands, &BTreeMap::new()));
         match parsed {
             Ok(compiled) => Ok(compiled.globals.get(name).cloned().unwrap_or_else(is_path_like)),
-            // Anything that is no value of the language, such as a path with a space, is a text.
+            // Text that is not a value of the language, such as a path with a space, is taken
+            // literally.
             Err(_) if !text.contains('(') && !text.contains('{') => Ok(is_path_like()),
             Err(fault) => Err(fault.in_script(&place, &line)),
         }

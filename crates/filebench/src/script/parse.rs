@@ -1,4 +1,4 @@
-//! From tokens to commands, by recursive descent.
+//! Parses tokens to commands by recursive descent.
 
 mod expressions;
 
@@ -10,12 +10,13 @@ use super::syntax::{
 };
 use super::words;
 
-/// Parentheses, braces of `foreach` and arithmetic may nest this deep: far above any script, and a bound on the stack.
+/// Greatest nesting of parentheses, `foreach` and arithmetic. It is far above that of any script,
+/// and bounds the stack.
 const DEEPEST_NESTING: usize = 64;
 
 pub(crate) type Parsed<T> = Result<T, Fault>;
 
-/// Reads a script.
+/// Parses a script.
 pub(crate) fn parse(text: &str) -> Parsed<Vec<At<Command>>> {
     let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
     let mut commands = Vec::new();
@@ -33,7 +34,7 @@ pub(super) struct Parser {
 
 impl Parser {
     fn peek(&self) -> &Token {
-        // The last token is the end, which is never stepped over.
+        // The last token is the end of the script, which the parser never passes.
         &self.tokens[self.next]
     }
 
@@ -79,7 +80,7 @@ impl Parser {
         Ok(At { value, at })
     }
 
-    /// A word of a list.
+    /// Takes a word that must be in a list.
     fn one_of(&mut self, what: &str, known: &[&str]) -> Parsed<At<String>> {
         let word = self.word(&format!("{what}: {}", known.join(", ")))?;
         if known.contains(&word.value.as_str()) {
@@ -93,7 +94,7 @@ impl Parser {
         if self.depth >= DEEPEST_NESTING {
             return Err(Fault::new(
                 self.peek().at,
-                format!("nested more than {DEEPEST_NESTING} deep"),
+                format!("nested more than {DEEPEST_NESTING} levels deep: use variables for parts"),
             ));
         }
         self.depth += 1;
@@ -149,7 +150,8 @@ impl Parser {
             _ => {
                 return Err(Fault::new(
                     at,
-                    "domultisync is of the mode with several clients, which is not supported: start one gemelo on each host",
+                    "domultisync needs the mode with several clients, which is not supported: \
+                     start one gemelo on each host",
                 ));
             }
         };
@@ -184,7 +186,8 @@ impl Parser {
         }
         Err(Fault::new(
             word.at,
-            "the mode with several clients is not supported: start one gemelo on each host, at the same time",
+            "the mode with several clients is not supported: start one gemelo on each host, at the \
+             same time",
         ))
     }
 
@@ -232,7 +235,7 @@ impl Parser {
         let next = self.peek();
         if matches!(&next.kind, Kind::Word(word) if word == "thread") {
             let message =
-                "a thread stands in a process: define process name=p { thread name=t { ... } }";
+                "a thread belongs in a process: define process name=p { thread name=t { ... } }";
             return Err(Fault::new(next.at, message));
         }
         match self.one_of("thing to define", words::DEFINABLE)?.value.as_str() {
@@ -258,7 +261,7 @@ impl Parser {
         }
     }
 
-    /// `define randvar name=$x, ...` is the older form of `set $x=randvar(...)`.
+    /// Parses `define randvar name=$x, ...`, the older form of `set $x=randvar(...)`.
     fn define_random_variable(&mut self) -> Parsed<Command> {
         let at = self.peek().at;
         let attributes = self.attributes(words::RANDOM_VARIABLE, "random variable", &[])?;
@@ -303,7 +306,7 @@ impl Parser {
         Ok(FlowopUse { kind, attributes: self.attributes_with_locals(words::FLOWOP, "flowop")? })
     }
 
-    /// `name`, `name=value`, ... up to the first that no comma follows.
+    /// Parses `name`, `name=value`, ... until no comma follows.
     fn attributes(&mut self, known: &[&str], what: &str, more: &[&str]) -> Parsed<Vec<Attribute>> {
         let known: Vec<&str> = known.iter().chain(more).copied().collect();
         self.attribute_list(&known, what, false)

@@ -1,4 +1,4 @@
-//! `randvar(...)` and `cvar(...)` as random variables.
+//! Converts `randvar(...)` and `cvar(...)` to random variables.
 
 use super::error::Fault;
 use super::parse::Parsed;
@@ -8,7 +8,7 @@ use crate::chance::{Law, RandomVariable, TableRow};
 
 const KINDS: [&str; 3] = ["uniform", "gamma", "tabular"];
 
-/// The default shape of a gamma distribution, in thousandths.
+/// Default shape of a gamma distribution, in thousandths.
 const DEFAULT_GAMMA: f64 = 1500.0;
 
 pub(super) fn random_variable(attributes: &Attributes<'_>) -> Parsed<RandomVariable> {
@@ -42,7 +42,7 @@ pub(super) fn random_variable(attributes: &Attributes<'_>) -> Parsed<RandomVaria
         _ if shape <= 0.0 => {
             return Err(Fault::new(
                 attributes.at,
-                "the gamma of a random variable has to be above 0",
+                "the gamma of a random variable must be above 0",
             ));
         }
         // Without a mean, the scale is 1 and the mean is the shape.
@@ -51,13 +51,14 @@ pub(super) fn random_variable(attributes: &Attributes<'_>) -> Parsed<RandomVaria
     if given_mean.is_some_and(|mean| mean < min && mean != 0.0) {
         return Err(Fault::new(
             attributes.at,
-            "the mean of a random variable is below its minimum",
+            "the mean of a random variable must not be below its minimum",
         ));
     }
     Ok(RandomVariable { round: attributes.number("round", 0.0)?, ..RandomVariable::new(law) })
 }
 
-/// Rows with values scaled so that the table's minimum becomes `min` and its mean `mean`.
+/// Returns the rows with values scaled so that the minimum of the table becomes `min` and its mean
+/// becomes `mean`.
 fn table_rows(
     table: &At<Expression>,
     scope: &Scope<'_>,
@@ -77,7 +78,7 @@ fn table_rows(
         if row[0] < 0.0 || row[1] > row[2] {
             return Err(Fault::new(
                 share.at,
-                "a row has a share of at least 0 percent, and values from low to high",
+                "a row needs a share of at least 0 %, and a lower bound not above the upper one",
             ));
         }
         percent += row[0];
@@ -86,7 +87,7 @@ fn table_rows(
     if (percent - 100.0).abs() > 1e-6 {
         return Err(Fault::new(
             table.at,
-            format!("the shares of the rows add up to {percent} %, not to 100 %"),
+            format!("the shares of the rows add up to {percent} %; they must add up to 100 %"),
         ));
     }
     let table_mean: f64 =
@@ -142,13 +143,13 @@ pub(super) fn custom_variable(attributes: &Attributes<'_>) -> Parsed<RandomVaria
     if min > max {
         return Err(Fault::new(
             attributes.at,
-            "the minimum of a custom variable is above its maximum",
+            "the minimum of a custom variable must not be above its maximum",
         ));
     }
     Ok(RandomVariable { law, min, max, round: attributes.number("round", 0.0)? })
 }
 
-/// `mean:16384;gamma:1.5`.
+/// Parses parameters such as `mean:16384;gamma:1.5`.
 fn parameters(text: &str, allowed: &[&str], at: usize) -> Parsed<Vec<(String, f64)>> {
     let mut found = Vec::new();
     for part in text.split(';').filter(|part| !part.trim().is_empty()) {
@@ -171,21 +172,21 @@ fn parameters(text: &str, allowed: &[&str], at: usize) -> Parsed<Vec<(String, f6
 }
 
 fn law_of(name: &str, get: &dyn Fn(&str, f64) -> f64) -> Result<Law, &'static str> {
-    /// More exponentials than this take too long to add up.
+    /// Highest order of an Erlang distribution, as each order adds one draw.
     const HIGHEST_ORDER: f64 = 1000.0;
     let positive = |value: f64, message| if value > 0.0 { Ok(value) } else { Err(message) };
     Ok(match name {
         "erlang" => Law::Erlang {
-            order: positive(get("shape", 1.0), "the shape has to be above 0")?
+            order: positive(get("shape", 1.0), "the shape must be above 0")?
                 .clamp(1.0, HIGHEST_ORDER) as u32,
-            mean: positive(get("rate", 1.0), "the rate has to be above 0")?,
+            mean: positive(get("rate", 1.0), "the rate must be above 0")?,
         },
         "exponential" => {
-            Law::Exponential { mean: positive(get("mean", 1.0), "the mean has to be above 0")? }
+            Law::Exponential { mean: positive(get("mean", 1.0), "the mean must be above 0")? }
         }
         "gamma" => {
-            let shape = positive(get("gamma", 1.5), "the gamma has to be above 0")?;
-            let mean = positive(get("mean", 4096.0), "the mean has to be above 0")?;
+            let shape = positive(get("gamma", 1.5), "the gamma must be above 0")?;
+            let mean = positive(get("mean", 4096.0), "the mean must be above 0")?;
             Law::Gamma { shape, scale: mean / shape, offset: 0.0 }
         }
         "lognormal" => Law::LogNormal { shape: get("shape", 1.0).abs(), scale: get("scale", 1.0) },
@@ -193,20 +194,20 @@ fn law_of(name: &str, get: &dyn Fn(&str, f64) -> f64) -> Result<Law, &'static st
         "triangular" => {
             let (lower, upper, mode) = (get("lower", 0.0), get("upper", 1.0), get("mode", 0.5));
             if lower > mode || mode > upper {
-                return Err("the mode has to lie between the lower and the upper bound");
+                return Err("the mode must be between the lower and the upper bound");
             }
             Law::Triangular { lower, upper, mode }
         }
         "uniform" => {
             let (lower, upper) = (get("lower", 0.0), get("upper", 1.0));
             if lower > upper {
-                return Err("the lower bound is above the upper one");
+                return Err("the lower bound must not be above the upper one");
             }
             Law::Uniform { lower, upper }
         }
         _ => Law::Weibull {
-            shape: positive(get("shape", 1.0), "the shape has to be above 0")?,
-            scale: positive(get("scale", 1.0), "the scale has to be above 0")?,
+            shape: positive(get("shape", 1.0), "the shape must be above 0")?,
+            scale: positive(get("scale", 1.0), "the scale must be above 0")?,
         },
     })
 }

@@ -1,8 +1,8 @@
-//! The script as it was written: commands, attributes, expressions, each with its place.
+//! The syntax tree of a script: commands, attributes and expressions, each with its position.
 
 use super::lex::Piece;
 
-/// A value with its place in the script.
+/// A value with its position in the script.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
@@ -19,17 +19,18 @@ pub(crate) enum Expression {
     Boolean(bool),
     Text(Template),
     Variable(String),
-    /// `+`, `-`, `*` or `/` of two numbers.
+    /// Two numbers with `+`, `-`, `*` or `/`.
     Arithmetic(char, Box<At<Expression>>, Box<At<Expression>>),
-    /// `randvar(...)`.
+    /// A random variable, `randvar(...)`.
     RandomVariable(Vec<Attribute>),
-    /// `cvar(...)`.
+    /// A custom random variable, `cvar(...)`.
     CustomVariable(Vec<Attribute>),
-    /// `{{percent, from, to}, ...}`.
+    /// A table, `{{percent, from, to}, ...}`.
     Table(Vec<[At<Expression>; 3]>),
 }
 
-/// `name=value`, or `name` alone, which means true. Local variables of composite flowops have their `$` in front.
+/// An attribute, `name=value`, or `name` alone, which means true. Names of local variables of
+/// composite flowops begin with `$`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attribute {
     pub(crate) name: String,
@@ -50,19 +51,19 @@ pub(crate) struct ThreadDefinition {
     pub(crate) flowops: Vec<FlowopUse>,
 }
 
-/// When a run ends.
+/// The condition that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QuitMode {
-    /// After the time of the `run` command, or when a thread cannot go on.
+    /// The run ends after the time of the `run` command, or when a thread cannot continue.
     #[default]
     Timeout,
-    /// When every thread has finished.
+    /// The run ends when every thread has finished.
     AllDone,
-    /// When the first thread has finished.
+    /// The run ends when the first thread has finished.
     FirstDone,
 }
 
-/// What `stats` does.
+/// The action of a `stats` command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StatsAction {
     Clear,

@@ -1,4 +1,4 @@
-//! The language: what it means, and where errors point.
+//! Tests of the language and of the positions of its errors.
 
 use super::*;
 use crate::model::{Quantity, Slot};
@@ -159,26 +159,26 @@ fn errors_have_a_place_and_the_nearest_word() {
     for (text, message) in [
         (
             "define filset name=x",
-            "t.f:1:8: 'filset' is no thing to define; did you mean 'fileset'?",
+            "t.f:1:8: unknown thing to define: 'filset'; did you mean 'fileset'?",
         ),
         (
             "define thread name=t { }",
-            "t.f:1:8: a thread stands in a process: define process name=p { thread",
+            "t.f:1:8: a thread belongs in a process: define process name=p { thread",
         ),
-        ("set $a=1\n  rnu 60", "t.f:2:3: 'rnu' is no command; did you mean 'run'?"),
+        ("set $a=1\n  rnu 60", "t.f:2:3: unknown command: 'rnu'; did you mean 'run'?"),
         (
             "define file name=x,pth=/tmp",
-            "t.f:1:20: 'pth' is no attribute of a file; did you mean 'path'?",
+            "t.f:1:20: unknown attribute of a file: 'pth'; did you mean 'path'?",
         ),
         ("define file name=x,path=/y,name=z", "t.f:1:28: 'name' is given twice"),
         ("set a=1", "t.f:1:5: expected a variable ($name) or 'mode' after 'set', found 'a'"),
         ("set $a 1", "t.f:1:8: expected '=' after the variable, found '1'"),
         (
             "define file name=x,path=$dri\nset $dir=/x",
-            "t.f:1:25: 'dri' is no variable that was set before; did you mean 'dir'?",
+            "t.f:1:25: unknown variable (it must be set before its use): 'dri'; did you mean 'dir'",
         ),
         ("enable multi master=a", "t.f:1:8: the mode with several clients is not supported"),
-        ("domultisync value=1", "t.f:1:1: domultisync is of the mode with several clients"),
+        ("domultisync value=1", "t.f:1:1: domultisync needs the mode with several clients"),
         (
             "define process name=p { thread name=t { flowop read name=r",
             "t.f:1:59: expected 'flowop', or '}' after the flowops, found the end",
@@ -188,21 +188,21 @@ fn errors_have_a_place_and_the_nearest_word() {
         ("define fileset name=s,path=/x,dirwidth=5", "t.f:1:1: the fileset 's' has no files"),
         (
             "define fileset name=s/t,path=/x,entries=1,dirwidth=5",
-            "t.f:1:1: the name of a fileset is the name of one folder",
+            "t.f:1:1: the name of a fileset is the name of one directory",
         ),
         ("define file name=x,path=/y,prealloc=101", "t.f:1:37: prealloc is a percentage"),
         ("define file name=x,path=/y,entropy=5", "t.f:1:28: 'entropy' belongs to a data source"),
         (
             "define file name=x,path=/y,datasource=entropy",
-            "t.f:1:39: 'entropy' is no data source; did you mean 'entro'?",
+            "t.f:1:39: unknown data source: 'entropy'; did you mean 'entro'?",
         ),
         (
             "define file name=x,path=/y,datasource=entro,entropy=9",
-            "t.f:1:39: entropy is '9', it has to be a number from 0 to 8",
+            "t.f:1:39: entropy is '9'; it must be a number from 0 to 8",
         ),
         (
             "define file name=x,path=/y,datasource=random,entropy=1",
-            "t.f:1:46: 'entropy' is no attribute of the data source 'random'",
+            "t.f:1:46: unknown attribute of the data source 'random': 'entropy'",
         ),
         (
             "set $x=randvar(type=tabular,randtable={{50,1,2}})",
@@ -219,20 +219,20 @@ fn errors_have_a_place_and_the_nearest_word() {
 #[test]
 fn flowops_that_can_never_work_are_refused() {
     for (flowops, message) in [
-        ("flowop raed name=r", "'raed' is no flowop; did you mean 'read'?"),
+        ("flowop raed name=r", "unknown flowop: 'raed'; did you mean 'read'?"),
         ("flowop read filename=set", "a flowop needs name=..."),
         (
             "flowop read name=r,filename=sett,iosize=1k",
-            "'sett' is no file or fileset; did you mean 'set'?",
+            "unknown file or fileset: 'sett'; did you mean 'set'?",
         ),
         ("flowop read name=r,filename=set", "r needs iosize=SIZE above 0"),
         ("flowop createfile name=c", "c needs filesetname=NAME"),
         ("flowop openfile name=o,filename=set,fd=129", "'fd' is a whole number from 0 to 128"),
         ("flowop aiowrite name=a,filename=set,iosize=1k", "a works at random places: say 'random'"),
-        ("flowop finishoncount name=f,value=1,target=rd", "'rd' is no flowop of this thread"),
-        ("flowop wakeup name=w,target=nobody", "'nobody' is no block flowop"),
+        ("flowop finishoncount name=f,value=1,target=rd", "unknown flowop of this thread: 'rd'"),
+        ("flowop wakeup name=w,target=nobody", "unknown block flowop (target of 'w'): 'nobody'"),
         ("flowop sempost name=s", "s needs target=NAME"),
-        ("flowop read name=r,iosize=1k,$x=1", "only flowops that 'define flowop' made"),
+        ("flowop read name=r,iosize=1k,$x=1", "only flowops defined by 'define flowop'"),
     ] {
         let found = refusal(&thread(flowops));
         assert!(found.contains(message), "{flowops}\n  {found}\n  {message}");
@@ -251,7 +251,7 @@ fn deep_nesting_and_long_sums_are_refused_without_harm() {
     ] {
         let message = refusal(&text);
         assert!(
-            message.contains("nested more than") || message.contains("too long a sum"),
+            message.contains("nested more than") || message.contains("sum or product is too long"),
             "{message}"
         );
     }

@@ -1,4 +1,4 @@
-//! What expressions are worth: variables, arithmetic, and attributes as numbers, texts or booleans.
+//! Evaluates expressions: variables, arithmetic, and attributes as numbers, texts or booleans.
 
 use super::error::Fault;
 use super::lex::Piece;
@@ -39,7 +39,8 @@ impl Value {
     }
 }
 
-/// The variables that can be seen from some place: those of the script, and the locals of a composite flowop.
+/// The variables visible at a position: those of the script, and the local ones of a composite
+/// flowop.
 pub(crate) struct Scope<'a> {
     pub(crate) globals: &'a BTreeMap<String, Value>,
     pub(crate) locals: &'a BTreeMap<String, Value>,
@@ -50,7 +51,7 @@ impl Scope<'_> {
         let found = self.locals.get(name).or_else(|| self.globals.get(name));
         found.cloned().ok_or_else(|| {
             let known = self.locals.keys().chain(self.globals.keys()).map(String::as_str);
-            Fault::unknown(at, "variable that was set before", name, known)
+            Fault::unknown(at, "variable (it must be set before its use)", name, known)
         })
     }
 
@@ -79,7 +80,8 @@ impl Scope<'_> {
                 })?))
             }
             Expression::Table(_) => {
-                return Err(Fault::new(expression.at, "a table is only the value of randtable"));
+                let message = "a table is permitted only as the value of randtable";
+                return Err(Fault::new(expression.at, message));
             }
         })
     }
@@ -113,7 +115,7 @@ fn calculate(sign: char, left: &Value, right: &Value, at: usize) -> Parsed<Value
         };
         return result
             .map(Value::Integer)
-            .ok_or_else(|| Fault::new(at, "a division by 0, or a result above 2^63"));
+            .ok_or_else(|| Fault::new(at, "a division by 0, or a result of 2^63 or more"));
     }
     let (Some(left), Some(right)) = (left.number(), right.number()) else {
         return Err(Fault::new(
@@ -134,11 +136,11 @@ fn calculate(sign: char, left: &Value, right: &Value, at: usize) -> Parsed<Value
     }
 }
 
-/// The attributes of one thing, and how to read them.
+/// The attributes of one definition or flowop.
 pub(crate) struct Attributes<'a> {
     pub(crate) list: &'a [Attribute],
     pub(crate) scope: &'a Scope<'a>,
-    /// Where the thing begins.
+    /// Position of the definition or flowop.
     pub(crate) at: usize,
 }
 
@@ -147,7 +149,7 @@ impl<'a> Attributes<'a> {
         self.list.iter().find(|attribute| attribute.name == name)
     }
 
-    /// The value of an attribute; one without a value is true.
+    /// Returns the value of an attribute. An attribute without a value is true.
     pub(crate) fn value(&self, name: &str) -> Parsed<Option<(Value, usize)>> {
         let Some(attribute) = self.find(name) else { return Ok(None) };
         match &attribute.value {
@@ -184,7 +186,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// A number that must not be drawn.
+    /// Returns a number that must not be a random variable.
     pub(crate) fn number(&self, name: &str, default: f64) -> Parsed<f64> {
         match self.value(name)? {
             None => Ok(default),
@@ -195,7 +197,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A whole number of at least 0; of a random variable the mean.
+    /// Returns a whole number of at least 0. A random variable gives its mean.
     pub(crate) fn count(&self, name: &str, default: u64) -> Parsed<u64> {
         match self.quantity(name, default as f64)? {
             Quantity::Fixed(value) => Ok(value as u64),
@@ -219,9 +221,7 @@ impl<'a> Attributes<'a> {
 fn as_number(value: &Value, at: usize, name: &str) -> Parsed<f64> {
     match value.number() {
         Some(number) if number >= 0.0 || name == "nice" => Ok(number),
-        Some(number) => {
-            Err(Fault::new(at, format!("'{name}' is {number}, it has to be 0 or more")))
-        }
+        Some(number) => Err(Fault::new(at, format!("'{name}' is {number}; it must be 0 or more"))),
         None => Err(Fault::new(
             at,
             format!("expected a number for '{name}', found '{}'", value.to_text()),

@@ -1,4 +1,4 @@
-//! The words of the language: commands, and the attributes that each thing takes.
+//! The words of the language: commands, and the attributes of each definition.
 
 pub(super) const COMMANDS: &[&str] = &[
     "create",

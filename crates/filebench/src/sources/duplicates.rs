@@ -1,6 +1,8 @@
-//! `duplicates`: contents of a duplicate distribution, with an entropy and a compressibility of their own.
+//! The source `duplicates`: contents of a duplicate distribution, with a chosen entropy and
+//! compressibility.
 //!
-//! The blocks of all threads together follow the distribution: every write takes the next numbers of one sequence.
+//! The blocks of all threads together follow the distribution, because every write takes the next
+//! numbers of one sequence.
 
 use super::{
     DataSource, DataStream, Registration, SourceError, SourceSpec, Surroundings, entropy_of,
@@ -13,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const REGISTRATION: Registration = Registration {
     name: "duplicates",
     attributes: &[
-        ("distribution", "a distribution's name or file"),
-        ("seed", "decides contents [that of the run]"),
-        ("compressibility", "what LZ4 and zstd -1 save, in percent [0]"),
+        ("distribution", "name or file of a distribution"),
+        ("seed", "seed of the contents [that of the run]"),
+        ("compressibility", "share that LZ4 and zstd -1 save, in percent [0]"),
         ("entropy", "bits a byte, 0.0 to 8.0 [8]"),
         ("blocksize", "size of a block [4k]"),
     ],
@@ -83,7 +85,7 @@ struct Shared {
     assignment: Assignment,
     generator: Generator,
     block_bytes: usize,
-    /// The number of the next block of all threads.
+    /// Number of the next block, over all threads.
     next: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! `entro`: data of a chosen byte entropy.
+//! The source `entro`: data of a chosen byte entropy.
 
 use super::two_symbols::{Filling, METHODS, Method};
 use super::{
@@ -18,7 +18,8 @@ pub(super) const REGISTRATION: Registration = Registration {
     open,
 };
 
-/// Blocks that gemelo's own method makes: the larger, the less the mark at their start adds to a small entropy.
+/// Bytes of a block of gemelo's own method. In larger blocks the mark at the start adds less to a
+/// small entropy.
 const BLOCK_BYTES: usize = 64 << 10;
 
 fn settings(spec: &SourceSpec) -> Result<(f64, Option<Method>), SourceError> {
@@ -33,7 +34,7 @@ fn settings(spec: &SourceSpec) -> Result<(f64, Option<Method>), SourceError> {
 
 fn open(spec: &SourceSpec, around: &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError> {
     let (entropy_bits, method) = settings(spec)?;
-    // No entropy at all leaves no room for a mark: all bytes are the frequent symbol.
+    // An entropy of 0 leaves no room for a mark: all bytes are the frequent symbol.
     let method =
         if entropy_bits == 0.0 { Some(method.unwrap_or(Method::Contiguous)) } else { method };
     Ok(match method {
@@ -68,7 +69,7 @@ impl DataStream for ClassicStream {
     }
 }
 
-/// Contents of one nature, no two equal.
+/// Contents of one nature, all of them different.
 pub(super) struct Unique {
     generator: Arc<Generator>,
 }

@@ -1,4 +1,4 @@
-//! `file`: the bytes of a sample file, again and again.
+//! The source `file`: the bytes of a sample file, repeated.
 
 use super::{DataSource, DataStream, Registration, SourceError, SourceSpec};
 use gemelo_base::random::mix64;
@@ -24,7 +24,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     },
 };
 
-/// The sample is kept in memory.
+/// Largest sample, which is kept in memory.
 const MOST_SAMPLE_BYTES: u64 = 1 << 30;
 
 fn path_of(spec: &SourceSpec) -> Result<PathBuf, SourceError> {
@@ -41,7 +41,7 @@ struct Sample {
 }
 
 impl DataSource for Sample {
-    /// Threads start at different places.
+    /// Returns a stream. Streams of different threads start at different offsets.
     fn stream(&self, number: u32) -> Box<dyn DataStream> {
         let next = (mix64(u64::from(number)) % self.bytes.len() as u64) as usize;
         Box::new(SampleStream {

@@ -1,4 +1,5 @@
-//! Data sources: what is written into the files of a fileset. A new one is a file here and a line in [`SOURCES`].
+//! Data sources make the data written into the files of a fileset. A new source is one module here
+//! and one entry in [`SOURCES`].
 
 mod duplicates;
 mod entro;
@@ -15,92 +16,95 @@ use gemelo_content::{ContentError, Distribution};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// `datasource=NAME,attribute=value,...` as the script has it.
+/// A data source with its attributes, `datasource=NAME,attribute=value,...` in a script.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SourceSpec {
     /// Name of the source.
     pub name: String,
-    /// Its attributes and their values.
+    /// Attributes and their values.
     pub attributes: Vec<(String, String)>,
 }
 
-/// Why a source cannot be had.
+/// The reason why a source cannot be used.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// A name that no source has.
-    #[error("there is no data source '{name}'; there are {}", names().collect::<Vec<_>>().join(", "))]
+    /// No source has this name.
+    #[error(
+        "there is no data source '{name}'; known are {}",
+        names().collect::<Vec<_>>().join(", ")
+    )]
     Unknown {
-        /// The name.
+        /// Given name.
         name: String,
     },
-    /// An attribute that the source does not have.
+    /// The source has no attribute of this name.
     #[error("the data source '{name}' has no attribute '{attribute}'")]
     Attribute {
-        /// The source.
+        /// Name of the source.
         name: String,
-        /// The attribute.
+        /// Name of the attribute.
         attribute: String,
     },
-    /// A value out of range.
-    #[error("{attribute} is '{value}', it has to be {expected}")]
+    /// A value is outside its range.
+    #[error("{attribute} is '{value}'; it must be {expected}")]
     Value {
-        /// The attribute.
+        /// Name of the attribute.
         attribute: &'static str,
-        /// What was given.
+        /// Given value.
         value: String,
-        /// What is allowed.
+        /// Permitted values.
         expected: String,
     },
-    /// Contents that cannot be made.
+    /// The specification of the contents is invalid.
     #[error(transparent)]
     Content(#[from] ContentError),
-    /// The distribution cannot be had.
+    /// The distribution cannot be loaded.
     #[error("distribution '{name}': {reason}")]
     Distribution {
-        /// Its name or file.
+        /// Name or file of the distribution.
         name: String,
-        /// Why.
+        /// Error message.
         reason: String,
     },
-    /// The sample cannot be read.
+    /// Reading the sample failed.
     #[error("cannot read the sample {}", path.display())]
     Sample {
-        /// The file.
+        /// Path of the sample.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The sample holds nothing, or too much.
-    #[error("the sample {} has {bytes} bytes, it has to have from 1 byte to 1 GiB", path.display())]
+    /// The sample is empty or too large.
+    #[error("the sample {} has {bytes} bytes; it must have from 1 byte to 1 GiB", path.display())]
     SampleSize {
-        /// The file.
+        /// Path of the sample.
         path: PathBuf,
-        /// Its bytes.
+        /// Size of the sample in bytes.
         bytes: u64,
     },
 }
 
-/// Finds a distribution by name or file.
+/// Loads a distribution by name or file.
 pub type Distributions<'a> = &'a dyn Fn(&str) -> Result<Distribution, String>;
 
-/// What a source is opened with.
+/// The inputs for opening a source.
 pub struct Surroundings<'a> {
-    /// Decides contents.
+    /// Seed of the contents.
     pub seed: u64,
-    /// Tells unique contents of runs apart.
+    /// Number that separates the unique contents of different runs.
     pub run_id: u64,
-    /// Bytes of the fileset.
+    /// Bytes of all files of the fileset.
     pub data_bytes: u64,
-    /// Where distributions come from.
+    /// Function that loads distributions.
     pub distributions: Distributions<'a>,
 }
 
 /// Makes data for all threads.
 pub trait DataSource: Send + Sync {
-    /// The data of one thread; every thread has a number of its own.
+    /// Returns the data stream of one thread. Every thread has a different number.
     fn stream(&self, number: u32) -> Box<dyn DataStream>;
 
-    /// What of the attributes cannot be had, in words for the user.
+    /// Returns messages for the user on attributes that the source cannot satisfy exactly.
     fn shortfalls(&self) -> Vec<String> {
         Vec::new()
     }
@@ -108,42 +112,42 @@ pub trait DataSource: Send + Sync {
 
 /// Makes data for one thread.
 pub trait DataStream: Send {
-    /// Fills the buffer with the next data.
+    /// Fills the buffer with the next data of the stream.
     fn fill(&mut self, buffer: &mut [u8]);
 }
 
-/// Opens a source as its attributes say.
+/// Opens a source with its attributes.
 pub type OpenSource =
     fn(&SourceSpec, &Surroundings<'_>) -> Result<Box<dyn DataSource>, SourceError>;
 
-/// A source by name.
+/// The entry of a source in [`SOURCES`].
 pub struct Registration {
-    /// Its name.
+    /// Name of the source.
     pub name: &'static str,
-    /// Its attributes, and what they mean.
+    /// Names of the attributes and their descriptions.
     pub attributes: &'static [(&'static str, &'static str)],
-    /// Checks values without opening anything.
+    /// Checks attributes without opening anything.
     pub check: fn(&SourceSpec) -> Result<(), SourceError>,
     /// Opens the source.
     pub open: OpenSource,
 }
 
-/// Every source.
+/// All data sources.
 pub const SOURCES: &[Registration] =
     &[entro::REGISTRATION, duplicates::REGISTRATION, random::REGISTRATION, file::REGISTRATION];
 
-/// The source of this name.
+/// Returns the source with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Registration> {
     SOURCES.iter().find(|registration| registration.name == name)
 }
 
-/// The names of all sources.
+/// Returns the names of all sources.
 pub fn names() -> impl Iterator<Item = &'static str> + Clone {
     SOURCES.iter().map(|registration| registration.name)
 }
 
-/// The attributes of all sources, each once.
+/// Returns the attributes of all sources, each once.
 #[must_use]
 pub fn attribute_names() -> Vec<&'static str> {
     let mut names: Vec<&str> = SOURCES
@@ -159,7 +163,7 @@ pub fn attribute_names() -> Vec<&'static str> {
 /// Opens a source.
 ///
 /// # Errors
-/// If there is no such source, a value is out of range, or a file cannot be read.
+/// If there is no such source, a value is outside its range, or a file cannot be read.
 pub fn open(
     spec: &SourceSpec,
     around: &Surroundings<'_>,
@@ -170,10 +174,10 @@ pub fn open(
 }
 
 impl SourceSpec {
-    /// Reads `NAME,attribute=value,...` as an option has it, and checks it.
+    /// Parses and checks `NAME,attribute=value,...`, the form of an option.
     ///
     /// # Errors
-    /// If there is no such source or attribute, or a value is out of range.
+    /// If there is no such source or attribute, or a value is outside its range.
     pub fn parse(text: &str) -> Result<Self, SourceError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().trim().to_owned();
@@ -195,7 +199,7 @@ impl SourceSpec {
         Ok(spec)
     }
 
-    /// `NAME,attribute=value,...`.
+    /// Returns the form `NAME,attribute=value,...`.
     #[must_use]
     pub fn to_text(&self) -> String {
         let attributes = self.attributes.iter().map(|(name, value)| format!(",{name}={value}"));
@@ -210,7 +214,7 @@ impl SourceSpec {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The same source with one attribute set.
+    /// Returns the same source with one attribute set.
     #[must_use]
     pub fn with(&self, attribute: &str, value: &str) -> Self {
         let mut changed = self.clone();
@@ -237,7 +241,7 @@ impl SourceSpec {
     }
 }
 
-/// The largest byte entropy.
+/// Largest byte entropy.
 const MOST_ENTROPY_BITS: f64 = 8.0;
 
 fn entropy_of(spec: &SourceSpec) -> Result<f64, SourceError> {

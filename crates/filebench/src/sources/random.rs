@@ -1,4 +1,4 @@
-//! `random`: random bytes, which nothing compresses and nothing deduplicates.
+//! The source `random`: random bytes, which neither compress nor deduplicate.
 
 use super::Registration;
 use super::entro::Unique;

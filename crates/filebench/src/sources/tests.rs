@@ -1,4 +1,4 @@
-//! Every source: the entropy asked for, the duplicates asked for, the sample's bytes.
+//! Tests that every source has the requested entropy, duplicates or bytes.
 
 use super::*;
 use std::collections::HashMap;
@@ -35,7 +35,8 @@ fn every_method_has_the_entropy_asked_for() {
     }
 }
 
-/// The report prints the first five probabilities for 7.84 bits, and what its 256 MiB buffers came to.
+/// The report prints the first five probabilities for 7.84 bits, and the entropy of its 256 MiB
+/// buffers.
 #[test]
 fn probabilities_are_those_of_the_report() {
     let shares = two_symbols::probabilities(7.84);
@@ -63,7 +64,7 @@ fn probabilities_are_those_of_the_report() {
     }
 }
 
-/// A file of many writes has the entropy of each.
+/// Checks that a file of many writes has the entropy of each write.
 #[test]
 fn buffers_of_a_stream_have_the_same_symbols() {
     for (method, _) in METHODS {
@@ -75,7 +76,8 @@ fn buffers_of_a_stream_have_the_same_symbols() {
     }
 }
 
-/// The mean entropy of pages of 4 KiB: where it falls short of that of the whole, pages differ from each other.
+/// Returns the mean entropy of pages of 4 KiB. If it is below that of the whole, the pages differ
+/// from each other.
 fn entropy_of_pages(bytes: &[u8]) -> f64 {
     bytes.chunks(4096).map(entropy).sum::<f64>() / bytes.chunks(4096).count() as f64
 }
@@ -92,7 +94,7 @@ fn methods_are_as_homogeneous_as_they_say() {
     for method in ["gemelo", "search", "permuted", "permuted-pages", "lookup"] {
         assert!((pages[method] - 4.0).abs() < 0.15, "{method}: {pages:?}");
     }
-    // Every page by itself has the entropy, better than chance alone gives.
+    // Every single page has the entropy, more exactly than chance alone would give.
     assert!(
         (pages["permuted-pages"] - 4.0).abs() < (pages["search"] - 4.0).abs() + 1e-3,
         "{pages:?}"
@@ -117,7 +119,7 @@ fn streams_differ_and_blocks_of_a_stream_too() {
 
 #[test]
 fn duplicates_follow_their_distribution_over_all_threads() {
-    // Of 1000 blocks 500 are unique and 100 contents have five copies.
+    // 1000 blocks hold 500 unique contents and 100 contents with five copies each.
     let known = |name: &str| match name {
         "half" => Distribution::parse("0 500\n4 100\n").map_err(|error| error.to_string()),
         _ => Err("no such distribution".to_owned()),
@@ -138,7 +140,7 @@ fn duplicates_follow_their_distribution_over_all_threads() {
     assert_eq!(error, "distribution 'other': no such distribution");
 }
 
-/// Data that is dense and redundant at once.
+/// Checks data that is dense and redundant at once.
 #[test]
 fn duplicates_have_an_entropy_too() {
     let known = |_: &str| Distribution::parse("1 500\n").map_err(|error| error.to_string());
@@ -173,7 +175,7 @@ fn wrong_sources_and_attributes_are_named() {
     for (spec, message) in [
         ("entropy", "there is no data source 'entropy'"),
         ("entro,bits=5", "has no attribute 'bits'"),
-        ("entro,entropy=8.1", "entropy is '8.1', it has to be a number from 0 to 8"),
+        ("entro,entropy=8.1", "entropy is '8.1'; it must be a number from 0 to 8"),
         ("entro,entropy=nan", "entropy is 'nan'"),
         ("entro,method=magic", "one of gemelo, search, contiguous"),
         ("duplicates", "distribution is ''"),

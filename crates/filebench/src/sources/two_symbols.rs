@@ -1,18 +1,18 @@
-//! The five ways to fill a buffer with data of a chosen entropy, after the entropy sources for Filebench (Al-Rfou',
-//! Patwardhan, Bhagavatula 2010, sections 2.4 and 3.2).
+//! The five methods to fill a buffer with data of a chosen entropy, after the entropy sources for
+//! Filebench (Al-Rfou', Patwardhan, Bhagavatula 2010, sections 2.4 and 3.2).
 //!
-//! In one thing they differ from the report: which bytes are the symbols does not change from buffer to buffer. A file
-//! of several buffers has the entropy asked for too, and not a larger one.
+//! They differ from the report in one respect: the bytes that serve as symbols are the same for all
+//! buffers. A file of several buffers therefore has the requested entropy, and not a larger one.
 
 use gemelo_base::random::Random;
 
-/// Values of a byte.
+/// Number of values of a byte.
 const SYMBOLS: usize = 256;
-/// Bytes of the pages of [`Method::PermutedPages`].
+/// Bytes of a page of [`Method::PermutedPages`].
 const PAGE_BYTES: usize = 4096;
-/// Entries of the table of [`Method::Lookup`], as many as in the report's.
+/// Entries in the table of [`Method::Lookup`], as in the report.
 const TABLE_BYTES: usize = 1 << 14;
-/// Every symbol at its own place.
+/// All symbols in ascending order.
 const IN_ORDER: [u8; SYMBOLS] = {
     let mut order = [0; SYMBOLS];
     let mut symbol = 0;
@@ -23,33 +23,33 @@ const IN_ORDER: [u8; SYMBOLS] = {
     order
 };
 
-/// How a buffer is filled.
+/// The method of filling a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
-    /// A random number for each byte, looked for in the cumulative distribution.
+    /// Draws a random number for each byte and finds it in the cumulative distribution.
     Search,
-    /// Every symbol as often as it should occur, all of a kind together.
+    /// Writes every symbol with its frequency; equal symbols are contiguous.
     Contiguous,
-    /// The same, then the whole buffer shuffled.
+    /// Fills contiguously, then shuffles the whole buffer.
     Permuted,
-    /// Every page of 4 KiB contiguous, then shuffled within itself.
+    /// Fills every page of 4 KiB contiguously, then shuffles the page.
     PermutedPages,
-    /// A random place of a table that holds every symbol in proportion.
+    /// Takes each byte from a random entry of a table that holds the symbols in proportion.
     Lookup,
 }
 
-/// The names of the methods, with what they do.
+/// Names and descriptions of the methods.
 pub const METHODS: [(&str, &str); 6] = [
-    ("gemelo", "random bytes at random places, by vector instructions; no two blocks equal"),
-    ("search", "a random number for each byte, looked for in the cumulative distribution"),
-    ("contiguous", "every symbol as often as it should occur, all of a kind together"),
+    ("gemelo", "random bytes at random places, by vector instructions; all blocks differ"),
+    ("search", "a random number for each byte, found in the cumulative distribution"),
+    ("contiguous", "every symbol with its frequency, equal symbols contiguous"),
     ("permuted", "contiguous, then the whole buffer shuffled"),
     ("permuted-pages", "every page of 4 KiB contiguous, then shuffled within itself"),
-    ("lookup", "a random place of a table that holds every symbol in proportion"),
+    ("lookup", "a random entry of a table that holds the symbols in proportion"),
 ];
 
 impl Method {
-    /// The method of this name; `None` for gemelo's own and for unknown ones.
+    /// Returns the method with this name, or `None` for gemelo's own method and unknown names.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "search" => Self::Search,
@@ -62,8 +62,9 @@ impl Method {
     }
 }
 
-/// The probabilities of the symbols, as the report has them: as few symbols as can have the entropy, all equally likely
-/// but for two, of which the one gains what the other loses. That loss is found by halving.
+/// Returns the probabilities of the symbols as defined in the report. The fewest symbols that can
+/// have the entropy are used. All are equally likely except two, one of which gains what the other
+/// loses. Bisection finds this difference.
 pub(super) fn probabilities(entropy_bits: f64) -> Vec<f64> {
     let count = (entropy_bits.exp2().ceil() as usize).clamp(1, SYMBOLS);
     let even = 1.0 / count as f64;
@@ -85,15 +86,15 @@ pub(super) fn probabilities(entropy_bits: f64) -> Vec<f64> {
     shares
 }
 
-/// What one method needs to fill buffers of one entropy.
+/// The prepared data of one method for one entropy.
 #[derive(Debug, Clone)]
 pub(super) struct Filling {
     method: Method,
-    /// Of all bytes, the share that has one of the symbols up to this one.
+    /// Share of the bytes that are one of the symbols up to this one.
     cumulative: Vec<f64>,
-    /// The same in 2^32 parts. Only for [`Method::Search`].
+    /// The cumulative shares in units of 2^-32, for [`Method::Search`] only.
     thresholds: Vec<u64>,
-    /// Only for [`Method::Lookup`].
+    /// The table of symbols, for [`Method::Lookup`] only.
     table: Vec<u8>,
 }
 
@@ -128,7 +129,7 @@ impl Filling {
         match self.method {
             Method::Search => self.search(random, buffer),
             Method::Contiguous => {
-                // Another order in each buffer, so that few are equal.
+                // Each buffer gets another order, so that few buffers are equal.
                 let mut order = IN_ORDER;
                 let used = self.cumulative.len();
                 shuffle(random, order.get_mut(..used).unwrap_or_default());
@@ -156,8 +157,8 @@ impl Filling {
         }
     }
 
-    /// The runs of all symbols in this order. Each symbol gets as many bytes as lie between where the symbols below it
-    /// end, rounded, and where it ends; so counts are right to one byte at every length.
+    /// Writes the runs of all symbols in this order. The end of each symbol in the cumulative
+    /// distribution is rounded to whole bytes, so every count is right to one byte for any length.
     fn contiguous(&self, order: &[u8; SYMBOLS], buffer: &mut [u8]) {
         let bytes = buffer.len() as f64;
         let end = |rank: usize| {
@@ -188,7 +189,7 @@ impl Filling {
     }
 }
 
-/// Every order is equally likely (Fisher and Yates 1938, Durstenfeld 1964).
+/// Shuffles so that every order is equally likely (Fisher and Yates 1938, Durstenfeld 1964).
 fn shuffle(random: &mut Random, buffer: &mut [u8]) {
     for last in (1..buffer.len()).rev() {
         buffer.swap(last, random.below(last as u64 + 1) as usize);

@@ -1,4 +1,4 @@
-//! Runs scripts in a folder of their own.
+//! Runs scripts, each in a directory of its own.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
-/// Remembers lines.
+/// Collects lines.
 #[derive(Default)]
 pub(crate) struct Lines(Mutex<Vec<String>>);
 
@@ -18,7 +18,7 @@ impl Console for Lines {
     }
 }
 
-/// What a run left behind.
+/// The outcome of a run and its directory.
 pub(crate) struct Ran {
     pub(crate) folder: TempDir,
     pub(crate) outcome: Outcome,
@@ -30,14 +30,14 @@ impl Ran {
         self.outcome.runs.last().expect("a run")
     }
 
-    /// Operations and bytes of a flowop at the end of the run.
+    /// Returns the operations and bytes of a flowop at the end of the run.
     pub(crate) fn flowop(&self, name: &str) -> (u64, u64) {
         let last = self.result().intervals.last().expect("statistics");
         let flowop = last.flowops.iter().find(|flowop| flowop.name == name).expect("the flowop");
         (flowop.operations, flowop.data_bytes)
     }
 
-    /// All files below a fileset's folder, with their sizes.
+    /// Returns all files below the directory of a fileset, with their sizes.
     pub(crate) fn files(&self, fileset: &str) -> Vec<(PathBuf, u64)> {
         let mut found = Vec::new();
         collect(&self.folder.path().join(fileset), &mut found);
@@ -59,7 +59,7 @@ fn collect(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
     }
 }
 
-/// Runs a script whose `$dir` is a new folder; the files stay.
+/// Runs a script whose `$dir` is a new directory. The files are kept.
 pub(crate) fn run(text: &str) -> Ran {
     run_with(text, &Options { keep: true, ..Options::default() })
 }
@@ -86,7 +86,7 @@ pub(crate) fn run_in(
     (outcome, lines)
 }
 
-/// A script with one thread that takes its flowops once and is done.
+/// Returns a script with one thread that executes its flowops once and ends.
 pub(crate) fn once(definitions: &str, flowops: &str) -> String {
     format!(
         "set mode quit firstdone\n{definitions}\n\

@@ -122,6 +122,8 @@ impl Place {
                 path.display()
             ))),
             Self::File { path: file, .. } => {
+                // A file that does not exist below /dev is a misspelt device.
+                gemelo_target::check_overwritable(file, force).or_bad_input()?;
                 let folder = folder_of(file);
                 if !folder.is_dir() {
                     let folder = folder.display();

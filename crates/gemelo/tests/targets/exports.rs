@@ -37,8 +37,12 @@ fn this_programs_server_takes_load() {
 
     let target = ["--target", &*target];
     refused("bench", &target, "say --force");
-    refused("bench --force --file-size 16m", &target, "has 8388608 bytes, the job needs 16777216");
-    refused("bench --force --sync both", &target, "no direct I/O");
+    refused(
+        "bench --force --file-size 16m",
+        &target,
+        "has 8.00 MiB (8388608 bytes), but the job needs 16.00 MiB (16777216 bytes)",
+    );
+    refused("bench --force --sync both", &target, "does not support direct I/O");
     refused("bench --target", &[&uri("nobody", &socket)], "the server has no such export");
     let pool = server.pool.take().unwrap();
     assert!(pool.prove(10).unwrap().is_empty());
@@ -96,7 +100,11 @@ fn an_nbdkit_with_narrow_limits_takes_load_from_one_process() {
     let Some(_server) = OtherServer::start("nbdkit", &arguments, &socket) else { return };
     let target = uri("", &socket);
     refused("bench --processes 2 --file-size 4m --target", &[&target], "one connection at a time");
-    refused("bench --block-size 1k --target", &[&target], "not a multiple of the 4096 bytes");
+    refused(
+        "bench --block-size 1k --target",
+        &[&target],
+        "needs a multiple of its block size, 4096 bytes",
+    );
     use_all(&target, 1);
     let ran =
         run("bench --block-size 64k --queue-depth 4 --verify final --force --target", &[&target]);

@@ -61,11 +61,11 @@ fn what_does_not_fit_a_volume_is_refused() {
     refused(
         "bench --file-size 3m --processes 2",
         &target,
-        "has 4194304 bytes, the job needs 6291456",
+        "has 4.00 MiB (4194304 bytes), but the job needs 6.00 MiB (6291456 bytes)",
     );
-    refused("bench --sync direct", &target, "no direct I/O");
+    refused("bench --sync direct", &target, "does not support direct I/O");
     refused("bench --engine io-uring", &target, "--engine is for files and devices");
-    refused("bench --operation read --populate none --file-size 8m", &target, "has 4194304 bytes");
+    refused("bench --operation read --populate none --file-size 8m", &target, "(4194304 bytes)");
     let other = format!("pool:{}/other", place.path("pool").display());
     refused("bench --target", &[&other], "has no volume 'other': it has disk");
     let nowhere = format!("pool:{}/disk", place.path("nowhere").display());

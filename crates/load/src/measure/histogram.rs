@@ -1,30 +1,31 @@
-//! Histograms of latencies: recorded without allocation, kept so that they can be merged and read again later.
+//! Histograms of latencies. Recording allocates nothing. The form kept in results can be merged and
+//! read again later.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is told apart: an hour. Longer ones count as this.
+/// Longest latency that is recorded exactly: one hour. Longer ones are recorded as this one.
 const MOST_NS: u64 = 3_600_000_000_000;
-/// Decimal digits that are kept of a latency.
+/// Significant decimal digits of a latency.
 const DIGITS: u8 = 3;
 
-/// The percentiles that are printed and kept beside the histogram.
+/// Percentiles that are printed and kept beside the histogram.
 const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99];
 
-/// A histogram in memory: recording allocates nothing.
+/// A histogram in memory. Recording allocates nothing.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     histogram: Histogram<u64>,
-    /// The sum, which a histogram has to three digits only.
+    /// Exact sum of the latencies; the histogram would give it to three digits only.
     sum_ns: u64,
 }
 
 impl Latencies {
-    /// A histogram of nothing.
+    /// Creates an empty histogram.
     #[must_use]
     #[expect(
         clippy::new_without_default,
-        reason = "a histogram is some 100 KiB: nobody should make one unawares"
+        reason = "a histogram takes about 100 KiB, so creating one should be visible in the code"
     )]
     pub fn new() -> Self {
         Self { histogram: empty(), sum_ns: 0 }
@@ -41,7 +42,7 @@ impl Latencies {
     pub fn add(&mut self, other: &Self) {
         if other.count() > 0 {
             self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-            // Both have the same bounds.
+            // Adding fails only between different bounds; these are the same.
             let _ = self.histogram.add(&other.histogram);
         }
     }
@@ -53,13 +54,13 @@ impl Latencies {
         }
     }
 
-    /// How many latencies were recorded.
+    /// Returns the number of latencies recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The histogram as results keep it.
+    /// Returns the histogram in the form that results keep.
     #[must_use]
     pub fn to_histogram(&self) -> LatencyHistogram {
         let buckets = self.histogram.iter_recorded();
@@ -74,29 +75,31 @@ impl Latencies {
 
 #[expect(
     clippy::expect_used,
-    reason = "the bounds are constants that the constructor accepts, as every test shows"
+    reason = "the constructor accepts these constant bounds; every test would fail otherwise"
 )]
 fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MOST_NS, DIGITS).expect("constant bounds")
 }
 
-/// A histogram as it is kept in results: pairs of `[latency_ns, count]`, to three digits, in ascending order.
+/// A histogram in the form that results keep: pairs of `[latency_ns, count]`, to three digits, in
+/// ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LatencyHistogram {
-    /// The sum of all latencies, exact.
+    /// Exact sum of all latencies.
     pub sum_ns: u64,
-    /// The highest latency of each bucket that is not empty, and how many operations were in it.
+    /// Highest latency and number of operations of each bucket that is not empty.
     pub counts: Vec<[u64; 2]>,
 }
 
 impl LatencyHistogram {
-    /// How many latencies were recorded.
+    /// Returns the number of latencies recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|[_, count]| count).sum()
     }
 
-    /// The latency that this percentage of operations did not exceed; `None` of nothing.
+    /// Returns the latency that this percentage of operations did not exceed, or `None` for an
+    /// empty histogram.
     #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
         let rank = (self.count() as f64 * percent / 100.0).ceil().max(1.0) as u64;
@@ -122,7 +125,8 @@ impl LatencyHistogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// The same to two binary digits fewer, for the many histograms of intervals.
+    /// Returns a histogram with a precision of one in 128, which keeps the many histograms of
+    /// intervals small.
     pub(crate) fn coarser(&self) -> Self {
         const KEPT_BITS: u32 = 8;
         let mut coarser =
@@ -138,7 +142,7 @@ impl LatencyHistogram {
         coarser
     }
 
-    /// The figures that people read.
+    /// Returns the figures that people read, or `None` for an empty histogram.
     #[must_use]
     pub fn summary(&self) -> Option<LatencySummary> {
         let count = self.count();
@@ -155,21 +159,22 @@ impl LatencyHistogram {
     }
 }
 
-/// The figures of a histogram that people read. All but the mean are to three digits.
+/// The figures of a histogram that people read. All but the mean have three significant digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// Mean.
+    /// Mean latency.
     pub mean_ns: f64,
-    /// Shortest.
+    /// Shortest latency.
     pub min_ns: u64,
-    /// Longest.
+    /// Longest latency.
     pub max_ns: u64,
-    /// Pairs of a percentage and the latency that this part of the operations did not exceed; 1 to 99.99 %.
+    /// Pairs of a percentage, from 1 to 99.99, and the latency that this percentage of operations
+    /// did not exceed.
     pub percentiles_ns: Vec<(f64, u64)>,
 }
 
 impl LatencySummary {
-    /// One of the percentiles that are kept.
+    /// Returns one of the percentiles that are kept, or `None` for any other.
     #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
         self.percentiles_ns

@@ -1,4 +1,4 @@
-//! What a run measures: latencies, throughput, time spent generating, processor time and memory.
+//! Measurements of a run: latencies, throughput, time spent generating, processor time and memory.
 
 mod histogram;
 mod recorder;

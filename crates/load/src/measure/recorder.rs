@@ -1,18 +1,19 @@
-//! Where a process puts what it measures. Recording costs a few nanoseconds and allocates nothing; at the end of a
-//! stretch its figures are put away.
+//! The measurements of one process. Recording takes a few nanoseconds and allocates nothing. At the
+//! end of each stretch its figures are added to the totals and the intervals.
 
 use super::{Latencies, LatencyHistogram, Phase, Timeline, timeline::Stretch};
 use crate::operations::Kind;
 
-/// Intervals that a process keeps, a day of seconds; the figures of later ones go into the totals only.
+/// Intervals that a process keeps: one day of seconds. Later intervals count in the totals only.
 pub(crate) const MOST_INTERVALS: usize = 86_400;
 
-/// Latencies of one kind of operation.
+/// Latencies of the reads or of the writes.
 #[derive(Debug, Clone)]
 pub(crate) struct Side {
-    /// From when the operation should have started.
+    /// Time from the moment at which the operation was due.
     pub(crate) latency: Latencies,
-    /// From when it did; `None` in a closed loop, where that is the same.
+    /// Time from the actual start of the operation; `None` in a closed loop, where both are the
+    /// same.
     pub(crate) service: Option<Latencies>,
 }
 
@@ -36,7 +37,7 @@ impl Side {
     }
 }
 
-/// The figures of a stretch, or of all measured ones.
+/// The figures of one stretch, or of all measured stretches together.
 #[derive(Debug, Clone)]
 pub(crate) struct Accumulator {
     pub(crate) reads: Side,
@@ -88,7 +89,7 @@ pub(crate) struct IntervalPart {
     pub(crate) writes: LatencyHistogram,
 }
 
-/// What one process measures.
+/// Records the measurements of one process.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     timeline: Timeline,
@@ -111,7 +112,7 @@ impl Recorder {
         }
     }
 
-    /// Says what time it is, before anything of that time is recorded.
+    /// Sets the current time. Call it before recording anything that ended at this time.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
         if now_ns >= self.stretch.end_ns {
@@ -138,7 +139,8 @@ impl Recorder {
         self.current.clear();
     }
 
-    /// An operation that ended now. `late` says that it started after the next one should have.
+    /// Records an operation that ended now. `late` is `true` if it started more than `LATE_NS`
+    /// after its due time.
     #[inline]
     pub(crate) fn record(&mut self, kind: Kind, latency_ns: u64, service_ns: u64, late: bool) {
         let side = match kind {
@@ -167,7 +169,7 @@ impl Recorder {
         self.current.checking_ns += checking_ns;
     }
 
-    /// The figures of the measured part, and of all intervals.
+    /// Returns the figures of the measured part, and those of all intervals.
     pub(crate) fn finish(mut self) -> (Accumulator, Vec<IntervalPart>) {
         self.put_away();
         (self.measured, self.intervals)

@@ -1,5 +1,6 @@
-//! How a run's time is cut: ramp-up, the measured part, cool-down, and intervals inside them. All processes cut alike,
-//! so that their intervals can be added up by number.
+//! Divides the time of a run into ramp-up, measured part and cool-down, and these into intervals.
+//! All processes use the same division, so the intervals of all processes can be added up by their
+//! start.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// The start, which is not measured.
     RampUp,
-    /// What the figures of a result are about.
+    /// The part that the figures of a result describe.
     Measured,
     /// The end, which is not measured.
     CoolDown,
 }
 
-/// A stretch of a run, in nanoseconds since its start.
+/// A part of a run within one phase and one interval, in nanoseconds since the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) phase: Phase,
@@ -23,7 +24,7 @@ pub(crate) struct Stretch {
     pub(crate) end_ns: u64,
 }
 
-/// Where the stretches of a run lie.
+/// The division of a run's time into stretches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeline {
     ramp_up_ns: u64,
@@ -35,13 +36,13 @@ impl Timeline {
     pub(crate) fn new(spec: &crate::job::JobSpec) -> Self {
         let end_ns = spec.time_ns.unwrap_or(u64::MAX);
         let interval_ns = if spec.interval_ns == 0 { u64::MAX } else { spec.interval_ns };
-        // Without a cool-down, what still completes after the end belongs to the measured part.
+        // Without a cool-down, operations that complete after the end belong to the measured part.
         let cool_down_start_ns =
             if spec.cool_down_ns == 0 { u64::MAX } else { end_ns - spec.cool_down_ns };
         Self { ramp_up_ns: spec.ramp_up_ns, cool_down_start_ns, interval_ns }
     }
 
-    /// The stretch that holds a moment.
+    /// Returns the stretch that contains a moment.
     pub(crate) fn at(&self, moment_ns: u64) -> Stretch {
         let (phase, first_ns, last_ns) = if moment_ns < self.ramp_up_ns {
             (Phase::RampUp, 0, self.ramp_up_ns)
@@ -55,7 +56,7 @@ impl Timeline {
         Stretch { phase, start_ns, end_ns: start_ns.saturating_add(self.interval_ns).min(last_ns) }
     }
 
-    /// The measured part of a run that ended at `end_ns`, in nanoseconds.
+    /// Returns the length of the measured part of a run that ended at `end_ns`, in nanoseconds.
     pub(crate) fn measured_ns(&self, end_ns: u64) -> u64 {
         end_ns.min(self.cool_down_start_ns).saturating_sub(self.ramp_up_ns)
     }

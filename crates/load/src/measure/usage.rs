@@ -1,36 +1,37 @@
-//! Processor time and memory, as the kernel counts them.
+//! Processor time and memory as the kernel reports them.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::{Deserialize, Serialize};
 
-/// Processor time and memory.
+/// Processor time and memory used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time of the program's own code.
+    /// Processor time in user mode.
     pub user_ns: u64,
-    /// Processor time of the kernel on its behalf.
+    /// Processor time in the kernel on behalf of the program.
     pub system_ns: u64,
-    /// The most memory that the whole program has had at any time since the run began, populating included; since the
-    /// program began where the kernel does not let the peak be forgotten.
+    /// Peak memory of the whole program since the run began, populating included. It is the peak
+    /// since the program began if the kernel does not permit resetting it.
     pub peak_memory_bytes: u64,
 }
 
-/// Makes the kernel forget the most memory that the program has had: what is counted next begins with what it has now.
+/// Resets the kernel's record of peak memory to the memory in use now.
 pub(crate) fn forget_peak_memory() {
-    /// What proc(5) has for resetting the peak.
+    /// Value that resets the peak, see proc(5).
     const RESET_PEAK: &str = "5";
-    // A kernel without it leaves the peak of the whole program, as the field says.
+    // A kernel without this feature keeps the peak of the whole program, as documented at the
+    // field.
     let _ = std::fs::write("/proc/self/clear_refs", RESET_PEAK);
 }
 
 impl Usage {
-    /// Of the calling thread so far.
+    /// Returns the usage of the calling thread so far.
     pub(crate) fn of_this_thread() -> Self {
         Self::of(UsageWho::RUSAGE_THREAD)
     }
 
-    /// Of the whole program so far.
+    /// Returns the usage of the whole program so far.
     pub(crate) fn of_this_program() -> Self {
         Self::of(UsageWho::RUSAGE_SELF)
     }
@@ -48,7 +49,7 @@ impl Usage {
         }
     }
 
-    /// What was used since an earlier moment.
+    /// Returns the usage since an earlier moment.
     pub(crate) const fn since(self, earlier: Self) -> Self {
         Self {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),

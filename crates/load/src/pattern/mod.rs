@@ -1,5 +1,6 @@
-//! Access patterns: which block a process reads or writes next. The n-th draw is a function of seed, process and n
-//! alone, so that what a run wrote can be worked out again afterwards.
+//! Access patterns, which choose the next block that a process reads or writes. The n-th draw is a
+//! function of seed, process and n alone, so that the writes of a run can be computed again
+//! afterwards.
 
 mod zipf;
 
@@ -11,45 +12,45 @@ use std::str::FromStr;
 use thiserror::Error;
 use zipf::Zipf;
 
-/// Which blocks of its place a process goes to. Its text gives the same pattern back, to the last bit: what a run wrote
-/// is worked out from it later.
+/// The pattern by which a process chooses blocks of its place. The pattern's text parses to exactly
+/// the same pattern, because the writes of a run are computed from it later.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Pattern {
-    /// One after the other, from the first again after the last.
+    /// One block after the other, starting again at the first after the last.
     Sequential,
-    /// Each as likely as the others.
+    /// Every block is equally likely.
     Uniform,
-    /// TPC-C's non-uniform random function (clause 2.1.6): hot spots spread over the place.
+    /// TPC-C's non-uniform random function (clause 2.1.6); its hot spots are spread over the place.
     NuRand {
-        /// The function's constant A; `None` is a tenth of the blocks, as in DEDISbench.
+        /// Constant A of the function; `None` is a tenth of the blocks, as in DEDISbench.
         a: Option<u64>,
     },
-    /// The block of rank k has a likelihood proportional to k to the power of -theta; ranks are scattered over the
-    /// place.
+    /// The block of rank k has a probability proportional to k to the power of -theta; the ranks
+    /// are scattered over the place.
     Zipf {
-        /// The exponent, from 0 to [`Pattern::MOST_THETA`].
+        /// Exponent, from 0 to [`Pattern::MOST_THETA`].
         theta: f64,
     },
     /// A share of the accesses goes to a share of the blocks, which lie at the start of the place.
     Hotspot {
-        /// Percentage of accesses, 0 to 100.
+        /// Percentage of accesses, from 0 to 100.
         accesses_percent: f64,
-        /// Percentage of blocks, above 0 to 100.
+        /// Percentage of blocks, above 0 and at most 100.
         blocks_percent: f64,
     },
 }
 
 impl Pattern {
-    /// The steepest Zipf distribution: one block in a thousand is missed.
+    /// The largest exponent of Zipf: only one access in a thousand misses the block of rank 1.
     pub const MOST_THETA: f64 = 10.0;
 }
 
-/// A text that is no pattern.
+/// The error for a text that names no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "'{0}' is no pattern: sequential, uniform, nurand, nurand:A (A in blocks), zipf:THETA (0 to 10, such as \
-     zipf:0.99) or hotspot:ACCESSES/BLOCKS (percent, such as hotspot:80/20)"
+    "'{0}' is not a pattern: use sequential, uniform, nurand, nurand:A (A in blocks), zipf:THETA (0 to \
+     10, such as zipf:0.99) or hotspot:ACCESSES/BLOCKS (percent, such as hotspot:80/20)"
 )]
 pub struct PatternError(String);
 
@@ -117,11 +118,11 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Keeps the random streams of a run apart.
+/// Key that separates the random streams of a run; so is the next.
 const NURAND_KEY: u64 = 0x6e75_7261;
 const SCATTER_KEY: u64 = 0x7363_6174;
 
-/// The blocks that one process goes to, in order, without end.
+/// The endless sequence of blocks that one process accesses.
 #[derive(Debug, Clone)]
 pub struct Positions {
     draw: Draw,
@@ -139,8 +140,8 @@ enum Draw {
 }
 
 impl Positions {
-    /// The stream of a seed over `blocks` blocks (at least one). Hot spots are a matter of the seed; `stream` tells
-    /// processes, and reads from writes, apart.
+    /// Creates the stream of a seed over `blocks` blocks, at least one. The hot spots depend on the
+    /// seed alone. `stream` separates processes, and reads from writes.
     #[must_use]
     pub fn new(pattern: Pattern, blocks: u64, seed: u64, stream: u64) -> Self {
         let draw = match pattern {
@@ -148,7 +149,8 @@ impl Positions {
             Pattern::Uniform => Draw::Uniform,
             Pattern::NuRand { a } => {
                 let a = a.unwrap_or(blocks / 10);
-                // C is a constant of the run (clause 2.1.6), so that all processes agree where the hot spots are.
+                // C is a constant of the run (clause 2.1.6), so all processes have the same hot
+                // spots.
                 let c = Random::new(mix_pair(seed, NURAND_KEY)).below(a.saturating_add(1));
                 Draw::NuRand { a, c }
             }
@@ -166,7 +168,7 @@ impl Positions {
         Self { draw, random: Random::new(mix_pair(seed, stream)), blocks }
     }
 
-    /// The next block.
+    /// Returns the next block.
     #[inline]
     pub fn next_block(&mut self) -> u64 {
         let Self { draw, random, blocks } = self;
@@ -178,7 +180,8 @@ impl Positions {
             }
             Draw::Uniform => random.below(*blocks),
             Draw::NuRand { a, c } => {
-                // ((rand(0, A) | rand(x, y)) + C) % (y - x + 1) + x, with x = 0 and y the last block.
+                // ((rand(0, A) | rand(x, y)) + C) % (y - x + 1) + x with x = 0 and y as the last
+                // block.
                 let mixed = random.below(a.saturating_add(1)) | random.below(*blocks);
                 mixed.wrapping_add(*c) % *blocks
             }

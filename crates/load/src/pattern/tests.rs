@@ -1,4 +1,4 @@
-//! Patterns have the statistics that define them; every seed is in the test that uses it.
+//! Tests that patterns have the statistics that define them. Each test names its seed.
 
 use super::*;
 use proptest::prelude::*;
@@ -24,12 +24,13 @@ fn uniform_is_even() {
     for seed in 1..6 {
         let counts = counts(Pattern::Uniform, 256, 256 * 400, seed);
         let chi_square: f64 = counts.iter().map(|count| (count - 400.0).powi(2) / 400.0).sum();
-        // 255 degrees of freedom: above 347 once in 10,000.
+        // With 255 degrees of freedom, chi-square exceeds 347 once in 10,000 runs.
         assert!(chi_square < 347.0, "seed {seed}: {chi_square}");
     }
 }
 
-/// Against the distribution of the formula itself, summed over all pairs of its two random numbers.
+/// Compares with the distribution of the formula itself, summed over all pairs of its two random
+/// numbers.
 #[test]
 fn nurand_is_the_formula_of_tpcc() {
     const BLOCKS: u64 = 500;
@@ -72,7 +73,7 @@ fn hot_blocks_get_their_share_of_accesses() {
     let pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
     let counts = counts(pattern, 1000, 100_000, 9);
     let hot: f64 = counts[..200].iter().sum();
-    // Four standard deviations of a binomial.
+    // The tolerance is four standard deviations of the binomial distribution.
     assert!((hot - 80_000.0).abs() < 4.0 * (100_000.0f64 * 0.8 * 0.2).sqrt(), "seed 9: {hot}");
     assert!(counts.iter().all(|count| *count > 0.0));
     let all = Pattern::Hotspot { accesses_percent: 50.0, blocks_percent: 100.0 };
@@ -84,7 +85,7 @@ fn zipf_scatters_its_ranks() {
     let counts = counts(Pattern::Zipf { theta: 1.0 }, 10_000, 200_000, 4);
     let mut sorted = counts.clone();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
-    // Rank 1 has a share of 1 / H(10000) = 1 / 9.79, rank 2 half of it.
+    // Rank 1 has a share of 1 / H(10000) = 1 / 9.79, and rank 2 half of that.
     assert!((sorted[0] / 200_000.0 * 9.788 - 1.0).abs() < 0.05, "{}", sorted[0]);
     assert!((sorted[1] / sorted[0] - 0.5).abs() < 0.03);
     let first_half: f64 = counts[..5000].iter().sum();

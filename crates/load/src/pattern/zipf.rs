@@ -1,21 +1,23 @@
-//! Zipf-distributed ranks at a constant cost a draw, for any number of ranks: rejection-inversion (Hörmann and
-//! Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS 6(3), 1996).
+//! Draws Zipf-distributed ranks at a constant cost for any number of ranks, by rejection-inversion
+//! (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
+//! distributions", ACM TOMACS 6(3), 1996).
 //!
-//! h(x) = x^-theta, continued to the reals; H is its integral. A point is drawn evenly under H from 1/2 past the last
-//! rank down to where rank 1 begins, carried back by the inverse of H, rounded to a rank, and rejected if it lies above
-//! the rank's bar; more than nine in ten are accepted.
+//! h(x) = x^-theta, continued to the reals; H is its integral. A height is drawn uniformly from the
+//! range of H between the start of rank 1 and 1/2 past the last rank. The inverse of H maps it to a
+//! point, which is rounded to a rank. The rank is rejected if the height lies outside the bar of
+//! the rank. More than nine draws in ten are accepted.
 
 use gemelo_base::random::Random;
 
-/// Draws ranks from 1 to a last one.
+/// Draws ranks from 1 to `ranks`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Zipf {
     ranks: f64,
     theta: f64,
-    /// H at the near and far ends of the range drawn from.
+    /// Values of H at the start of rank 1 and at 1/2 past the last rank.
     near: f64,
     far: f64,
-    /// Within this distance above the drawn point a rank is accepted without a look at its bar.
+    /// A rank at most this far above the drawn point is accepted without evaluating its bar.
     squeeze: f64,
 }
 
@@ -42,12 +44,13 @@ impl Zipf {
         }
     }
 
-    /// h(x).
+    /// Returns h(x).
     fn bar(&self, x: f64) -> f64 {
         (-self.theta * x.ln()).exp()
     }
 
-    /// H(x) = (x^(1-theta) - 1) / (1-theta), and ln x where theta is 1; written so that it is exact near there.
+    /// Returns H(x) = (x^(1-theta) - 1) / (1-theta), or ln x if theta is 1. The form used is exact
+    /// near 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let power = (1.0 - self.theta) * log;
@@ -68,7 +71,7 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    /// Pearson's chi-square over the first ranks one by one and the rest together.
+    /// Returns Pearson's chi-square over the first ranks one by one and the rest together.
     fn chi_square(ranks: u64, theta: f64, seed: u64) -> (f64, usize) {
         const DRAWS: u32 = 200_000;
         let alone = ranks.min(20) as usize;
@@ -106,7 +109,8 @@ mod tests {
         {
             let seed = 40 + case as u64;
             let (found, freedom) = chi_square(ranks, theta, seed);
-            // Mean and standard deviation of chi-square, and four of the latter with room for its skew.
+            // The bound is the mean of chi-square and 4.5 standard deviations, with room for its
+            // skew.
             let most = freedom as f64 + 4.5 * (2.0 * freedom as f64).sqrt() + 6.0;
             assert!(found < most, "ranks {ranks}, theta {theta}, seed {seed}: {found} > {most}");
         }

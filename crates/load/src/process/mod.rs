@@ -1,11 +1,13 @@
-//! One process of a run: takes operations in order, starts them when they are due, and measures them.
+//! One process of a run: takes operations in order, starts them when they are due, and measures
+//! them.
 //!
-//! The loop is the hot path: per operation it draws a block, makes a content, hands it to the queue and records a
-//! latency. It reads the clock twice (after generating, after the completion), allocates nothing, takes no lock, and
-//! makes no system call besides the queue's.
+//! The loop is the hot path. For each operation it draws a block, makes a content, submits the
+//! request and records a latency. It reads the clock twice, after generating and after the
+//! completion. It allocates nothing, takes no lock, and makes no system call besides those of the
+//! queue.
 //!
-//! Operations on the same block never overlap where one of them writes, so what a block holds follows from the order
-//! of operations alone.
+//! Operations on the same block never overlap if one of them writes, so the content of a block
+//! follows from the order of operations alone.
 
 mod state;
 
@@ -22,19 +24,20 @@ use state::{Flight, Held};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// An operation that started this much after it should have is late: more than a timer takes to wake a thread.
+/// Delay of a start from which an operation counts as late; a timer needs less to wake a thread.
 pub(crate) const LATE_NS: u64 = 100_000;
-/// Nearer than this, a due operation is awaited by polling completions: a sleeping thread would wake too late.
+/// An operation due within this time is awaited by polling completions, because a sleeping thread
+/// would wake too late.
 const POLL_BELOW_NS: u64 = 60_000;
-/// A process looks this often whether it should stop.
+/// Longest wait after which a process checks whether it should stop.
 const MOST_WAIT_NS: u64 = 100_000_000;
 /// Operations between two reports of progress.
 const PROGRESS_EVERY: u64 = 1 << 10;
 
-/// Places in the tables of reads that are checked.
+/// State of a process that checks every read.
 pub(crate) struct Online<'a> {
     pub(crate) checker: Checker<'a>,
-    /// What each block should hold.
+    /// The expected content of each block.
     pub(crate) table: Vec<u64>,
 }
 
@@ -47,7 +50,7 @@ pub(crate) struct Process<'a> {
     pub(crate) recorder: Recorder,
     pub(crate) online: Option<Online<'a>>,
     pub(crate) log: Option<LogSender>,
-    /// The number of the first content this run writes.
+    /// Number of the first content that this run writes.
     pub(crate) first_sequence: u64,
     pub(crate) state: State,
 }
@@ -77,20 +80,20 @@ impl Process<'_> {
         cause
     }
 
-    /// When the run ended for this process.
+    /// Returns the time at which the run ended for this process.
     pub(crate) const fn ended_ns(&self) -> u64 {
         self.state.now_ns
     }
 
-    /// Operations of an open loop that should have started by the end, and did not. A closed loop has none: what it
-    /// prepared and did not start was never due.
+    /// Returns the number of operations of an open loop that were due before the end and did not
+    /// start. A closed loop has none, as its prepared operations have no due time.
     pub(crate) fn missed(&self) -> u64 {
         if !self.state.is_open_loop {
             return 0;
         }
         let until_ns = self.state.now_ns.min(self.state.end_ns);
         let held = self.state.held.is_some_and(|held| held.operation.due_ns < until_ns);
-        // A run that ends after so many bytes never wanted more than those.
+        // A run with a byte limit never starts more operations than the limit permits.
         (self.operations.due_by(until_ns) + u64::from(held)).min(self.state.left)
     }
 
@@ -115,7 +118,8 @@ impl Process<'_> {
         }
     }
 
-    /// Starts what can start now. Says why nothing will start any more.
+    /// Starts every operation that can start now. Returns a cause if no operation will start any
+    /// more.
     #[inline]
     fn start_operations(&mut self) -> Option<Cause> {
         loop {
@@ -126,7 +130,7 @@ impl Process<'_> {
             let due_ns = held.operation.due_ns;
             if self.state.is_open_loop && due_ns >= self.state.end_ns {
                 self.state.held = Some(held);
-                // Nothing is due before the end: what is left of the time passes.
+                // No further operation is due before the end, so the process waits for the end.
                 return (self.state.now_ns >= self.state.end_ns).then_some(Cause::Time);
             }
             if due_ns > self.state.now_ns || self.overlaps(&held.operation) {
@@ -137,7 +141,7 @@ impl Process<'_> {
         }
     }
 
-    /// The operation that comes next; `None` if there is no free slot for it.
+    /// Returns the next operation, or `None` if there is no free slot for it.
     #[inline]
     fn held_or_prepared(&mut self) -> Option<Held> {
         if let Some(held) = self.state.held.take() {
@@ -147,7 +151,8 @@ impl Process<'_> {
         Some(self.prepare(slot))
     }
 
-    /// Draws the next operation and makes its content, ahead of its time, so that this does not count as latency.
+    /// Draws the next operation and makes its content ahead of its due time, so that generating
+    /// does not count as latency.
     #[inline]
     fn prepare(&mut self, slot: usize) -> Held {
         let operation = self.operations.next_operation();
@@ -165,7 +170,8 @@ impl Process<'_> {
         Held { operation, slot, content }
     }
 
-    /// Whether an operation in flight is on the same block, and one of the two writes.
+    /// Returns whether an operation in flight is on the same block, and at least one of the two
+    /// writes.
     #[inline]
     fn overlaps(&self, operation: &Operation) -> bool {
         self.state.in_flight > 0
@@ -204,7 +210,7 @@ impl Process<'_> {
         }
     }
 
-    /// Until the next operation is due, with nothing in flight.
+    /// Sleeps until the next operation is due. Nothing is in flight.
     fn sleep(&mut self) {
         let due_ns = self.state.held.map_or(0, |held| held.operation.due_ns);
         let wake_ns = due_ns.min(self.state.end_ns).min(self.state.now_ns + MOST_WAIT_NS);
@@ -219,7 +225,7 @@ impl Process<'_> {
         let left_ns =
             held.operation.due_ns.min(self.state.end_ns).saturating_sub(self.state.now_ns);
         match left_ns {
-            // It is due, and waits for an overlapping one to end.
+            // The operation is due; it waits for an overlapping one to end.
             0 => Wait::ForOne,
             1..POLL_BELOW_NS => Wait::Not,
             _ => {
@@ -312,7 +318,7 @@ impl Process<'_> {
             let expected = table
                 .get(block as usize)
                 .map_or(Expected::Unknown, |bits| Expected::from_bits(*bits));
-            // The slot counts as in flight until here, but the queue has let go of it.
+            // The queue has released the buffer, although the slot still counts as in flight.
             checker.check(block, expected, self.queue.buffer(slot));
         }
         self.state.now_ns = self.now_ns();
@@ -339,7 +345,7 @@ impl Process<'_> {
         }
     }
 
-    /// Of what was in flight when the engine failed, nobody knows how it ended.
+    /// Marks the writes in flight as uncertain: the engine failed, so their outcome is unknown.
     fn give_up_flights(&mut self) {
         let flights = self.state.flights.iter().flatten();
         let writes = flights.filter(|flight| flight.operation.kind == Kind::Write);

@@ -1,4 +1,4 @@
-//! What a process of a run works on: what it shares with the others, what is in flight, and how far it has come.
+//! The state of a process: shared with other processes, in flight, and its progress.
 
 use crate::contents::Contents;
 use crate::job::{Job, Pace};
@@ -7,20 +7,20 @@ use crate::result::Failure;
 use gemelo_base::{Clock, StopFlag};
 use std::sync::atomic::AtomicU64;
 
-/// What all processes of a run share.
+/// State shared by all processes of a run.
 pub(crate) struct Common<'a> {
     pub(crate) job: &'a Job,
     pub(crate) contents: &'a Contents,
     pub(crate) clock: &'a dyn Clock,
-    /// Raised by the user.
+    /// The user raises this flag.
     pub(crate) stop: &'a StopFlag,
-    /// Raised by the first process that fails.
+    /// The first process that fails raises this flag.
     pub(crate) halt: &'a StopFlag,
-    /// Operations completed, of all processes.
+    /// Operations completed by all processes.
     pub(crate) progress: &'a AtomicU64,
 }
 
-/// How a process ended.
+/// The reason why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     Time,
@@ -33,14 +33,14 @@ pub(crate) enum Cause {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flight {
     pub(super) operation: Operation,
-    /// Which read or write of the process, counted from 0.
+    /// Number among the process's reads or writes, counted from 0.
     pub(super) number: u64,
     pub(super) started_ns: u64,
-    /// When the `fdatasync` after the write started.
+    /// Start of the `fdatasync` after the write.
     pub(super) sync_started_ns: Option<u64>,
 }
 
-/// An operation that was drawn, and its content made, but has not started.
+/// An operation that is prepared, with its content, and has not started.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     pub(super) operation: Operation,
@@ -48,7 +48,7 @@ pub(super) struct Held {
     pub(super) content: u64,
 }
 
-/// What changes while a process runs.
+/// The mutable state of a running process.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(super) flights: Vec<Option<Flight>>,

@@ -1,4 +1,5 @@
-//! Storage that fails, lies or is told to stop: everything is found, named, and what was measured is kept.
+//! Tests storage that fails, returns wrong data or is told to stop. Every fault is found and named,
+//! and earlier measurements are kept.
 
 use super::memory::{Event, Shared};
 use super::{blocks, job, operations, run_by, run_on, verify_on};
@@ -10,7 +11,7 @@ use gemelo_target::Engine;
 
 const PLACE_BLOCKS: u64 = 64;
 
-/// Two processes write their places twice, in order; everything is read back.
+/// Two processes write their places twice, in order, and everything is read back.
 fn rewrite() -> JobSpec {
     JobSpec {
         processes: 2,
@@ -25,7 +26,7 @@ fn storage(spec: &JobSpec) -> Shared {
     Shared::new(spec.processes, spec.file_bytes)
 }
 
-/// The only mismatch of a run in which a write of process 1 went wrong.
+/// Returns the only mismatch of a run in which one write of process 1 went wrong.
 fn only_mismatch(write: u64, event: Event) -> (Found, u64) {
     let target = storage(&rewrite()).with(1, write, event).target();
     let result = run_on(&job(rewrite()), &target);
@@ -132,7 +133,8 @@ fn populated_zeros_are_checked_too() {
     assert!(!run_on(&job(spec), &wrong.target()).is_success());
 }
 
-/// A run that fails or is stopped keeps its figures, and its history is still exact.
+/// Checks that a run that failed or was stopped keeps its figures, and that its history is still
+/// exact.
 fn check_partial(spec: JobSpec, storage: Shared, stop: &StopFlag) -> (Job, RunResult) {
     let (job, target) = (job(spec), storage.target());
     let result = run_by(&ManualClock::new(), stop, &job, &target);
@@ -163,7 +165,7 @@ fn a_failed_write_ends_the_run_and_is_named() {
 #[test]
 fn a_failed_sync_makes_its_write_uncertain() {
     let spec = JobSpec { sync: SyncPolicy::Fsync, fsync_every: 4, ..rewrite() };
-    // Operations count writes and syncs: the fifth is the first sync.
+    // Operations count writes and syncs, so the fifth one is the first sync.
     let (_, result) =
         check_partial(spec.clone(), storage(&spec).with(0, 4, Event::FailSync), &StopFlag::new());
     assert_eq!(result.failure.unwrap().operation, "sync");

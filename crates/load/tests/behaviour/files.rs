@@ -1,4 +1,4 @@
-//! Real files through both engines.
+//! Tests real files through both engines.
 
 use super::{blocks, contents, job, run_on, verify_on};
 use gemelo_base::{Silent, StopFlag, SystemClock};
@@ -33,7 +33,7 @@ fn every_engine_and_sync_reads_back_what_it_wrote() {
     for (engine, queue_depth) in engines {
         for sync in [SyncPolicy::None, SyncPolicy::Direct, SyncPolicy::Both] {
             let job = job(JobSpec { engine, queue_depth, sync, fsync_every: 500, ..mixed() });
-            // Not in /tmp, which may be on storage without direct I/O.
+            // The files are not in /tmp, which may be on storage without direct I/O.
             let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             let mut target = open(folder.path(), &job);
             let result = run_on(&job, target.as_ref());

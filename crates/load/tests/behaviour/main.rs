@@ -1,4 +1,5 @@
-//! Load from outside: real files, `null:`, and a target in memory with injected faults, on real and manual time.
+//! Tests of load from outside: real files, `null:`, and a target in memory with injected faults, on
+//! real and manual time.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +22,7 @@ use gemelo_target::Target;
 
 const BLOCK: usize = 4096;
 
-/// Bytes of so many blocks.
+/// Returns the bytes of `count` blocks.
 const fn blocks(count: u64) -> u64 {
     count * BLOCK as u64
 }
@@ -58,7 +59,7 @@ fn job(spec: JobSpec) -> Job {
     Job::new(spec).unwrap()
 }
 
-/// Operations of a result's measured part.
+/// Returns the reads and writes in the measured part of a result.
 fn operations(result: &RunResult) -> (u64, u64) {
     let count = |side: &Option<gemelo_load::OperationFigures>| {
         side.as_ref().map_or(0, |side| side.operations)

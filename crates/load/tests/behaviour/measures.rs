@@ -1,4 +1,5 @@
-//! What a run measures besides time: duplicates written, accesses, syncs, the log, shares of time.
+//! Tests of the measurements besides latency: duplicates written, accesses, syncs, the log, shares
+//! of time.
 
 use super::memory::Shared;
 use super::{blocks, contents, job, operations, run_on};
@@ -40,7 +41,7 @@ fn null_takes_everything_and_holds_nothing() {
 fn the_distribution_written_is_the_one_asked_for() {
     let target = Shared::new(2, blocks(500)).target();
     let result = run_on(&job(spec()), &target);
-    // 700 unique contents and 100 with three copies in 1000 blocks.
+    // 1000 blocks hold 700 unique contents and 100 contents with three copies each.
     let written = result.written.unwrap();
     assert_eq!(written.distribution, [[0, 700], [2, 100]]);
     assert_eq!((written.blocks, written.counted_blocks), (1000, 1000));

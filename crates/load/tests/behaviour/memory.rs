@@ -1,4 +1,4 @@
-//! A target in memory whose faults, times and order of completions a test decides.
+//! A target in memory. The test chooses its faults, its times and the order of completions.
 
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, StopFlag};
@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What goes wrong, or happens, at an operation of a process, counted from 0.
+/// A fault or another event at an operation of a process. Operations are counted from 0.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Fail,
@@ -29,7 +29,7 @@ pub(crate) enum Event {
     Misdirect {
         to_block: u64,
     },
-    /// A byte of what is read is flipped.
+    /// One byte of the data read is flipped.
     Flip {
         byte: usize,
     },
@@ -37,13 +37,13 @@ pub(crate) enum Event {
     Break,
 }
 
-/// Shared by a target and its queues.
+/// State shared by a target and its queues.
 pub(crate) struct Shared {
     pub(crate) places: Vec<Mutex<Vec<u8>>>,
     pub(crate) events: Vec<(u32, u64, Event)>,
     pub(crate) clock: Option<Arc<ManualClock>>,
     pub(crate) operation_ns: u64,
-    /// Completions come in an order of their own, as many at a time as chance will have.
+    /// Seed that permutes completions and the number that are returned at a time.
     pub(crate) scrambled: Option<u64>,
     pub(crate) syncs: AtomicU64,
     pub(crate) most_in_flight: AtomicU64,

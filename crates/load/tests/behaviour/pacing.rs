@@ -1,4 +1,5 @@
-//! Time: limits, rates, ramp-up and cool-down, intervals. All on a clock that moves only when storage takes its time.
+//! Tests of time limits, rates, ramp-up, cool-down and intervals, on a clock that moves only with
+//! the storage.
 
 use super::memory::{Event, Shared};
 use super::{BLOCK, blocks, job, operations, run_by};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
-/// A job of a second on storage where every operation takes a millisecond.
+/// A job of one second on storage where every operation takes a millisecond.
 fn second() -> JobSpec {
     JobSpec {
         file_bytes: blocks(64),
@@ -45,7 +46,7 @@ fn the_first_limit_reached_ends_the_run() {
 fn ramp_up_and_cool_down_are_run_and_not_measured() {
     let spec = JobSpec { ramp_up_ns: 250 * MS, cool_down_ns: 100 * MS, ..second() };
     let result = run_timed(spec, MS, &[]);
-    // Operations that end at 250 ms to just below 900 ms.
+    // The operations counted end between 250 ms and just below 900 ms.
     assert_eq!(operations(&result), (0, 650));
     assert_eq!(result.measured_ns, 650 * MS);
     assert_eq!(result.processes[0].writes, 1000);
@@ -53,7 +54,7 @@ fn ramp_up_and_cool_down_are_run_and_not_measured() {
         let intervals = result.intervals.iter().filter(|interval| interval.phase == phase);
         intervals.filter_map(|interval| interval.writes).map(|writes| writes.operations).sum()
     };
-    // The one that ends at the very end counts as cool-down.
+    // The operation that ends at the very end counts as cool-down.
     assert_eq!((of(Phase::RampUp), of(Phase::Measured), of(Phase::CoolDown)), (249, 650, 101));
     let lengths: u64 = result.intervals.iter().map(|interval| interval.length_ns).sum();
     assert_eq!(lengths, result.elapsed_ns);
@@ -95,7 +96,8 @@ fn a_stall_counts_for_all_who_should_have_started_in_it() {
         let counts = timing.histogram.counts.iter().filter(|[latency_ns, _]| *latency_ns > 2 * MS);
         counts.map(|[_, count]| count).sum()
     };
-    // 101 ms of stall, then 2.5 ms between starts against 1 ms of service: 40 waited, 26 more while catching up.
+    // After 101 ms of stall, operations start every 2.5 ms and take 1 ms: 40 waited, and 26 more
+    // while catching up.
     assert_eq!(slow(&writes.service.unwrap()), 1, "service sees one slow operation");
     let waited = slow(&writes.latency);
     assert!((60..=68).contains(&waited), "{waited}");
@@ -120,8 +122,8 @@ fn what_should_have_started_and_did_not_is_told() {
     );
 }
 
-/// Two operations on the same block never overlap, so one is prepared, waits for the other, and is left over when the
-/// time is up.
+/// Two operations on the same block never overlap. One is prepared and waits for the other; it is
+/// left over when the time is up.
 #[test]
 fn a_closed_loop_misses_nothing() {
     let spec =

@@ -1,4 +1,5 @@
-//! The bytes of a connection: a socket, or TLS over one, that sends and receives without waiting where that is asked.
+//! The byte stream of a connection: a socket, or TLS over a socket. It can send and receive without
+//! waiting.
 
 use crate::socket::Socket;
 use rustls::pki_types::ServerName;
@@ -19,7 +20,7 @@ pub(super) struct Tls {
     connection: ClientConnection,
 }
 
-/// A socket that is not waited for: what would wait is an error of kind `WouldBlock`.
+/// A socket in non-blocking use: an operation that would wait fails with `WouldBlock`.
 struct Now<'a>(&'a mut Socket);
 
 fn would_block<T>(moved: Option<T>) -> io::Result<T> {
@@ -42,7 +43,7 @@ impl Write for Now<'_> {
     }
 }
 
-/// [`None`] for an operation that would have waited.
+/// Returns [`None`] for an operation that would have waited.
 fn unless_blocked<T>(outcome: io::Result<T>) -> io::Result<Option<T>> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -67,8 +68,8 @@ impl Channel {
         self.socket_mut().set_deadline_after(after_ns);
     }
 
-    /// Goes on encrypted, if the server is who it says. Nothing that came before is taken for a part of it: the handshake
-    /// reads exactly what it needs.
+    /// Starts TLS and verifies the server's certificate. The handshake reads exactly the bytes that
+    /// it needs, so no unencrypted bytes are taken for encrypted ones.
     pub(super) fn start_tls(
         &mut self,
         config: Arc<ClientConfig>,
@@ -83,8 +84,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Takes a part of the bytes to be sent; [`None`] if there is no room now. What was taken is on its way when
-    /// [`Channel::push_now`] says so.
+    /// Accepts a part of the bytes to be sent, and returns its length; [`None`] means that there is
+    /// no room now. The accepted bytes are sent when [`Channel::push_now`] returns `true`.
     pub(super) fn send_now(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(socket) => socket.send_now(bytes),
@@ -99,7 +100,7 @@ impl Channel {
         }
     }
 
-    /// Sends what was taken, as far as it fits now; whether that is all.
+    /// Sends as many of the accepted bytes as fit now. Returns whether all were sent.
     pub(super) fn push_now(&mut self) -> io::Result<bool> {
         match self {
             Self::Plain(_) => Ok(true),
@@ -107,7 +108,7 @@ impl Channel {
         }
     }
 
-    /// Receives what is there, waiting for something to be there; 0 is the end.
+    /// Receives available bytes, and waits if there are none; 0 means the end of the stream.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.receive(buffer),
@@ -121,7 +122,7 @@ impl Channel {
         }
     }
 
-    /// Receives what is there; [`None`] if nothing is.
+    /// Receives available bytes without waiting; [`None`] means that there are none.
     pub(super) fn receive_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(socket) => socket.receive_now(buffer),
@@ -137,7 +138,7 @@ impl Channel {
         }
     }
 
-    /// Waits until there is something to receive or room to send; `false` if the deadline came first.
+    /// Waits until bytes can be received or sent. Returns `false` if the deadline came first.
     pub(super) fn wait_for_either(&mut self) -> io::Result<bool> {
         if let Self::Tls(tls) = self {
             let state = tls.connection.process_new_packets().map_err(broken)?;
@@ -148,11 +149,11 @@ impl Channel {
         self.socket_mut().wait_for_either()
     }
 
-    /// Tells the server that nothing follows, if that needs no waiting.
+    /// Tells the server that the stream ends, if that needs no waiting.
     pub(super) fn close(&mut self) {
         if let Self::Tls(tls) = self {
             tls.connection.send_close_notify();
-            // The server may be gone already; then there is nobody to tell.
+            // The server may be gone already, so a failure does not matter.
             let _ = tls.push_now();
         }
     }
@@ -175,7 +176,7 @@ impl Read for Channel {
     }
 }
 
-/// Waits for room; for the handshake.
+/// Waits for room. Only the handshake writes in this way.
 impl Write for Channel {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {

@@ -1,5 +1,6 @@
-//! The handshake, from the client's side: structured replies and block status if the server knows them, then GO, or
-//! EXPORT_NAME with servers that do not know GO.
+//! The client's side of the handshake. It requests structured replies and block status if the
+//! server supports them. It then selects the export with GO, or with EXPORT_NAME if the server does
+//! not support GO.
 
 use super::channel::Channel;
 use super::{ClientError, ExportInfo, NbdUri, tls};
@@ -11,20 +12,20 @@ use crate::wire::{
 };
 use std::io::{Read, Write};
 
-/// The longest data of a reply to an option that is taken.
+/// Longest data of an option reply, in bytes, that is accepted.
 const LONGEST_REPLY_BYTES: u32 = 64 << 10;
 
-/// The most replies to one option that are taken.
+/// Most replies to one option that are accepted.
 const MOST_REPLIES: usize = 1024;
 
-/// A handshake under way.
+/// A handshake in progress.
 pub(super) struct Handshake<'a> {
     channel: &'a mut Channel,
     no_zeroes: bool,
 }
 
 impl<'a> Handshake<'a> {
-    /// Negotiates an export, encrypted if there is an address that asks for that.
+    /// Negotiates an export, and starts TLS first if the address demands it.
     pub(super) fn run(
         channel: &'a mut Channel,
         name: &str,
@@ -64,8 +65,9 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// Sends an option and hands its replies to `take`; whether the server has acknowledged it. Refusals other than of
-    /// an unknown option are errors.
+    /// Sends an option and passes its replies to `take`. Returns whether the server acknowledged
+    /// the option. `false` means that the server does not support it. All other refusals are
+    /// errors.
     fn ask(
         &mut self,
         option: OptionCode,
@@ -79,10 +81,10 @@ impl<'a> Handshake<'a> {
             self.channel.read_exact(&mut reply)?;
             let reply = OptionReplyHeader::decode(&reply)?;
             if reply.option != option {
-                return Err(ClientError::Unexpected("a reply to an option that was not sent"));
+                return Err(ClientError::Unexpected("a reply to another option"));
             }
             if reply.length > LONGEST_REPLY_BYTES {
-                return Err(ClientError::Unexpected("a reply to an option that is too long"));
+                return Err(ClientError::Unexpected("too long a reply to an option"));
             }
             let mut data = vec![0; reply.length as usize];
             self.channel.read_exact(&mut data)?;

@@ -1,4 +1,4 @@
-//! The bytes that a server has sent, cut into replies, and which requests they complete.
+//! Divides the bytes that a server has sent into replies, and completes their requests.
 
 use super::{ClientError, Completion};
 use crate::wire::{
@@ -8,27 +8,27 @@ use crate::wire::{
 };
 use std::ops::Range;
 
-/// The usual size of the buffer, and the least room that is received into.
+/// Usual size of the buffer, and least free space for receiving, in bytes.
 const USUAL_BYTES: usize = 1 << 20;
 const LEAST_ROOM_BYTES: usize = 64 << 10;
 
-/// The longest chunk other than data of a read.
+/// Length in bytes of the longest chunk that holds no data of a read.
 const LONGEST_CHUNK_BYTES: usize = 1 << 20;
 
 /// A request that waits for its reply.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// The caller's name for it.
+    /// The caller's handle for the request.
     pub(super) handle: u64,
-    /// Where it reads.
+    /// First byte of the range that is read.
     pub(super) offset: u64,
-    /// Bytes that a successful reply brings: 0 unless it is a read.
+    /// Length of the data in a successful reply; 0 unless the request is a read.
     pub(super) data_bytes: usize,
-    /// What has come of a reply in several chunks.
+    /// The received chunks of a reply in several chunks.
     pub(super) assembled: Option<Box<Assembled>>,
 }
 
-/// A reply in several chunks, so far.
+/// The content of a reply in several chunks, as far as it has come.
 #[derive(Debug, Default)]
 pub(super) struct Assembled {
     data: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Assembled {
     error: ErrorCode,
 }
 
-/// The received bytes.
+/// A buffer of received bytes.
 #[derive(Debug)]
 pub(super) struct Incoming {
     buffer: Vec<u8>,
@@ -50,7 +50,7 @@ impl Incoming {
         Self { buffer: vec![0; USUAL_BYTES], held: 0..0, wanted_bytes: SIMPLE_REPLY_BYTES }
     }
 
-    /// Where to receive the next bytes.
+    /// Returns the free space for the next bytes.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.buffer.len() - self.held.end < LEAST_ROOM_BYTES.max(self.wanted_bytes)
             || self.held.is_empty()
@@ -68,8 +68,8 @@ impl Incoming {
         self.held.end = (self.held.end + bytes).min(self.buffer.len());
     }
 
-    /// Hands every request that is complete to `done` and frees its place among the pending; tells how many.
-    /// `allocation_id` is the server's number for `base:allocation`.
+    /// Passes every completed request to `done`, frees its place in `pending`, and returns the
+    /// number of completed requests. `allocation_id` is the server's id for `base:allocation`.
     pub(super) fn complete(
         &mut self,
         pending: &mut [Option<Pending>],
@@ -117,7 +117,7 @@ impl Incoming {
 
 const NOBODY: &str = "a reply to no request";
 
-/// How long a reply's head and body are, and whose it is.
+/// Returns the lengths of a reply's head and body, and the index of its request.
 fn measure(
     head: &ReplyHead,
     pending: &[Option<Pending>],
@@ -144,7 +144,7 @@ fn measure(
     }
 }
 
-/// Takes a chunk; whether the request is done.
+/// Processes a chunk. Returns whether its request is complete.
 fn take_chunk(
     chunk: ChunkHeader,
     body: &[u8],
@@ -154,7 +154,7 @@ fn take_chunk(
 ) -> Result<bool, ClientError> {
     let is_last = chunk.flags & CHUNK_FLAG_DONE != 0;
     let handle = request.handle;
-    // The usual case: one chunk has everything. Its data is handed over where it was received.
+    // The usual case is one chunk with all data. The data is passed on from the receive buffer.
     if is_last
         && chunk.kind == ChunkKind::OFFSET_DATA
         && request.assembled.is_none()
@@ -191,7 +191,7 @@ fn take_chunk(
 }
 
 impl Assembled {
-    /// Puts a part of a read's data, or zeros, into its place.
+    /// Copies a part of a read's data, or zeros, to its place.
     fn put(
         &mut self,
         kind: ChunkKind,
@@ -200,7 +200,7 @@ impl Assembled {
         data_bytes: usize,
     ) -> Result<(), ClientError> {
         const SHORT: ClientError = ClientError::Unexpected("a chunk that is too short");
-        const OUTSIDE: ClientError = ClientError::Unexpected("data that was not asked for");
+        const OUTSIDE: ClientError = ClientError::Unexpected("data that was not requested");
         let (at, rest) = body.split_first_chunk::<8>().ok_or(SHORT)?;
         let start = u64::from_be_bytes(*at).checked_sub(offset).ok_or(OUTSIDE)?;
         let length = match kind {

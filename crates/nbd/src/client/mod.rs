@@ -1,7 +1,9 @@
-//! A client: many requests in flight on one connection, sent and reaped in batches.
+//! A client that keeps many requests in flight on one connection, and sends and reaps them in
+//! batches.
 //!
-//! [`Client::submit`] puts a request in line; [`Client::reap`] sends what is in line with one system call, and receives
-//! all replies that have come with one more. Whoever drives it names its requests by handles of its own.
+//! [`Client::submit`] queues a request. [`Client::reap`] sends the queued requests with one system
+//! call, and receives all replies that have come with one more. The caller identifies its requests
+//! by handles of its choice.
 
 mod channel;
 mod handshake;
@@ -27,55 +29,58 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use thiserror::Error;
 
-/// When this much is in line, it is sent without waiting for [`Client::reap`].
+/// Number of queued bytes that are sent without waiting for [`Client::reap`].
 const SENT_EARLY_BYTES: usize = 256 << 10;
 
-/// Why there is no connection, or none any more.
+/// The reason why a connection or a request failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The connection cannot be made, broke, or the server was silent for too long.
+    /// The connection cannot be made, broke, or the server did not answer in time.
     #[error("the connection to the server failed")]
     Io(#[from] io::Error),
-    /// The server sends what the protocol does not have.
+    /// The server sent an invalid message.
     #[error("the server breaks the protocol: {0}")]
     Wire(#[from] WireError),
-    /// The server sends what does not belong here.
-    #[error("the server breaks the protocol: it sends {0}")]
+    /// The server sent a message that is not valid at this point.
+    #[error("the server breaks the protocol: it sent {0}")]
     Unexpected(&'static str),
     /// The server speaks an older form of the protocol.
-    #[error("the server does not speak fixed newstyle NBD")]
+    #[error("the server does not support fixed newstyle negotiation, which this client needs")]
     OldServer,
     /// The server has no export of this name.
     #[error("the server has no such export")]
     NoSuchExport,
-    /// The server wants TLS.
-    #[error("the server wants TLS: use nbds:// or nbds+unix://, with tls-certificates=FOLDER")]
+    /// The server requires TLS.
+    #[error("the server requires TLS: use nbds:// or nbds+unix:// with tls-certificates=DIR")]
     TlsRequired,
-    /// The server does not speak TLS, or not with everybody.
-    #[error("the server does not encrypt: use nbd:// or nbd+unix://")]
+    /// The server does not offer TLS, or refuses it to this client.
+    #[error("the server does not offer TLS: use nbd:// or nbd+unix://")]
     NoTls,
-    /// The certificates that the address names cannot be used.
+    /// The certificates in the address cannot be used.
     #[error(transparent)]
     Certificates(#[from] TlsError),
-    /// A host that no certificate can be for.
-    #[error("no certificate can be for this host: name the one it is for with tls-hostname=NAME")]
+    /// The host is not a name that a certificate can have.
+    #[error(
+        "no certificate can have this host as its name: give the certificate's name with \
+         tls-hostname=NAME"
+    )]
     NoServerName,
     /// The server refuses an option.
-    #[error("the server refuses (error {number}): {message}")]
+    #[error("the server refuses an option of the handshake (error {number}): {message}")]
     Refused {
-        /// The number of the refusal.
+        /// Error number of the refusal.
         number: u32,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// As many requests are in flight as were agreed on.
-    #[error("too many requests are in flight")]
+    /// The client has no slot left for another request.
+    #[error("too many requests are in flight: wait for a completion first")]
     QueueFull,
-    /// The server could not do a request.
-    #[error("the server answers a request with an error: {0}")]
+    /// The server failed to carry out a request.
+    #[error("the server failed to carry out a request: {0}")]
     Request(ErrorCode),
-    /// The server has no such request.
-    #[error("the server does not know this request: {0}")]
+    /// The server does not support the request.
+    #[error("the server does not support this request: {0}")]
     NotSupported(&'static str),
 }
 
@@ -91,49 +96,51 @@ impl ClientError {
     }
 }
 
-/// What a server has told of an export.
+/// An export as the server describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// Its size in bytes.
+    /// Size of the export in bytes.
     pub size_bytes: u64,
-    /// What it can do.
+    /// Transmission flags of the export.
     pub flags: ExportFlags,
-    /// Sizes of requests, if the server has told them.
+    /// Limits of the sizes of requests, if the server gave them.
     pub block_sizes: Option<BlockSizes>,
-    /// Reads are answered in chunks.
+    /// `true` if reads are answered in chunks.
     pub structured_replies: bool,
-    /// The server's number for `base:allocation`, if it knows that.
+    /// The server's id for `base:allocation`, if the server supports it.
     allocation_id: Option<u32>,
 }
 
 impl ExportInfo {
-    /// Whether [`Submission::BlockStatus`] can be asked.
+    /// Returns whether the server answers [`Submission::BlockStatus`].
     #[must_use]
     pub fn tells_block_status(&self) -> bool {
         self.allocation_id.is_some()
     }
 }
 
-/// What to do. Offsets and lengths are bytes; `durable` asks that the effect is durable when the request completes.
+/// A request. Offsets and lengths are in bytes. `durable` demands that the effect is durable when
+/// the request completes.
 #[derive(Debug, Clone, Copy)]
-#[expect(missing_docs, reason = "the fields are offset, length and data everywhere")]
+#[expect(missing_docs, reason = "the names of the fields say everything")]
 pub enum Submission<'a> {
-    /// Reads.
+    /// Reads the range.
     Read { offset: u64, length: u32 },
-    /// Writes. The data is copied.
+    /// Writes the data. The client copies it.
     Write { offset: u64, data: &'a [u8], durable: bool },
     /// Makes completed writes durable.
     Flush,
-    /// The range is no longer needed.
+    /// Tells the server that the content of the range is no longer needed.
     Trim { offset: u64, length: u32, durable: bool },
-    /// Makes the range read as zeros; `may_free` its space, `fast` or not at all.
+    /// Makes the range read as zeros. `may_free` permits the server to deallocate it. With `fast`,
+    /// the request fails if it would not be faster than writing zeros.
     WriteZeroes { offset: u64, length: u32, may_free: bool, fast: bool, durable: bool },
-    /// Tells of the range's extents; of one if that is enough.
+    /// Requests the extents of the range; with `one`, only the first of them.
     BlockStatus { offset: u64, length: u32, one: bool },
 }
 
 impl<'a> Submission<'a> {
-    /// The request without cookie, and the data that follows it.
+    /// Returns the request's header without its cookie, and the data that follows it.
     fn header(self) -> (RequestHeader, &'a [u8]) {
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let make = |command, offset, length, flags| RequestHeader {
@@ -165,7 +172,8 @@ impl<'a> Submission<'a> {
         }
     }
 
-    /// The flag that a server must have set to know this, and its name.
+    /// Returns the flag that the server must have set for this request, and the name of the
+    /// request.
     fn needs(self) -> (u16, &'static str) {
         match self {
             Self::Flush => (ExportFlags::SEND_FLUSH, "flush"),
@@ -178,27 +186,27 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// A request that is complete.
+/// A completed request.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion<'a> {
-    /// The caller's name for it.
+    /// The caller's handle for the request.
     pub handle: u64,
-    /// How it went.
+    /// Error number of the request.
     pub error: ErrorCode,
-    /// What was read.
+    /// Data of a read.
     pub data: &'a [u8],
-    /// The extents of a block status.
+    /// Extents of a block status.
     pub extents: &'a [BlockDescriptor],
 }
 
-/// Whether [`Client::reap`] waits.
+/// The time that [`Client::reap`] waits for a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// Does not wait.
     Not,
-    /// Until there is a completion, if anything is in flight.
+    /// Waits for a completion, if requests are in flight.
     ForOne,
-    /// Until there is a completion, or this has passed.
+    /// Waits for a completion, but no longer than this time.
     AtMost(Duration),
 }
 
@@ -207,22 +215,23 @@ pub enum Wait {
 pub struct Client {
     channel: Channel,
     export: ExportInfo,
-    /// The requests in flight, at the place that is their cookie.
+    /// The requests in flight. The index of a request is its cookie.
     pending: Vec<Option<Pending>>,
     free: Vec<usize>,
     outgoing: Vec<u8>,
-    /// How much of `outgoing` was sent.
+    /// Number of bytes of `outgoing` that were sent.
     sent_bytes: usize,
     incoming: Incoming,
-    /// The connection failed, or the server was told that it ends.
+    /// `true` if the connection failed, or if the server was told that the session ends.
     is_over: bool,
 }
 
 impl Client {
-    /// Connects and negotiates; up to `depth` requests can be in flight.
+    /// Connects to a server and negotiates an export. Up to `depth` requests can be in flight.
     ///
     /// # Errors
-    /// If there is no server, no such export, or the server takes longer than `timeout`.
+    /// Fails if the server or the export does not exist, or if the server takes longer than
+    /// `timeout`.
     pub fn connect(uri: &NbdUri, depth: usize, timeout: Duration) -> Result<Self, ClientError> {
         let socket = match &uri.server {
             ServerAddress::Unix(path) => Socket::from(UnixStream::connect(path)?),
@@ -231,10 +240,11 @@ impl Client {
         Self::negotiate(socket, &uri.name, Some(uri), depth, timeout)
     }
 
-    /// As [`Self::connect`], on a connection that is there: whoever made it has had the server begin the session.
+    /// Negotiates an export as [`Self::connect`] does, on an open connection on which the server
+    /// already begins the session.
     ///
     /// # Errors
-    /// As [`Self::connect`].
+    /// Fails as [`Self::connect`] does.
     pub fn over(
         stream: UnixStream,
         export: &str,
@@ -268,23 +278,24 @@ impl Client {
         })
     }
 
-    /// What the server has told of the export.
+    /// Returns the server's description of the export.
     #[must_use]
     pub fn export(&self) -> &ExportInfo {
         &self.export
     }
 
-    /// How many requests are in flight.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.pending.len() - self.free.len()
     }
 
-    /// Puts a request in line; it is sent by the next [`Client::reap`] at the latest. `handle` comes back with its
-    /// completion.
+    /// Queues a request. The next [`Client::reap`] sends it, if it was not sent before. Its
+    /// completion has this `handle`.
     ///
     /// # Errors
-    /// If too many are in flight, the server does not know the request, or the connection failed.
+    /// Fails if too many requests are in flight, if the server does not support the request, or if
+    /// the connection failed.
     pub fn submit(&mut self, handle: u64, submission: Submission<'_>) -> Result<(), ClientError> {
         let (flags, name) = submission.needs();
         if !self.export.flags.has(flags) {
@@ -309,7 +320,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what is in line, as far as it fits now; whether all was sent.
+    /// Sends as much of the queue as fits now. Returns whether all was sent.
     fn send(&mut self) -> Result<bool, ClientError> {
         while let Some(rest) = self.outgoing.get(self.sent_bytes..).filter(|rest| !rest.is_empty())
         {
@@ -323,10 +334,11 @@ impl Client {
         Ok(self.channel.push_now()?)
     }
 
-    /// Sends what is in line and hands finished requests to `done`; tells how many.
+    /// Sends the queued requests, passes completed ones to `done`, and returns their number.
     ///
     /// # Errors
-    /// If the connection failed or the server broke the protocol; then the connection is of no more use.
+    /// Fails if the connection failed or if the server broke the protocol. The connection cannot be
+    /// used any more then.
     pub fn reap(
         &mut self,
         wait: Wait,
@@ -352,7 +364,8 @@ impl Client {
             if self.in_flight() == 0 {
                 return Ok(0);
             }
-            // While there is something to send, receiving must not wait: the server may be waiting for room itself.
+            // While bytes are left to send, receiving must not wait: the server may itself be
+            // waiting to send.
             let room = self.incoming.room();
             let received = match wait {
                 Wait::Not => self.channel.receive_now(room)?,
@@ -380,10 +393,10 @@ impl Client {
         }
     }
 
-    /// Does one request and waits for it; for whoever has no others in flight.
+    /// Carries out one request and waits for it. No other requests may be in flight.
     ///
     /// # Errors
-    /// As [`Client::submit`] and [`Client::reap`].
+    /// Fails as [`Client::submit`] and [`Client::reap`] do.
     pub fn run<T>(
         &mut self,
         submission: Submission<'_>,
@@ -404,10 +417,10 @@ impl Client {
         taken.ok_or(ClientError::Unexpected("nothing"))
     }
 
-    /// Ends the session in the protocol's way. What is in flight is lost.
+    /// Ends the session as the protocol demands. Requests in flight are lost.
     ///
     /// # Errors
-    /// If the connection failed.
+    /// Fails if the connection failed.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
         self.is_over = true;
         self.outgoing.extend_from_slice(&DISCONNECT.encode());
@@ -424,10 +437,10 @@ const DISCONNECT: RequestHeader =
     RequestHeader { flags: 0, command: Command::DISCONNECT, cookie: 0, offset: 0, length: 0 };
 
 impl Drop for Client {
-    /// Tells the server, if that needs no waiting.
+    /// Tells the server that the session ends, if that needs no waiting.
     fn drop(&mut self) {
         if !self.is_over && self.in_flight() == 0 && self.outgoing.is_empty() {
-            // If it cannot be told, it sees the connection end.
+            // If this fails, the server sees the end of the connection.
             let _ = self.channel.send_now(&DISCONNECT.encode());
         }
         self.channel.close();

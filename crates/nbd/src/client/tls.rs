@@ -1,5 +1,5 @@
-//! How a client encrypts: whom it believes, and what it shows of itself. The files of a folder have the names that libnbd
-//! and QEMU give them.
+//! The TLS configuration of a client: the trusted authorities and its own certificate. The files in
+//! the directory have the names that libnbd and QEMU give them.
 
 use super::{ServerAddress, UriTls};
 use crate::certificates::{TlsError, authorities, certificates, private_key};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 /// The authorities that may have signed the server's certificate.
 const AUTHORITIES: &str = "ca-cert.pem";
-/// The client's own certificate and key; a client without has none to show.
+/// The client's certificate and key. Both are optional.
 const CERTIFICATE: &str = "client-cert.pem";
 const KEY: &str = "client-key.pem";
 
-/// The settings that a URI asks for.
+/// Makes the configuration that an address demands.
 pub(super) fn config(tls: &UriTls) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
@@ -28,7 +28,7 @@ pub(super) fn config(tls: &UriTls) -> Result<Arc<ClientConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-/// The name that the server's certificate has to have; `None` if there cannot be such a name.
+/// Returns the name that the server's certificate must have; `None` if it is not a valid name.
 pub(super) fn server_name(server: &ServerAddress, tls: &UriTls) -> Option<ServerName<'static>> {
     let name = match (&tls.hostname, server) {
         (Some(name), _) => name,

@@ -1,62 +1,64 @@
-//! Addresses of exports, as the NBD project's URI document has them: `nbd://HOST[:PORT]/[NAME]` and
-//! `nbd+unix:///[NAME]?socket=PATH`; encrypted, `nbds://` and `nbds+unix://` with the parameters `tls-certificates=FOLDER` and,
-//! if the certificate is for another name than the host's, `tls-hostname=NAME`.
+//! Addresses of exports in the form of the NBD project's URI document: `nbd://HOST[:PORT]/[NAME]`
+//! and `nbd+unix:///[NAME]?socket=PATH`. With TLS, they are `nbds://` and `nbds+unix://` with the
+//! parameter `tls-certificates=DIR`. The parameter `tls-hostname=NAME` gives the name in the
+//! server's certificate, if it is not the host's.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// The port that IANA has given to the protocol.
+/// The port that IANA has assigned to the protocol.
 pub const USUAL_PORT: u16 = 10_809;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ServerAddress {
-    /// A name or number of a host, without brackets, and a port.
+    /// Name or IP address of a host, without brackets, and a port.
     Tcp(String, u16),
-    /// A socket in the file system.
+    /// Path of a socket file.
     Unix(PathBuf),
 }
 
 /// A server and one of its exports.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NbdUri {
-    /// Where the server is.
+    /// Address of the server.
     pub server: ServerAddress,
-    /// The export; empty for the server's default.
+    /// Name of the export; empty for the server's default export.
     pub name: String,
-    /// How the connection is encrypted, if it is.
+    /// Settings for TLS; [`None`] for an unencrypted connection.
     pub tls: Option<UriTls>,
 }
 
-/// How a connection is encrypted.
+/// Settings of a connection for TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UriTls {
-    /// The folder of `ca-cert.pem`, which says whom to believe, and, for servers that ask for them, `client-cert.pem` and
-    /// `client-key.pem`.
+    /// Directory of `ca-cert.pem`, which holds the trusted authorities. For servers that require
+    /// client certificates, it also holds `client-cert.pem` and `client-key.pem`.
     pub certificates: PathBuf,
-    /// The name that the server's certificate is for, if not the host's (`localhost` for a unix socket).
+    /// Name in the server's certificate, if it is not the host's (`localhost` for a unix socket).
     pub hostname: Option<String>,
 }
 
-/// A text that is no address of an export.
+/// The text is not a valid address of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("'{text}' {problem}")]
 pub struct UriError {
-    /// What was given.
+    /// The text as the user gave it.
     pub text: String,
-    /// What is wrong with it, and what would be right.
+    /// The error in the text, and its remedy.
     pub problem: &'static str,
 }
 
-const SHAPE: &str =
-    "is no address of an export: nbd://HOST[:PORT]/[NAME], or nbd+unix:///[NAME]?socket=PATH";
-const UNCERTIFIED: &str =
-    "does not say whom to believe: nbds needs tls-certificates=FOLDER with ca-cert.pem in it";
-const PARAMETER: &str = "has a parameter that is unknown here: nbd+unix has socket=PATH, nbds tls-certificates=FOLDER and tls-hostname=NAME";
-const PERCENT: &str =
-    "has a percent sign that is not followed by the two hexadecimal digits of a character";
+const SHAPE: &str = "is not the address of an export: give nbd://HOST[:PORT]/[NAME] or \
+                     nbd+unix:///[NAME]?socket=PATH";
+const UNCERTIFIED: &str = "names no trusted authority: give nbds addresses the parameter \
+                           tls-certificates=DIR, a directory with ca-cert.pem";
+const PARAMETER: &str = "has an unknown parameter: nbd+unix takes socket=PATH, and nbds takes \
+                         tls-certificates=DIR and tls-hostname=NAME";
+const PERCENT: &str = "has a percent sign without the two hexadecimal digits of a character: \
+                       write a percent sign itself as %25";
 
 impl FromStr for NbdUri {
     type Err = UriError;
@@ -91,7 +93,7 @@ fn parse(text: &str) -> Result<NbdUri, &'static str> {
     if parameters.0.is_empty() { Ok(NbdUri { server, name, tls }) } else { Err(PARAMETER) }
 }
 
-/// What follows the question mark, and was not taken yet.
+/// The parameters after the question mark that were not processed yet.
 struct Parameters(Vec<(String, String)>);
 
 impl Parameters {

@@ -1,7 +1,9 @@
-//! Many requests done as one: checked, given to the device together, and answered in one run of bytes.
+//! Executes many requests as one batch: checks them, gives them to the device together, and lays
+//! out all replies as one run of bytes.
 //!
-//! The replies are laid out before the device is asked, so that it reads into its place in them. A reply that turns out
-//! shorter, because a read failed, leaves a gap; the replies after it then move forward.
+//! The replies are laid out before the device executes the batch, so that it reads data directly
+//! into its place in the replies. A failed read makes its reply shorter and leaves a gap. The
+//! replies after the gap then move forward.
 
 use super::check::{Rules, check};
 use super::intake::LONGEST_WHOLE_BYTES;
@@ -16,26 +18,30 @@ use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use std::io;
 use std::ops::Range;
 
-/// The most requests in a batch. The gain of a larger batch is small from here, and the first request waits for the last.
+/// Most requests in a batch. A larger batch gains little, and its first request would wait for its
+/// last.
 const MOST_REQUESTS: usize = 128;
 
-/// The most bytes of data in a batch of more than one request, so that small requests do not wait long for large ones.
+/// Most bytes of data in a batch of several requests, so that small requests do not wait long for
+/// large ones.
 const MOST_DATA_BYTES: usize = 1 << 20;
 
-/// The size that the buffer of replies may keep between batches: enough for any batch of usual requests.
+/// Size in bytes that the reply buffer may keep between batches: enough for any batch of common
+/// requests.
 const KEPT_REPLY_BYTES: usize = 4 << 20;
 
-/// After so many batches in a row whose replies took less than a quarter of the buffer, it becomes small again.
+/// The reply buffer shrinks after this number of batches in a row whose replies filled less than a
+/// quarter of it.
 const ROOMY_BATCHES: u32 = 1024;
 
-/// Which kind of reply a request gets.
+/// The format of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// A simple reply, followed by the data of a read that went well.
+    /// A simple reply, followed by the data of a read that succeeded.
     Simple,
-    /// One chunk with the data of a read, or an error.
+    /// One chunk with the data of a read, or with an error.
     Chunk,
-    /// One chunk with extents, or an error, after all other replies.
+    /// One chunk with extents, or with an error. It comes after all other replies.
     Status,
 }
 
@@ -43,21 +49,21 @@ enum Shape {
 #[derive(Debug)]
 struct Entry {
     request: RequestHeader,
-    /// Where its data is among the received bytes.
+    /// Place of the request's data in the received bytes.
     payload: Range<usize>,
-    /// How it went, so far.
+    /// Result of the request so far.
     error: ErrorCode,
     shape: Shape,
-    /// Bytes of reply before the data that the device reads; all of the reply if it reads none.
+    /// Bytes of reply before the data that the device reads; the whole reply if it reads none.
     head_bytes: usize,
     /// Bytes that the device reads.
     data_bytes: usize,
-    /// The device has nothing left to do.
+    /// `true` if the device has nothing left to do.
     is_done: bool,
 }
 
 impl Entry {
-    /// How long a head this entry's reply has, as far as is known.
+    /// Returns the length of the reply before its data, for the result known so far.
     fn head_bytes(shape: Shape, error: ErrorCode) -> usize {
         match shape {
             Shape::Simple => SIMPLE_REPLY_BYTES,
@@ -67,7 +73,7 @@ impl Entry {
         }
     }
 
-    /// How long the reply is, now that the device was asked.
+    /// Returns the length of the reply after the device has executed the batch.
     fn reply_bytes(&self) -> usize {
         let sends_data = self.request.command == Command::READ && self.error.is_none();
         Self::head_bytes(self.shape, self.error) + if sends_data { self.data_bytes } else { 0 }
@@ -77,7 +83,7 @@ impl Entry {
         if self.request.has(COMMAND_FLAG_FUA) { Durability::Immediate } else { Durability::Flushed }
     }
 
-    /// What the device has to do, if anything.
+    /// Returns the operation for the device, if one is needed.
     fn operation<'a>(&self, received: &'a [u8], buffer: &'a mut [u8]) -> Option<Operation<'a>> {
         if self.is_done || !self.error.is_none() {
             return None;
@@ -103,19 +109,20 @@ impl Entry {
     }
 }
 
-/// A batch under construction, and its replies. Used again and again, so that its buffers are allocated once.
+/// A batch under construction with its replies. It is reused, so that its buffers are allocated
+/// once.
 #[derive(Debug)]
 pub(crate) struct Batch {
     entries: Vec<Entry>,
     /// Bytes of data in all requests.
     data_bytes: usize,
-    /// Bytes of replies before the device was asked.
+    /// Bytes of the replies before the device executes the batch, without block status.
     slot_bytes: usize,
-    /// The most bytes of replies that come after these: extents.
+    /// Upper bound for the bytes of block status, which follows the other replies.
     status_bytes: usize,
-    /// Has room for all of both.
+    /// Has room for all replies, block status included.
     replies: Buffer,
-    /// How many bytes of them are to be sent.
+    /// Bytes of the replies that must be sent.
     reply_bytes: usize,
     structured_replies: bool,
     roomy_batches: u32,
@@ -144,8 +151,8 @@ impl Batch {
             || self.data_bytes + self.status_bytes >= MOST_DATA_BYTES
     }
 
-    /// Adds a request whose data is at `payload` among the received bytes; `false` if there is no memory for its reply,
-    /// which happens to no request without data in an empty batch.
+    /// Adds a request whose data is at `payload` in the received bytes. Returns `false` if there is
+    /// no memory for its reply. A request without data always fits into an empty batch.
     pub(crate) fn push(
         &mut self,
         request: RequestHeader,
@@ -156,14 +163,14 @@ impl Batch {
         self.push_checked(request, payload, error, rules)
     }
 
-    /// Adds a request whose outcome is known: a refused one, or one that has been done.
+    /// Adds a request whose result is known, because it was refused or is done.
     pub(crate) fn push_done(&mut self, request: RequestHeader, error: ErrorCode) {
         let (shape, payload) = (self.shape(&request), 0..0);
         let head_bytes = Entry::head_bytes(shape, error);
         let is_status = shape == Shape::Status;
         self.slot_bytes += head_bytes;
         self.status_bytes += if is_status { MOST_STATUS_BYTES } else { 0 };
-        // There is room: a batch has one request of this kind.
+        // The buffer has room, because such a request is alone in its batch.
         self.entries.push(Entry {
             request,
             payload,
@@ -191,7 +198,8 @@ impl Batch {
         rules: &Rules,
     ) -> bool {
         let is_read = request.command == Command::READ && error.is_none();
-        // CACHE is a read whose data is not sent. What is longer than a read may be is advice not taken.
+        // CACHE is a read whose data is not sent. A range longer than the longest read is not read,
+        // because CACHE is only advice.
         let is_cache = request.command == Command::CACHE
             && error.is_none()
             && request.length <= rules.sizes.maximum;
@@ -219,7 +227,7 @@ impl Batch {
         true
     }
 
-    /// Makes the buffer of replies at least this large.
+    /// Grows the reply buffer to at least this size. Returns `false` if memory is not granted.
     fn make_room(&mut self, bytes: usize) -> bool {
         if bytes <= self.replies.len() {
             return true;
@@ -228,14 +236,15 @@ impl Batch {
         doubled <= KEPT_REPLY_BYTES && self.replies.grow(doubled, 0) || self.replies.grow(bytes, 0)
     }
 
-    /// The buffer of replies, to read a piece of a long request into: large enough for the longest request that is done
-    /// whole, if there is memory. For an empty batch only.
+    /// Returns the reply buffer, into which a piece of a long request can be read. It holds the
+    /// longest request that is executed whole, if memory is granted. The batch must be empty.
     pub(crate) fn piece_buffer(&mut self) -> &mut [u8] {
         self.make_room(LONGEST_WHOLE_BYTES as usize);
         &mut self.replies
     }
 
-    /// Whether a write was done after the last flush.
+    /// Returns whether a write succeeded after the last flush, and [`None`] if the batch has
+    /// neither.
     pub(crate) fn leaves_unflushed(&self) -> Option<bool> {
         self.entries.iter().rev().filter(|entry| entry.error.is_none()).find_map(
             |entry| match entry.request.command {
@@ -246,7 +255,8 @@ impl Batch {
         )
     }
 
-    /// Has the device do everything, and makes the replies. `received` is where the data of writes is.
+    /// Executes all requests on the device and makes the replies. `received` holds the data of
+    /// writes.
     pub(crate) fn execute(&mut self, received: &[u8], device: &dyn BlockDevice) {
         self.ask_device(received, device);
         self.close_gaps();
@@ -256,7 +266,8 @@ impl Batch {
     }
 
     fn ask_device(&mut self, received: &[u8], device: &dyn BlockDevice) {
-        // One allocation per batch: the requests borrow from two buffers, so they cannot outlive this function.
+        // Each batch costs one allocation: the requests borrow from two buffers, so they cannot be
+        // kept.
         let mut requests = Vec::with_capacity(self.entries.len());
         let mut rest = &mut *self.replies;
         for entry in &self.entries {
@@ -281,7 +292,8 @@ impl Batch {
         }
     }
 
-    /// Puts the head of each reply before its data, and moves replies forward where one before them became shorter.
+    /// Writes the head of each reply before its data, and moves replies forward after one that
+    /// became shorter.
     fn close_gaps(&mut self) {
         let mut slot_start = 0;
         let mut filled = 0;
@@ -319,12 +331,12 @@ impl Batch {
         }
     }
 
-    /// The replies, to be sent.
+    /// Returns the replies to be sent.
     pub(crate) fn replies(&self) -> &[u8] {
         self.replies.get(..self.reply_bytes).unwrap_or_default()
     }
 
-    /// Begins anew.
+    /// Empties the batch for its next use.
     pub(crate) fn clear(&mut self) {
         let is_roomy = self.replies.is_grown() && self.reply_bytes < self.replies.len() / 4;
         self.roomy_batches = if is_roomy { self.roomy_batches + 1 } else { 0 };
@@ -338,12 +350,12 @@ impl Batch {
         }
     }
 
-    /// Whether there is memory to give back.
+    /// Returns whether the batch has memory to release.
     pub(crate) fn is_grown(&self) -> bool {
         self.replies.is_grown()
     }
 
-    /// Gives memory back, after [`Batch::clear`].
+    /// Releases memory. The batch must be empty.
     pub(crate) fn shrink(&mut self) {
         self.roomy_batches = 0;
         self.replies.shrink(0);

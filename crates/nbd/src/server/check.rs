@@ -1,4 +1,4 @@
-//! Whether a request is one that may be done, and with which error it is refused ("Error values").
+//! Checks requests, and chooses the errors of those that are refused ("Error values").
 
 use super::exports::block_sizes;
 use crate::wire::{
@@ -6,18 +6,18 @@ use crate::wire::{
 };
 use gemelo_device::Geometry;
 
-/// What was agreed on in the handshake.
+/// The options that both sides agreed on in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
-    /// Reads are answered in chunks.
+    /// `true` if reads are answered in chunks.
     pub(crate) structured_replies: bool,
-    /// Block status may be asked.
+    /// `true` if block status may be requested.
     pub(crate) base_allocation: bool,
-    /// FAST_ZERO may succeed.
+    /// `true` if FAST_ZERO may succeed.
     pub(crate) zeroes_are_fast: bool,
 }
 
-/// What requests are checked against: what was agreed on, and the sizes of the device as they are now.
+/// The rules for requests: the agreed options, and the present size and limits of the device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     pub(crate) agreed: Agreed,
@@ -37,7 +37,7 @@ impl Rules {
     }
 }
 
-/// Checks a request.
+/// Checks a request. Returns the error to reply with if the request is refused.
 pub(crate) fn check(request: &RequestHeader, rules: &Rules) -> Result<(), ErrorCode> {
     check_command(request, rules.agreed)?;
     if request.command == Command::FLUSH {

@@ -1,22 +1,23 @@
-//! What a server tells of clients that it refused or that broke the protocol: the first of a kind at once, then how many
-//! there were, once a minute. A storm of bad clients fills no log.
+//! Reports about clients that were refused or broke the protocol. The first report of a kind is
+//! written at once, and the number of further ones once a minute, so that a storm of bad clients
+//! does not fill the log.
 
 use gemelo_base::{Clock, Monitor, SystemClock};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often a kind of complaint is told.
+/// Interval between two reports of a kind.
 const EVERY_NS: u64 = 60_000_000_000;
 
-/// Complaints of the kinds `K`, of which there are few.
+/// Reports of the kinds `K`. Their number is small, because `kinds` keeps each of them.
 pub(super) struct Complaints<K> {
     monitor: Arc<dyn Monitor>,
     clock: Box<dyn Clock>,
     kinds: Mutex<HashMap<K, Kind>>,
 }
 
-/// Those of a kind since one was told.
+/// The reports of a kind since the last one was written.
 struct Kind {
     told_ns: u64,
     untold: u64,
@@ -32,7 +33,7 @@ impl<K: Eq + Hash> Complaints<K> {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells it now, or counts it.
+    /// Writes the report now, or counts it.
     pub(super) fn tell(&self, kind: K, message: String) {
         let mut kinds = self.lock();
         if let Some(known) = kinds.get_mut(&kind) {
@@ -45,7 +46,8 @@ impl<K: Eq + Hash> Complaints<K> {
         self.monitor.warn(&message);
     }
 
-    /// Tells what was counted, of each kind once a minute; at the end all of it.
+    /// Writes the number of counted reports, of each kind once a minute. At the end it writes all
+    /// of them.
     pub(super) fn tell_counted(&self, is_end: bool) {
         let mut due = Vec::new();
         let now_ns = self.clock.now_ns();
@@ -62,7 +64,7 @@ impl<K: Eq + Hash> Complaints<K> {
                 kind.told_ns = now_ns;
                 return true;
             }
-            // A kind that was quiet for a minute begins anew.
+            // A kind that was quiet for a minute starts again.
             !is_due
         });
         for message in due {

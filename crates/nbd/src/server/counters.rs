@@ -1,8 +1,8 @@
-//! What a server counts.
+//! The counters of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since the server was made. They are raised once per batch or connection.
+/// Counters since the server was made. They are updated once per batch or connection.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     accepted: AtomicU64,
@@ -12,14 +12,14 @@ pub(crate) struct Counters {
     requests: AtomicU64,
 }
 
-/// The counts of one moment.
+/// The counts at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServerCounts {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections closed at once because there were too many.
+    /// Connections closed because there were too many.
     pub turned_away: u64,
-    /// Connections that ended by an error or a breach of the protocol.
+    /// Connections that ended with an error or a breach of the protocol.
     pub broken: u64,
     /// Batches given to devices.
     pub batches: u64,

@@ -1,4 +1,4 @@
-//! Which devices are exported under which names.
+//! The table of exports: names and their devices.
 
 use gemelo_device::{BlockDevice, Geometry};
 use std::collections::BTreeMap;
@@ -6,38 +6,40 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::wire::{BlockSizes, ExportFlags, LONGEST_PAYLOAD_BYTES};
 
-/// A device as clients see it.
+/// A device under the name that clients select it by.
 #[derive(Clone)]
 pub struct Export {
-    /// Its own name, also if it was found as the default.
+    /// Name of the export, also if a client selected it as the default.
     pub name: String,
-    /// What is read and written.
+    /// The device that is read and written.
     pub device: Arc<dyn BlockDevice>,
-    /// For people; may be empty.
+    /// A description for people; may be empty.
     pub description: String,
-    /// Refuses writes, even if the device would take them.
+    /// `true` if the export refuses writes, even if its device allows them.
     pub read_only: bool,
-    /// Whether the device makes zeroes faster than by writing them: whether FAST_ZERO may succeed.
+    /// `true` if the device makes zeroes without writing them as data, so that FAST_ZERO may
+    /// succeed.
     pub zeroes_are_fast: bool,
 }
 
 impl Export {
-    /// An export that refuses what the device refuses.
+    /// Makes an export that refuses writes only if the device does.
     #[must_use]
     pub fn new(name: impl Into<String>, device: Arc<dyn BlockDevice>) -> Self {
         let name = name.into();
         Self { name, device, description: String::new(), read_only: false, zeroes_are_fast: true }
     }
 
-    /// The device's sizes now.
+    /// Returns the present size and limits of the device.
     pub(crate) fn geometry(&self) -> Geometry {
         let geometry = self.device.geometry();
         Geometry { read_only: geometry.read_only || self.read_only, ..geometry }
     }
 }
 
-/// What clients are told of a device's sizes, made to follow the rules of the document ("Block size constraints"): powers
-/// of two, at most 64 KiB at least, at least 512 bytes preferred.
+/// Returns the block sizes that clients are told. They follow the rules of the protocol ("Block
+/// size constraints"): the minimum is a power of two of at most 64 KiB, and the preferred size a
+/// power of two of at least 512 bytes.
 pub(crate) fn block_sizes(geometry: &Geometry) -> BlockSizes {
     const LARGEST_MINIMUM: u32 = 1 << 16;
     const SMALLEST_PREFERRED: u32 = 512;
@@ -49,7 +51,7 @@ pub(crate) fn block_sizes(geometry: &Geometry) -> BlockSizes {
     BlockSizes { minimum, preferred, maximum }
 }
 
-/// What this server can do with a device.
+/// Returns the transmission flags of a device.
 pub(crate) fn export_flags(geometry: &Geometry, structured_replies: bool) -> ExportFlags {
     let mut flags = ExportFlags::HAS_FLAGS
         | ExportFlags::SEND_FLUSH
@@ -67,16 +69,18 @@ pub(crate) fn export_flags(geometry: &Geometry, structured_replies: bool) -> Exp
     ExportFlags(flags)
 }
 
-/// Finds exports by name. Asked anew for every client, so exports can come and go while a server runs.
+/// Finds exports by name. Every client causes a new look-up, so exports can be added and removed
+/// while a server runs.
 pub trait Exports: Send + Sync {
-    /// The export of this name; the empty name is the default export.
+    /// Returns the export of this name. The empty name means the default export.
     fn find(&self, name: &str) -> Option<Export>;
 
-    /// The names to list.
+    /// Returns the names to list.
     fn names(&self) -> Vec<String>;
 }
 
-/// Exports in a table that can be changed while they are served. If there is one only, it is the default as well.
+/// Exports in a table that can be changed while they are served. If it holds a single export, this
+/// is also the default.
 #[derive(Default)]
 pub struct ExportTable {
     inner: RwLock<Table>,
@@ -89,24 +93,24 @@ struct Table {
 }
 
 impl ExportTable {
-    /// An empty table.
+    /// Makes an empty table.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an export, in the place of another of that name.
+    /// Adds an export, and replaces another export of its name.
     pub fn insert(&self, export: Export) {
         let mut table = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         table.exports.insert(export.name.clone(), export);
     }
 
-    /// Takes an export out. Who is connected to it stays so until [`super::Server::disconnect`].
+    /// Removes an export. Its clients stay connected until [`super::Server::disconnect`].
     pub fn remove(&self, name: &str) -> Option<Export> {
         self.inner.write().unwrap_or_else(PoisonError::into_inner).exports.remove(name)
     }
 
-    /// Sets the name that the empty name stands for.
+    /// Sets the export that the empty name stands for.
     pub fn set_default(&self, name: Option<&str>) {
         self.inner.write().unwrap_or_else(PoisonError::into_inner).default =
             name.map(str::to_owned);

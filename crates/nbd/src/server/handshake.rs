@@ -1,4 +1,5 @@
-//! The handshake, from the server's side: options until one chooses an export ("Fixed newstyle negotiation").
+//! The server's side of the handshake: it answers options until one selects an export ("Fixed
+//! newstyle negotiation").
 
 use super::SessionError;
 use super::check::Agreed;
@@ -12,46 +13,48 @@ use crate::wire::{
     encode_listed_export, encode_meta_context,
 };
 
-/// The longest data of an option that is looked at: a name, and many queries.
+/// Longest data of an option in bytes that is decoded: a name and several queries.
 const LONGEST_OPTION_BYTES: u32 = 16 * LONGEST_STRING_BYTES as u32;
 
-/// The longest data of an option that is read and answered with an error; after longer ones the connection ends.
-const LONGEST_SKIPPED_BYTES: u32 = 1 << 20;
+/// Longest data of an option in bytes that is read and answered with an error. Longer data ends the
+/// connection.
+pub(super) const LONGEST_SKIPPED_BYTES: u32 = 1 << 20;
 
-/// How much of an option's data is read at once.
+/// Number of bytes of an option's data that are read at once.
 const PART_BYTES: usize = 4096;
 
-/// The most options of one handshake, so that a client cannot keep a thread busy for ever.
-const MOST_OPTIONS: usize = 4096;
+/// Most options of a handshake, so that a client cannot occupy a thread for ever.
+pub(super) const MOST_OPTIONS: usize = 4096;
 
-/// What came out of a handshake.
+/// The result of a handshake.
 pub(crate) struct Chosen {
     pub(crate) export: Export,
     pub(crate) agreed: Agreed,
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 pub(crate) struct Handshake<'a> {
     stream: Stream,
     exports: &'a dyn Exports,
     tls: &'a TlsPolicy,
-    /// Is told the name of the export that is about to be chosen; `false` if there are too many clients.
+    /// Called with the name of the export that is about to be selected; returns `false` if there
+    /// are too many clients.
     enter: &'a dyn Fn(&str) -> bool,
-    /// Both sides do without zeros after the reply to EXPORT_NAME.
+    /// `true` if both sides omit the zeros after the reply to EXPORT_NAME.
     no_zeroes: bool,
     structured_replies: bool,
-    /// The export whose block status was asked for.
+    /// Name of the export whose block status was agreed on.
     base_allocation_of: Option<String>,
 }
 
-/// What was found under the name of an export that is to be chosen.
+/// The result of looking up an export to select.
 enum Found {
     Export(Export),
     Nothing,
     TooManyClients,
 }
 
-/// How a handshake goes on after an option.
+/// The next step of the handshake after an option.
 enum Step {
     Continue,
     Chosen(Chosen),
@@ -69,7 +72,8 @@ impl<'a> Handshake<'a> {
         Self { stream, exports, tls, enter, no_zeroes, structured_replies, base_allocation_of }
     }
 
-    /// Runs to its end; [`None`] if the client ended it without choosing an export.
+    /// Runs the handshake to its end. Returns [`None`] if the client ended it without selecting an
+    /// export.
     pub(crate) fn run(mut self) -> Result<(Stream, Option<Chosen>), SessionError> {
         self.greet()?;
         for _ in 0..MOST_OPTIONS {
@@ -116,7 +120,7 @@ impl<'a> Handshake<'a> {
             data.extend_from_slice(part.get(..bytes).unwrap_or_default());
         }
         if option == OptionCode::ABORT {
-            // The client may have closed already, and then does not read the reply.
+            // The client may have closed its side already, and then does not read the reply.
             let _ = self.reply(option, OptionReplyKind::ACK, &[]);
             return Ok(Step::Ended);
         }
@@ -127,7 +131,7 @@ impl<'a> Handshake<'a> {
             return self.reply(
                 option,
                 OptionReplyKind::ERR_TLS_REQUIRED,
-                b"STARTTLS must come first",
+                b"this server requires TLS: send STARTTLS first",
             );
         }
         match option {
@@ -138,7 +142,7 @@ impl<'a> Handshake<'a> {
                 self.structured_replies = true;
                 self.reply(option, OptionReplyKind::ACK, &[])
             }
-            OptionCode::STRUCTURED_REPLY => self.invalid(option, b"this option has no data"),
+            OptionCode::STRUCTURED_REPLY => self.invalid(option, b"this option must have no data"),
             OptionCode::LIST_META_CONTEXT | OptionCode::SET_META_CONTEXT => {
                 self.meta_context(option, &data)
             }
@@ -157,7 +161,8 @@ impl<'a> Handshake<'a> {
         Ok(())
     }
 
-    /// Reads some of this many bytes, and tells how many. What a header announces takes no memory before it arrives.
+    /// Reads up to `most` bytes, and returns them with their number. Announced data thus takes no
+    /// memory before it arrives.
     fn read_part(&mut self, most: usize) -> Result<([u8; PART_BYTES], usize), SessionError> {
         let mut part = [0; PART_BYTES];
         let bytes = most.min(PART_BYTES);
@@ -181,14 +186,14 @@ impl<'a> Handshake<'a> {
     }
 
     fn unknown(&mut self, option: OptionCode) -> Result<Step, SessionError> {
-        self.reply(option, OptionReplyKind::ERR_UNKNOWN, b"there is no export of this name")
+        self.reply(option, OptionReplyKind::ERR_UNKNOWN, b"the server has no export of this name")
     }
 
     fn start_tls(mut self, header: OptionHeader) -> Result<Self, SessionError> {
         let option = header.option;
         if header.length > 0 {
             self.skip(header.length)?;
-            self.invalid(option, b"this option has no data")?;
+            self.invalid(option, b"this option must have no data")?;
             return Ok(self);
         }
         if self.stream.is_encrypted() {
@@ -196,11 +201,11 @@ impl<'a> Handshake<'a> {
             return Ok(self);
         }
         let Some(config) = self.tls.config() else {
-            self.reply(option, OptionReplyKind::ERR_POLICY, b"this server does not encrypt")?;
+            self.reply(option, OptionReplyKind::ERR_POLICY, b"this server does not offer TLS")?;
             return Ok(self);
         };
         self.reply(option, OptionReplyKind::ACK, &[])?;
-        // What was agreed on in the clear is forgotten ("Usage of TLS").
+        // Everything agreed on without encryption is forgotten ("Usage of TLS").
         Ok(Self {
             stream: self.stream.start_tls(config)?,
             structured_replies: false,
@@ -209,8 +214,9 @@ impl<'a> Handshake<'a> {
         })
     }
 
-    /// Finds an export that is about to be chosen. It is looked up again after its name was told, so that whoever
-    /// removes an export and then ends its connections misses none.
+    /// Looks up an export that is about to be selected. It looks twice, before and after the
+    /// registration of the name, so that a server that removes an export and then ends its
+    /// connections misses none.
     fn find_to_choose(&self, name: &str) -> Found {
         match self.exports.find(name) {
             None => Found::Nothing,
@@ -230,7 +236,7 @@ impl<'a> Handshake<'a> {
 
     fn export_name(&mut self, data: &[u8]) -> Result<Step, SessionError> {
         let name = std::str::from_utf8(data).map_err(|_| SessionError::NoSuchExport)?;
-        // This option has no reply that refuses; the connection ends instead.
+        // The reply to this option cannot refuse, so the connection ends.
         let export = match self.find_to_choose(name) {
             Found::Export(export) => export,
             Found::Nothing => return Err(SessionError::NoSuchExport),
@@ -248,10 +254,10 @@ impl<'a> Handshake<'a> {
 
     fn list(&mut self, data: &[u8]) -> Result<Step, SessionError> {
         if !data.is_empty() {
-            return self.invalid(OptionCode::LIST, b"this option has no data");
+            return self.invalid(OptionCode::LIST, b"this option must have no data");
         }
         for name in self.exports.names() {
-            // It may have gone since the names were taken.
+            // The export may have been removed since the names were taken.
             let Some(export) = self.exports.find(&name) else { continue };
             let listed = encode_listed_export(&name, &export.description);
             self.reply(OptionCode::LIST, OptionReplyKind::SERVER, &listed)?;
@@ -261,7 +267,7 @@ impl<'a> Handshake<'a> {
 
     fn info(&mut self, option: OptionCode, data: &[u8]) -> Result<Step, SessionError> {
         let Ok(request) = InfoRequest::decode(data) else {
-            return self.invalid(option, b"the option's data is not valid");
+            return self.invalid(option, b"the data of the option is invalid");
         };
         let found = match option {
             OptionCode::GO => self.find_to_choose(request.name),
@@ -271,14 +277,18 @@ impl<'a> Handshake<'a> {
             Found::Export(export) => export,
             Found::Nothing => return self.unknown(option),
             Found::TooManyClients => {
-                self.reply(option, OptionReplyKind::ERR_POLICY, b"there are too many clients")?;
+                self.reply(
+                    option,
+                    OptionReplyKind::ERR_POLICY,
+                    b"the server has too many clients: try again later",
+                )?;
                 return Err(SessionError::TooManyClients);
             }
         };
         let geometry = export.geometry();
         let flags = export_flags(&geometry, self.structured_replies);
         let mut told = vec![Info::Export { size_bytes: geometry.size_bytes, flags }];
-        // Told even to those who did not ask, because requests that do not keep to it are refused.
+        // Sent even without a request, because requests that ignore these sizes are refused.
         told.push(Info::BlockSize(block_sizes(&geometry)));
         if request.wanted.contains(&InfoKind::NAME) {
             told.push(Info::Name(&export.name));
@@ -302,10 +312,10 @@ impl<'a> Handshake<'a> {
             self.base_allocation_of = None;
         }
         let Ok(request) = MetaContextRequest::decode(data) else {
-            return self.invalid(option, b"the option's data is not valid");
+            return self.invalid(option, b"the data of the option is invalid");
         };
         if sets && !self.structured_replies {
-            return self.invalid(option, b"STRUCTURED_REPLY must come first");
+            return self.invalid(option, b"send STRUCTURED_REPLY first");
         }
         let Some(export) = self.exports.find(request.name) else { return self.unknown(option) };
         let is_asked = request
@@ -314,7 +324,7 @@ impl<'a> Handshake<'a> {
             .any(|query| *query == BASE_ALLOCATION || !sets && *query == "base:")
             || !sets && request.queries.is_empty();
         if is_asked {
-            // A number means something only when set; in a list it is reserved.
+            // The id has a meaning only in SET_META_CONTEXT. In LIST_META_CONTEXT it is reserved.
             let id = if sets { BASE_ALLOCATION_ID } else { 0 };
             self.reply(
                 option,

@@ -1,8 +1,8 @@
-//! The bytes that a client has sent and that were not done yet, cut into requests. A write's data stays where it was
-//! received until the device has it.
+//! Holds the bytes that a client has sent and that were not executed yet, and divides them into
+//! requests. The data of a write stays in place until the device has it.
 //!
-//! The buffer grows with what arrives, never with what a header announces, and shrinks when its connection is quiet or
-//! does without the room for a while.
+//! The buffer grows with the bytes that arrive, never with the length that a header announces. It
+//! shrinks when its connection is silent, or has not used the space for a while.
 
 use super::memory::{Buffer, Memory};
 use crate::wire::{
@@ -11,30 +11,34 @@ use crate::wire::{
 use std::io;
 use std::ops::Range;
 
-/// The longest read or write that is done whole: the longest of usual clients (`qemu-img`). Longer ones are done in
-/// pieces, so that the memory of a connection does not depend on the length of its requests.
+/// Length in bytes of the longest read or write that is executed whole. It is the longest request
+/// of common clients (`qemu-img`). Longer requests are executed in pieces, so that the memory of a
+/// connection does not depend on the length of its requests.
 pub(super) const LONGEST_WHOLE_BYTES: u32 = 2 << 20;
 
-/// The size up to which a buffer grows: the longest request that is done whole, and room behind it.
+/// Size in bytes up to which a buffer grows: the longest request that is executed whole, and space
+/// behind it.
 const MOST_BYTES: usize = LONGEST_WHOLE_BYTES as usize + (256 << 10);
 
-/// A rest of this length or less moves to the front of the buffer, so that the same few pages, which the processor's
-/// caches hold, are used over and over. So does any rest that has less than a quarter of the buffer as room behind it.
+/// A rest of at most this length moves to the front of the buffer. The connection then reuses the
+/// same few pages, which stay in the processor's caches. A longer rest moves if less than a quarter
+/// of the buffer is free behind it.
 const SHORT_REST_BYTES: usize = 64 << 10;
 
-/// A buffer of which so many receipts in a row have used less than a quarter becomes small again.
+/// A buffer shrinks after this number of receipts in a row that used less than a quarter of it.
 const ROOMY_RECEIPTS: u32 = 1024;
 
-/// What comes next in the buffer.
+/// The next item in the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A whole request, and where in the buffer its data is.
+    /// A whole request, and the place of its data in the buffer.
     Request(RequestHeader, Range<usize>),
-    /// More has to be received first.
+    /// An incomplete request: more bytes must be received.
     Incomplete,
-    /// A read or write that is done in pieces; of a write, any part of the data may be there.
+    /// A read or write that is executed in pieces. Of a write, any part of the data may have
+    /// arrived.
     Large(RequestHeader),
-    /// A write of more data than may be sent; its header only.
+    /// The header of a write that exceeds the longest payload.
     TooLong(RequestHeader),
 }
 
@@ -42,13 +46,13 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Intake {
     buffer: Buffer,
-    /// The bytes received and not taken out.
+    /// Place of the bytes that were received and not taken out yet.
     held: Range<usize>,
-    /// How many bytes the incomplete request at the front of them has, at least.
+    /// Least length in bytes of the incomplete request at the front.
     wanted_bytes: usize,
-    /// The last receipt filled the buffer, so there may be more.
+    /// `true` if the last receipt filled the buffer, so the socket may hold more.
     was_filled: bool,
-    /// The buffer cannot grow, so what does not fit has to be done in pieces.
+    /// `true` if the buffer is full and cannot grow, so its request is executed in pieces.
     is_full: bool,
     roomy_receipts: u32,
 }
@@ -67,8 +71,8 @@ impl Intake {
         })
     }
 
-    /// What is at the front. A request stays there until [`Intake::take`], and its data is in [`Intake::all`] until
-    /// [`Intake::room`].
+    /// Returns the item at the front. A request stays there until [`Intake::take`], and its data
+    /// stays in [`Intake::all`] until [`Intake::room`].
     pub(super) fn peek(&mut self) -> Result<Next, WireError> {
         let rest = self.held();
         let header = match RequestHeader::decode(rest) {
@@ -99,28 +103,28 @@ impl Intake {
         Ok(Next::Request(header, payload))
     }
 
-    /// Takes everything before `end` out: a request whose data ends there.
+    /// Takes out everything before `end`, where the data of a request ends.
     pub(super) fn take(&mut self, end: usize) {
         self.held.start = end.clamp(self.held.start, self.held.end);
         self.is_full = false;
     }
 
-    /// All bytes of the buffer, for the ranges of many requests.
+    /// Returns the whole buffer, to which the ranges of requests refer.
     pub(super) fn all(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// The bytes received and not taken out.
+    /// Returns the bytes that were received and not taken out yet.
     pub(super) fn held(&self) -> &[u8] {
         self.buffer.get(self.held.clone()).unwrap_or_default()
     }
 
-    /// The most bytes that can be held at once at the moment.
+    /// Returns the number of bytes that the buffer can hold at present.
     pub(super) fn capacity(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Drops up to so many bytes from the front of those held; tells how many.
+    /// Drops up to `most` bytes from the front. Returns the number of bytes dropped.
     pub(super) fn discard(&mut self, most: usize) -> usize {
         let dropped = self.held.len().min(most);
         self.held.start += dropped;
@@ -128,13 +132,13 @@ impl Intake {
         dropped
     }
 
-    /// Expects this many bytes at the front: the next piece of a request.
+    /// Sets the number of bytes that are needed at the front: the next piece of a request.
     pub(super) fn expect(&mut self, bytes: usize) {
         self.wanted_bytes = bytes;
     }
 
-    /// Where to receive the next bytes. Empty if all of the buffer is held and it cannot grow; then [`Intake::peek`]
-    /// gives the request at the front as a large one.
+    /// Returns the free space for the next bytes. It is empty if the buffer is full and cannot
+    /// grow. [`Intake::peek`] then returns the request at the front as [`Next::Large`].
     pub(super) fn room(&mut self) -> &mut [u8] {
         let is_short = self.held.len() <= SHORT_REST_BYTES;
         let lacks_room = self.buffer.len() - self.held.end < self.buffer.len() / 4;
@@ -146,7 +150,7 @@ impl Intake {
         }
         if self.held.end == self.buffer.len() || self.was_filled {
             let bytes = (2 * self.buffer.len()).min(MOST_BYTES);
-            // Held bytes that do not begin at the front are kept with what is before them.
+            // If the held bytes do not begin at the front, the bytes before them are kept as well.
             let is_grown = self.buffer.len() < bytes && self.buffer.grow(bytes, self.held.end);
             self.is_full = !is_grown && self.held.len() == self.buffer.len();
             self.was_filled = false;
@@ -154,7 +158,7 @@ impl Intake {
         self.buffer.get_mut(self.held.end..).unwrap_or_default()
     }
 
-    /// So many bytes were received into [`Intake::room`].
+    /// Records that this number of bytes was received into [`Intake::room`].
     pub(super) fn received(&mut self, bytes: usize) {
         self.is_full = false;
         self.held.end = (self.held.end + bytes).min(self.buffer.len());
@@ -166,12 +170,12 @@ impl Intake {
         }
     }
 
-    /// Whether there is memory to give back.
+    /// Returns whether the buffer has memory to release.
     pub(super) fn is_grown(&self) -> bool {
         self.buffer.is_grown()
     }
 
-    /// Gives memory back, if what is held fits into less.
+    /// Releases memory, if the held bytes fit into less.
     pub(super) fn shrink(&mut self) {
         self.roomy_receipts = 0;
         self.buffer.copy_within(self.held.clone(), 0);

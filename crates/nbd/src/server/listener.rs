@@ -1,4 +1,5 @@
-//! Where a server listens: unix sockets and TCP, made here or handed over by whoever started the program.
+//! Listening sockets: unix sockets and TCP, made here or handed over by the program that started
+//! this one.
 
 use crate::socket::Socket;
 use std::fmt;
@@ -11,24 +12,25 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// How many clients may wait to be accepted; the system has a limit of its own, often 4096.
+/// Most clients that wait to be accepted. The system has a limit of its own, often 4096.
 const QUEUE_LENGTH: i32 = 1024;
 
-/// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
+/// An address to listen at: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// A socket in the file system.
+    /// A socket file.
     Unix(PathBuf),
-    /// An address and port; port 0 takes a free one.
+    /// An IP address and a port. Port 0 takes a free port.
     Tcp(SocketAddr),
-    /// The name of a host and a port: all addresses of that name.
+    /// A host name and a port. It stands for all addresses of the name.
     Name(String, u16),
 }
 
-/// A text that says no place to listen.
+/// The text is not an address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "'{0}' is no address: unix:PATH, or tcp:HOST:PORT with a name, an IPv4 address or an IPv6 address in brackets"
+    "'{0}' is not an address: give unix:PATH, or tcp:HOST:PORT with a name, an IPv4 address or an \
+     IPv6 address in brackets"
 )]
 pub struct UnknownAddress(String);
 
@@ -48,7 +50,8 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// A host's name and a port. What looks like a number is none: the system would read `1.2.3` as an address.
+/// Parses a host name and a port. A name that looks like a number is refused, because the system
+/// would read `1.2.3` as an address.
 fn parse_name(text: &str) -> Option<ListenAddress> {
     let (name, port) = text.rsplit_once(':')?;
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
@@ -68,13 +71,13 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Why a server cannot listen there.
+/// The reason why a server cannot listen at an address.
 #[derive(Debug, Error)]
 #[error("cannot listen at {address}")]
 pub struct ListenError {
-    /// Where.
+    /// The refused address.
     pub address: ListenAddress,
-    /// Why not.
+    /// The error of the system.
     #[source]
     pub source: io::Error,
 }
@@ -85,7 +88,7 @@ enum Kind {
     Tcp(TcpListener),
 }
 
-/// A listening socket. A file made for it is removed when it goes.
+/// A listening socket. The socket file that was made for it is removed when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     kind: Kind,
@@ -94,11 +97,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at all that an address stands for: of a host's name, at each of its addresses that this host has. With
-    /// port 0 each takes a free port of its own.
+    /// Listens at all addresses that an address stands for. A host name stands for each of its
+    /// addresses that this host has. With port 0, each of them takes a free port of its own.
     ///
     /// # Errors
-    /// As [`Listener::bind`]; of several addresses, if not one can be listened at, or one is in use.
+    /// Fails as [`Listener::bind`] does. A host name fails if none of its addresses can be listened
+    /// at, or if one is in use.
     pub fn bind_all(address: &ListenAddress) -> Result<Vec<Self>, ListenError> {
         let ListenAddress::Name(name, port) = address else {
             return Ok(vec![Self::bind(address)?]);
@@ -109,7 +113,7 @@ impl Listener {
         for found in (name.as_str(), *port).to_socket_addrs().map_err(failed)? {
             match Self::bind(&ListenAddress::Tcp(found)) {
                 Ok(listener) => listeners.push(listener),
-                // Names often stand for an IPv6 address as well, also on hosts without IPv6.
+                // Names often have an IPv6 address as well, also on hosts without IPv6.
                 Err(error) if error.source.kind() == io::ErrorKind::AddrNotAvailable => {
                     missing = error.source;
                 }
@@ -119,11 +123,12 @@ impl Listener {
         if listeners.is_empty() { Err(failed(missing)) } else { Ok(listeners) }
     }
 
-    /// Listens at an address, of a host's name at the first that can be had. A socket file that nobody listens at any
-    /// more is replaced.
+    /// Listens at an address. A host name takes the first of its addresses that works. A socket
+    /// file is replaced if no program listens at it any more.
     ///
     /// # Errors
-    /// If the address is in use, a file that is no dead socket is there, or the system refuses.
+    /// Fails if the address is in use, if a file other than an abandoned socket has its path, or if
+    /// the system refuses.
     pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
         let failed = |source| ListenError { address: address.clone(), source };
         match address {
@@ -142,10 +147,10 @@ impl Listener {
         }
     }
 
-    /// Takes over a listening unix socket. Its file stays.
+    /// Takes over a listening unix socket. The socket file stays.
     ///
     /// # Errors
-    /// If the socket cannot be used.
+    /// Fails if the socket cannot be used.
     pub fn from_unix(listener: UnixListener) -> io::Result<Self> {
         let path = listener.local_addr()?.as_pathname().map(Path::to_owned).unwrap_or_default();
         Self::of_unix(listener, ListenAddress::Unix(path), None)
@@ -168,25 +173,26 @@ impl Listener {
     /// Takes over a listening TCP socket.
     ///
     /// # Errors
-    /// If the socket cannot be used.
+    /// Fails if the socket cannot be used.
     pub fn from_tcp(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = ListenAddress::Tcp(listener.local_addr()?);
         Ok(Self { kind: Kind::Tcp(listener), address, made_file: None })
     }
 
-    /// Where it listens, with the port that was taken.
+    /// Returns the address of the socket, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> &ListenAddress {
         &self.address
     }
 
-    /// Whether others than this machine's own programs can connect.
+    /// Returns whether programs on other machines can connect.
     pub(crate) fn is_open_to_the_network(&self) -> bool {
         matches!(&self.address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback())
     }
 
-    /// The next connection and where it comes from; [`None`] if there is none.
+    /// Accepts the next connection and returns it with the name of its peer; [`None`] if none is
+    /// waiting.
     pub(crate) fn accept(&self) -> io::Result<Option<(Socket, String)>> {
         let accepted = match &self.kind {
             Kind::Unix(listener) => listener.accept().and_then(|(stream, _)| {
@@ -217,19 +223,19 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.made_file {
-            // Somebody else may have removed it; there is nobody to tell of anything worse.
+            // Another process may have removed the file already, and a drop cannot report an error.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Lets more clients wait to be accepted than the standard library does. Beyond the queue's length the system ignores
-/// TCP clients, who then try again after a second.
+/// Lets more clients wait to be accepted than the standard library does. When the queue is full,
+/// the system ignores TCP clients, and they try again after a second.
 fn lengthen_queue(listener: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::listen(listener, QUEUE_LENGTH)?)
 }
 
-/// Removes a socket that a program left behind: one that refuses connections.
+/// Removes the socket file of a program that has ended: connections to it are refused.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());

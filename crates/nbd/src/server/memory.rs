@@ -1,9 +1,10 @@
-//! The memory that connections receive into and reply from: one bound for a whole server, shared fairly.
+//! The memory of all connections' buffers: one limit for a whole server, shared fairly.
 //!
-//! Every connection has a reserved share, which it always gets. More is granted out of what is left: a buffer may grow
-//! as long as it is not larger than what remains free for all others afterwards. One greedy connection thus gets half of
-//! that memory, two get a third each, and a small buffer can still grow when large ones cannot. A buffer that may not
-//! grow is not waited for: its connection does the request in pieces of the size that it has.
+//! Every connection has a reserved share that it always gets. The rest is shared: a buffer may grow
+//! as long as it is not larger than the memory that remains free for all others afterwards. One
+//! greedy connection thus gets half of the shared memory, and two get a third each. A small buffer
+//! can still grow when large ones cannot. A connection does not wait for memory: it executes its
+//! request in pieces of the size that its buffer has.
 
 use memmap2::MmapMut;
 use std::io;
@@ -11,19 +12,19 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The size of a buffer that every connection has without asking: some dozen small requests.
+/// Size in bytes of the buffer that every connection always has: some dozen small requests.
 pub(super) const RESERVED_BUFFER_BYTES: usize = 64 << 10;
 
-/// What a connection has in any case: one buffer to receive into, one to reply from.
+/// Reserved share of a connection in bytes: one buffer for receiving and one for replies.
 pub(super) const RESERVED_CONNECTION_BYTES: usize = 2 * RESERVED_BUFFER_BYTES;
 
-/// The usual bound for a server, in bytes: a hundred connections with requests of 2 MiB each.
+/// Usual limit of a server in bytes: a hundred connections with requests of 2 MiB each.
 const USUAL_BYTES: usize = 256 << 20;
 
-/// The usual number of connections that have a reserved share.
+/// Usual number of connections with a reserved share.
 const USUAL_CONNECTIONS: usize = 256;
 
-/// A bound for the buffers of all connections of one or more servers. Clones are the same memory.
+/// A limit for the buffers of all connections of one or more servers. Clones share one limit.
 #[derive(Debug, Clone)]
 pub struct Memory {
     inner: Arc<Inner>,
@@ -34,9 +35,9 @@ struct Inner {
     limit_bytes: usize,
     /// The limit without the reserved shares.
     shared_bytes: usize,
-    /// What was granted of the shared memory.
+    /// Bytes granted of the shared memory.
     granted_bytes: AtomicUsize,
-    /// What is in use of the reserved shares.
+    /// Bytes in use of the reserved shares.
     reserved_bytes: AtomicUsize,
 }
 
@@ -47,7 +48,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Memory of this size, in bytes, with a reserved share for this many connections.
+    /// Makes a limit of `limit_bytes` bytes, with a reserved share for this number of connections.
     #[must_use]
     pub fn new(limit_bytes: usize, connections: usize) -> Self {
         let reserved = connections.saturating_mul(RESERVED_CONNECTION_BYTES);
@@ -56,32 +57,34 @@ impl Memory {
         Self { inner: Arc::new(Inner { limit_bytes, shared_bytes, granted_bytes, reserved_bytes }) }
     }
 
-    /// The least memory, in bytes, for this many connections: half of it is reserved for them.
+    /// Returns the least limit in bytes for this number of connections. Half of it is reserved for
+    /// them.
     #[must_use]
     pub const fn least_bytes(connections: usize) -> usize {
         connections.saturating_mul(2 * RESERVED_CONNECTION_BYTES)
     }
 
-    /// The usual memory, in bytes, for this many connections.
+    /// Returns the usual limit in bytes for this number of connections.
     #[must_use]
     pub fn usual_bytes(connections: usize) -> usize {
         USUAL_BYTES.max(Self::least_bytes(connections))
     }
 
-    /// The bound in bytes.
+    /// Returns the limit in bytes.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.inner.limit_bytes
     }
 
-    /// What connections have at the moment, in bytes.
+    /// Returns the number of bytes that connections use at present.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         let Inner { granted_bytes, reserved_bytes, .. } = &*self.inner;
         granted_bytes.load(Ordering::Relaxed) + reserved_bytes.load(Ordering::Relaxed)
     }
 
-    /// Where a buffer of this size is counted: it is a reserved one, or a larger one that was granted.
+    /// Returns the count of a buffer of this size: the reserved shares, or the shared memory for a
+    /// larger buffer.
     fn account(&self, bytes: usize) -> &AtomicUsize {
         if bytes > RESERVED_BUFFER_BYTES {
             &self.inner.granted_bytes
@@ -94,7 +97,7 @@ impl Memory {
         self.inner.reserved_bytes.fetch_add(RESERVED_BUFFER_BYTES, Ordering::Relaxed);
     }
 
-    /// Grants a buffer of this size if as much remains free.
+    /// Grants a buffer of this size if as much memory remains free.
     fn grant(&self, bytes: usize) -> bool {
         let granted = |used: usize| {
             let used = used.checked_add(bytes)?;
@@ -109,8 +112,8 @@ impl Memory {
     }
 }
 
-/// A buffer within a [`Memory`]. It is a mapping of its own, so the system has its pages back as soon as it goes, and a
-/// page takes memory from its first use only.
+/// A buffer within a [`Memory`]. It is a memory mapping of its own: the system gets its pages back
+/// as soon as it is dropped, and a page takes memory only from its first use on.
 #[derive(Debug)]
 pub(super) struct Buffer {
     bytes: MmapMut,
@@ -118,10 +121,10 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of the size that is reserved.
+    /// Makes a buffer of the reserved size.
     ///
     /// # Errors
-    /// If the system has no memory.
+    /// Fails if the system lacks memory.
     pub(super) fn reserved(memory: &Memory) -> io::Result<Self> {
         let bytes = MmapMut::map_anon(RESERVED_BUFFER_BYTES)?;
         memory.reserve();
@@ -132,7 +135,8 @@ impl Buffer {
         self.bytes.len() > RESERVED_BUFFER_BYTES
     }
 
-    /// Makes the buffer this large, and keeps its first `kept` bytes; `false` if that is not granted.
+    /// Grows the buffer to this size, and keeps its first `kept` bytes. Returns `false` if that is
+    /// not granted.
     pub(super) fn grow(&mut self, bytes: usize, kept: usize) -> bool {
         if bytes <= self.bytes.len() {
             return true;
@@ -147,7 +151,8 @@ impl Buffer {
         is_mapped
     }
 
-    /// Goes back to the reserved size, and keeps the first `kept` bytes; if these are more, nothing happens.
+    /// Shrinks to the reserved size, and keeps the first `kept` bytes. A buffer in which they would
+    /// not fit stays as it is.
     pub(super) fn shrink(&mut self, kept: usize) {
         if self.is_grown() && kept <= RESERVED_BUFFER_BYTES {
             self.memory.reserve();
@@ -157,7 +162,8 @@ impl Buffer {
         }
     }
 
-    /// Takes a new mapping, whose memory was granted, and gives back the memory of the old one.
+    /// Replaces the mapping by a new one, whose memory was granted, and returns the memory of the
+    /// old one.
     fn replace(&mut self, bytes: usize, kept: usize) -> bool {
         let Ok(mut fresh) = MmapMut::map_anon(bytes) else { return false };
         if let (Some(to), Some(from)) = (fresh.get_mut(..kept), self.bytes.get(..kept)) {
@@ -205,7 +211,7 @@ mod tests {
             while buffer.grow(buffer.len() * 2, 0) {}
             largest.push(buffer.len());
         }
-        // Each could double as long as it left as much to the others.
+        // Each buffer could double as long as it left the same amount to the others.
         assert_eq!(largest, [4 << 20, 4 << 20, 2 << 20, 2 << 20]);
         let mut modest = Buffer::reserved(&memory).unwrap();
         assert!(modest.grow(1 << 20, 0), "greedy ones leave something");

@@ -1,10 +1,13 @@
-//! A server of block devices: listens, negotiates, and turns what clients send into batches of requests.
+//! A server of block devices. It listens, negotiates, and turns the requests of its clients into
+//! batches.
 //!
-//! Each connection has a thread, which receives everything that its client has sent with one system call, has the device
-//! do it as one batch, and sends all replies with one more. What a device is, and what its requests do, is the device's
-//! business (`gemelo_device`); which devices there are is said by [`Exports`].
+//! Each connection has a thread. The thread receives all that its client has sent with one system
+//! call, executes it on the device as one batch, and sends all replies with one more system call.
+//! The device decides how a request is carried out (`gemelo_device`), and [`Exports`] names the
+//! devices.
 
 mod batch;
+mod busy_wait;
 mod check;
 mod complaints;
 mod counters;
@@ -13,7 +16,6 @@ mod handshake;
 mod intake;
 mod listener;
 mod memory;
-mod patience;
 mod registry;
 mod session;
 mod silence;
@@ -42,46 +44,53 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How often a server that waits for connections looks at its stop flag.
+/// Interval at which a server that waits for connections checks its stop flag.
 const STOP_CHECKED_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// How long connections get to end after their sockets were closed. What takes longer is a device that hangs.
+/// Time that connections have to end after their sockets were closed. A connection that takes
+/// longer is held up by its device.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// The most connections that are accepted at one listener before the next one has its turn: a few milliseconds.
+/// Most connections that one listener accepts before the next listener has its turn. They take a
+/// few milliseconds.
 const ACCEPTED_IN_TURN: usize = 16;
 
-/// How long to wait after the system has refused a connection (too many open files), so as not to spin.
+/// Pause after the system has refused a connection (too many open files), so that the server does
+/// not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// The listener's number under which adopted connections are counted. No list of listeners is that long.
+/// Number of the listener under which adopted connections are counted. No list of listeners is this
+/// long.
 const ADOPTED: usize = usize::MAX;
 
-/// How a server behaves.
+/// Limits and options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// The most connections at a time by listener, once their clients have chosen an export; more are closed at once.
-    /// Each takes a thread.
+    /// Most connections of each listener whose clients have selected an export. Further connections
+    /// are closed at once. Each connection takes a thread.
     pub most_connections: usize,
-    /// The most connections at a time by listener whose clients have not chosen an export. Of more, the oldest ends.
+    /// Most connections of each listener whose clients have not selected an export yet. A further
+    /// connection ends the oldest one.
     pub most_handshakes: usize,
-    /// What connections receive into and reply from.
+    /// The memory of all connections' buffers.
     pub memory: Memory,
-    /// How long a client may take to choose an export.
+    /// Longest time for selecting an export.
     pub handshake_timeout: Duration,
-    /// How long a client may be silent between requests; [`None`] for ever.
+    /// Longest silence of a client between requests; [`None`] for no limit.
     pub idle_timeout: Option<Duration>,
-    /// How long a client may be silent within a request; [`None`] for ever.
+    /// Longest silence of a client within a request; [`None`] for no limit.
     pub receive_timeout: Option<Duration>,
-    /// How long a client may take nothing of its replies; [`None`] for ever.
+    /// Longest time in which a client accepts nothing of its replies; [`None`] for no limit.
     pub send_timeout: Option<Duration>,
-    /// How long clients get, when the server stops, to take the replies to what they have sent.
+    /// Time that clients have, when the server stops, to accept the replies to the requests that
+    /// they sent.
     pub stop_timeout: Duration,
-    /// How long a connection waits for the next request without sleeping, while that pays; zero for never.
+    /// Longest time for which a connection polls for the next request before it sleeps, as long as
+    /// polling pays; zero for no polling.
     pub busy_wait: Duration,
-    /// Whether sessions are encrypted.
+    /// Encryption of sessions.
     pub tls: TlsPolicy,
-    /// Whether sessions over the network need no encryption.
+    /// `true` if sessions over the network may be unencrypted.
     pub allow_insecure: bool,
 }
 
@@ -103,19 +112,19 @@ impl Default for ServerConfig {
     }
 }
 
-/// Why a server did not serve, or not to the end.
+/// The reason why a server did not start, or did not end in order.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// An address that the network reaches, without encryption.
+    /// The address can be reached from the network, and sessions are not encrypted.
     #[error("{0} can be reached from the network: require TLS, or allow insecure connections")]
     Insecure(ListenAddress),
     /// Waiting for connections failed.
-    #[error("cannot wait for connections")]
+    #[error("waiting for connections failed")]
     Wait(#[source] io::Error),
-    /// Connections whose device does not come back.
-    #[error("{connections} connections did not end in time")]
+    /// Connections whose device did not complete its requests.
+    #[error("{connections} connections did not end in time, because their devices hang")]
     Unfinished {
-        /// How many.
+        /// Number of these connections.
         connections: usize,
     },
 }
@@ -129,14 +138,14 @@ struct Shared {
     registry: Registry,
 }
 
-/// A server. Clones are the same server.
+/// A server. Clones share one server.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
 }
 
 impl Server {
-    /// A server of these exports. `monitor` hears of clients that break the protocol.
+    /// Makes a server of these exports. `monitor` is told of clients that break the protocol.
     #[must_use]
     pub fn new(exports: Arc<dyn Exports>, config: ServerConfig, monitor: Arc<dyn Monitor>) -> Self {
         let counters = Counters::default();
@@ -147,11 +156,12 @@ impl Server {
         }
     }
 
-    /// Serves until the flag is raised; then takes no more connections, does and answers what clients have sent,
-    /// flushes, and returns.
+    /// Serves until the flag is raised. The server then accepts no more connections, executes and
+    /// answers the requests that clients have sent, flushes, and returns.
     ///
     /// # Errors
-    /// At once if an address is not safe; later if waiting fails, or if connections do not end.
+    /// Fails at once if an address needs encryption and has none. Fails later if waiting fails, or
+    /// if connections do not end.
     pub fn serve(&self, listeners: Vec<Listener>, stop: &StopFlag) -> Result<(), ServeError> {
         let config = &self.shared.config;
         let is_exposed = |listener: &&Listener| {
@@ -173,25 +183,26 @@ impl Server {
         if connections > 0 { Err(ServeError::Unfinished { connections }) } else { Ok(()) }
     }
 
-    /// Begins a session on a connection that is there, such as one that was used for something else before. `peer` is
-    /// its name in warnings. It ends with [`Self::serve`].
+    /// Starts a session on an open connection, such as one that carried another protocol before.
+    /// `peer` is its name in warnings. The session ends with [`Self::serve`].
     pub fn adopt(&self, stream: UnixStream, peer: &str) {
         self.shared.complaints.tell_counted(false);
         self.start(stream.into(), peer, ADOPTED);
     }
 
-    /// How many clients are connected to an export, or, without a name, at all.
+    /// Returns the number of clients connected to an export, or, without a name, of all clients.
     #[must_use]
     pub fn connections(&self, export: Option<&str>) -> usize {
         self.shared.registry.count(export)
     }
 
-    /// Has the connections to an export end when what has arrived is done. Call it after the export was removed.
+    /// Ends the connections to an export once they have executed the requests that have arrived.
+    /// The export must have been removed before.
     pub fn disconnect(&self, export: &str) {
         self.shared.registry.drain(Some(export));
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> ServerCounts {
         self.shared.counters.now()
@@ -214,14 +225,16 @@ impl Server {
         Ok(())
     }
 
-    /// Accepts connections of one listener: enough to empty its queue, and not so many that others wait.
+    /// Accepts connections of one listener, up to a limit, so that the other listeners have their
+    /// turn.
     fn accept_some(&self, gate: usize, listener: &Listener) {
         for _ in 0..ACCEPTED_IN_TURN {
             match listener.accept() {
                 Ok(Some((socket, peer))) => self.start(socket, &peer, gate),
                 Ok(None) => return,
                 Err(error) => {
-                    let message = format!("{}: no connection: {error}", listener.address());
+                    let message =
+                        format!("{}: cannot accept a connection: {error}", listener.address());
                     self.shared.complaints.tell(Complaint::NotAccepted, message);
                     return std::thread::sleep(ACCEPT_PAUSE);
                 }
@@ -229,7 +242,7 @@ impl Server {
         }
     }
 
-    /// Gives a connection its thread.
+    /// Starts the thread of a connection.
     fn start(&self, socket: Socket, peer: &str, gate: usize) {
         let shared = Arc::clone(&self.shared);
         shared.counters.count_accepted();
@@ -242,14 +255,14 @@ impl Server {
             Entry::Displacing(id) => {
                 refused(
                     Complaint::Displaced,
-                    "connected, and the oldest client that chooses no export was ended",
+                    "connected in place of the oldest client that has selected no export",
                 );
                 id
             }
             Entry::Full => {
                 return refused(
                     Complaint::TurnedAway,
-                    "turned away, there are too many connections",
+                    "refused, because there are too many connections",
                 );
             }
         };
@@ -259,7 +272,7 @@ impl Server {
         if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(session) {
             refused(
                 Complaint::NoThread,
-                &format!("turned away, there is no thread for it: {error}"),
+                &format!("refused, because no thread can be started: {error}"),
             );
         }
     }

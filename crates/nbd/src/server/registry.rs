@@ -1,14 +1,15 @@
-//! The connections that a server has: how many, to which exports, and how to end them.
+//! The registry of a server's connections: counts them, knows their exports, and ends them.
 //!
-//! Each listener has limits of its own, so that clients of one keep nobody out of another. Connections whose client has
-//! not chosen an export are limited apart from the others: of too many, the oldest is ended in favour of the newest.
+//! Each listener has limits of its own, so that the clients of one listener cannot exclude those of
+//! another. Connections whose client has not selected an export have a separate limit. Beyond it,
+//! the oldest of them is ended in favour of the newest.
 
 use crate::socket::Socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// All connections.
+/// All connections of a server.
 #[derive(Debug)]
 pub(super) struct Registry {
     most_connections: usize,
@@ -27,11 +28,11 @@ struct Connections {
 /// The connections of one listener.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Their clients have not chosen an export. The oldest has the lowest number.
+    /// Connections whose clients have not selected an export. The oldest has the lowest number.
     half_open: BTreeSet<u64>,
-    /// How many were half open, and are ending.
+    /// Number of half-open connections that were ended and have not left yet.
     dropped: usize,
-    /// How many have chosen an export.
+    /// Number of connections whose clients have selected an export.
     established: usize,
 }
 
@@ -46,7 +47,7 @@ struct Connection {
 enum Phase {
     HalfOpen,
     Dropped,
-    /// With the export's name.
+    /// Holds the name of the export.
     Established(String),
 }
 
@@ -60,19 +61,20 @@ impl Connection {
     }
 }
 
-/// How a connection was let in.
+/// The result of registering a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Under this number, to be given to [`Registry::leave`].
+    /// The connection has this number, which [`Registry::leave`] takes.
     Entered(u64),
-    /// As above, and the oldest half-open connection was ended for it.
+    /// The connection has this number, and the oldest half-open connection was ended for it.
     Displacing(u64),
-    /// Not at all: there are too many.
+    /// The connection was refused, because there are too many.
     Full,
 }
 
 impl Registry {
-    /// For each listener, at most this many connections that have chosen an export, and that have not.
+    /// Makes a registry. Each listener has at most `most_connections` connections that have
+    /// selected an export and `most_handshakes` that have not.
     pub(super) fn new(most_connections: usize, most_handshakes: usize) -> Self {
         let (connections, one_ended) = (Mutex::default(), Condvar::new());
         Self { most_connections, most_handshakes, connections, one_ended }
@@ -82,12 +84,12 @@ impl Registry {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection of the listener with this number.
+    /// Registers a connection of the listener `gate`.
     pub(super) fn enter(&self, socket: Socket, gate: usize) -> Entry {
         let mut connections = self.lock();
         let Connections { next_id, open, gates } = &mut *connections;
         let place = gates.entry(gate).or_default();
-        // Dropped ones end soon. Until they have, they take threads.
+        // Dropped connections end soon, but take threads until then.
         if place.established >= self.most_connections || place.dropped >= self.most_handshakes {
             return Entry::Full;
         }
@@ -109,7 +111,7 @@ impl Registry {
         if is_displacing { Entry::Displacing(id) } else { Entry::Entered(id) }
     }
 
-    /// Takes a connection out.
+    /// Removes a connection.
     pub(super) fn leave(&self, id: u64) {
         let mut connections = self.lock();
         if let Some(Connection { gate, phase, .. }) = connections.open.remove(&id)
@@ -127,7 +129,8 @@ impl Registry {
         self.one_ended.notify_all();
     }
 
-    /// A connection's client has chosen an export; `false` if there are too many that have.
+    /// Records that the client of a connection has selected an export. Returns `false` if too many
+    /// have.
     pub(super) fn establish(&self, id: u64, export: &str) -> bool {
         let mut connections = self.lock();
         let Connections { open, gates, .. } = &mut *connections;
@@ -138,7 +141,7 @@ impl Registry {
                 gate.half_open.remove(&id);
                 gate.established += 1;
             }
-            // The export was gone when it was looked up again, and another one is chosen.
+            // The export was gone at the second look-up, and the client selects another one.
             Phase::Established(_) => {}
             Phase::HalfOpen | Phase::Dropped => return false,
         }
@@ -146,26 +149,28 @@ impl Registry {
         true
     }
 
-    /// How many connections there are, to one export or at all.
+    /// Returns the number of connections to an export, or of all connections.
     pub(super) fn count(&self, export: Option<&str>) -> usize {
         self.lock().open.values().filter(|connection| connection.has(export)).count()
     }
 
-    /// Has connections end when they have done what arrived: those of one export, or all.
+    /// Ends the connections to an export, or all connections, once they have executed the requests
+    /// that have arrived.
     pub(super) fn drain(&self, export: Option<&str>) {
         for connection in self.lock().open.values().filter(|connection| connection.has(export)) {
             connection.socket.end_receiving();
         }
     }
 
-    /// Ends all connections, done or not.
+    /// Ends all connections at once.
     pub(super) fn end_all(&self) {
         for connection in self.lock().open.values() {
             connection.socket.end();
         }
     }
 
-    /// Waits until there are no connections, or the time is up; tells how many are left.
+    /// Waits until there are no connections, or until the time is up. Returns the number of
+    /// connections left.
     pub(super) fn wait_until_empty(&self, most: Duration) -> usize {
         let connections = self.lock();
         let waited =
@@ -194,7 +199,7 @@ mod tests {
         assert_eq!(registry.enter(socket(), 0), Entry::Displacing(3));
         assert!(!registry.establish(1, "disk"), "it was dropped");
         assert_eq!(registry.enter(socket(), 0), Entry::Displacing(4));
-        // Two that were dropped have not ended.
+        // The two dropped connections have not ended yet.
         assert_eq!(registry.enter(socket(), 0), Entry::Full);
         assert_eq!(
             registry.enter(socket(), 1),

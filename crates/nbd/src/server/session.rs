@@ -1,9 +1,10 @@
-//! One connection from its handshake to its end, and what is told of one that ends otherwise than by its client's wish.
+//! A connection from its handshake to its end. It reports sessions that do not end at the client's
+//! wish.
 
 use super::Shared;
-use super::handshake::Handshake;
+use super::handshake::{Handshake, LONGEST_SKIPPED_BYTES, MOST_OPTIONS};
 use super::stream::Stream;
-use super::transmission::Transmission;
+use super::transmission::{LONGEST_DROPPED_BYTES, Transmission};
 use crate::socket::Socket;
 use crate::wire::WireError;
 use gemelo_device::DeviceError;
@@ -13,38 +14,46 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a session ended otherwise than by the client's wish.
+/// The reason why a session ended against the client's wish.
 #[derive(Debug, Error)]
 pub(super) enum SessionError {
-    #[error("the connection failed")]
+    #[error("connection lost")]
     Io(#[from] io::Error),
     #[error(transparent)]
     Wire(#[from] WireError),
-    #[error("unknown client flags {0:#x}")]
+    #[error("disconnected: it sent unknown client flags {0:#x}")]
     ClientFlags(u32),
-    #[error("too many options")]
+    #[error("disconnected: it sent more than {MOST_OPTIONS} options in its handshake")]
     TooManyOptions,
-    #[error("an option with {0} bytes of data")]
+    #[error(
+        "disconnected: it sent an option with {0} bytes of data, more than the limit of \
+         {LONGEST_SKIPPED_BYTES}"
+    )]
     OptionTooLong(u32),
-    #[error("an export was asked for without encryption")]
+    #[error("disconnected: it selected an export without encryption, which this server requires")]
     NotEncrypted,
-    #[error("an export was asked for that does not exist")]
+    #[error("disconnected: it selected an export that does not exist")]
     NoSuchExport,
-    #[error("turned away, there are too many connections")]
+    #[error("refused, because there are too many connections")]
     TooManyClients,
-    #[error("a write of {0} bytes")]
+    #[error(
+        "disconnected: it sent a write of {0} bytes, more than the limit of {LONGEST_DROPPED_BYTES}"
+    )]
     WriteTooLong(u32),
-    #[error("ended, it has sent a part of a request and then nothing for {} s", .0.as_secs_f32())]
+    #[error(
+        "disconnected: it sent a part of a request and then nothing for {} s",
+        .0.as_secs_f32()
+    )]
     HalfSent(Duration),
-    #[error("ended, it has taken nothing of its replies for {} s", .0.as_secs_f32())]
+    #[error("disconnected: it accepted nothing of its replies for {} s", .0.as_secs_f32())]
     NotTaken(Duration),
-    #[error("ended, a long read failed after its first part was sent")]
+    #[error("disconnected: a long read failed after its first part was sent")]
     ReadFailed,
-    #[error("what was written could not be flushed")]
+    #[error("data is lost: the last writes cannot be flushed")]
     LastFlush(#[source] DeviceError),
 }
 
-/// The kinds of what is told of clients.
+/// The kinds of reports about clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Complaint {
     NotAccepted,
@@ -54,7 +63,7 @@ pub(super) enum Complaint {
     Ended(Discriminant<SessionError>),
 }
 
-/// A connection's place among all; it is free again when this is dropped, also by a panic.
+/// A connection's entry in the registry. Dropping it removes the entry, also after a panic.
 pub(super) struct Seat {
     shared: Arc<Shared>,
     id: u64,
@@ -89,7 +98,7 @@ impl Seat {
             std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         let message = format!("{peer}: {error}{cause}");
         match &error {
-            // A loss of data, and no client's fault.
+            // This is a loss of data, and not caused by a client.
             SessionError::LastFlush(_) => monitor.warn(&message),
             error => complaints.tell(Complaint::Ended(discriminant(error)), message),
         }

@@ -1,30 +1,31 @@
-//! How long a client has sent nothing, and what follows from it. Any byte that arrives ends the silence, so slow clients
-//! are served however slow they are.
+//! Measures the silence of a client and decides its consequence. Any byte that arrives ends the
+//! silence, so clients are served no matter how slow they are.
 
 use std::time::Duration;
 
-/// After this silence a connection gives back the memory that its buffers have grown by.
+/// Silence after which a connection releases the memory that its buffers have grown by.
 const SHRINK_AFTER: Duration = Duration::from_secs(1);
 
-/// What to do about a silence.
+/// The consequence of a silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Wait,
-    /// Give memory back.
+    /// Release memory.
     Shrink,
-    /// End the connection: it was idle for too long.
+    /// End the connection, because the client sent no request for too long.
     Idle,
-    /// End the connection: a part of a request has arrived, and nothing more for this time.
+    /// End the connection, because the client sent a part of a request and then nothing for this
+    /// time.
     HalfSent(Duration),
 }
 
-/// The silence of one client, measured in waits of the same length: an idle connection is looked at rarely, and a busy
-/// one reads no clock.
+/// The silence of one client, measured in waits of equal length. An idle connection thus wakes
+/// rarely, and a busy one reads no clock.
 #[derive(Debug)]
 pub(super) struct Silence {
     idle_timeout: Option<Duration>,
     receive_timeout: Option<Duration>,
-    /// How long one wait is, once that was set.
+    /// Length of one wait, once it was set.
     tick: Option<Option<Duration>>,
     lasted: Duration,
 }
@@ -34,7 +35,7 @@ impl Silence {
         Self { idle_timeout, receive_timeout, tick: None, lasted: Duration::ZERO }
     }
 
-    /// How long one wait for the client is to be from now on, if it is not so already.
+    /// Returns the length of the next waits for the client, if it differs from the present one.
     pub(super) fn new_tick(&mut self, holds_memory: bool) -> Option<Option<Duration>> {
         let shrink_after = holds_memory.then_some(SHRINK_AFTER);
         let tick =
@@ -44,12 +45,12 @@ impl Silence {
         is_new.then_some(tick)
     }
 
-    /// The client has sent something.
+    /// Ends the silence, because the client has sent something.
     pub(super) fn end(&mut self) {
         self.lasted = Duration::ZERO;
     }
 
-    /// One more wait was in vain, between requests or within one.
+    /// Adds a wait in which nothing arrived, between requests or within one.
     pub(super) fn grow(&mut self, is_idle: bool) -> Verdict {
         self.lasted += self.tick.flatten().unwrap_or_default();
         let is_over = |limit: Option<Duration>| limit.filter(|limit| self.lasted >= *limit);

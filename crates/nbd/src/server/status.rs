@@ -6,13 +6,13 @@ use crate::wire::{
 };
 use gemelo_device::{BlockDevice, Extent};
 
-/// The most extents in one reply. A client asks again for what is missing.
+/// Most extents in one reply. The client requests the rest again.
 const MOST_EXTENTS: usize = 2048;
 
-/// The length of the longest reply, in bytes: a header with the context, and the extents.
+/// Length of the longest reply in bytes: a header with the context, and the extents.
 pub(super) const MOST_STATUS_BYTES: usize = CHUNK_HEADER_BYTES + 4 + MOST_EXTENTS * 8;
 
-/// Appends the reply to a request that was refused with `error`, or was not.
+/// Appends the reply to a request that was accepted, or refused with `error`.
 pub(super) fn put_block_status(
     replies: &mut Vec<u8>,
     request: &RequestHeader,
@@ -49,11 +49,11 @@ fn describe(
     if one_is_enough {
         descriptors.truncate(1);
     }
-    // A reply must tell of something.
+    // A reply must hold at least one extent.
     if descriptors.is_empty() { Err(ErrorCode::IO) } else { Ok(descriptors) }
 }
 
-/// Neighbours of one state become one, and all together are not longer than what was asked.
+/// Merges neighbours of equal state, and cuts them to the requested length.
 fn merge(extents: &[Extent], asked_bytes: u32) -> Vec<BlockDescriptor> {
     let mut descriptors: Vec<BlockDescriptor> = Vec::with_capacity(extents.len());
     let mut left = asked_bytes;

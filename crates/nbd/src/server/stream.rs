@@ -1,4 +1,4 @@
-//! The byte stream under a session: a socket, or TLS over one.
+//! The byte stream of a session: a socket, or TLS over a socket.
 
 use crate::socket::Socket;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -17,8 +17,8 @@ impl Stream {
         matches!(self, Self::Tls(_))
     }
 
-    /// Goes on encrypted. Nothing that came before is taken for a part of it: the handshake reads exactly what it
-    /// needs, so nothing is buffered here.
+    /// Starts TLS. The handshake reads exactly the bytes that it needs, so no unencrypted bytes are
+    /// buffered and taken for encrypted ones.
     pub(crate) fn start_tls(self, config: Arc<ServerConfig>) -> io::Result<Self> {
         let Self::Plain(mut socket) = self else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
@@ -46,7 +46,8 @@ impl Stream {
         self.socket().set_send_timeout(after)
     }
 
-    /// As [`Socket::received_bytes`]: encrypted, more than what is read here.
+    /// As [`Socket::received_bytes`]. An encrypted stream receives more bytes than are read from
+    /// it.
     pub(crate) fn received_bytes(&self) -> u64 {
         self.socket().received_bytes()
     }
@@ -58,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// Waits for bytes and reads what there is; 0 is the end.
+    /// Waits for bytes and reads those available; 0 means the end of the stream.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.receive(buffer),
@@ -66,7 +67,8 @@ impl Stream {
         }
     }
 
-    /// Reads what there is; [`None`] if that is nothing, or cannot be told without waiting.
+    /// Reads available bytes without waiting. Returns [`None`] if there are none, or if the stream
+    /// cannot tell without waiting.
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(socket) => socket.receive_now(buffer),
@@ -91,11 +93,11 @@ impl Stream {
         }
     }
 
-    /// Tells the peer that nothing follows.
+    /// Tells the peer that the stream ends.
     pub(crate) fn close(mut self) {
         if let Self::Tls(stream) = &mut self {
             stream.conn.send_close_notify();
-            // The peer may be gone already; then there is nobody to tell.
+            // The peer may be gone already, so a failure does not matter.
             let _ = stream.flush();
         }
     }

@@ -1,4 +1,4 @@
-//! Whether and how sessions are encrypted.
+//! The encryption of sessions.
 
 use crate::certificates::{TlsError, authorities, certificates, private_key};
 use rustls::ServerConfig;
@@ -6,15 +6,15 @@ use rustls::server::WebPkiClientVerifier;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whether sessions are encrypted.
+/// The encryption that a server offers or requires.
 #[derive(Debug, Clone, Default)]
 pub enum TlsPolicy {
-    /// Never.
+    /// The server does not encrypt.
     #[default]
     Off,
-    /// If the client asks for it.
+    /// A session is encrypted if the client requests it.
     Offered(Arc<ServerConfig>),
-    /// Always; others are told so and nothing else.
+    /// Every session is encrypted. A client that has not started TLS is refused.
     Required(Arc<ServerConfig>),
 }
 
@@ -31,11 +31,11 @@ impl TlsPolicy {
     }
 }
 
-/// A server's settings from PEM files: its certificate chain, its key and, if clients must show a certificate, the
-/// authorities that may have signed it.
+/// Makes a server's TLS configuration from PEM files: its certificate chain, its key and, if
+/// clients must show a certificate, the authorities that may have signed it.
 ///
 /// # Errors
-/// If a file cannot be read, or what it holds cannot be used.
+/// Fails if a file cannot be read, or if its content cannot be used.
 pub fn tls_from_files(
     certificate: &Path,
     key: &Path,

@@ -1,15 +1,15 @@
-//! The transmission phase of one connection: receives all that the client has sent, does it as one batch, sends all
-//! replies, and so on. One request is in flight for the device at a time, and it is a batch: what the client sends
-//! meanwhile waits in the socket, which is the back-pressure.
+//! The transmission phase of a connection. In a loop, it receives all that the client has sent,
+//! executes it as one batch, and sends all replies. The device has one batch of the connection at a
+//! time. Whatever the client sends meanwhile waits in the socket, which slows the client down.
 
 mod large;
 
 use super::batch::Batch;
+use super::busy_wait::BusyWait;
 use super::check::Rules;
 use super::counters::Counters;
 use super::handshake::Chosen;
 use super::intake::{Intake, Next};
-use super::patience::Patience;
 use super::silence::{Silence, Verdict};
 use super::stream::Stream;
 use super::{ServerConfig, SessionError};
@@ -18,23 +18,24 @@ use gemelo_device::{BlockDevice, DeviceError, Operation, Request};
 use std::io;
 use std::time::Duration;
 
-/// The longest data that is received and dropped to answer a write with an error. After a longer one the connection
-/// ends: its client does not keep to the sizes that it was told.
-const LONGEST_DROPPED_BYTES: u32 = 64 << 20;
+/// Longest data of a write, in bytes, that is received and dropped so that the write can be
+/// answered with an error. A longer write ends the connection, because its client ignores the sizes
+/// that it was told.
+pub(super) const LONGEST_DROPPED_BYTES: u32 = 64 << 20;
 
-/// A connection whose client has chosen an export.
+/// A connection whose client has selected an export.
 pub(crate) struct Transmission<'a> {
     stream: Stream,
     chosen: Chosen,
     intake: Intake,
     batch: Batch,
-    patience: Patience,
+    busy_wait: BusyWait,
     silence: Silence,
     send_timeout: Option<Duration>,
     counters: &'a Counters,
-    /// Something was written since the last flush.
+    /// `true` if something was written since the last flush.
     unflushed: bool,
-    /// Some of a request was taken out of the intake, and the rest has to arrive.
+    /// `true` if a part of a request was taken out of the intake, and the rest has to arrive.
     is_in_request: bool,
 }
 
@@ -50,7 +51,7 @@ impl<'a> Transmission<'a> {
         Ok(Self {
             intake: Intake::new(&config.memory)?,
             batch: Batch::new(chosen.agreed.structured_replies, &config.memory)?,
-            patience: Patience::new(config.busy_wait),
+            busy_wait: BusyWait::new(config.busy_wait),
             silence: Silence::new(config.idle_timeout, config.receive_timeout),
             send_timeout: config.send_timeout,
             stream,
@@ -61,7 +62,8 @@ impl<'a> Transmission<'a> {
         })
     }
 
-    /// Runs until the client goes or breaks the rules, then makes durable what it has not flushed.
+    /// Runs until the client disconnects or breaks the protocol. Then it flushes the writes that
+    /// were not flushed.
     pub(crate) fn run(mut self) -> Result<(), SessionError> {
         let outcome = self.serve();
         let flushed = if self.unflushed { self.flush() } else { Ok(()) };
@@ -86,8 +88,8 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Receives what is there, if there is room for it; `false` at the end of the stream, or when the client has been
-    /// idle for too long.
+    /// Receives available bytes, if there is room for them. Returns `false` at the end of the
+    /// stream, or if the client has been idle for too long.
     fn receive(&mut self) -> Result<bool, SessionError> {
         loop {
             if let Some(tick) =
@@ -100,7 +102,7 @@ impl<'a> Transmission<'a> {
             if room.is_empty() {
                 return Ok(true);
             }
-            let at_once = self.patience.wait_for(|| self.stream.read_now(room))?;
+            let at_once = self.busy_wait.wait_for(|| self.stream.read_now(room))?;
             let received = match at_once {
                 Some(received) => received,
                 None => match self.stream.read(room) {
@@ -119,10 +121,10 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Nothing whole arrived for a while: gives memory back, or ends the connection.
+    /// Handles a wait in which nothing arrived: releases memory, or ends the connection.
     fn sit_out(&mut self, received_before: u64) -> Result<bool, SessionError> {
         if self.stream.received_bytes() > received_before {
-            // A part of an encrypted record.
+            // A part of an encrypted record has arrived.
             self.silence.end();
             return Ok(true);
         }
@@ -143,11 +145,12 @@ impl<'a> Transmission<'a> {
         Rules::new(self.chosen.agreed, &self.chosen.export.geometry())
     }
 
-    /// Does as many of the received requests as fit into a batch; `first` is at the front.
+    /// Executes the received requests, as many as fit into a batch. `first` is the request at the
+    /// front.
     fn perform(&mut self, first: RequestHeader) -> Result<bool, SessionError> {
         let rules = self.rules();
         while !self.batch.is_full() {
-            // What is no whole request is looked at when these are done.
+            // An item that is not a whole request is handled after this batch.
             let Ok(Next::Request(header, payload)) = self.intake.peek() else { break };
             let end = payload.end;
             if header.command == Command::DISCONNECT || !self.batch.push(header, payload, &rules) {
@@ -162,7 +165,7 @@ impl<'a> Transmission<'a> {
         Ok(true)
     }
 
-    /// Has the batch done, and sends the replies.
+    /// Executes the batch and sends its replies.
     fn execute_batch(&mut self) -> Result<(), SessionError> {
         self.batch.execute(self.intake.all(), &*self.chosen.export.device);
         self.unflushed = self.batch.leaves_unflushed().unwrap_or(self.unflushed);
@@ -183,7 +186,7 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Receives and drops the data of a write that is too long, then says so.
+    /// Receives and drops the data of a write that is too long, and replies with an error.
     fn refuse(&mut self, header: RequestHeader) -> Result<bool, SessionError> {
         if header.length > LONGEST_DROPPED_BYTES {
             return Err(SessionError::WriteTooLong(header.length));
@@ -196,7 +199,8 @@ impl<'a> Transmission<'a> {
         Ok(true)
     }
 
-    /// Receives and drops this many bytes of the request that was taken out; `false` at the end of the stream.
+    /// Receives and drops this number of bytes of the request that was taken out. Returns `false`
+    /// at the end of the stream.
     fn drop_data(&mut self, mut left: usize) -> Result<bool, SessionError> {
         self.is_in_request = true;
         loop {
@@ -211,7 +215,7 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    /// Replies to a request that has no data to send.
+    /// Replies to a request whose reply has no data.
     fn reply(&mut self, header: RequestHeader, error: ErrorCode) -> Result<(), SessionError> {
         self.batch.push_done(header, error);
         self.execute_batch()
@@ -222,7 +226,7 @@ impl<'a> Transmission<'a> {
     }
 }
 
-/// Has one operation done.
+/// Executes one operation.
 fn ask(device: &dyn BlockDevice, operation: Operation<'_>) -> Result<(), DeviceError> {
     let mut one = [Request { operation, outcome: Ok(()) }];
     device.execute(&mut one);

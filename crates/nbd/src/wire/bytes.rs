@@ -1,11 +1,11 @@
-//! Reading and writing the big-endian numbers of the protocol. Nothing here can fail but by [`Truncated`].
+//! Reads and writes the protocol's big-endian numbers. The only error is [`Truncated`].
 
 /// The bytes end before the value does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the message is shorter than its contents")]
+#[error("the message ends before its last field")]
 pub struct Truncated;
 
-/// Takes values off the front of a slice.
+/// Reads values from the front of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A fixed-size message under construction: the fields are written one after another and fill it exactly.
+/// A message of fixed size under construction. Its fields are written in order and fill it exactly.
 #[derive(Debug)]
 pub(crate) struct Fixed<const N: usize> {
     bytes: [u8; N],

@@ -1,4 +1,4 @@
-//! Error numbers of replies, and what can be wrong with a message.
+//! Error numbers of replies, and errors of decoding.
 
 use super::Truncated;
 use gemelo_device::DeviceError;
@@ -6,69 +6,69 @@ use std::fmt;
 use std::io;
 use thiserror::Error;
 
-/// What is wrong with a message.
+/// The reason why a message is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// It ends too early.
+    /// The message ends too early.
     #[error(transparent)]
     Truncated(#[from] Truncated),
-    /// It does not begin with the number that its kind begins with.
-    #[error("the message begins with {found:#x} instead of {expected}")]
+    /// The message does not begin with the magic number of its kind.
+    #[error("the message begins with {found:#x} and is not {expected}")]
     Magic {
-        /// What it begins with.
+        /// The number at the beginning of the message.
         found: u64,
-        /// What was expected.
+        /// The expected kind of message.
         expected: &'static str,
     },
-    /// Something is longer than the protocol or this program allows.
-    #[error("{what} of {length} bytes is too long (at most {most})")]
+    /// A part of the message is longer than the protocol or this program allows.
+    #[error("{what} of {length} bytes is too long: the limit is {most} bytes")]
     TooLong {
-        /// What it is.
+        /// The part that is too long.
         what: &'static str,
-        /// Its length.
+        /// Length of the part in bytes.
         length: u64,
-        /// The limit.
+        /// The limit in bytes.
         most: u64,
     },
-    /// A name or message that is no UTF-8, or holds a zero byte.
-    #[error("{0} is no text")]
+    /// A text is not UTF-8, or it contains a zero byte.
+    #[error("{0} is not valid text: it must be UTF-8 without zero bytes")]
     NoText(&'static str),
-    /// Bytes are left over.
-    #[error("the message is longer than its contents")]
+    /// Bytes follow the last field.
+    #[error("the message continues after its last field")]
     Excess,
 }
 
-/// An error number of a reply ("Error values"); numbers unknown here are kept.
+/// The error number of a reply ("Error values"). Unknown numbers are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ErrorCode(pub u32);
 
 impl ErrorCode {
     /// No error.
     pub const NONE: Self = Self(0);
-    /// Not permitted: a write to what is read-only.
+    /// The operation is not permitted, such as a write to a read-only export.
     pub const PERM: Self = Self(1);
-    /// Input or output failed.
+    /// I/O failed.
     pub const IO: Self = Self(5);
-    /// No memory.
+    /// The server lacks memory.
     pub const NO_MEMORY: Self = Self(12);
-    /// Not a valid request.
+    /// The request is invalid.
     pub const INVALID: Self = Self(22);
-    /// No space is left, or a write beyond the end.
+    /// No space is left, or a write ends beyond the export.
     pub const NO_SPACE: Self = Self(28);
-    /// Too large.
+    /// The request or its result is too large.
     pub const OVERFLOW: Self = Self(75);
-    /// Not supported, such as zeroes that are not fast.
+    /// The operation is not supported, such as fast zeroes on this export.
     pub const NOT_SUPPORTED: Self = Self(95);
-    /// The server is going down.
+    /// The server is shutting down.
     pub const SHUTDOWN: Self = Self(108);
 
-    /// Whether this is no error.
+    /// Returns whether this is [`Self::NONE`].
     #[must_use]
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
 
-    /// The number for what a device says.
+    /// Returns the error number for a device's error.
     #[must_use]
     pub fn of_device(error: &DeviceError) -> Self {
         match error {
@@ -89,13 +89,13 @@ impl ErrorCode {
         Some(match self {
             Self::NONE => "no error",
             Self::PERM => "not permitted (EPERM)",
-            Self::IO => "input or output failed (EIO)",
+            Self::IO => "I/O failed (EIO)",
             Self::NO_MEMORY => "no memory (ENOMEM)",
-            Self::INVALID => "not a valid request (EINVAL)",
+            Self::INVALID => "invalid request (EINVAL)",
             Self::NO_SPACE => "no space is left (ENOSPC)",
             Self::OVERFLOW => "too large (EOVERFLOW)",
             Self::NOT_SUPPORTED => "not supported (ENOTSUP)",
-            Self::SHUTDOWN => "the server is going down (ESHUTDOWN)",
+            Self::SHUTDOWN => "the server is shutting down (ESHUTDOWN)",
             _ => return None,
         })
     }

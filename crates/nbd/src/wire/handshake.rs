@@ -1,89 +1,89 @@
-//! The handshake: greeting, options and their replies ("Fixed newstyle negotiation", "Option types", "Option reply
-//! types").
+//! Messages of the handshake: the greeting, options and their replies ("Fixed newstyle
+//! negotiation", "Option types", "Option reply types").
 
 use super::WireError;
 use super::bytes::{Fixed, Reader};
 
-/// "NBDMAGIC".
+/// The ASCII text "NBDMAGIC".
 const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// "IHAVEOPT".
+/// The ASCII text "IHAVEOPT".
 const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
-/// Length of the server's first message.
+/// Length of the greeting, the server's first message, in bytes.
 pub const GREETING_BYTES: usize = 18;
-/// Length of an option's header.
+/// Length of an option's header in bytes.
 pub const OPTION_HEADER_BYTES: usize = 16;
-/// Length of the header of a reply to an option.
+/// Length of an option reply's header in bytes.
 pub const OPTION_REPLY_HEADER_BYTES: usize = 20;
-/// Zeros after the reply to EXPORT_NAME unless both sides do without.
+/// Number of zero bytes after the reply to EXPORT_NAME, unless both sides agreed to omit them.
 pub const NO_ZEROES_PADDING_BYTES: usize = 124;
 
-/// Bits of the greeting.
+/// Flags of the greeting ("handshake flags").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandshakeFlags(pub u16);
 
 impl HandshakeFlags {
-    /// Options have replies.
+    /// The server replies to options.
     pub const FIXED_NEWSTYLE: u16 = 1;
-    /// The reply to EXPORT_NAME can do without zeros.
+    /// The server can omit the zeros after the reply to EXPORT_NAME.
     pub const NO_ZEROES: u16 = 2;
 }
 
-/// Bits of the client's answer to the greeting.
+/// Flags of the client's answer to the greeting ("client flags").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientFlags(pub u32);
 
 impl ClientFlags {
-    /// The client knows that options have replies.
+    /// The client expects replies to options.
     pub const FIXED_NEWSTYLE: u32 = 1;
-    /// The client wants no zeros after the reply to EXPORT_NAME.
+    /// The client wants the zeros after the reply to EXPORT_NAME omitted.
     pub const NO_ZEROES: u32 = 2;
 }
 
-/// Bits that tell what an export can do ("Transmission flags").
+/// Flags that describe an export ("Transmission flags").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExportFlags(pub u16);
 
 impl ExportFlags {
-    /// Always set.
+    /// Set in all valid flags.
     pub const HAS_FLAGS: u16 = 1;
-    /// Writes are refused.
+    /// The server refuses writes.
     pub const READ_ONLY: u16 = 1 << 1;
-    /// FLUSH is known.
+    /// The server supports the command FLUSH.
     pub const SEND_FLUSH: u16 = 1 << 2;
-    /// FUA is known.
+    /// The server supports the command flag FUA.
     pub const SEND_FUA: u16 = 1 << 3;
-    /// TRIM is known.
+    /// The server supports the command TRIM.
     pub const SEND_TRIM: u16 = 1 << 5;
-    /// WRITE_ZEROES is known.
+    /// The server supports the command WRITE_ZEROES.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// DF is known.
+    /// The server supports the command flag DF.
     pub const SEND_DF: u16 = 1 << 7;
-    /// A flush on one connection covers all.
+    /// A flush on one connection covers the writes of all connections.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// CACHE is known.
+    /// The server supports the command CACHE.
     pub const SEND_CACHE: u16 = 1 << 10;
-    /// FAST_ZERO is known.
+    /// The server supports the command flag FAST_ZERO.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 
-    /// Whether all these bits are set.
+    /// Returns whether all these flags are set.
     #[must_use]
     pub fn has(self, bits: u16) -> bool {
         self.0 & bits == bits
     }
 }
 
-/// The server's first message.
+/// Encodes the greeting, the server's first message.
 #[must_use]
 pub fn encode_greeting(flags: HandshakeFlags) -> [u8; GREETING_BYTES] {
     Fixed::new().u64(GREETING_MAGIC).u64(OPTION_MAGIC).u16(flags.0).finish()
 }
 
-/// Reads the server's first message.
+/// Decodes the greeting, the server's first message.
 ///
 /// # Errors
-/// If it is no newstyle greeting.
+/// Fails if the bytes are not the greeting of newstyle negotiation.
 pub fn decode_greeting(bytes: &[u8]) -> Result<HandshakeFlags, WireError> {
     let mut reader = Reader::new(bytes);
     expect_magic(reader.u64()?, GREETING_MAGIC, "an NBD server's greeting")?;
@@ -95,51 +95,51 @@ fn expect_magic(found: u64, wanted: u64, expected: &'static str) -> Result<(), W
     if found == wanted { Ok(()) } else { Err(WireError::Magic { found, expected }) }
 }
 
-/// What a client asks in the handshake; numbers unknown here are kept.
+/// The number of an option, a client's request in the handshake. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OptionCode(pub u32);
 
 impl OptionCode {
-    /// Chooses an export, without a reply that could refuse.
+    /// Selects an export. The server cannot refuse with a reply.
     pub const EXPORT_NAME: Self = Self(1);
     /// Ends the session.
     pub const ABORT: Self = Self(2);
     /// Lists the exports.
     pub const LIST: Self = Self(3);
-    /// Goes on encrypted.
+    /// Starts TLS.
     pub const STARTTLS: Self = Self(5);
-    /// Tells of an export.
+    /// Requests information about an export.
     pub const INFO: Self = Self(6);
-    /// Chooses an export.
+    /// Selects an export.
     pub const GO: Self = Self(7);
-    /// Asks for structured replies.
+    /// Requests structured replies.
     pub const STRUCTURED_REPLY: Self = Self(8);
-    /// Lists kinds of block status.
+    /// Lists meta contexts, the kinds of block status.
     pub const LIST_META_CONTEXT: Self = Self(9);
-    /// Chooses kinds of block status.
+    /// Selects meta contexts.
     pub const SET_META_CONTEXT: Self = Self(10);
 }
 
-/// The header of an option; `length` bytes of data follow.
+/// The header of an option. `length` bytes of data follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// Which option.
+    /// Number of the option.
     pub option: OptionCode,
-    /// Bytes of data.
+    /// Length of the data in bytes.
     pub length: u32,
 }
 
 impl OptionHeader {
-    /// To bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(self) -> [u8; OPTION_HEADER_BYTES] {
         Fixed::new().u64(OPTION_MAGIC).u32(self.option.0).u32(self.length).finish()
     }
 
-    /// From bytes.
+    /// Decodes the header.
     ///
     /// # Errors
-    /// If they are too few or no option.
+    /// Fails if there are too few bytes, or if they are not an option.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
         expect_magic(reader.u64()?, OPTION_MAGIC, "an option")?;
@@ -147,58 +147,58 @@ impl OptionHeader {
     }
 }
 
-/// What a reply to an option is; numbers unknown here are kept.
+/// The kind of an option reply. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OptionReplyKind(pub u32);
 
 impl OptionReplyKind {
-    /// Done.
+    /// The option succeeded.
     pub const ACK: Self = Self(1);
-    /// One export of a list.
+    /// Describes one export of a list.
     pub const SERVER: Self = Self(2);
-    /// One piece of information on an export.
+    /// Gives one item of information about an export.
     pub const INFO: Self = Self(3);
-    /// One kind of block status.
+    /// Names one meta context.
     pub const META_CONTEXT: Self = Self(4);
-    /// Unknown option.
+    /// The server does not support the option.
     pub const ERR_UNSUPPORTED: Self = Self::error(1);
-    /// Refused by the server's settings.
+    /// The server's configuration forbids the option.
     pub const ERR_POLICY: Self = Self::error(2);
-    /// Not a valid request.
+    /// The option is invalid.
     pub const ERR_INVALID: Self = Self::error(3);
-    /// The server first wants encryption.
+    /// The server requires TLS before this option.
     pub const ERR_TLS_REQUIRED: Self = Self::error(5);
-    /// No such export.
+    /// The server has no such export.
     pub const ERR_UNKNOWN: Self = Self::error(6);
-    /// The server is going down.
+    /// The server is shutting down.
     pub const ERR_SHUTDOWN: Self = Self::error(7);
-    /// The request is too big.
+    /// The option is too large.
     pub const ERR_TOO_BIG: Self = Self::error(9);
 
     const fn error(number: u32) -> Self {
         Self(1 << 31 | number)
     }
 
-    /// Whether this refuses the option.
+    /// Returns whether the reply refuses the option.
     #[must_use]
     pub fn is_error(self) -> bool {
         self.0 & 1 << 31 != 0
     }
 }
 
-/// The header of a reply to an option; `length` bytes of data follow.
+/// The header of an option reply. `length` bytes of data follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionReplyHeader {
-    /// Which option.
+    /// Number of the option.
     pub option: OptionCode,
-    /// What the reply is.
+    /// Kind of the reply.
     pub kind: OptionReplyKind,
-    /// Bytes of data.
+    /// Length of the data in bytes.
     pub length: u32,
 }
 
 impl OptionReplyHeader {
-    /// To bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(self) -> [u8; OPTION_REPLY_HEADER_BYTES] {
         Fixed::new()
@@ -209,10 +209,10 @@ impl OptionReplyHeader {
             .finish()
     }
 
-    /// From bytes.
+    /// Decodes the header.
     ///
     /// # Errors
-    /// If they are too few or no reply to an option.
+    /// Fails if there are too few bytes, or if they are not an option reply.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
         expect_magic(reader.u64()?, OPTION_REPLY_MAGIC, "a reply to an option")?;
@@ -224,7 +224,7 @@ impl OptionReplyHeader {
     }
 }
 
-/// The whole reply to EXPORT_NAME.
+/// Encodes the whole reply to EXPORT_NAME, with zeros at its end if `zeroes` is set.
 #[must_use]
 pub fn encode_export_name_reply(size_bytes: u64, flags: ExportFlags, zeroes: bool) -> Vec<u8> {
     let mut reply = Fixed::<10>::new().u64(size_bytes).u16(flags.0).finish().to_vec();

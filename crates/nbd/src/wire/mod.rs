@@ -1,8 +1,8 @@
-//! The bytes of the protocol, as pure functions over slices: no input or output, no state, no allocation that a peer
-//! could choose the size of.
+//! The protocol's messages as pure functions over slices. They do no I/O, keep no state, and
+//! allocate nothing whose size a peer could choose.
 //!
-//! The source is the protocol document of the NBD project (`doc/proto.md`); comments name its sections. Decoding never
-//! panics on any input, and what was encoded decodes to itself.
+//! The source is the protocol document of the NBD project (`doc/proto.md`); comments name its
+//! sections. Decoding never panics on any input, and decoding an encoded message gives the message.
 
 mod bytes;
 mod error;
@@ -37,8 +37,9 @@ pub use request::{
     COMMAND_FLAG_REQ_ONE, Command, REQUEST_BYTES, RequestHeader,
 };
 
-/// The longest string the protocol allows, in bytes: export names, queries, messages ("Values").
+/// The longest string of the protocol in bytes: export names, queries and messages ("Values").
 pub const LONGEST_STRING_BYTES: usize = 4096;
 
-/// The longest payload of a read or write that a peer may expect to be taken, in bytes ("Block size constraints").
+/// The longest payload of a read or write in bytes that every peer must accept ("Block size
+/// constraints").
 pub const LONGEST_PAYLOAD_BYTES: u32 = 32 << 20;

@@ -1,27 +1,27 @@
-//! The data of options and of their replies: INFO and GO, LIST, META_CONTEXT.
+//! The data of options and of their replies: INFO, GO, LIST and the META_CONTEXT options.
 
 use super::bytes::{Fixed, Reader};
 use super::handshake::ExportFlags;
 use super::{LONGEST_STRING_BYTES, WireError};
 
-/// The kind of block status that tells which ranges are allocated and which read as zeros.
+/// Name of the meta context that reports allocated ranges and ranges of zeros.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 
-/// The number that this program's server gives it.
+/// The id that this program's server gives to [`BASE_ALLOCATION`].
 pub const BASE_ALLOCATION_ID: u32 = 1;
 
-/// A piece of information on an export; numbers unknown here are kept.
+/// The kind of an item of information about an export. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InfoKind(pub u16);
 
 impl InfoKind {
-    /// Size and flags.
+    /// Size and transmission flags.
     pub const EXPORT: Self = Self(0);
-    /// The name that it goes by.
+    /// The export's canonical name.
     pub const NAME: Self = Self(1);
-    /// For people.
+    /// A description for people.
     pub const DESCRIPTION: Self = Self(2);
-    /// Sizes of requests.
+    /// Limits of the sizes of requests.
     pub const BLOCK_SIZE: Self = Self(3);
 }
 
@@ -48,20 +48,21 @@ fn put_counted_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The data of INFO and GO: an export and what the client wants to know of it.
+/// The data of INFO and GO: an export and the requested information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InfoRequest<'a> {
-    /// The export; empty for the default.
+    /// Name of the export; empty for the default export.
     pub name: &'a str,
-    /// What else than [`InfoKind::EXPORT`], which always comes.
+    /// Requested information. [`InfoKind::EXPORT`] need not be named, because servers always send
+    /// it.
     pub wanted: Vec<InfoKind>,
 }
 
 impl<'a> InfoRequest<'a> {
-    /// From an option's data.
+    /// Decodes an option's data.
     ///
     /// # Errors
-    /// If lengths do not fit together, or the name is no text.
+    /// Fails if the lengths contradict each other, or if the name is not valid text.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
         let name = counted_text(&mut reader, "an export's name")?;
@@ -71,7 +72,7 @@ impl<'a> InfoRequest<'a> {
         Ok(Self { name, wanted })
     }
 
-    /// To an option's data.
+    /// Encodes an option's data.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -84,39 +85,39 @@ impl<'a> InfoRequest<'a> {
     }
 }
 
-/// The sizes of requests, in bytes ("Block size constraints").
+/// Limits of the sizes of requests in bytes ("Block size constraints").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSizes {
-    /// Offsets and lengths are multiples of this.
+    /// Alignment of requests: offsets and lengths are multiples of it.
     pub minimum: u32,
-    /// Costs least.
+    /// Size of the cheapest requests.
     pub preferred: u32,
-    /// The longest payload.
+    /// Length of the longest payload.
     pub maximum: u32,
 }
 
 /// The data of an INFO reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Info<'a> {
-    /// Size and flags.
+    /// Size and transmission flags.
     Export {
-        /// The export's size.
+        /// Size of the export in bytes.
         size_bytes: u64,
-        /// What it can do.
+        /// Transmission flags of the export.
         flags: ExportFlags,
     },
-    /// The name that it goes by.
+    /// The export's canonical name.
     Name(&'a str),
-    /// For people.
+    /// A description for people.
     Description(&'a str),
-    /// Sizes of requests.
+    /// Limits of the sizes of requests.
     BlockSize(BlockSizes),
-    /// Something unknown here.
+    /// Information of an unknown kind.
     Other(InfoKind),
 }
 
 impl<'a> Info<'a> {
-    /// To a reply's data.
+    /// Encodes a reply's data.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -141,10 +142,10 @@ impl<'a> Info<'a> {
         }
     }
 
-    /// From a reply's data.
+    /// Decodes a reply's data.
     ///
     /// # Errors
-    /// If it is too short, or a text is none.
+    /// Fails if there are too few bytes, or if a string is not valid text.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
         let info = match InfoKind(reader.u16()?) {
@@ -167,7 +168,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// The data of a reply to LIST: a name, and what is told of it.
+/// Encodes the data of a reply to LIST: the export's name and description.
 #[must_use]
 pub fn encode_listed_export(name: &str, description: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 + name.len() + description.len());
@@ -176,10 +177,10 @@ pub fn encode_listed_export(name: &str, description: &str) -> Vec<u8> {
     out
 }
 
-/// Name and description of a reply to LIST.
+/// Decodes the name and description in a reply to LIST.
 ///
 /// # Errors
-/// If lengths do not fit together, or a text is none.
+/// Fails if the lengths contradict each other, or if a string is not valid text.
 pub fn decode_listed_export(bytes: &[u8]) -> Result<(&str, &str), WireError> {
     let mut reader = Reader::new(bytes);
     let name = counted_text(&mut reader, "an export's name")?;
@@ -189,22 +190,23 @@ pub fn decode_listed_export(bytes: &[u8]) -> Result<(&str, &str), WireError> {
 /// The data of LIST_META_CONTEXT and SET_META_CONTEXT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaContextRequest<'a> {
-    /// The export; empty for the default.
+    /// Name of the export; empty for the default export.
     pub name: &'a str,
-    /// Kinds of block status, or their namespaces.
+    /// Names of meta contexts, or of their namespaces.
     pub queries: Vec<&'a str>,
 }
 
 impl<'a> MetaContextRequest<'a> {
-    /// From an option's data.
+    /// Decodes an option's data.
     ///
     /// # Errors
-    /// If lengths do not fit together, or a text is none.
+    /// Fails if the lengths contradict each other, or if a string is not valid text.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
         let name = counted_text(&mut reader, "an export's name")?;
         let count = reader.u32()?;
-        // Not with_capacity(count): each query takes at least four bytes of the message, which bounds their number.
+        // `count` is not reserved in advance. Each query takes at least four bytes of the message,
+        // which bounds the number of queries.
         let mut queries = Vec::new();
         for _ in 0..count {
             queries.push(counted_text(&mut reader, "a query")?);
@@ -213,7 +215,7 @@ impl<'a> MetaContextRequest<'a> {
         Ok(Self { name, queries })
     }
 
-    /// To an option's data.
+    /// Encodes an option's data.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -226,16 +228,16 @@ impl<'a> MetaContextRequest<'a> {
     }
 }
 
-/// The data of a META_CONTEXT reply.
+/// Encodes the data of a META_CONTEXT reply.
 #[must_use]
 pub fn encode_meta_context(id: u32, name: &str) -> Vec<u8> {
     [&id.to_be_bytes(), name.as_bytes()].concat()
 }
 
-/// Number and name of a META_CONTEXT reply.
+/// Decodes the id and the name in a META_CONTEXT reply.
 ///
 /// # Errors
-/// If it is too short, or the name is no text.
+/// Fails if there are too few bytes, or if the name is not valid text.
 pub fn decode_meta_context(bytes: &[u8]) -> Result<(u32, &str), WireError> {
     let mut reader = Reader::new(bytes);
     Ok((reader.u32()?, text(reader.rest(), "a meta context")?))

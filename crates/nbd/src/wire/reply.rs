@@ -1,4 +1,5 @@
-//! Replies of the transmission phase ("Simple reply message", "Structured reply message", "Structured reply types").
+//! Replies of the transmission phase ("Simple reply message", "Structured reply message",
+//! "Structured reply types").
 
 use super::bytes::{Fixed, Reader};
 use super::{ErrorCode, LONGEST_STRING_BYTES, WireError};
@@ -6,32 +7,32 @@ use super::{ErrorCode, LONGEST_STRING_BYTES, WireError};
 const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Length of a simple reply; the data of a read follows.
+/// Length of a simple reply in bytes. The data of a read follows.
 pub const SIMPLE_REPLY_BYTES: usize = 16;
-/// Length of a chunk's header.
+/// Length of a chunk's header in bytes.
 pub const CHUNK_HEADER_BYTES: usize = 20;
-/// Length of what comes before the data in a chunk of read data.
+/// Length in bytes of everything before the data in a chunk of read data.
 pub const OFFSET_DATA_HEADER_BYTES: usize = CHUNK_HEADER_BYTES + 8;
-/// Length of a chunk that tells of an error without a message.
+/// Length in bytes of an error chunk without a message.
 pub const ERROR_CHUNK_BYTES: usize = CHUNK_HEADER_BYTES + 6;
-/// The last chunk of a reply.
+/// Flag of the last chunk of a reply.
 pub const CHUNK_FLAG_DONE: u16 = 1;
-/// The extent takes no space.
+/// State of an extent that takes no space.
 pub const STATE_HOLE: u32 = 1;
-/// The extent reads as zeros.
+/// State of an extent that reads as zeros.
 pub const STATE_ZERO: u32 = 2;
 
-/// A reply in one piece.
+/// A reply that is not divided into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimpleReply {
-    /// How it went.
+    /// Error number of the request.
     pub error: ErrorCode,
-    /// Whose reply it is.
+    /// Cookie of the request.
     pub cookie: u64,
 }
 
 impl SimpleReply {
-    /// To bytes.
+    /// Encodes the reply.
     #[inline]
     #[must_use]
     pub fn encode(self) -> [u8; SIMPLE_REPLY_BYTES] {
@@ -39,41 +40,41 @@ impl SimpleReply {
     }
 }
 
-/// What a chunk is; numbers unknown here are kept.
+/// The kind of a chunk. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkKind(pub u16);
 
 impl ChunkKind {
-    /// Nothing.
+    /// The chunk has no content.
     pub const NONE: Self = Self(0);
-    /// Data of a read, after its offset.
+    /// The chunk holds an offset and data that was read there.
     pub const OFFSET_DATA: Self = Self(1);
-    /// Zeros of a read.
+    /// The chunk describes a range of a read that holds zeros.
     pub const OFFSET_HOLE: Self = Self(2);
-    /// Extents.
+    /// The chunk holds extents.
     pub const BLOCK_STATUS: Self = Self(5);
-    /// An error.
+    /// The chunk holds an error.
     pub const ERROR: Self = Self(1 << 15 | 1);
-    /// An error and where it is.
+    /// The chunk holds an error and its offset.
     pub const ERROR_OFFSET: Self = Self(1 << 15 | 2);
 
-    /// Whether this tells of an error.
+    /// Returns whether the chunk reports an error.
     #[must_use]
     pub fn is_error(self) -> bool {
         self.0 & 1 << 15 != 0
     }
 }
 
-/// The header of a chunk; `length` bytes follow.
+/// The header of a chunk. `length` bytes follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// `CHUNK_FLAG_…` bits.
     pub flags: u16,
-    /// What it is.
+    /// Kind of the chunk.
     pub kind: ChunkKind,
-    /// Whose reply it is.
+    /// Cookie of the request.
     pub cookie: u64,
-    /// Bytes after the header.
+    /// Number of bytes after the header.
     pub length: u32,
 }
 
@@ -87,14 +88,14 @@ impl ChunkHeader {
             .u32(self.length)
     }
 
-    /// To bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(self) -> [u8; CHUNK_HEADER_BYTES] {
         self.put().finish()
     }
 }
 
-/// What comes before `data_bytes` of data read at `offset`, in a reply of one chunk.
+/// Encodes everything before `data_bytes` of data read at `offset`, in a reply of one chunk.
 #[inline]
 #[must_use]
 pub fn encode_offset_data_header(
@@ -105,8 +106,8 @@ pub fn encode_offset_data_header(
     encode_offset_data_part(cookie, offset, data_bytes, CHUNK_FLAG_DONE)
 }
 
-/// What comes before `data_bytes` of data read at `offset`, in a reply of several chunks; `flags` of the last one are
-/// [`CHUNK_FLAG_DONE`], of the others 0.
+/// Encodes everything before `data_bytes` of data read at `offset`, in a reply of several chunks.
+/// `flags` is [`CHUNK_FLAG_DONE`] for the last chunk and 0 for the others.
 #[inline]
 #[must_use]
 pub fn encode_offset_data_part(
@@ -119,7 +120,7 @@ pub fn encode_offset_data_part(
     ChunkHeader { flags, kind: ChunkKind::OFFSET_DATA, cookie, length }.put().u64(offset).finish()
 }
 
-/// A reply of one chunk that tells of an error, without a message.
+/// Encodes a reply of one chunk that reports an error without a message.
 #[must_use]
 pub fn encode_error_chunk(cookie: u64, error: ErrorCode) -> [u8; ERROR_CHUNK_BYTES] {
     ChunkHeader { flags: CHUNK_FLAG_DONE, kind: ChunkKind::ERROR, cookie, length: 6 }
@@ -129,7 +130,7 @@ pub fn encode_error_chunk(cookie: u64, error: ErrorCode) -> [u8; ERROR_CHUNK_BYT
         .finish()
 }
 
-/// What comes before `descriptors` extents, in a reply of one chunk.
+/// Encodes everything before `descriptors` extents, in a reply of one chunk.
 #[must_use]
 pub fn encode_block_status_header(
     cookie: u64,
@@ -143,35 +144,35 @@ pub fn encode_block_status_header(
         .finish()
 }
 
-/// One extent of a block status.
+/// An extent of a block status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockDescriptor {
-    /// Bytes.
+    /// Length of the extent in bytes.
     pub length: u32,
     /// `STATE_…` bits.
     pub state: u32,
 }
 
 impl BlockDescriptor {
-    /// To bytes.
+    /// Encodes the extent.
     #[must_use]
     pub fn encode(self) -> [u8; 8] {
         Fixed::new().u32(self.length).u32(self.state).finish()
     }
 }
 
-/// The meta context that a BLOCK_STATUS chunk tells of.
+/// Decodes the id of the meta context that a BLOCK_STATUS chunk belongs to.
 ///
 /// # Errors
-/// If the chunk is too short.
+/// Fails if the chunk is too short.
 pub fn decode_block_status_context(chunk: &[u8]) -> Result<u32, WireError> {
     Ok(Reader::new(chunk).u32()?)
 }
 
-/// The extents of a BLOCK_STATUS chunk.
+/// Decodes the extents of a BLOCK_STATUS chunk.
 ///
 /// # Errors
-/// If the chunk is too short or holds a part of an extent.
+/// Fails if the chunk is too short, or if its last extent is incomplete.
 pub fn decode_block_descriptors(
     chunk: &[u8],
 ) -> Result<impl ExactSizeIterator<Item = BlockDescriptor> + '_, WireError> {
@@ -187,10 +188,10 @@ pub fn decode_block_descriptors(
     }))
 }
 
-/// Number and message of an error chunk.
+/// Decodes the error number and the message of an error chunk.
 ///
 /// # Errors
-/// If lengths do not fit together, or the message is no text.
+/// Fails if the lengths contradict each other, or if the message is not UTF-8.
 pub fn decode_error_chunk(chunk: &[u8]) -> Result<(ErrorCode, &str), WireError> {
     let mut reader = Reader::new(chunk);
     let code = ErrorCode(reader.u32()?);
@@ -207,16 +208,16 @@ pub fn decode_error_chunk(chunk: &[u8]) -> Result<(ErrorCode, &str), WireError> 
 /// The beginning of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyHead {
-    /// A simple reply; the data of a read follows if it went well.
+    /// A simple reply. The data of a read follows if the read succeeded.
     Simple(SimpleReply),
-    /// A chunk.
+    /// The header of a chunk.
     Chunk(ChunkHeader),
 }
 
-/// Reads the beginning of a reply; [`None`] if more bytes are needed.
+/// Decodes the beginning of a reply; [`None`] means that more bytes are needed.
 ///
 /// # Errors
-/// If it is no reply.
+/// Fails if the bytes are not a reply.
 #[inline]
 pub fn decode_reply_head(bytes: &[u8]) -> Result<Option<ReplyHead>, WireError> {
     let mut reader = Reader::new(bytes);

@@ -5,44 +5,44 @@ use super::bytes::{Fixed, Reader};
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 
-/// Length of a request's header; the data of a write follows.
+/// Length of a request's header in bytes. The data of a write follows.
 pub const REQUEST_BYTES: usize = 28;
 
-/// The effect is durable when the reply comes.
+/// The effect must be durable before the reply is sent (force unit access).
 pub const COMMAND_FLAG_FUA: u16 = 1;
-/// Zeroes take space.
+/// Zeroes must stay allocated.
 pub const COMMAND_FLAG_NO_HOLE: u16 = 1 << 1;
-/// A read is answered in one piece.
+/// A read must be answered in one piece.
 pub const COMMAND_FLAG_DF: u16 = 1 << 2;
-/// Block status of one extent is enough.
+/// One extent is enough as block status.
 pub const COMMAND_FLAG_REQ_ONE: u16 = 1 << 3;
-/// Zeroes only if that is faster than writing them.
+/// Zeroes are written only if that is faster than writing them as data.
 pub const COMMAND_FLAG_FAST_ZERO: u16 = 1 << 4;
 
-/// What a request does; numbers unknown here are kept.
+/// The command of a request. Unknown numbers are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Command(pub u16);
 
 impl Command {
-    /// Reads.
+    /// Reads the range.
     pub const READ: Self = Self(0);
-    /// Writes the data that follows.
+    /// Writes the data that follows the header.
     pub const WRITE: Self = Self(1);
     /// Ends the session.
     pub const DISCONNECT: Self = Self(2);
     /// Makes completed writes durable.
     pub const FLUSH: Self = Self(3);
-    /// The range is no longer needed.
+    /// Tells the server that the content of the range is no longer needed.
     pub const TRIM: Self = Self(4);
-    /// The range will be read soon.
+    /// Tells the server that the range will be read soon.
     pub const CACHE: Self = Self(5);
     /// Makes the range read as zeros.
     pub const WRITE_ZEROES: Self = Self(6);
-    /// Tells of the range's extents.
+    /// Requests the extents of the range.
     pub const BLOCK_STATUS: Self = Self(7);
 
-    /// The flags that may come with this command, of those this crate knows. FUA is valid with all of them
-    /// ("Command flags"), and has no effect where nothing is written.
+    /// Returns the known flags that are valid with this command. FUA is valid with every command
+    /// ("Command flags"), and has no effect on commands that do not write.
     #[must_use]
     pub fn valid_flags(self) -> u16 {
         COMMAND_FLAG_FUA
@@ -55,23 +55,23 @@ impl Command {
     }
 }
 
-/// A request without the data of a write.
+/// The header of a request. The data of a write follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHeader {
     /// `COMMAND_FLAG_…` bits.
     pub flags: u16,
-    /// What to do.
+    /// The command to carry out.
     pub command: Command,
-    /// The client's name for the request, repeated in the reply.
+    /// A number that the client chooses for the request. The reply repeats it.
     pub cookie: u64,
-    /// Where, in bytes.
+    /// First byte of the range on the export.
     pub offset: u64,
-    /// How long, in bytes.
+    /// Length of the range in bytes.
     pub length: u32,
 }
 
 impl RequestHeader {
-    /// To bytes.
+    /// Encodes the header.
     #[inline]
     #[must_use]
     pub fn encode(self) -> [u8; REQUEST_BYTES] {
@@ -85,10 +85,10 @@ impl RequestHeader {
             .finish()
     }
 
-    /// From bytes.
+    /// Decodes the header.
     ///
     /// # Errors
-    /// If they are too few or no request.
+    /// Fails if there are too few bytes, or if they are not a request.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut reader = Reader::new(bytes);
@@ -105,14 +105,14 @@ impl RequestHeader {
         })
     }
 
-    /// Bytes of data that follow the header.
+    /// Returns the number of data bytes that follow the header.
     #[inline]
     #[must_use]
     pub fn payload_bytes(self) -> usize {
         if self.command == Command::WRITE { self.length as usize } else { 0 }
     }
 
-    /// Whether all these flags are set.
+    /// Returns whether all these flags are set.
     #[must_use]
     pub fn has(self, flags: u16) -> bool {
         self.flags & flags == flags

@@ -1,4 +1,5 @@
-//! Every message decodes to what was encoded, and no bytes make a decoder panic.
+//! Tests that each message decodes to the value that was encoded, and that no input makes a decoder
+//! panic.
 
 use super::*;
 use proptest::collection::vec;
@@ -89,7 +90,7 @@ proptest! {
         decode_all(&bytes);
     }
 
-    /// Bytes that begin right, so that the decoders come further.
+    /// Damages valid messages, so that the decoders get beyond the first field.
     #[test]
     fn no_damaged_message_makes_a_decoder_panic(
         kind in 0..8, cut in 0usize..60, place in 0usize..60, byte: u8, number: u64, name in "\\PC{0,8}",

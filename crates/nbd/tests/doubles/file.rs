@@ -1,4 +1,4 @@
-//! A block device that is a plain file, one system call for each request.
+//! A block device on a plain file, with one system call for each request.
 
 use gemelo_device::{BlockDevice, DeviceError, Durability, Extent, Geometry, Operation, Request};
 use rustix::fs::{FallocateFlags, fallocate};

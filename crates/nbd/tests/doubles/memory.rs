@@ -1,5 +1,5 @@
-//! A block device in memory that knows which of its pages are holes, counts what it is asked, and fails where it is
-//! told to.
+//! A block device in memory that knows which of its pages are holes, counts its operations, and
+//! fails on demand.
 
 use gemelo_device::{BlockDevice, DeviceError, Durability, Extent, Geometry, Operation, Request};
 use std::io;
@@ -11,27 +11,27 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 
 type Page = Option<Box<[u8]>>;
 
-/// How a range fails.
+/// The way in which a range fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// With an input or output error.
+    /// With an I/O error.
     Io,
-    /// For want of space.
+    /// With a lack of space.
     NoSpace,
-    /// Because the content is damaged.
+    /// With damaged content.
     Damaged,
     /// With a panic.
     Panic,
 }
 
-/// The device.
+/// A block device in memory.
 pub(crate) struct MemoryDevice {
     pages: Vec<RwLock<Page>>,
     geometry: Geometry,
     size_bytes: AtomicU64,
     faults: Mutex<Vec<(Range<u64>, Fault)>>,
     has_faults: AtomicBool,
-    /// Flushes, and writes that had to be durable at once.
+    /// Number of flushes and of writes that had to be durable at once.
     pub(crate) flushes: AtomicU64,
     pub(crate) immediate: AtomicU64,
     pub(crate) batches: AtomicU64,
@@ -69,7 +69,7 @@ impl MemoryDevice {
         self.has_faults.store(true, Ordering::Release);
     }
 
-    /// Sets the size that the device says, at most the one it was made with.
+    /// Sets the size that the device reports. It is at most the size that the device was made with.
     pub(crate) fn resize(&self, size_bytes: u64) {
         assert!(size_bytes <= self.geometry.size_bytes);
         self.size_bytes.store(size_bytes, Ordering::Release);
@@ -92,8 +92,8 @@ impl MemoryDevice {
         }
     }
 
-    /// Calls `visit` with each page that the range touches, the part of it that is touched, and where that part begins
-    /// in the range.
+    /// Calls `visit` for each page that the range touches, with the touched part of the page and
+    /// the offset of that part in the range.
     fn each_page(
         &self,
         offset: u64,

@@ -1,6 +1,6 @@
-//! A server for a test, and programs that a test needs.
+//! A server for tests, and the programs that tests need.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "each test uses a part of the module")]
 
 #[path = "../doubles/memory.rs"]
 pub(crate) mod memory;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running server with a unix socket in a folder of its own.
+/// A running server with a unix socket in a directory of its own.
 pub(crate) struct TestServer {
     pub(crate) server: Server,
     pub(crate) table: Arc<ExportTable>,
@@ -78,7 +78,7 @@ impl TestServer {
         Client::connect(&self.uri_of("disk"), depth, PATIENCE).unwrap()
     }
 
-    /// Asks the server to stop and waits until it has.
+    /// Asks the server to stop and waits until it has stopped.
     pub(crate) fn stop(&mut self) -> Result<(), ServeError> {
         self.stop.raise();
         self.serving.take().unwrap().join().unwrap()
@@ -98,7 +98,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Waits until something is so.
+/// Waits until the condition is true.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -107,8 +107,8 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A program that a test needs. Without it the test says so and is over; with `GEMELO_REQUIRE_TOOLS` set, as where
-/// everything is installed, that is a failure.
+/// Finds a program that a test needs. Without it the test prints a line and ends. With
+/// `GEMELO_REQUIRE_TOOLS` set, on machines where everything must be installed, it fails.
 pub(crate) fn tool(name: &str) -> Option<Command> {
     let found = paths_of(name).into_iter().next();
     if found.is_none() {
@@ -117,7 +117,7 @@ pub(crate) fn tool(name: &str) -> Option<Command> {
     found.map(Command::new)
 }
 
-/// A Python with libnbd's binding: of several, the system's has it.
+/// Finds a Python with the binding of libnbd. If several are installed, the system's has it.
 pub(crate) fn python_with_libnbd() -> Option<Command> {
     let has_it = |path: &PathBuf| {
         Command::new(path).args(["-c", "import nbd"]).output().unwrap().status.success()
@@ -142,7 +142,7 @@ fn missing(name: &str) {
     eprintln!("not tested: {name} is not installed");
 }
 
-/// Runs a program that has to succeed; gives what it prints.
+/// Runs a program that must succeed, and returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}\n{}", all_of(&output));
@@ -157,7 +157,7 @@ pub(crate) fn all_of(output: &Output) -> String {
     )
 }
 
-/// Bytes that differ from place to place, the same for a seed.
+/// Returns bytes that differ from place to place and depend only on the seed.
 pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut random = gemelo_base::random::Random::new(seed);
     let mut bytes = Vec::with_capacity(length + 8);

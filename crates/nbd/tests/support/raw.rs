@@ -1,4 +1,4 @@
-//! Connections that send any bytes at all.
+//! Connections that can send arbitrary bytes.
 
 use super::TestServer;
 use gemelo_nbd::wire::{
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Connects and takes the greeting.
+/// Connects and receives the greeting.
 pub(crate) fn greeted(server: &TestServer) -> UnixStream {
     let mut stream = UnixStream::connect(server.socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -56,7 +56,7 @@ fn choose_disk(stream: &mut UnixStream) {
     while read_option_reply(stream).0 != OptionReplyKind::ACK {}
 }
 
-/// The bytes of a request's header.
+/// Encodes the header of a request.
 pub(crate) fn request(
     command: Command,
     flags: u16,
@@ -66,7 +66,7 @@ pub(crate) fn request(
     RequestHeader { flags, command, cookie: 5, offset, length }.encode()
 }
 
-/// Reads a simple reply to [`request`]; gives its error.
+/// Receives a simple reply to [`request`] and returns its error.
 pub(crate) fn read_simple_reply(stream: &mut UnixStream) -> ErrorCode {
     let mut reply = [0; SIMPLE_REPLY_BYTES];
     stream.read_exact(&mut reply).unwrap();
@@ -76,7 +76,7 @@ pub(crate) fn read_simple_reply(stream: &mut UnixStream) -> ErrorCode {
     }
 }
 
-/// Reads a structured reply to a [`request`] to read; gives its data and error.
+/// Receives a structured reply to a read made with [`request`], and returns its data and error.
 pub(crate) fn read_chunks(stream: &mut UnixStream, offset: u64) -> (Vec<u8>, ErrorCode) {
     let mut all = Vec::new();
     loop {

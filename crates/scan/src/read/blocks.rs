@@ -1,4 +1,4 @@
-//! From bytes to counted blocks, for one block size.
+//! Counting of the blocks of one block size.
 
 use super::router::Router;
 use super::zero::is_zero;
@@ -13,19 +13,20 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;
 
-/// Occurrences a reader keeps before it hands them over.
+/// The occurrences that a reader collects before it hands them to the sampler.
 const MOST_OCCURRENCES: usize = 512;
 
-/// Sampled contents a reader remembers, so that a frequent one is not offered again and again.
+/// The number of sampled contents that a reader remembers, so that it does not offer a frequent
+/// content again and again.
 const SEEN: usize = 256;
 
-/// What all readers share of a block size.
+/// The state of one block size that all readers share.
 pub(crate) struct SizeState {
     pub(crate) block_bytes: u32,
     pub(crate) set: CountingSet,
     pub(crate) nature: NatureSampler,
     pub(crate) locality: LocalitySampler,
-    /// Somewhere that a whole block of zeros is.
+    /// The place of some whole block of zeros.
     pub(crate) zero_place: Mutex<Option<Place>>,
 }
 
@@ -41,11 +42,11 @@ impl SizeState {
     }
 }
 
-/// What a reader counted without the set.
+/// The counts of a reader that do not go through the counting set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SizeCounts {
     pub(crate) totals: BlockTotals,
-    /// Zero blocks by length.
+    /// The number of zero blocks by their length.
     pub(crate) zeros: BTreeMap<u32, u64>,
 }
 
@@ -63,7 +64,7 @@ impl SizeCounts {
         }
         let bytes = u64::from(length_bytes) * count;
         self.totals.blocks += count;
-        // Sparse files can have more than 2^64 bytes together.
+        // The sum can exceed 64 bits, because sparse files can be that large together.
         self.totals.data_bytes = self.totals.data_bytes.saturating_add(bytes);
         self.totals.zero_blocks += count;
         self.totals.zero_bytes = self.totals.zero_bytes.saturating_add(bytes);
@@ -71,23 +72,24 @@ impl SizeCounts {
     }
 }
 
-/// Where a chunk of bytes is.
+/// The position of a chunk of bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChunkPlace {
-    /// The reader's mark of the piece that the chunk is in.
+    /// The index of the piece that contains the chunk, in the reader's list of pieces.
     pub(super) spot: u32,
-    /// From the start of the piece to the chunk, in bytes.
+    /// The offset of the chunk in the piece, in bytes.
     pub(super) offset_in_piece: u64,
     pub(super) batch: u32,
-    /// From the start of the batch to the chunk, in bytes.
+    /// The offset of the chunk in the batch, in bytes.
     pub(super) offset_in_batch: u64,
     pub(super) in_locality: bool,
 }
 
-/// Bits of a mark that number the blocks in a piece; the others name the spot.
+/// The low bits of a mark that number the blocks of a piece; the high bits are the index of the
+/// piece.
 pub(super) const BLOCK_BITS: u32 = 13;
 
-/// A reader's part of a block size.
+/// The state of one block size that a reader does not share.
 pub(super) struct SizeWorker {
     pub(super) counts: SizeCounts,
     pub(super) rises: Vec<Rise>,
@@ -115,8 +117,8 @@ impl SizeWorker {
         }
     }
 
-    /// Counts the blocks of a chunk. Only the last chunk of a file may end with a short block. Returns where in the
-    /// chunk the first whole block of zeros is, if there is one.
+    /// Counts the blocks of a chunk. Only the last chunk of a file may end with a short block.
+    /// Returns the offset in the chunk of the first whole block of zeros, if there is one.
     pub(super) fn chunk(
         &mut self,
         state: &SizeState,
@@ -148,7 +150,7 @@ impl SizeWorker {
             }
             let mark = place.spot << BLOCK_BITS | (first_index + index) as u32;
             let record = Record::new(fingerprint, state.block_bytes, mark);
-            // After an error the blocks are counted all the same: figures must agree with each other.
+            // Blocks are counted after an error too, so that the figures agree with each other.
             result = self.router.push(fingerprint, record, &state.set, &mut self.rises).and(result);
         }
         self.counts.totals.blocks += whole_blocks;
@@ -160,10 +162,11 @@ impl SizeWorker {
         result.map(|()| first_zero)
     }
 
-    /// Counts a hole that is `length_bytes` long; only at a file's end is it not whole blocks.
+    /// Counts a hole of `length_bytes` bytes. A hole that is not a whole number of blocks ends the
+    /// file.
     pub(super) fn hole(&mut self, block_bytes: u32, length_bytes: u64) {
         self.counts.zero_blocks(block_bytes, length_bytes / u64::from(block_bytes));
-        // Less than a block size, which has 32 bits.
+        // The remainder is less than a block size, which has 32 bits.
         let tail_bytes = (length_bytes % u64::from(block_bytes)) as u32;
         if tail_bytes > 0 && self.admit_tail(block_bytes, tail_bytes) {
             let length = if self.tail == TailPolicy::Pad { block_bytes } else { tail_bytes };
@@ -171,7 +174,7 @@ impl SizeWorker {
         }
     }
 
-    /// Counts a short last block as such; whether it is a block at all.
+    /// Counts a short last block as short, skipped or padded. Returns whether it counts as a block.
     fn admit_tail(&mut self, block_bytes: u32, tail_bytes: u32) -> bool {
         let totals = &mut self.counts.totals;
         match self.tail {
@@ -220,7 +223,8 @@ impl SizeWorker {
         result
     }
 
-    /// Offers a block to the samples. Only few come here once the samples have found their level.
+    /// Offers a block to the samples. Once the samples have risen to their final level, this is
+    /// rare.
     #[cold]
     fn sample(
         &mut self,
@@ -254,14 +258,14 @@ impl SizeWorker {
         }
     }
 
-    /// Hands over what waits.
+    /// Hands all buffered occurrences and records over.
     pub(super) fn flush(&mut self, state: &SizeState) -> io::Result<()> {
         self.saturated = state.locality.take(&mut self.occurrences);
         self.router.flush(&state.set, &mut self.rises)
     }
 }
 
-/// Remembers where zeros were seen, if that is not known yet.
+/// Records a place of a block of zeros, if none is recorded yet.
 pub(super) fn note_zero_place(state: &SizeState, place: impl FnOnce() -> Place) {
     locked(&state.zero_place).get_or_insert_with(place);
 }

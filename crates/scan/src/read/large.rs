@@ -1,4 +1,4 @@
-//! A file that is read in pieces, by several readers at once, its holes found without reading.
+//! A file that several readers read in pieces at once. Its holes are found without reading.
 
 use super::PIECE_BYTES;
 use crate::set::locked;
@@ -9,13 +9,13 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A file and where it stands in the scan.
+/// A file and its position in the scan.
 #[derive(Debug, Clone)]
 pub(crate) struct FileRef {
     pub(crate) names: Arc<Names>,
     pub(crate) index: usize,
     pub(crate) batch: u32,
-    /// Bytes of the batch before it.
+    /// The bytes of the batch before this file.
     pub(crate) start_bytes: u64,
     pub(crate) in_locality: bool,
 }
@@ -30,7 +30,7 @@ pub(super) enum Piece {
 #[derive(Debug)]
 struct Cursor {
     next: u64,
-    /// Up to here there is data, as far as is known.
+    /// The end of the data around `next`, as far as it is known.
     data_end: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct LargeFile {
     pub(super) file: FileRef,
     pub(super) size_bytes: u64,
     stat: Stat,
-    /// Whole blocks of every size.
+    /// The least common multiple of all block sizes.
     common_bytes: u64,
     piece_bytes: u64,
     cursor: Mutex<Cursor>,
@@ -62,7 +62,8 @@ impl LargeFile {
         Self { fd, file, size_bytes, stat, common_bytes, piece_bytes, cursor, told }
     }
 
-    /// The next piece: whole blocks of every size, but for the file's end.
+    /// Returns the next piece. Every piece consists of whole blocks of every size, except at the
+    /// file's end.
     pub(super) fn next_piece(&self) -> Option<Piece> {
         let mut cursor = locked(&self.cursor);
         if cursor.next >= self.size_bytes {
@@ -82,7 +83,8 @@ impl LargeFile {
         Some(Piece::Data { start, end })
     }
 
-    /// The next data at or after `from`, widened to whole blocks. A file system that does not tell of holes has none.
+    /// Returns the next range of data at or after `from`, widened to whole blocks. If the file
+    /// system does not report holes, the rest of the file is data.
     fn data_after(&self, from: u64) -> (u64, u64) {
         let size = self.size_bytes;
         let data = match rustix::fs::seek(&self.fd, SeekFrom::Data(from)) {
@@ -93,21 +95,22 @@ impl LargeFile {
         let start = (data / self.common_bytes * self.common_bytes).clamp(from, size);
         let hole = rustix::fs::seek(&self.fd, SeekFrom::Hole(data)).unwrap_or(size);
         let end = hole.div_ceil(self.common_bytes).saturating_mul(self.common_bytes).min(size);
-        // A file that changes meanwhile must not stop the cursor.
+        // A file that changes during the scan must not stop the cursor.
         if end > start { (start, end) } else { (from, size) }
     }
 
-    /// No more pieces are handed out.
+    /// Ends the file: no more pieces are handed out.
     pub(super) fn end(&self) {
         locked(&self.cursor).next = self.size_bytes;
     }
 
-    /// Whether this is the first thing that is told of this file: it counts once, as changed or unreadable.
+    /// Returns whether this is the first report about the file. Each file counts once, as changed
+    /// or as unreadable.
     pub(super) fn tell_once(&self) -> bool {
         !self.told.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the file is no longer what it was when it was opened.
+    /// Returns whether the file has changed since it was opened.
     pub(super) fn has_changed(&self) -> bool {
         rustix::fs::fstat(&self.fd).is_ok_and(|now| {
             (now.st_size, now.st_mtime, now.st_mtime_nsec)
@@ -116,7 +119,8 @@ impl LargeFile {
     }
 }
 
-/// Whether a file has less space than bytes. Compressing file systems say so too; they are then asked for holes.
+/// Returns whether a file occupies less space than its size. This is also true of files that the
+/// file system compresses; the file system is then asked for holes without need.
 pub(super) fn is_sparse(stat: &Stat) -> bool {
     let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
     is_file && stat.st_blocks.saturating_mul(512) < stat.st_size

@@ -1,10 +1,11 @@
-//! Sends blocks to the shards of a counting set in batches, so that a lock is taken once for many.
+//! Collects blocks into one batch per shard of a counting set, so that one lock serves many blocks.
 
 use crate::fingerprint::Fingerprint;
 use crate::set::{CountingSet, Record, Rise, SHARDS, shard_of};
 use std::io;
 
-/// Blocks of a batch. With 256 shards the buffers take 192 KiB, which leaves room for the data in the cache.
+/// The number of blocks in a batch. With 256 shards the buffers take 192 KiB, which leaves room in
+/// the cache for the data.
 const BATCH: usize = 32;
 
 pub(super) struct Router {
@@ -17,10 +18,10 @@ impl Router {
         Self { records: vec![Record::default(); SHARDS * BATCH].into(), lengths: [0; SHARDS] }
     }
 
-    /// Adds a block; hands its shard's batch over if that is full.
+    /// Adds a block. Hands the batch of its shard over if the batch is full.
     ///
     /// # Errors
-    /// Those of [`CountingSet::insert`].
+    /// Fails as [`CountingSet::insert`].
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -52,10 +53,10 @@ impl Router {
         }
     }
 
-    /// Hands everything over.
+    /// Hands all batches over.
     ///
     /// # Errors
-    /// The last of [`CountingSet::insert`].
+    /// Returns the last error of [`CountingSet::insert`].
     pub(super) fn flush(&mut self, set: &CountingSet, rises: &mut Vec<Rise>) -> io::Result<()> {
         let mut result = Ok(());
         for shard in 0..SHARDS {

@@ -1,4 +1,4 @@
-//! A reader: opens files, reads them, and counts their blocks at all block sizes in one pass.
+//! A reader: it opens files, reads them, and counts their blocks at all block sizes in one pass.
 
 use super::PIECE_BYTES;
 use super::blocks::{BLOCK_BITS, ChunkPlace, SizeCounts, SizeState, SizeWorker, note_zero_place};
@@ -18,19 +18,21 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-/// Pieces that a reader remembers to tell where a content was; then all that waits is handed over.
+/// The most pieces that a reader remembers, to find the place of a content. When the list is full,
+/// all buffers are handed over.
 const MOST_SPOTS: usize = 4096;
 
-/// Room past a chunk, so that one byte more can be asked for, and to align the buffer to a page.
+/// The extra bytes of the buffer: one to detect that a file has grown, the others to align the
+/// buffer to a page.
 const BUFFER_EXTRA_BYTES: usize = 8192;
 
 const FILE_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOCTTY)
-    // A pipe that took a file's place must not block.
+    // A pipe that has replaced a file must not block the reader.
     .union(OFlags::NONBLOCK);
 
-/// What all readers share.
+/// The state of a scan that all readers share.
 pub(crate) struct Session<'scan> {
     pub(crate) options: &'scan ScanOptions,
     pub(crate) monitor: &'scan dyn Monitor,
@@ -39,13 +41,13 @@ pub(crate) struct Session<'scan> {
     pub(crate) troubles: &'scan Troubles<'scan>,
     pub(crate) walk: &'scan WalkCounts,
     pub(crate) sizes: &'scan [SizeState],
-    /// Files with several names that were met, as (file system, number).
+    /// The files with several hard links that were found, as (file system, inode number).
     pub(crate) links: &'scan Mutex<HashSet<(u64, u64)>>,
-    /// Bytes of each batch, for places in the scan.
+    /// The bytes of each batch, from which places in the scan are computed.
     pub(crate) batch_bytes: &'scan Mutex<Vec<u64>>,
 }
 
-/// What one reader counted.
+/// The counts of one reader.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counted {
     pub(crate) files: u64,
@@ -55,7 +57,7 @@ pub(crate) struct Counted {
     pub(crate) sizes: Vec<SizeCounts>,
 }
 
-/// A piece that blocks in the routers may belong to.
+/// A piece to which blocks in the routers may belong.
 struct Spot {
     names: Arc<Names>,
     index: usize,
@@ -77,7 +79,7 @@ impl<'scan> Worker<'scan> {
         let chunk_bytes = budget::chunk_bytes(session.options);
         Self {
             session,
-            // At most 4 MiB.
+            // The chunk is at most 4 MiB.
             buffer: vec![0; chunk_bytes as usize + BUFFER_EXTRA_BYTES],
             chunk_bytes,
             sizes: session.sizes.iter().map(|_| SizeWorker::new(session.options)).collect(),
@@ -87,7 +89,7 @@ impl<'scan> Worker<'scan> {
         }
     }
 
-    /// Works until nothing is left.
+    /// Works until the queue is empty and the walk has ended.
     pub(crate) fn run(mut self) -> Counted {
         while let Some(work) = self.session.queue.take() {
             match work {
@@ -123,7 +125,8 @@ impl<'scan> Worker<'scan> {
             }
             match self.open(batch, index) {
                 Ok(Some((fd, stat, size_bytes))) => {
-                    // Which of several names is met first depends on the threads; places must not.
+                    // The threads determine which of several hard links is found first, but places
+                    // must not depend on them.
                     let in_locality =
                         stat.st_nlink == 1 || self.session.options.request().count_hard_links;
                     let names = Arc::clone(&batch.names);
@@ -149,7 +152,7 @@ impl<'scan> Worker<'scan> {
         }
     }
 
-    /// Opens a file and finds its size; `None` if it is not to be read.
+    /// Opens a file and finds its size. Returns `None` if the file is not to be read.
     fn open(&mut self, batch: &Batch, index: usize) -> Result<Option<(OwnedFd, Stat, u64)>, Errno> {
         let Some(name) = batch.names.get(index) else { return Ok(None) };
         let fd = match &batch.directory {
@@ -250,7 +253,7 @@ impl<'scan> Worker<'scan> {
         }
     }
 
-    /// Reads a part of a file that is at most a piece long, and counts its blocks.
+    /// Reads a part of a file, at most one piece long, and counts its blocks.
     fn read(
         &mut self,
         fd: &OwnedFd,
@@ -270,7 +273,8 @@ impl<'scan> Worker<'scan> {
         let mut at = start;
         while at < end && !self.session.halt.is_raised() {
             let wanted = (end - at).min(self.chunk_bytes) as usize;
-            // One byte more at the end of the file tells whether it has grown, without another call.
+            // At the end of the file one more byte is requested: it shows without another call if
+            // the file has grown.
             let extra = usize::from(at + wanted as u64 == size_bytes);
             let got = self.fill(fd, at, wanted, extra)?;
             let place = ChunkPlace {
@@ -289,7 +293,8 @@ impl<'scan> Worker<'scan> {
         Ok(ReadEnd::AsExpected)
     }
 
-    /// Reads `wanted` and at best `extra` bytes; fewer only at the file's end.
+    /// Reads `wanted` bytes and up to `extra` more. Returns less than `wanted` only at the file's
+    /// end.
     fn fill(&mut self, fd: &OwnedFd, at: u64, wanted: usize, extra: usize) -> io::Result<usize> {
         let skip = self.buffer.as_ptr().align_offset(4096).min(BUFFER_EXTRA_BYTES / 2);
         let mut filled = 0;
@@ -324,12 +329,12 @@ impl<'scan> Worker<'scan> {
         }
         self.offer_rises();
         if let Some(error) = failed {
-            // Everybody stops, and what was counted is kept.
+            // All readers stop, and the counts so far are kept.
             self.session.halt.fail(error);
         }
     }
 
-    /// Gives the contents that have become frequent a place.
+    /// Offers the contents that have become frequent as candidates, with their places.
     fn offer_rises(&mut self) {
         for (size, state) in self.sizes.iter_mut().zip(self.session.sizes) {
             for rise in size.rises.drain(..) {
@@ -345,12 +350,12 @@ impl<'scan> Worker<'scan> {
     }
 }
 
-/// How a read ended.
+/// The outcome of reading a part of a file.
 enum ReadEnd {
     AsExpected,
-    /// The file has shrunk.
+    /// The file is shorter than when it was opened.
     Shorter,
-    /// The file has grown.
+    /// The file is longer than when it was opened.
     Longer,
 }
 

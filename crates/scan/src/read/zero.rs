@@ -1,9 +1,9 @@
-//! Whether a block is all zeros.
+//! Detection of blocks that are all zeros.
 
-/// Bytes looked at between two decisions.
+/// The bytes that are combined before the result is checked.
 const STEP_BYTES: usize = 256;
 
-/// Whether all bytes are zero. Nearly every other block is told by its first bytes.
+/// Returns whether all bytes are zero. The first 16 bytes decide for nearly every other block.
 #[inline]
 pub(super) fn is_zero(block: &[u8]) -> bool {
     let head = block.first_chunk::<16>().map_or(0, |head| u128::from_ne_bytes(*head));

@@ -1,6 +1,8 @@
-//! The checksum of a set: XXH3-128 of the whole file, with the checksum's own 32 digits taken as zeros.
+//! The checksum of a set: XXH3-128 of the whole file, in which the checksum's own 32 digits count
+//! as zeros.
 //!
-//! It is a value in the file's footer, so the file stays plain Parquet. It guards against damage, not against forgery.
+//! The checksum is a value in the file's footer, so the file stays plain Parquet. It detects
+//! damage, but not forgery.
 
 use super::CHECKSUM_KEY;
 use super::error::SavedSetError;
@@ -10,26 +12,26 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use twox_hash::XxHash3_128;
 
-/// What stands before the digits; nothing else in a footer looks like it.
+/// The text before the digits. Nothing else in a footer looks like it.
 const MARK: &str = "gemelo-file-xxh3-128:";
 
 const DIGITS: usize = 32;
 
-/// What ends a Parquet file, after the footer's length in 4 bytes.
+/// The last 4 bytes of a Parquet file. The footer's length stands before them, in 4 bytes.
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// The longest footer that is looked into, in bytes: 64 MiB hold 10^11 contents.
+/// The longest footer that is searched, in bytes: 64 MiB are enough for 10^11 contents.
 const MOST_FOOTER_BYTES: u64 = 64 << 20;
 
-/// Bytes read at once.
+/// The bytes that are read at once.
 const READ_BYTES: usize = 1 << 18;
 
-/// The checksum's key and its value while the checksum is unknown.
+/// Returns the checksum's key, and its value while the checksum is unknown.
 pub(super) fn placeholder() -> (String, String) {
     (CHECKSUM_KEY.to_owned(), format!("{MARK}{}", "0".repeat(DIGITS)))
 }
 
-/// Why the digits were not found.
+/// The reason why the digits were not found.
 enum Missing {
     Io(io::Error),
     Because(&'static str),
@@ -41,7 +43,7 @@ impl From<io::Error> for Missing {
     }
 }
 
-/// Where the digits are in the file.
+/// Returns the offset of the digits in the file.
 fn digits_at(file: &File) -> Result<u64, Missing> {
     let length = file.metadata()?.len();
     if length < 12 {
@@ -53,11 +55,11 @@ fn digits_at(file: &File) -> Result<u64, Missing> {
     file.read_exact_at(&mut start, 0)?;
     let [a, b, c, d, magic @ ..] = ends;
     if &magic != MAGIC || &start != MAGIC {
-        return Err(Missing::Because("it is no Parquet file, or cut off"));
+        return Err(Missing::Because("it is not a Parquet file, or it was cut off"));
     }
     let footer_bytes = u64::from(u32::from_le_bytes([a, b, c, d]));
     if footer_bytes > (length - 12).min(MOST_FOOTER_BYTES) {
-        return Err(Missing::Because("its footer is longer than the file"));
+        return Err(Missing::Because("its footer is longer than the file or than 64 MiB"));
     }
     let mut footer = vec![0; footer_bytes as usize];
     let footer_start = length - 8 - footer_bytes;
@@ -68,11 +70,11 @@ fn digits_at(file: &File) -> Result<u64, Missing> {
         (Some((at, _)), None) if at + MARK.len() + DIGITS <= footer.len() => {
             Ok(footer_start + (at + MARK.len()) as u64)
         }
-        _ => Err(Missing::Because("it has no checksum of gemelo's")),
+        _ => Err(Missing::Because("it has no checksum that gemelo wrote")),
     }
 }
 
-/// The checksum of a file whose digits are at `digits`, as digits.
+/// Returns the checksum, as digits, of a file whose checksum digits begin at `digits`.
 fn checksum(file: &File, digits: u64) -> io::Result<String> {
     let mut hash = XxHash3_128::new();
     let mut buffer = vec![0; READ_BYTES];
@@ -94,7 +96,7 @@ fn checksum(file: &File, digits: u64) -> io::Result<String> {
     Ok(format!("{:032x}", hash.finish_128()))
 }
 
-/// Writes the checksum into a file that has the placeholder.
+/// Writes the checksum into a file that contains the placeholder.
 pub(super) fn seal(file: &File) -> io::Result<()> {
     let at = digits_at(file).map_err(|missing| match missing {
         Missing::Io(error) => error,
@@ -103,7 +105,7 @@ pub(super) fn seal(file: &File) -> io::Result<()> {
     file.write_all_at(checksum(file, at)?.as_bytes(), at)
 }
 
-/// Checks the whole file.
+/// Checks the whole file against its checksum.
 pub(super) fn verify(file: &File, path: &Path) -> Result<(), SavedSetError> {
     let read = |source| SavedSetError::Read { path: path.to_owned(), source };
     let at = digits_at(file).map_err(|missing| match missing {

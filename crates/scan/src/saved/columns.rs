@@ -1,11 +1,12 @@
-//! The columns of a set, in the order in which they stand in the file.
+//! The columns of a set, in the order of the file.
 
 use parquet::errors::ParquetError;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::Type;
 use std::sync::Arc;
 
-/// A row is a distinct content at a block size; rows ascend by block size, then fingerprint.
+/// The schema of a row, which is a distinct content at a block size. Rows ascend by block size,
+/// then by fingerprint.
 const SCHEMA: &str = "message gemelo_scan_set {
     required int32 block_bytes;
     required fixed_len_byte_array(16) fingerprint;
@@ -20,7 +21,7 @@ const SCHEMA: &str = "message gemelo_scan_set {
     optional binary positions;
 }";
 
-/// Columns, by their place in the schema.
+/// The indexes of the columns in the schema.
 pub(super) mod column {
     pub(in crate::saved) const BLOCK_BYTES: usize = 0;
     pub(in crate::saved) const FINGERPRINT: usize = 1;

@@ -1,97 +1,103 @@
-//! Why a saved set cannot be written, read or merged.
+//! The errors of saved sets.
 
 use super::SET_FORMAT;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a saved set cannot be written, read or merged.
+/// The reason why a saved set cannot be written, read or merged.
 #[derive(Debug, Error)]
 pub enum SavedSetError {
-    /// The file cannot be written.
+    /// Writing the file failed.
     #[error("cannot write the fingerprint set")]
     Write(#[source] io::Error),
-    /// The columns cannot be written.
+    /// Writing the columns failed.
     #[error("cannot write the fingerprint set")]
     WriteColumns(#[source] parquet::errors::ParquetError),
-    /// A sample cannot be saved.
-    #[error("an estimate has no fingerprint set to save: scan without it")]
+    /// An estimate cannot be saved.
+    #[error("an estimate keeps no fingerprint set that could be saved: use exact counting")]
     Estimate,
-    /// The file cannot be read.
+    /// Reading the file failed.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// The path of the set.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is no fingerprint set at all.
+    /// The file is not a fingerprint set.
     #[error("{} is not a saved fingerprint set: {what}", path.display())]
     NotASet {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// How that shows.
+        /// The reason, in words.
         what: &'static str,
     },
-    /// A set, but not as it was written.
-    #[error("{} is damaged: its checksum does not match; copy it again or scan again", path.display())]
+    /// The file is a fingerprint set, but it was damaged after it was written.
+    #[error(
+        "{} is damaged: its checksum does not match; copy it again or scan again",
+        path.display()
+    )]
     Checksum {
-        /// The file.
+        /// The path of the set.
         path: PathBuf,
     },
-    /// Columns that cannot be read although the checksum matches.
-    #[error("{} cannot be read as Parquet", path.display())]
+    /// The columns cannot be read, although the checksum matches.
+    #[error("cannot read the columns of {}", path.display())]
     Columns {
-        /// The file.
+        /// The path of the set.
         path: PathBuf,
-        /// Why.
+        /// The error of the Parquet reader.
         source: parquet::errors::ParquetError,
     },
-    /// Contents that no scan can have written.
-    #[error("{} is not a valid set: {what}", path.display())]
+    /// The set holds values that no scan writes.
+    #[error("{} is not a valid fingerprint set: {what}", path.display())]
     Invalid {
-        /// The file.
+        /// The path of the set.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault, in words.
         what: &'static str,
     },
-    /// A set of another version.
-    #[error("{} has format '{found}', this program reads '{SET_FORMAT}'", path.display())]
+    /// The set has another format version.
+    #[error(
+        "{} has format '{found}', but this version of gemelo reads '{SET_FORMAT}'",
+        path.display()
+    )]
     Version {
-        /// The file.
+        /// The path of the set.
         path: PathBuf,
-        /// What it says.
+        /// The format that the set names.
         found: String,
     },
-    /// Sets that do not fit each other.
+    /// Two sets were made with different options.
     #[error(
         "{} and {} cannot be merged: their {what} differ ({first_has} and {second_has})",
         first.display(),
         second.display()
     )]
     Differ {
-        /// One set.
+        /// The path of the first set.
         first: PathBuf,
-        /// Another set.
+        /// The path of the set that differs from it.
         second: PathBuf,
-        /// What differs.
+        /// The option that differs, in the plural.
         what: &'static str,
-        /// What the one has.
+        /// The option's value in the first set.
         first_has: String,
-        /// What the other has.
+        /// The option's value in the second set.
         second_has: String,
     },
-    /// No set, or more than can be open at once.
+    /// The number of sets is 0 or above the limit.
     #[error(
-        "{found} sets were given, from 1 to {most} can be merged at once: merge in steps with --save"
+        "{found} sets were given; give from 1 to {most}, and merge more of them in several steps"
     )]
     Count {
-        /// How many were given.
+        /// The number of sets.
         found: usize,
-        /// How many can be merged.
+        /// The most sets that can be merged at once.
         most: usize,
     },
     /// The merge was stopped.
-    #[error("stopped; a merge has no figures before its end")]
+    #[error("the merge was stopped; a merge has figures only when it is complete")]
     Stopped,
 }

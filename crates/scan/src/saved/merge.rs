@@ -1,4 +1,4 @@
-//! Unites saved sets, in bounded memory: a merge of sorted rows.
+//! Merges saved sets in bounded memory: their sorted rows are read in parallel and combined.
 
 use super::error::SavedSetError;
 use super::read::SetReader;
@@ -16,18 +16,18 @@ use std::collections::BinaryHeap;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Sets merged at once: each is an open file and some MiB of memory.
+/// The most sets that are merged at once. Each is an open file and takes some MiB of memory.
 pub const MOST_SETS: usize = 512;
 
-/// Rows between two messages to the monitor.
+/// The number of rows between two progress reports.
 const ADVANCE_ROWS: u64 = 1 << 16;
 
-/// Unites sets to the result that one scan of everything would have given, in the order of `paths`. The united set
-/// is written to `save`, if there is one: an empty file opened for reading and writing.
+/// Merges sets to the result of one scan of all their data, in the order of `paths`. The merged set
+/// is written to `save`, if given, which must be an empty file opened for reading and writing.
 ///
-/// # Errors
-/// If a set cannot be read, is damaged, or has another fingerprint, block sizes or tail policy than the first; and after
-/// a stop. If the united set cannot be written, [`Saved::set`] says so.
+/// # Errors Fails if a set cannot be read, is damaged, or has another fingerprint, other block
+/// sizes or another tail policy than the first set, and after a stop. If the merged set cannot be
+/// written, [`Saved::set`] holds the error.
 pub fn merge_sets(
     paths: &[PathBuf],
     zeros: ZeroPolicy,
@@ -99,7 +99,7 @@ fn check_alike(first: &SetReader, second: &SetReader) -> Result<(), SavedSetErro
 fn united_head(sets: &[SetReader]) -> SetHead {
     let mut heads = sets.iter().map(|set| &set.head);
     let Some(mut all) = heads.next().cloned() else {
-        // Unreachable: there is at least one set. An empty head is harmless.
+        // Unreachable, because there is at least one set. An empty head would be harmless.
         return SetHead {
             partial: true,
             fingerprint: crate::FingerprintKind::default(),
@@ -122,17 +122,17 @@ fn united_head(sets: &[SetReader]) -> SetHead {
     all
 }
 
-/// The next row of a set.
+/// A set with its next row.
 struct Head {
     set: SetReader,
-    /// Bytes of all sets before this one.
+    /// The bytes of all sets before this one.
     start_bytes: u64,
     row: Option<(u32, Row)>,
 }
 
 struct Merge {
     heads: Vec<Head>,
-    /// The next row of every set; of equals, that of the earlier set first.
+    /// The next row of every set. Of rows with the same key, that of the earlier set comes first.
     order: BinaryHeap<Reverse<(u32, Fingerprint, usize)>>,
 }
 
@@ -162,7 +162,7 @@ impl Merge {
         Ok(())
     }
 
-    /// The next content of a block size, its rows in all sets united.
+    /// Returns the next content of a block size, with its rows in all sets combined.
     fn next(&mut self, block_bytes: u32) -> Result<Option<Row>, SavedSetError> {
         let mut united: Option<Row> = None;
         while let Some(&Reverse((size, fingerprint, index))) = self.order.peek() {
@@ -210,7 +210,7 @@ impl Merge {
             saving.add(size.block_bytes, &row);
         }
         if counted.blocks != size.totals.blocks {
-            return Err(self.invalid("the copies of its rows are not the blocks of its head"));
+            return Err(self.invalid("the copies in its rows do not add up to its blocks"));
         }
         (size.nature_level, size.locality_level) = tally.levels();
         Ok(tally.finish(&size.totals, None))
@@ -224,7 +224,8 @@ impl Merge {
 
 fn unite(sum: &mut Row, row: Row) {
     sum.copies = sum.copies.saturating_add(row.copies);
-    // The set in which it is more frequent need not be the one that kept a place.
+    // The set in which the content is more frequent may have no place for it, while another has
+    // one.
     sum.place = sum.place.take().or(row.place);
     sum.nature = sum.nature.or(row.nature);
     sum.positions.extend(row.positions);

@@ -1,6 +1,6 @@
-//! The saved fingerprint set: a Parquet file; `docs/scan-format.md` has its layout.
+//! The saved fingerprint set: a Parquet file. `docs/scan-format.md` specifies its layout.
 //!
-//! The file says its own checksum, over every byte. It is checked before anything in the file is believed.
+//! The file contains a checksum over every byte. Readers check it before they use any other value.
 
 mod checksum;
 mod columns;
@@ -19,49 +19,50 @@ use crate::result::{FileCounts, ScanResult};
 use crate::tally::BlockTotals;
 use serde::{Deserialize, Serialize};
 
-/// What a set says it is. A program that knows only this version refuses others.
+/// The format version of a set. A reader refuses other versions.
 pub(crate) const SET_FORMAT: &str = "gemelo.scan-set/1";
 
 /// The key of the head in the file's key-value metadata.
 pub(crate) const HEAD_KEY: &str = "gemelo.scan-set";
 
-/// The key of the checksum.
+/// The key of the checksum in the file's key-value metadata.
 pub(crate) const CHECKSUM_KEY: &str = "gemelo.checksum";
 
-/// A result, and whether the set it was to be saved in was written.
+/// A result, and the outcome of writing the set.
 #[derive(Debug)]
 pub struct Saved {
     /// The figures, which do not depend on the set.
     pub result: ScanResult,
-    /// Why the set was not written. Without a file to save to, this is no error.
+    /// The outcome of writing the set; `Ok` if no set was to be written.
     pub set: Result<(), SavedSetError>,
 }
 
-/// Everything about a set that is not about a single content.
+/// The values of a set that do not belong to a single content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SetHead {
-    /// The scan was stopped early.
+    /// `true` if the scan was stopped early.
     pub(crate) partial: bool,
     pub(crate) fingerprint: FingerprintKind,
     pub(crate) tail: TailPolicy,
     pub(crate) files: FileCounts,
-    /// Bytes of the scan's order, in which the places of `positions` are counted.
+    /// The length of the scan's order in bytes, in which `positions` are counted.
     pub(crate) position_bytes: u64,
     pub(crate) sizes: Vec<SizeHead>,
 }
 
-/// The part of the head that is about a block size.
+/// The values of a set that belong to one block size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SizeHead {
     pub(crate) block_bytes: u32,
     pub(crate) totals: BlockTotals,
-    /// Contents whose nature was measured have fingerprints whose last 64 bits begin with this many zeros.
+    /// The level of the nature sample: the last 64 bits of its fingerprints begin with this many
+    /// zeros.
     pub(crate) nature_level: u32,
-    /// So do contents with positions.
+    /// The level of the locality sample.
     pub(crate) locality_level: u32,
 }
 
-/// The head as it stands in the file.
+/// The head as it is serialised in the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct VersionedHead {
     format: String,

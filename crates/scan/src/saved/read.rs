@@ -1,4 +1,4 @@
-//! Reads a set row by row, after its checksum was checked.
+//! Reads a set row by row, after its checksum was verified.
 
 use super::columns::{column, schema};
 use super::error::SavedSetError;
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Rows taken from the columns at once.
+/// The number of rows that are read from the columns at once.
 const BATCH_ROWS: usize = 1024;
 
 pub(super) struct SetReader {
@@ -32,7 +32,7 @@ pub(super) struct SetReader {
     last: Option<(u32, Fingerprint)>,
 }
 
-/// The columns of a row group.
+/// The readers of the columns of one row group.
 struct Columns {
     block_bytes: ColumnReaderImpl<Int32Type>,
     fingerprints: ColumnReaderImpl<FixedLenByteArrayType>,
@@ -57,7 +57,8 @@ impl SetReader {
         let reader = SerializedFileReader::new(file).map_err(columns)?;
         let metadata = reader.metadata().file_metadata();
         if metadata.schema_descr().root_schema_ptr() != schema().map_err(columns)? {
-            return Err(SavedSetError::Invalid { path: owned(), what: "its columns are others" });
+            let what = "its columns are not those of a fingerprint set";
+            return Err(SavedSetError::Invalid { path: owned(), what });
         }
         let head = head_of(metadata.key_value_metadata(), path)?;
         Ok(Self {
@@ -79,7 +80,7 @@ impl SetReader {
         SavedSetError::Invalid { path: self.path.clone(), what }
     }
 
-    /// The next row, with its block size.
+    /// Returns the next row, with its block size.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Row)>, SavedSetError> {
         while self.rows.is_empty() {
             if !self.fill()? {
@@ -93,12 +94,12 @@ impl SetReader {
         }
         self.last = key;
         let Some(size) = self.head.sizes.iter().find(|size| size.block_bytes == block_bytes) else {
-            return Err(self.invalid("a row has a block size that the head has not"));
+            return Err(self.invalid("a row has a block size that its head does not list"));
         };
         if row.copies == 0 || row.length_bytes == 0 || row.length_bytes > block_bytes {
-            return Err(self.invalid("a row has no copies or an impossible length"));
+            return Err(self.invalid("a row has no copies, or a length outside its block size"));
         }
-        // What is above the level is no longer part of the sample.
+        // A row above the level is no longer part of the sample.
         if row.fingerprint.low > highest_low(size.nature_level) {
             row.nature = None;
         }
@@ -138,13 +139,13 @@ fn head_of(
         .and_then(|pair| pair.value.as_deref())
         .ok_or_else(|| invalid("its head is missing"))?;
     let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|_| invalid("its head is no JSON"))?;
+        serde_json::from_str(text).map_err(|_| invalid("its head is not JSON"))?;
     let found = value.get("format").and_then(|format| format.as_str()).unwrap_or("none");
     if found != SET_FORMAT {
         return Err(SavedSetError::Version { path: path.to_owned(), found: found.to_owned() });
     }
-    let versioned: VersionedHead =
-        serde_json::from_value(value).map_err(|_| invalid("its head lacks something"))?;
+    let versioned: VersionedHead = serde_json::from_value(value)
+        .map_err(|_| invalid("a field of its head is missing or has a wrong type"))?;
     let sizes = &versioned.head.sizes;
     if !sizes.is_sorted_by(|one, next| one.block_bytes < next.block_bytes) {
         return Err(invalid("its block sizes are not in ascending order"));
@@ -156,13 +157,13 @@ fn head_of(
             && size.nature_level.max(size.locality_level) <= MOST_LEVEL
     };
     if !sizes.iter().all(is_possible) {
-        return Err(invalid("its totals contradict each other"));
+        return Err(invalid("its totals or its sample levels are impossible"));
     }
     Ok(versioned.head)
 }
 
 fn wrong_type() -> ParquetError {
-    ParquetError::General("a column has another type".to_owned())
+    ParquetError::General("a column does not have the expected type".to_owned())
 }
 
 fn open_columns(
@@ -219,7 +220,7 @@ fn bytes(reader: ColumnReader) -> Result<ColumnReaderImpl<ByteArrayType>, Parque
     }
 }
 
-/// The next values of a column that every row has something in.
+/// Reads the next values of a column that has a value in every row.
 fn required<Kind: DataType>(
     reader: &mut ColumnReaderImpl<Kind>,
 ) -> Result<Vec<Kind::T>, ParquetError> {
@@ -228,7 +229,7 @@ fn required<Kind: DataType>(
     Ok(values)
 }
 
-/// The next values of a column, with nothing where a row has nothing.
+/// Reads the next values of a column that may lack a value; those rows give `None`.
 fn optional<Kind: DataType>(
     reader: &mut ColumnReaderImpl<Kind>,
 ) -> Result<Vec<Option<Kind::T>>, ParquetError> {
@@ -278,7 +279,7 @@ impl Columns {
 }
 
 fn negative() -> ParquetError {
-    ParquetError::General("a figure is below zero".to_owned())
+    ParquetError::General("a figure is negative".to_owned())
 }
 
 fn unsigned(value: i32) -> Result<u32, ParquetError> {

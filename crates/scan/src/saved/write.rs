@@ -1,4 +1,4 @@
-//! Writes a set, row by row in ascending order.
+//! Writes a set row by row, in ascending order.
 
 use super::columns::schema;
 use super::error::SavedSetError;
@@ -19,10 +19,11 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::sync::Arc;
 
-/// Rows of a row group: they are in memory until it is written, some 10 MiB.
+/// The number of rows in a row group. They stay in memory, about 10 MiB, until the group is
+/// written.
 const GROUP_ROWS: usize = 128 * 1024;
 
-/// Bytes of a page, at most: what a reader holds of every column.
+/// The most bytes of a page, which is what a reader holds of every column.
 const PAGE_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
@@ -40,7 +41,7 @@ struct Group {
     positions: Optional<ByteArray>,
 }
 
-/// A column that most rows have nothing in.
+/// A column that has no value in most rows.
 struct Optional<Value> {
     values: Vec<Value>,
     levels: Vec<i16>,
@@ -113,7 +114,8 @@ impl<'file> SetWriter<'file> {
     }
 }
 
-/// Writes a set where one is asked for. The first failure ends the writing alone: the figures do not need the set.
+/// Writes a set, if one is requested. The first error ends only the writing, because the figures do
+/// not need the set.
 pub(crate) struct Saving<'file> {
     writer: Option<SetWriter<'file>>,
     outcome: Result<(), SavedSetError>,
@@ -144,7 +146,7 @@ impl<'file> Saving<'file> {
 
 impl Group {
     fn add(&mut self, block_bytes: u32, row: &Row) {
-        // Block sizes are at most 1 MiB.
+        // Block sizes are at most 1 MiB, so the cast is exact.
         self.block_bytes.push(block_bytes as i32);
         self.fingerprints.push(ByteArray::from(row.fingerprint.to_bytes().to_vec()).into());
         self.length_bytes.push(row.length_bytes as i32);
@@ -200,11 +202,11 @@ fn write_column<Kind: DataType, W: std::io::Write + Send>(
     levels: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("a column too many".to_owned()));
+        return Err(ParquetError::General("the schema has too few columns".to_owned()));
     };
     let untyped: &mut ColumnWriter<'_> = column.untyped();
     let Some(typed) = Kind::get_column_writer_mut(untyped) else {
-        return Err(ParquetError::General("a column of another type".to_owned()));
+        return Err(ParquetError::General("a column does not have the expected type".to_owned()));
     };
     typed.write_batch(values, levels, None)?;
     column.close()

@@ -1,10 +1,12 @@
-//! Where the most repeated contents were seen, without a place for every content.
+//! The places of the most repeated contents, found without storing a place for every content.
 //!
-//! When the count of a content comes to a level, it is offered as a candidate with the place of that block. A bounded
-//! number of candidates is kept: the highest levels, and within one level the smallest fingerprints. Levels are every
-//! number below 64, and above it those with at most six significant bits. So a content that ends among the ten most
-//! repeated (ties by smallest fingerprint) lost its place only if a thousand others have as many copies to within 3 %.
-//! Contents with a single copy are candidates too: in a union of sets they may have many.
+//! When the count of a content reaches a level, the content is offered as a candidate with the
+//! place of that block. A bounded number of candidates is kept: those at the highest levels, and
+//! within one level those with the smallest fingerprints. Levels are every number below 64, and
+//! above it the numbers with at most six significant bits. A content that ends among the ten most
+//! repeated (ties go to the smallest fingerprint) therefore lacks a place only if a thousand others
+//! have as many copies to within 3 %. Contents with a single copy are candidates too, because they
+//! may have many in a merge of sets.
 
 use super::locked;
 use crate::fingerprint::Fingerprint;
@@ -12,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Candidates kept; twice as many before they are cut.
+/// The number of candidates that are kept. Twice as many are collected before they are cut.
 const KEPT: usize = 1024;
 
-/// Somewhere that a content was seen.
+/// A place where a content was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The file.
+    /// The path of the file.
     pub path: String,
-    /// Where its block begins in the file, in bytes.
+    /// The offset of the block in the file, in bytes.
     pub offset_bytes: u64,
 }
 
@@ -31,13 +33,14 @@ struct Candidate {
 }
 
 pub(crate) struct Candidates {
-    /// What a new candidate must exceed: the level of the least one kept, and its fingerprint's first half.
+    /// The bound of new candidates: the level of the last candidate kept, and the first half of its
+    /// fingerprint.
     level: AtomicU64,
     high: AtomicU64,
     held: Mutex<Vec<Candidate>>,
 }
 
-/// What a new candidate must exceed.
+/// The bound that a new candidate must reach.
 #[derive(Clone, Copy)]
 pub(crate) struct Bound {
     level: u64,
@@ -67,7 +70,8 @@ impl Candidates {
         }
     }
 
-    /// Read without a lock: a stale or torn bound only lets in what is cut later, or loses one of many equals.
+    /// Reads the bound without a lock. A stale or torn bound admits candidates that are cut later,
+    /// or loses one of many with equal counts.
     #[inline]
     pub(crate) fn bound(&self) -> Bound {
         Bound { level: self.level.load(Ordering::Relaxed), high: self.high.load(Ordering::Relaxed) }
@@ -86,7 +90,7 @@ impl Candidates {
         }
     }
 
-    /// The places kept, in ascending order of fingerprints.
+    /// Returns the places, in ascending order of fingerprints.
     pub(crate) fn places(&self) -> Vec<(Fingerprint, Place)> {
         let mut held = std::mem::take(&mut *locked(&self.held));
         cut(&mut held);
@@ -95,7 +99,7 @@ impl Candidates {
     }
 }
 
-/// Leaves the best candidates in order, each content once, at its highest level.
+/// Keeps the best candidates in order. Each content is kept once, at its highest level.
 fn cut(held: &mut Vec<Candidate>) {
     held.sort_by_key(|candidate| (candidate.fingerprint, std::cmp::Reverse(candidate.copies)));
     held.dedup_by_key(|candidate| candidate.fingerprint);

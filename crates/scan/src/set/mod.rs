@@ -1,8 +1,9 @@
-//! The counting set: how many copies every fingerprint has, counted by many threads at once.
+//! The counting set: the number of copies of every fingerprint, counted by many threads at once.
 //!
-//! 256 shards by the first bits of the fingerprint, each under a lock that is taken once for a batch. Exact without a
-//! limit; exact with one, by writing sorted runs to a temporary file; or a sample of the contents with the smallest
-//! fingerprints (in their last 64 bits), exact for those.
+//! The first bits of a fingerprint select one of 256 shards. Each shard has a lock, which is taken
+//! once for a batch of blocks. Without a memory limit, counting is exact. With one, it stays exact
+//! by writing sorted runs to a temporary file, or it covers a sample: the contents with the
+//! smallest fingerprints (in their last 64 bits), whose counts are exact.
 
 mod candidates;
 mod sample;
@@ -23,10 +24,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use table::{LEAST_SLOTS, SHARD_BITS, Table};
 
-/// Shards of a set: many more than threads, so that two seldom meet.
+/// The number of shards: far more than threads, so that two threads rarely need the same lock.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
-/// A block on its way to the set: the fingerprint, then the length in bytes (high half) and a mark of the sender.
+/// A block for the set: its fingerprint, its length in bytes (high half of the last field), and a
+/// mark of the sender (low half).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Record {
     pub(crate) high: u64,
@@ -47,13 +49,14 @@ impl Record {
     }
 }
 
-/// The shard that counts a fingerprint.
+/// Returns the shard that counts a fingerprint.
 #[inline]
 pub(crate) fn shard_of(fingerprint: Fingerprint) -> usize {
     (fingerprint.high >> (64 - SHARD_BITS)) as usize
 }
 
-/// A content whose count has just come to a level at which it may be among the most repeated; see [`Candidates`].
+/// A content whose count has just reached a level at which it may be among the most repeated; see
+/// [`Candidates`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rise {
     pub(crate) fingerprint: Fingerprint,
@@ -61,14 +64,14 @@ pub(crate) struct Rise {
     pub(crate) mark: u32,
 }
 
-/// How much memory a set may take, and what happens then.
+/// The memory limit of a set, and the method by which the set keeps it.
 #[derive(Debug, Clone)]
 pub(crate) enum SetLimit {
-    /// Grow.
+    /// The set grows without a limit.
     None,
-    /// Write runs to a temporary file in `folder`.
+    /// The set writes runs to a temporary file in `folder`.
     Spill { memory_bytes: u64, folder: PathBuf },
-    /// Keep the contents with the smallest fingerprints.
+    /// The set keeps the contents with the smallest fingerprints.
     Sample { memory_bytes: u64 },
 }
 
@@ -94,13 +97,15 @@ pub(crate) struct CountingSet {
     pub(crate) candidates: Candidates,
 }
 
-/// A lock that another thread's panic left behind still guards whole values: they change in steps that cannot fail.
+/// Locks a mutex. A lock that was poisoned by a panic still guards consistent values, because they
+/// change in steps that cannot fail.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first size of a shard. Sizes are staggered over one step of growth, so that not all shards grow at once and the
-/// unused share is always the same.
+/// Returns the initial number of slots of a shard. Initial sizes are staggered over one step of
+/// growth, so that the shards do not all grow at once and the unused share of memory stays
+/// constant.
 fn first_slots(shard: usize) -> usize {
     (LEAST_SLOTS as f64 * 1.2f64.powf(shard as f64 / SHARDS as f64)).round() as usize
 }
@@ -128,10 +133,11 @@ impl CountingSet {
         }
     }
 
-    /// Counts a batch of blocks that all belong to `shard`, and adds to `rises` what deserves a place.
+    /// Counts a batch of blocks that all belong to `shard`. Adds contents to `rises` that have
+    /// reached a level.
     ///
     /// # Errors
-    /// If the temporary file cannot be written. What was counted stays counted.
+    /// Fails if the temporary file cannot be written. The batch is counted all the same.
     pub(crate) fn insert(
         &self,
         shard: usize,
@@ -174,16 +180,16 @@ impl CountingSet {
         spilled
     }
 
-    /// Whether a batch could make a table grow for which there is no memory.
+    /// Returns whether a batch could make the table grow beyond the memory limit.
     fn is_too_full(&self, table: &Table, batch: usize, spill: &Spill) -> bool {
         table.growth_bytes(batch).is_some_and(|bytes| {
             self.allocated_bytes.load(Ordering::Relaxed).saturating_add(bytes) > spill.memory_bytes
         })
     }
 
-    /// Writes all shards out, one after another, because that of `full` has no room for a batch. A thread that finds
-    /// another doing so waits: if it went on, a slow disk would let the tables grow past any limit. The tables keep
-    /// their memory, which the next contents will need.
+    /// Writes all shards out, one after another, because the table of `full` has no room for a
+    /// batch. A thread that finds another thread doing so waits: if it went on, a slow disk would
+    /// let the tables grow past any limit. The tables keep their memory for the next contents.
     fn spill(&self, spill: &Spill, full: &Mutex<Table>, batch: usize) -> io::Result<()> {
         let mut runs = locked(&spill.runs);
         if !self.is_too_full(&locked(full), batch, spill) {
@@ -204,12 +210,12 @@ impl CountingSet {
         Ok(())
     }
 
-    /// The most memory the tables took, in bytes.
+    /// Returns the peak memory of the tables, in bytes.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes written to temporary files.
+    /// Returns the bytes that were written to temporary files.
     pub(crate) fn spilled_bytes(&self) -> u64 {
         let runs = self.spill.as_ref().map(|spill| locked(&spill.runs));
         runs.and_then(|runs| runs.file.as_ref().map(SpillFile::length_bytes)).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! The sample of contents with the smallest fingerprints ("bottom-k"; Gibbons, "Distinct Sampling for Highly-Accurate
-//! Answers to Distinct Values Queries and Event Reports", VLDB 2001).
+//! The sample of contents with the smallest fingerprints ("bottom-k"; Gibbons, "Distinct Sampling
+//! for Highly-Accurate Answers to Distinct Values Queries and Event Reports", VLDB 2001).
 //!
-//! Whether a content is in the sample depends on its fingerprint alone, so every copy of a sampled content is counted,
-//! and the sample is uniform over distinct contents.
+//! Membership depends only on the fingerprint, so every copy of a sampled content is counted, and
+//! the sample is uniform over distinct contents.
 
 use super::locked;
 use super::table::Table;
@@ -10,24 +10,26 @@ use crate::fingerprint::Fingerprint;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory of one entry just after a table grew, 24 bytes at a use of 0.73, and 8 bytes to find the sample at the end.
+/// The memory of one entry in bytes: 24 bytes at the use of 0.73 that a table has after it grew,
+/// and 8 bytes to select the sample at the end.
 const BYTES_PER_ENTRY: u64 = 34 + 8;
 
-/// The tables hold this many quarters of the sample before they are cut.
+/// The size at which the tables are cut, in quarters of the sample.
 const FULL_QUARTERS: u64 = 6;
 
-/// The least contents of a sample: below, no figure means much.
+/// The minimum number of contents in a sample: figures of smaller samples are too uncertain to be
+/// useful.
 pub(crate) const LEAST_SAMPLE: u64 = 1024;
 
-/// The least memory of a sample, in bytes.
+/// The minimum memory of a sample, in bytes.
 pub(crate) const LEAST_SAMPLE_BYTES: u64 =
     LEAST_SAMPLE * FULL_QUARTERS / 4 * BYTES_PER_ENTRY + EMPTY_BYTES;
 
-/// What empty tables take, rounded up, in bytes.
+/// The memory of empty tables, rounded up, in bytes.
 const EMPTY_BYTES: u64 = 1 << 20;
 
 pub(crate) struct SampleLimit {
-    /// Contents whose last 64 bits are at most this are counted.
+    /// The highest last 64 bits of fingerprints that are counted.
     highest_low: AtomicU64,
     entries: AtomicU64,
     most_entries: u64,
@@ -47,12 +49,12 @@ impl SampleLimit {
         }
     }
 
-    /// How many contents the final sample has, if there are as many (k).
+    /// Returns the number of contents in the final sample (k), if the data has that many.
     pub(crate) fn contents(&self) -> u64 {
         self.contents
     }
 
-    /// The highest last 64 bits that are still counted; `u64::MAX` as long as everything is.
+    /// Returns the highest last 64 bits that are still counted; `u64::MAX` while all contents are.
     pub(crate) fn highest_low(&self) -> u64 {
         self.highest_low.load(Ordering::Relaxed)
     }
@@ -66,8 +68,8 @@ impl SampleLimit {
         self.entries.fetch_add(entries, Ordering::Relaxed);
     }
 
-    /// Cuts the tables when they are full. The limit falls before any table is cut and is read under each table's lock,
-    /// so no content that was cut is counted again.
+    /// Cuts the tables if they are full. The limit falls before any table is cut, and it is read
+    /// under each table's lock, so a content that was cut is never counted again.
     pub(super) fn lower_if_full(&self, shards: &[Mutex<Table>]) {
         let is_full = || self.entries.load(Ordering::Relaxed) > self.most_entries;
         if !is_full() {
@@ -78,7 +80,8 @@ impl SampleLimit {
             return;
         }
         let before = self.highest_low();
-        // Halfway from what is held to what is wanted: the rest is certain to hold the sample, however unlucky.
+        // Each step goes halfway from the new limit back to the old one, until the limit holds at
+        // least the whole sample.
         let wanted = self.contents as f64 * 1.1 / self.most_entries as f64;
         let mut after = (before as f64 * wanted) as u64;
         while before - after > 1 && count_below(shards, after) < self.contents {

@@ -1,4 +1,4 @@
-//! The counted contents in ascending order, temporary runs and memory merged.
+//! Iteration over the counted contents in ascending order, with temporary runs and memory merged.
 
 use super::spill::{Run, RunReader, SpillFile};
 use super::table::{Counted, Table};
@@ -6,10 +6,10 @@ use super::{CountingSet, Runs, locked};
 use std::io;
 
 impl CountingSet {
-    /// Hands every content to `each`, in ascending order of fingerprints.
+    /// Passes every content to `each`, in ascending order of fingerprints.
     ///
     /// # Errors
-    /// If the temporary file cannot be read, and those of `each`.
+    /// Fails if the temporary file cannot be read, or if `each` fails.
     pub(crate) fn for_each<E: From<io::Error>>(
         &self,
         mut each: impl FnMut(Counted) -> Result<(), E>,
@@ -35,7 +35,7 @@ impl CountingSet {
         Ok(())
     }
 
-    /// The last 64 bits of the fingerprints that are in memory.
+    /// Returns the last 64 bits of the fingerprints in memory.
     pub(crate) fn lows(&self) -> Vec<u64> {
         let mut lows = Vec::new();
         for shard in &self.shards {
@@ -45,7 +45,7 @@ impl CountingSet {
     }
 }
 
-/// The next content of a source, with the reader it came from; the table has none.
+/// The next content of a source, with the reader of its run; the table has no reader.
 type Head<'file> = (Counted, Option<RunReader<'file>>);
 
 fn merge<E: From<io::Error>>(

@@ -1,4 +1,4 @@
-//! Sorted runs of counted contents in an unlinked temporary file, and their merging.
+//! Sorted runs of counted contents in an unlinked temporary file, and their readers.
 
 use super::table::Counted;
 use crate::fingerprint::Fingerprint;
@@ -7,24 +7,26 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Bytes of a content in a run: fingerprint, copies, length.
+/// The bytes of a content in a run: fingerprint, copies and length.
 const RECORD_BYTES: usize = 16 + 8 + 4;
 
-/// Bytes written at once: large enough for a disk to work well, small beside any memory limit.
+/// The bytes that are written at once: enough for a disk to be fast, and little beside any memory
+/// limit.
 const WRITE_BYTES: usize = 1 << 18;
 
-/// Most and least bytes read ahead in each run while merging.
+/// The most and the fewest bytes that are read ahead in each run during a merge.
 const MOST_READ_BYTES: usize = 1 << 18;
 const LEAST_READ_BYTES: usize = 1 << 12;
 
-/// Where a run lies in the file, in bytes.
+/// The range of a run in the file, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     start: u64,
     end: u64,
 }
 
-/// The temporary file. It vanishes with the process, however that ends.
+/// A temporary file without a name. It disappears when the process ends, even if the process is
+/// killed.
 #[derive(Debug)]
 pub(super) struct SpillFile {
     file: File,
@@ -40,7 +42,7 @@ impl SpillFile {
         self.length_bytes
     }
 
-    /// Appends contents, which are in ascending order.
+    /// Appends a run of contents, which must be in ascending order.
     pub(super) fn append(&mut self, contents: impl Iterator<Item = Counted>) -> io::Result<Run> {
         let start = self.length_bytes;
         let mut buffer = Vec::with_capacity(WRITE_BYTES + RECORD_BYTES);
@@ -72,7 +74,8 @@ impl SpillFile {
         Ok(at)
     }
 
-    /// Bytes to read ahead in each of `runs` so that all together stay within `memory_bytes`.
+    /// Returns the bytes to read ahead in each of `runs`, so that all runs together stay within
+    /// `memory_bytes`.
     pub(super) fn read_bytes(runs: usize, memory_bytes: u64) -> usize {
         let share = usize::try_from(memory_bytes).unwrap_or(usize::MAX) / runs.max(1);
         share.clamp(LEAST_READ_BYTES, MOST_READ_BYTES)
@@ -100,7 +103,7 @@ pub(super) struct RunReader<'file> {
 }
 
 impl RunReader<'_> {
-    /// The next content, until the run's end.
+    /// Returns the next content; `None` at the end of the run.
     pub(super) fn next(&mut self) -> io::Result<Option<Counted>> {
         if self.next >= self.buffer.len() && !self.fill()? {
             return Ok(None);

@@ -1,33 +1,36 @@
-//! The table of one shard: fingerprints with their copies and lengths, in ascending order of fingerprints.
+//! The hash table of one shard: fingerprints with their copies and lengths, in ascending order of
+//! fingerprints.
 //!
-//! Open addressing with linear probing. The home of a fingerprint grows with the fingerprint, and entries are kept in
-//! order, so that a search ends at the first greater entry, growing and writing out are one forward pass, and no
-//! sorting is ever needed. 24 bytes an entry; the share of used slots moves between 0.73 and 0.88.
+//! The table uses open addressing with linear probing. The home slot of a fingerprint grows with
+//! the fingerprint, and entries are kept in order. A search therefore ends at the first greater
+//! entry, growing and writing out are one forward pass, and entries never need to be sorted. An
+//! entry takes 24 bytes, and between 0.73 and 0.88 of the slots are used.
 
 use crate::fingerprint::Fingerprint;
 use std::collections::HashMap;
 
-/// First and last 64 bits of the fingerprint; copies (low half) and length in bytes (high half). No copies: free.
+/// The first and the last 64 bits of the fingerprint, then the copies (low half) and the length in
+/// bytes (high half). A slot with 0 copies is free.
 type Slot = [u64; 3];
 
 const FREE: Slot = [0; 3];
 
-/// Slots past the last home, for entries that were pushed along. Probes are so short at 0.88 that more than this many
-/// in a row at the very end are rare; then the table grows early.
+/// The slots past the last home, for entries that were pushed back. At a use of 0.88, probes are so
+/// short that the last homes rarely push more entries than this; if they do, the table grows early.
 const SLACK_SLOTS: usize = 32;
 
-/// Slots of an empty table.
+/// The number of slots in an empty table.
 pub(super) const LEAST_SLOTS: usize = 64;
 
-/// At which use a table grows, in hundredths, and by how much: the mean of 24 bytes / use between two growths is 30
-/// bytes an entry.
+/// The use at which a table grows, and its new size, both in percent. Between two growths the mean
+/// of 24 bytes / use is 30 bytes an entry.
 const FULL_PERCENT: usize = 88;
 const GROWTH_PERCENT: usize = 120;
 
-/// Copies are carried into a map of their own when the 32 bits of a slot are full.
+/// The copies that are moved to a separate map when the 32 bits of a slot are full.
 const CARRY: u64 = 1 << 31;
 
-/// What is known of one content.
+/// A content with its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) fingerprint: Fingerprint,
@@ -43,7 +46,7 @@ pub(super) struct Table {
     carried: HashMap<Fingerprint, u64>,
 }
 
-/// Bits of the fingerprint that choose the shard.
+/// The number of fingerprint bits that select the shard.
 pub(super) const SHARD_BITS: u32 = 8;
 
 impl Table {
@@ -61,7 +64,7 @@ impl Table {
         (self.slots.capacity() * size_of::<Slot>() + carried) as u64
     }
 
-    /// How many bytes more the table will take if it must grow for this many new contents.
+    /// Returns the additional bytes of the table if it must grow for this many new contents.
     pub(super) fn growth_bytes(&self, contents: usize) -> Option<u64> {
         let must_grow = (self.used + contents) * 100 >= self.homes * FULL_PERCENT;
         must_grow.then(|| {
@@ -69,7 +72,7 @@ impl Table {
         })
     }
 
-    /// Forgets all contents, and keeps the memory.
+    /// Removes all contents and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.slots.fill(FREE);
         self.used = 0;
@@ -78,12 +81,12 @@ impl Table {
 
     #[inline]
     fn home(&self, high: u64) -> usize {
-        // The first bits are the same in all of a shard.
+        // The first bits are the same for all fingerprints of a shard.
         ((u128::from(high << SHARD_BITS) * self.homes as u128) >> 64) as usize
     }
 
-    /// Touches the cache lines where the fingerprint will be looked for. The result means nothing; using it keeps the
-    /// loads from being left out.
+    /// Loads the cache lines in which the fingerprint will be searched. The result has no meaning;
+    /// the caller uses it so that the compiler keeps the loads.
     #[inline]
     pub(super) fn warm(&self, fingerprint: Fingerprint) -> u64 {
         let home = self.home(fingerprint.high);
@@ -91,7 +94,7 @@ impl Table {
             ^ self.slots.get(home + 5).map_or(0, |slot| slot[2])
     }
 
-    /// Counts copies of a content; tells how many there are now, up to 2^32.
+    /// Adds copies of a content. Returns its number of copies, up to 2^32.
     #[inline]
     pub(super) fn add(&mut self, fingerprint: Fingerprint, length_bytes: u32, copies: u32) -> u64 {
         if self.used * 100 >= self.homes * FULL_PERCENT {
@@ -115,7 +118,7 @@ impl Table {
     fn raise(&mut self, at: usize, fingerprint: Fingerprint, copies: u32) -> u64 {
         let Some(slot) = self.slots.get_mut(at) else { return 0 };
         let sum = (slot[2] & u64::from(u32::MAX)) + u64::from(copies);
-        // At least one stays, or the slot would be free.
+        // At least one copy must stay, because a slot with 0 copies is free.
         let kept = if sum > u64::from(u32::MAX) { (sum - 1) % CARRY + 1 } else { sum };
         if kept != sum {
             *self.carried.entry(fingerprint).or_insert(0) += sum - kept;
@@ -144,16 +147,16 @@ impl Table {
         while !self.grow_once() {}
     }
 
-    /// Grows in place, so that the allocator need not hold the old slots and the new; false if the entries at the end
-    /// do not fit and more growth is needed.
+    /// Grows in place, so that the allocator need not hold the old and the new slots at once.
+    /// Returns `false` if the last entries do not fit, so that the table must grow again.
     fn grow_once(&mut self) -> bool {
         self.homes = self.homes * GROWTH_PERCENT / 100 + 1;
         let slots = self.homes + SLACK_SLOTS;
         self.slots.reserve_exact(slots - self.slots.len());
         self.slots.resize(slots, FREE);
         self.pack_at_the_end();
-        // Entries move down, each to its home or past the one before. None overtakes those that still wait, unless
-        // what follows does not fit.
+        // Each entry moves down, to its home or past its predecessor. It never passes entries that
+        // have yet to move, unless the last entries do not fit.
         let mut next = 0;
         for from in slots - self.used..slots {
             let Some(slot) = self.slots.get_mut(from).map(std::mem::take) else { break };
@@ -170,7 +173,7 @@ impl Table {
         true
     }
 
-    /// Moves all entries, in their order, to the last slots.
+    /// Moves all entries, in order, to the last slots.
     fn pack_at_the_end(&mut self) {
         let mut to = self.slots.len();
         for from in (0..self.slots.len()).rev() {
@@ -186,7 +189,7 @@ impl Table {
         }
     }
 
-    /// Keeps only the contents that `keep` wants, without giving memory back.
+    /// Keeps only the contents that `keep` accepts. The memory is not released.
     pub(super) fn retain(&mut self, keep: impl Fn(Fingerprint) -> bool) {
         let mut next = 0;
         for from in 0..self.slots.len() {
@@ -200,7 +203,8 @@ impl Table {
                 self.carried.remove(&fingerprint);
                 continue;
             }
-            // In order, an entry never lies before its home, and fewer entries before it never push it further.
+            // Entries stay in order. An entry never lies before its home, and the removal of
+            // entries before it only lets it move closer to its home.
             let to = self.home(slot[0]).max(next);
             if let Some(place) = self.slots.get_mut(to) {
                 *place = slot;
@@ -209,7 +213,7 @@ impl Table {
         }
     }
 
-    /// The contents, in ascending order of fingerprints.
+    /// Returns the contents, in ascending order of fingerprints.
     pub(super) fn iter(&self) -> impl Iterator<Item = Counted> + '_ {
         self.slots.iter().filter(|slot| slot[2] != 0).map(|slot| {
             let fingerprint = Fingerprint { high: slot[0], low: slot[1] };
@@ -239,9 +243,11 @@ mod tests {
     }
 
     proptest! {
-        /// Keys of few different homes make long runs; keys at the very end use up the slack.
+        /// Keys with few different homes make long runs, and keys at the very end use up the slack.
         #[test]
-        fn a_table_is_an_ordered_map(keys in proptest::collection::vec((0u64..40, 0u64..20, any::<bool>()), 0..2000)) {
+        fn a_table_is_an_ordered_map(
+            keys in proptest::collection::vec((0u64..40, 0u64..20, any::<bool>()), 0..2000)
+        ) {
             let mut table = Table::new(0);
             let mut expected = BTreeMap::new();
             for (high, low, at_the_end) in keys {

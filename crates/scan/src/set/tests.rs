@@ -1,4 +1,4 @@
-//! The set as a whole: memory, spilling, sampling, threads.
+//! Tests of the set as a whole: memory, spilling, sampling and threads.
 
 use super::*;
 use gemelo_base::random::mix64;
@@ -24,8 +24,8 @@ fn contents(set: &CountingSet) -> Vec<(Fingerprint, u64)> {
     all
 }
 
-/// The promise: at most 32 bytes for each distinct block, whatever their number. Below some 60,000 blocks the 0.6 MiB
-/// of empty tables weigh more.
+/// The promise is at most 32 bytes for each distinct block. Below about 60,000 blocks, the 0.6 MiB
+/// of empty tables take more.
 #[test]
 fn a_set_takes_at_most_32_bytes_for_each_distinct_block_at_any_size() {
     let set = CountingSet::new(SetLimit::None);
@@ -49,7 +49,7 @@ fn a_set_that_spills_counts_like_one_that_does_not() {
     let (spilling, whole) = (CountingSet::new(limit), CountingSet::new(SetLimit::None));
     let mut expected = BTreeMap::new();
     for step in 0..200_000u64 {
-        // A third is met again and again, before and after it was written out.
+        // A third of the blocks repeat a few contents, before and after tables are written out.
         let number = if step % 3 == 0 { step % 1000 } else { step };
         insert(&spilling, number);
         insert(&whole, number);

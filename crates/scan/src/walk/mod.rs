@@ -1,7 +1,8 @@
-//! The walk: from the paths that were given to batches of file names, without a look at any single file.
+//! The walk: it lists the directories below the given paths and passes file names on in batches,
+//! usually without a system call for a single file.
 //!
-//! The order is that of the directories' own lists, each directory's files before its sub-directories, so it is the
-//! same however many threads read.
+//! The order is that of the directories' own lists, with each directory's files before its
+//! subdirectories. It does not depend on the number of reading threads.
 
 mod roots;
 
@@ -20,13 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Files of a batch: enough to make the queue's cost vanish, few enough to spread over threads.
+/// The number of files in a batch: enough to make the cost of the queue negligible, and few enough
+/// to occupy all threads.
 const BATCH_FILES: usize = 128;
 
-/// Bytes of directory entries read at once.
+/// The bytes of directory entries that are read at once.
 const LIST_BYTES: usize = 1 << 16;
 
-/// Names in a directory, or one path of its own.
+/// File names in one directory, or a single path.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     directory: Option<Arc<Path>>,
@@ -49,7 +51,7 @@ impl Names {
         CStr::from_bytes_with_nul(self.bytes.get(start..*self.ends.get(index)?)?).ok()
     }
 
-    /// The whole path of a name.
+    /// Returns the whole path of a name.
     pub(crate) fn path(&self, index: usize) -> PathBuf {
         let name =
             self.get(index).map_or(OsStr::new(""), |name| OsStr::from_bytes(name.to_bytes()));
@@ -59,19 +61,19 @@ impl Names {
     }
 }
 
-/// Files to scan, all of one directory.
+/// Files to scan, all in one directory.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// Its number in the order of the walk.
+    /// The number of the batch in the order of the walk.
     pub(crate) sequence: u32,
-    /// The directory; none for a path that was given.
+    /// The open directory; `None` for a path that the user gave.
     pub(crate) directory: Option<Arc<OwnedFd>>,
     pub(crate) names: Arc<Names>,
-    /// The only file system that files may be on, if it matters.
+    /// The only file system on which files may be, if the scan is limited to one.
     pub(crate) device: Option<u64>,
 }
 
-/// What the walk counts.
+/// The counts of the walk.
 #[derive(Debug, Default)]
 pub(crate) struct WalkCounts {
     pub(crate) directories: AtomicU64,
@@ -81,8 +83,9 @@ pub(crate) struct WalkCounts {
     pub(crate) other_file_systems: AtomicU64,
 }
 
-/// Lets this process open as many files as it may: every directory on the way down and every waiting batch is open.
-/// Where that cannot be had, a walk that runs out of files says so of the directories it cannot open.
+/// Raises the limit of open files to its maximum, because every directory on the way down and every
+/// waiting batch is open. If the limit cannot be raised, the walk reports the directories that it
+/// cannot open.
 pub(crate) fn raise_open_files() {
     let mut limit = rustix::process::getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -97,16 +100,16 @@ pub(crate) fn count(counter: &AtomicU64) {
 struct Frame {
     directory: Arc<OwnedFd>,
     path: Arc<Path>,
-    /// The path below the root, as exclude globs see it.
+    /// The path relative to the root, to which exclude globs are applied.
     below: PathBuf,
-    /// The last first.
+    /// The subdirectories that are yet to be walked, in reverse order.
     subdirectories: Vec<CString>,
 }
 
-/// Why a walk ends early.
+/// The signal that the walk must end early.
 pub(crate) struct Ended;
 
-/// Receives batches; `Err` ends the walk.
+/// Receives batches. An `Err` ends the walk.
 pub(crate) type Sink<'sink> = dyn FnMut(Batch) -> Result<(), Ended> + 'sink;
 
 pub(crate) struct Walker<'scan> {
@@ -207,7 +210,7 @@ impl<'scan> Walker<'scan> {
         !self.options.exclude().is_empty()
     }
 
-    /// Reads a directory: sends its files, remembers its sub-directories.
+    /// Lists a directory: sends its files as batches and collects its subdirectories.
     fn list(
         &mut self,
         fd: OwnedFd,
@@ -266,7 +269,8 @@ impl<'scan> Walker<'scan> {
         }
     }
 
-    /// Some file systems do not say the kind in their lists.
+    /// Returns the type of an entry. Some file systems do not report it in their lists, so it takes
+    /// a system call.
     fn known_kind(&self, frame: &Frame, name: &CStr, kind: FileType) -> Option<FileType> {
         if kind != FileType::Unknown {
             return Some(kind);

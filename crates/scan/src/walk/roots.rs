@@ -1,4 +1,4 @@
-//! The paths that were given: what each is, and that none lies in another.
+//! The paths that the user gave: their types, and the check that none lies in another.
 
 use crate::error::ScanError;
 use rustix::fs::FileType;
@@ -11,18 +11,18 @@ pub(crate) enum RootKind {
     BlockDevice,
 }
 
-/// A path that was given.
+/// A path that the user gave.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
     pub(crate) kind: RootKind,
-    /// The file system it is on.
+    /// The file system that contains the path.
     pub(crate) device: u64,
-    /// Its size in bytes as listed; 0 for directories.
+    /// The listed size in bytes; 0 for directories.
     pub(crate) size_bytes: u64,
 }
 
-/// Looks at every path, following symbolic links.
+/// Examines every path, following symbolic links.
 pub(crate) fn roots_of(paths: &[PathBuf]) -> Result<Vec<Root>, ScanError> {
     let roots: Vec<Root> = paths.iter().map(|path| root_of(path)).collect::<Result<_, _>>()?;
     let mut canonical: Vec<(PathBuf, &Path)> = roots
@@ -32,7 +32,7 @@ pub(crate) fn roots_of(paths: &[PathBuf]) -> Result<Vec<Root>, ScanError> {
         })
         .collect();
     canonical.sort();
-    // Paths are ordered by components, so what lies in a path follows it at once.
+    // Paths are ordered by components, so the paths within a path follow it directly.
     let mut around: Option<&(PathBuf, &Path)> = None;
     for next in &canonical {
         match around {

@@ -1,4 +1,4 @@
-//! Every block of data built for it is counted where it belongs.
+//! Every block of generated data is counted in the right figure.
 
 use crate::data::{Data, block, blocks, comparable, scanned};
 use gemelo_scan::{FingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
@@ -8,7 +8,8 @@ use std::process::Command;
 
 const K4: usize = 4096;
 
-/// Ten blocks in four contents, two of them zero; a short tail that occurs twice, and one of zeros.
+/// Ten whole blocks: eight of four contents, and two of zeros. In addition, a short tail that
+/// occurs twice, and a short tail of zeros.
 fn mixed() -> Data {
     let data = Data::new();
     data.file("a", &blocks([1, 2, 1, 0, 3, 1], K4));
@@ -28,7 +29,7 @@ fn built_data_is_counted_exactly() {
     let size = &result.block_sizes[0];
     assert_eq!((size.blocks, size.data_bytes, size.short_blocks), (13, 10 * 4096 + 250, 3));
     assert_eq!((size.zero_blocks, size.zero_bytes), (3, 2 * 4096 + 50));
-    // 1 x 4, 2 x 2, 3, 4, zero x 2, tail x 2, zero tail.
+    // Content 1 has 4 copies; 2 and zero have 2; 3 and 4 have 1; the tail has 2, the zero tail 1.
     assert_eq!(
         (size.distinct, size.unique, size.distinct_with_duplicates, size.duplicates),
         (7, 3, 4, 6)
@@ -51,7 +52,7 @@ fn tails_are_skipped_padded_or_kept() {
     assert_eq!((skip.blocks, skip.distinct, skip.zero_blocks), (10, 5, 2));
     assert_eq!((skip.skipped_tails, skip.skipped_tail_bytes), (3, 250));
     let pad = with(TailPolicy::Pad);
-    // The zero tail is now one more zero block.
+    // The zero tail now counts as one more zero block.
     assert_eq!((pad.blocks, pad.distinct, pad.zero_blocks), (13, 6, 3));
     assert_eq!((pad.padding_bytes, pad.data_bytes), (3 * 4096 - 250, 13 * 4096));
     assert_eq!(pad.distinct_bytes, 6 * 4096);
@@ -72,7 +73,8 @@ fn zeros_enter_the_figures_or_do_not() {
 fn holes_are_zero_blocks_that_nobody_read() {
     let data = Data::new();
     let one = block(1, K4);
-    // A hole, data, a hole of 1 GiB, data that is not at a block's start, a short last hole.
+    // A hole, data, a hole of 1 GiB, data that does not begin at a block boundary, and a short last
+    // hole.
     let length = (1 << 30) + 100_000;
     data.sparse("sparse", length, &[(40_960, &one), ((1 << 30) + 8192 + 10, &one)]);
     data.sparse("all", (1 << 40) + 1, &[]);
@@ -83,11 +85,11 @@ fn holes_are_zero_blocks_that_nobody_read() {
     assert_eq!((size.blocks, size.short_blocks), (whole + 2, 2));
     assert_eq!(size.zero_blocks, size.blocks - 3);
     assert_eq!(size.data_bytes, (1 << 40) + 1 + length);
-    // Zero blocks, two lengths of zero tail, and three contents.
+    // Zero blocks, zero tails of two lengths, and three contents.
     assert_eq!(size.distinct, 6);
     assert_eq!(size.most_repeated[0].copies, whole - 3);
     assert!(size.most_repeated[0].zero && size.most_repeated[0].place.is_some());
-    // At 8 KiB the odd piece lies within one block.
+    // At 8 KiB the unaligned data lies within one block.
     assert_eq!(result.block_sizes[1].blocks - result.block_sizes[1].zero_blocks, 2);
 }
 
@@ -121,7 +123,8 @@ fn globs_leave_files_and_folders_out() {
 
 #[test]
 fn a_scan_can_stay_on_its_file_system() {
-    // /proc/sys and /proc/tty are on one file system, /proc/sys/fs/binfmt_misc may be on another.
+    // /proc/sys and /proc/tty are on one file system, and /proc/sys/fs/binfmt_misc may be on
+    // another.
     let data = mixed();
     let result = scanned(ScanRequest { one_file_system: true, ..data.request() });
     assert_eq!((result.files.files, result.files.other_file_systems_skipped), (5, 0));
@@ -167,7 +170,7 @@ fn a_file_of_zeros_is_one_content() {
 fn sparse_files_of_more_than_64_bits_together_do_not_overflow() {
     let data = Data::new();
     if fs::File::create(data.path("1")).unwrap().set_len(1 << 62).is_err() {
-        // Most file systems on disks end at 16 TiB.
+        // Most file systems on disks limit a file to 16 TiB.
         for index in 0..4 {
             data.sparse(&index.to_string(), 1 << 43, &[]);
         }
@@ -184,7 +187,7 @@ fn sparse_files_of_more_than_64_bits_together_do_not_overflow() {
     assert_eq!((size.blocks, size.distinct, size.data_bytes), (5 << 53, 1, u64::MAX));
 }
 
-/// A device made of a file for the test, gone after it.
+/// A loop device over a file. It is detached at the end of the test.
 struct LoopDevice(String);
 
 impl LoopDevice {
@@ -268,7 +271,7 @@ fn the_most_repeated_contents_are_where_the_result_says() {
 #[test]
 fn distances_between_copies_are_measured_in_the_order_of_the_files() {
     let data = Data::new();
-    // Each content comes again ten blocks later, once.
+    // Each content occurs twice, ten blocks apart.
     let numbers = (0..500).flat_map(|group| (0..20).map(move |n| 1 + group * 10 + n % 10));
     let path = data.file("one", &blocks(numbers, K4));
     let locality = scanned(crate::data::request(&[&path])).block_sizes.remove(0).locality.unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder to scan.
+/// A temporary folder with data to scan.
 pub(crate) struct Data {
     folder: TempDir,
 }
@@ -22,7 +22,7 @@ impl Data {
         self.folder.path().join(name)
     }
 
-    /// Writes a file, with the folders it is in.
+    /// Writes a file, and creates the folders that contain it.
     pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -30,7 +30,7 @@ impl Data {
         path
     }
 
-    /// A file that is all hole but for what is written into it.
+    /// Writes a file that is one hole except for the given data.
     pub(crate) fn sparse(&self, name: &str, length: u64, written: &[(u64, &[u8])]) -> PathBuf {
         let path = self.path(name);
         let file = File::create(&path).unwrap();
@@ -63,19 +63,20 @@ pub(crate) fn scanned_with(request: ScanRequest, monitor: &Recorder) -> ScanResu
     scan(&ScanOptions::new(request).unwrap(), monitor, &StopFlag::new()).unwrap()
 }
 
-/// A block that only its number makes.
+/// Returns a block whose content depends only on its number.
 pub(crate) fn block(number: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(number ^ 0x5eed);
     (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
-/// Blocks by their numbers, 0 being zeros.
+/// Returns the blocks with these numbers. Number 0 is a block of zeros.
 pub(crate) fn blocks(numbers: impl IntoIterator<Item = u64>, length: usize) -> Vec<u8> {
     let one = |number| if number == 0 { vec![0; length] } else { block(number, length) };
     numbers.into_iter().flat_map(one).collect()
 }
 
-/// A result without what may differ between two scans of the same: time, memory, and which of several places.
+/// Returns a result without the values that may differ between two scans of the same data: time,
+/// memory, and the choice of a place.
 pub(crate) fn comparable(result: &ScanResult) -> ScanResult {
     let mut result = result.clone();
     result.effort = gemelo_scan::Effort::default();

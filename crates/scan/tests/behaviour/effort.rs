@@ -1,10 +1,10 @@
-//! Limits of memory, estimates, plans, and the messages on the way.
+//! Memory limits, estimates, plans, and progress reports.
 
 use crate::data::{Data, blocks, comparable, request, scanned, scanned_with};
 use gemelo_base::{Recorder, Silent, StopFlag};
 use gemelo_scan::{Counting, ScanOptions, ScanRequest, plan, scan};
 
-/// Blocks of 512 bytes that differ, but for every eighth.
+/// Returns blocks of 512 bytes that all differ, except that every eighth is one of eight contents.
 fn many_blocks(count: u64) -> Vec<u8> {
     let one = |n: u64| {
         let mut block = [0; 512];
@@ -33,7 +33,7 @@ fn a_limit_of_memory_changes_no_figure() {
     assert_eq!(comparable(&exact), comparable(&bounded));
 }
 
-/// The least memory that a scan can be limited to, in bytes.
+/// Returns the lowest memory limit that a scan accepts, in bytes.
 fn least_memory(request: &ScanRequest) -> u64 {
     let counting = Counting::Bounded { memory_bytes: 0 };
     match ScanOptions::new(ScanRequest { counting, ..request.clone() }) {
@@ -82,7 +82,7 @@ fn an_estimate_of_little_data_is_exact_and_one_of_much_is_near() {
         (some.blocks, some.data_bytes, some.zero_blocks),
         (exact.blocks, exact.data_bytes, 0)
     );
-    // Three times the 95 % interval: fails once in 10^8.
+    // The tolerance is three times the 95 % interval, which fails once in 10^8.
     let middle = (found.distinct.low + found.distinct.high) / 2.0;
     let reach = 1.5 * (found.distinct.high - found.distinct.low);
     assert!((middle - exact.distinct as f64).abs() < reach);

@@ -1,4 +1,4 @@
-//! Scans of real files, seen from outside the crate.
+//! Scans of real files through the crate's public interface.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,11 +1,11 @@
-//! Scans against a plain map of whole contents, on random data.
+//! Scans compared with a plain map of whole contents, on random data.
 
 use crate::data::{Data, comparable, scanned};
 use gemelo_scan::{BlockSizeResult, ScanRequest, TailPolicy, ZeroPolicy};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
-/// What a scan must find: distribution, distinct bytes, blocks, zero blocks.
+/// The expected figures: distribution, distinct bytes, blocks and zero blocks.
 fn expected(
     files: &[Vec<u8>],
     block_bytes: usize,
@@ -48,7 +48,8 @@ fn found(size: &BlockSizeResult) -> (Vec<[u64; 2]>, u64, u64, u64) {
     (size.distribution.clone(), size.distinct_bytes, size.blocks, size.zero_blocks)
 }
 
-/// Few contents in pieces of 256 bytes, so that blocks of all sizes have duplicates and zeros, and any length.
+/// Few contents in pieces of 256 bytes, so that blocks of all sizes have duplicates and zeros, and
+/// files have any length.
 fn file() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![4 => 0u8..3, 1 => 0u8..20];
     (proptest::collection::vec((piece, 1usize..12), 0..30), 0usize..256).prop_map(
@@ -90,7 +91,9 @@ proptest! {
         let files: Vec<Vec<u8>> = files.into_iter().map(|(bytes, _)| bytes).collect();
         let block_bytes = vec![512, 1024, 1536];
         let result =
-            scanned(ScanRequest { block_bytes: block_bytes.clone(), tail, zeros, threads, ..data.request() });
+            scanned(ScanRequest {
+                block_bytes: block_bytes.clone(), tail, zeros, threads, ..data.request()
+            });
         for (size, block_bytes) in result.block_sizes.iter().zip(block_bytes) {
             prop_assert_eq!(found(size), expected(&files, block_bytes as usize, tail, zeros));
         }
@@ -100,7 +103,7 @@ proptest! {
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let data = Data::new();
-    // Large enough for pieces that several readers share, with holes between, and many small files.
+    // Files large enough for several readers, with holes, and many small files.
     let mut large = crate::data::blocks((0..4000).map(|n| n % 1500), 4096);
     large.extend([1; 77]);
     data.file("large", &large);

@@ -1,4 +1,4 @@
-//! Saved sets: merged to what one scan finds, refused where they do not fit or are damaged.
+//! Saved sets: merged sets equal one scan, and sets that differ or are damaged are refused.
 
 use crate::data::{Data, block, blocks, comparable, request, scanned};
 use gemelo_base::{Silent, StopFlag};
@@ -26,7 +26,7 @@ fn merged(paths: &[PathBuf]) -> Result<ScanResult, SavedSetError> {
         .map(|saved| saved.result)
 }
 
-/// Three folders that have contents in common, large enough that samples rise above their lowest level.
+/// Three folders with contents in common, large enough that samples rise above their lowest level.
 fn three_folders() -> Data {
     let data = Data::new();
     let numbers = |from: u64, to: u64| (from..to).chain((0..2000).map(|n| n * n % 700));
@@ -62,14 +62,14 @@ fn merged_sets_say_what_one_scan_of_everything_says() {
     assert!((2048..=4096).contains(&nature.overall.sampled_contents));
     assert!(whole.block_sizes[0].locality.as_ref().unwrap().distances > 1000);
     assert_eq!(comparable(&merged(&sets).unwrap()), comparable(&whole));
-    // A merge that is saved can be merged again.
+    // A merged set that was saved can be merged again.
     let united = data.path("ab.set");
     let file = new_file(&united);
     let union = merge_sets(&sets[..2], ZeroPolicy::Include, Some(&file), &Silent, &StopFlag::new());
     union.unwrap().set.unwrap();
     let stepwise = merged(&[united, sets[2].clone()]).unwrap();
     assert_eq!(comparable(&stepwise), comparable(&whole));
-    // Zeros are in the set in any case.
+    // A set always contains the zero blocks.
     let without =
         merge_sets(&sets, ZeroPolicy::Exclude, None, &Silent, &StopFlag::new()).unwrap().result;
     let exclude =
@@ -151,7 +151,7 @@ fn an_estimate_is_not_saved() {
     assert!(scan_and_save(&options, Some(&file), &Silent, &StopFlag::new()).is_err());
 }
 
-/// A small set and where it is.
+/// Writes a small set and returns its path and its bytes.
 fn small_set(data: &Data) -> (PathBuf, Vec<u8>) {
     let set = data.path("small.set");
     data.file("small/1", &blocks([1, 2, 1, 0, 3], 512));
@@ -192,7 +192,7 @@ fn every_cut_and_every_addition_is_found() {
     for (content, message) in [
         (&b""[..], "it is empty"),
         (b"PAR1", "it is too short"),
-        (b"some text that is no set at all", "it is no Parquet file"),
+        (b"some text that is no set at all", "it is not a Parquet file"),
     ] {
         fs::write(&set, content).unwrap();
         let error = merged(std::slice::from_ref(&set)).unwrap_err().to_string();

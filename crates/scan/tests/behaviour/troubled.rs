@@ -1,4 +1,4 @@
-//! Files that cannot be read, vanish, shrink and grow.
+//! Files that cannot be read, that vanish, shrink or grow.
 
 use crate::data::{Data, block, blocks, request, scanned, scanned_with};
 use gemelo_base::{Recorder, StopFlag};
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A file that nobody may read, not even root: an attribute of the kernel that can only be written.
+/// A file that not even root may read: a write-only attribute of the kernel.
 fn write_only_attribute() -> Option<PathBuf> {
     let path = PathBuf::from("/sys/bus/platform/drivers_probe");
     (path.exists() && File::open(&path).is_err()).then_some(path)
@@ -37,7 +37,8 @@ fn an_unreadable_file_is_reported_and_counted_and_does_not_stop_the_scan() {
     assert!(warnings[0].starts_with("cannot read /"), "{warnings:?}");
 }
 
-/// Attributes of the kernel say 4096 bytes and give fewer: files that have shrunk since they were looked at.
+/// Attributes of the kernel have a size of 4096 bytes but return fewer, like files that have
+/// shrunk.
 #[test]
 fn a_file_that_is_shorter_than_it_was_is_counted_as_changed() {
     let path = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
@@ -80,7 +81,7 @@ fn files_that_change_under_the_scan_do_no_harm() {
                 data.file("large", &large[..(round as usize * 777_777) % large.len()]);
                 let name = format!("small{}", round % 200);
                 if round.is_multiple_of(3) {
-                    // Somebody else may have it open.
+                    // The file may not exist yet.
                     let _ = fs::remove_file(data.path(&name));
                 } else {
                     let file = OpenOptions::new().append(true).create(true).open(data.path(&name));

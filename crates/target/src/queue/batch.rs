@@ -1,20 +1,22 @@
-//! A block device in this process: what was submitted is one batch, done when whoever submitted it reaps.
+//! A queue for a block device in this process: the next reap executes all submitted requests as one
+//! batch.
 //!
-//! So a queue's depth is the length of its batches, and a batch is what an NBD server would have received at once. All
-//! requests of a batch complete together; the latency of each is the batch's.
+//! The depth of the queue is therefore the length of a batch, and a batch is as an NBD server would
+//! have received it. All requests of a batch complete together, so each has the latency of the
+//! whole batch.
 
 use super::buffers::Buffers;
 use super::{Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait};
 use gemelo_device::{self as device, BlockDevice, DeviceError, Durability};
 use std::io;
 
-/// Batches for one device.
+/// A queue whose requests go to the device in batches.
 pub(crate) struct BatchQueue<D> {
     device: D,
     name: String,
     first_byte: u64,
     buffers: Buffers,
-    /// Submitted and not done, in order.
+    /// Requests that were submitted and not executed yet, in order.
     waiting: Vec<(usize, Request)>,
 }
 
@@ -31,7 +33,8 @@ impl<D: BlockDevice> BatchQueue<D> {
 
     fn carry_out(&mut self, done: &mut Vec<Completion>) {
         let Self { device, name, first_byte, buffers, waiting } = self;
-        // Two allocations a batch: what is in it borrows from the buffers, so it cannot be kept for the next one.
+        // Each batch costs two allocations: it borrows from the buffers, so it cannot be kept for
+        // reuse.
         let mut free: Vec<Option<&mut [u8]>> = buffers.all_mut().map(Some).collect();
         let mut batch: Vec<device::Request<'_>> = Vec::with_capacity(waiting.len());
         for (slot, request) in waiting.iter() {

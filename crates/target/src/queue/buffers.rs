@@ -1,9 +1,9 @@
-//! Buffers that direct I/O takes.
+//! Buffers aligned for direct I/O.
 
-/// What direct I/O of any device asks of addresses, and a page.
+/// Alignment of the buffers in bytes: a page, which satisfies direct I/O on any device.
 const ALIGNMENT_BYTES: usize = 4096;
 
-/// Equally long buffers in one allocation, each beginning on a page.
+/// Buffers of equal length in one allocation. Each begins on a page.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     memory: Vec<u8>,
@@ -32,7 +32,7 @@ impl Buffers {
         &self.memory[start..start + self.buffer_bytes]
     }
 
-    /// All buffers, in order of slots.
+    /// Returns all buffers in order of their slots.
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let bytes = self.buffer_bytes;
         let strides = self.memory[self.first..].chunks_mut(self.stride_bytes.max(1));

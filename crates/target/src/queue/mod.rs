@@ -1,7 +1,8 @@
-//! Queues: how load reads and writes a place.
+//! Queues, through which load reads and writes a place.
 //!
-//! A queue has as many slots as operations it can have in flight. Whoever drives it fills a slot's buffer, submits a
-//! request for that slot, and reaps completions; a slot is free again when its completion was reaped.
+//! A queue has one slot for each operation that can be in flight. The caller fills a slot's buffer,
+//! submits a request for the slot, and reaps completions. A slot is free again once its completion
+//! was reaped.
 
 mod batch;
 mod buffers;
@@ -23,14 +24,15 @@ use std::str::FromStr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Fills the slot's buffer from storage.
     Read,
     /// Writes the slot's buffer to storage.
     Write,
-    /// The content of the range is no longer needed; storage may free it, or do nothing.
+    /// Tells storage that the content of the range is no longer needed. Storage may free the range
+    /// or ignore the request.
     Trim,
     /// Makes all completed writes of this queue durable (`fdatasync`).
     Sync,
@@ -47,99 +49,106 @@ impl fmt::Display for Operation {
     }
 }
 
-/// One request.
+/// A request of load to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The operation to carry out.
     pub operation: Operation,
-    /// Where the place is read or written, in bytes from its start; no meaning for a sync.
+    /// First byte of the range, counted from the start of the place. A sync ignores it.
     pub offset: u64,
-    /// How many bytes from the start of the buffer; of a trim, which uses no buffer, up to
-    /// [`Request::MOST_TRIM_BYTES`]; no meaning for a sync.
+    /// Length of the range in bytes. A read or write moves this number of bytes from the start of
+    /// the buffer. A trim uses no buffer and takes up to [`Request::MOST_TRIM_BYTES`]. A sync
+    /// ignores the length.
     pub bytes: usize,
 }
 
 impl Request {
-    /// The longest trim: what NBD's lengths of 32 bits hold.
+    /// The longest trim in bytes. It fits the 32-bit lengths of NBD.
     pub const MOST_TRIM_BYTES: usize = 1 << 30;
 }
 
-/// How long [`Queue::reap`] waits for a completion.
+/// The time that [`Queue::reap`] waits for a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// Does not wait.
     Not,
-    /// Until there is at least one.
+    /// Waits for at least one completion.
     ForOne,
-    /// Until there is at least one, or this has passed.
+    /// Waits for at least one completion, but no longer than this time.
     AtMost(Duration),
 }
 
 /// A finished request.
 #[derive(Debug)]
 pub struct Completion {
-    /// Whose request it was.
+    /// Slot of the request.
     pub slot: usize,
-    /// All bytes were read or written, or why not.
+    /// [`Ok`] if all bytes were read or written, else the failure.
     pub outcome: Result<(), Box<IoFailure>>,
 }
 
-/// A failed request: what, where, why.
+/// A failed request with its place and its cause.
 #[derive(Debug, Error)]
-#[error("cannot {operation} {} at byte {offset}", if *operation == Operation::Sync { place.clone() } else { format!("{bytes} bytes of {place}") })]
+#[error(
+    "cannot {operation} {}",
+    if *operation == Operation::Sync { place.clone() }
+    else { format!("{bytes} bytes of {place} at byte {offset}") }
+)]
 pub struct IoFailure {
-    /// What was asked.
+    /// The operation that was requested.
     pub operation: Operation,
-    /// The file, device, volume or export.
+    /// Name of the file, device, volume or export.
     pub place: String,
-    /// Bytes from the start of that.
+    /// First byte of the failed range, counted from the start of the file, device, volume or
+    /// export.
     pub offset: u64,
-    /// How many bytes were asked.
+    /// Length of the failed range in bytes.
     pub bytes: usize,
-    /// Why it failed.
+    /// Cause of the failure.
     #[source]
     pub source: io::Error,
 }
 
-/// A place, opened for reading and writing by one thread.
+/// A place that one thread has opened for reading and writing.
 pub trait Queue {
-    /// How many slots there are.
+    /// Returns the number of slots.
     fn depth(&self) -> usize;
 
-    /// The buffer of a free slot: aligned for direct I/O, as long as [`QueueOptions::buffer_bytes`]. After a completed
-    /// read it holds what was read.
+    /// Returns the buffer of a free slot. It is aligned for direct I/O and has
+    /// [`QueueOptions::buffer_bytes`] bytes. After a completed read it holds the data.
     fn buffer(&mut self, slot: usize) -> &mut [u8];
 
-    /// Starts a request with a free slot's buffer, or puts it in line until the next [`Queue::reap`].
+    /// Starts a request that uses a free slot, or holds it until the next [`Queue::reap`].
     ///
     /// # Errors
-    /// If the engine itself fails; failures of the request come with its completion.
+    /// Fails if the engine itself fails. A failure of the request comes with its completion.
     fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>>;
 
-    /// Appends finished requests to `done`. Short reads and writes were gone on with: what arrives here is whole or
-    /// failed.
+    /// Appends finished requests to `done`. The queue continues short reads and writes, so a
+    /// request here was done in full or has failed.
     ///
     /// # Errors
-    /// If the engine itself fails.
+    /// Fails if the engine itself fails.
     fn reap(&mut self, wait: Wait, done: &mut Vec<Completion>) -> Result<(), Box<IoFailure>>;
 }
 
-/// How a file or device is driven.
+/// The interface through which a file or device is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// One `pread` or `pwrite` after the other.
+    /// Carries out one system call after another (`pread`, `pwrite`).
     #[default]
     Psync,
-    /// Any number of operations in flight, through Linux's io_uring.
+    /// Keeps several operations in flight through Linux's io_uring.
     IoUring,
-    /// The storage's own way: batches for a volume, requests in flight for an export. Files and devices have none.
+    /// Uses the storage's own interface: batches for a volume, requests in flight for an export.
+    /// Files and devices have no such interface.
     Native,
 }
 
-/// A name that is no engine.
+/// The text names no engine.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("'{0}' is no engine: psync or io-uring")]
+#[error("unknown engine '{0}': use psync or io-uring")]
 pub struct UnknownEngine(String);
 
 impl FromStr for Engine {
@@ -164,25 +173,25 @@ impl fmt::Display for Engine {
     }
 }
 
-/// How a queue is made.
+/// The options of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// How the storage is driven.
+    /// The interface through which the storage is driven.
     pub engine: Engine,
-    /// Slots, at least one.
+    /// Number of slots; at least one.
     pub depth: usize,
-    /// Bytes of a slot's buffer.
+    /// Length of a slot's buffer in bytes.
     pub buffer_bytes: usize,
 }
 
-/// A place as a queue sees it.
+/// A file or device that was opened for a queue.
 #[derive(Debug)]
 pub(crate) struct OpenPlace {
-    /// Opened as the job needs it.
+    /// Opened with the access and flags that the job needs.
     pub(crate) file: std::fs::File,
-    /// For messages.
+    /// Name of the place for messages.
     pub(crate) name: String,
-    /// Where the place begins in the file, in bytes.
+    /// First byte of the place in the file or device.
     pub(crate) first_byte: u64,
 }
 
@@ -204,11 +213,13 @@ impl OpenPlace {
     }
 }
 
-/// The error of a read or write that moved nothing.
+/// Returns the error of a read or write that moved no bytes.
 #[cold]
 pub(crate) fn nothing_moved(operation: Operation) -> io::Error {
     match operation {
-        Operation::Read => io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends here"),
-        _ => io::Error::new(io::ErrorKind::WriteZero, "the device takes no more bytes"),
+        Operation::Read => {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the range does")
+        }
+        _ => io::Error::new(io::ErrorKind::WriteZero, "the storage accepted no bytes"),
     }
 }

@@ -1,4 +1,4 @@
-//! An export of an NBD server: as many requests in flight on one connection as the queue has slots.
+//! A queue for an export of an NBD server. All requests in flight share one connection.
 
 use super::buffers::Buffers;
 use super::{Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait};
@@ -6,40 +6,40 @@ use gemelo_nbd::client::{self, Client, ClientError, Submission};
 use gemelo_nbd::wire::{ErrorCode, ExportFlags};
 use std::io;
 
-/// A place of an export.
+/// A place in an export.
 #[derive(Debug, Clone)]
 pub(crate) struct NbdPlace {
-    /// For messages.
+    /// Name of the place for messages.
     pub(crate) name: String,
-    /// Where the place begins in the export.
+    /// First byte of the place in the export.
     pub(crate) first_byte: u64,
-    /// The longest read or write.
+    /// Length in bytes of the longest read or write.
     pub(crate) most_bytes: usize,
-    /// Whether other connections see what this one wrote only after it has flushed.
+    /// `true` if other connections see this connection's writes only after it has flushed.
     pub(crate) flushes_at_end: bool,
 }
 
-/// A request in flight: some parts of it are done.
+/// A request in flight. The server may have answered some of its parts.
 #[derive(Debug)]
 struct Flight {
     request: Request,
-    /// Parts that the server has not answered.
+    /// Number of parts that the server has not answered.
     parts_left: u64,
     error: ErrorCode,
 }
 
-/// A connection and the requests on it.
+/// A connection with its requests.
 pub(crate) struct NbdQueue {
     client: Client,
     place: NbdPlace,
     buffers: Buffers,
     flights: Vec<Option<Flight>>,
-    /// Completed without the server.
+    /// Completions of requests that needed no answer of the server.
     finished: Vec<Completion>,
     has_written: bool,
 }
 
-/// A part of a request: the n-th of a slot.
+/// A part of a slot's request. A request that exceeds the server's limit is sent in several parts.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     slot: usize,
@@ -82,7 +82,8 @@ impl NbdQueue {
         self.place.failure(request, source)
     }
 
-    /// Whether the server can be asked. What has no flush writes through, and a trim is advice.
+    /// Returns whether the server supports the operation. A server without flush writes through,
+    /// and a trim may be ignored, so an unsupported operation completes without the server.
     fn is_known(&self, operation: Operation) -> bool {
         let flags = self.client.export().flags;
         match operation {
@@ -124,7 +125,7 @@ impl NbdQueue {
         }
     }
 
-    /// Sends what is in line and takes what has come, once.
+    /// Sends the waiting requests and processes the replies that have come.
     fn exchange(
         &mut self,
         wait: client::Wait,
@@ -150,7 +151,7 @@ impl NbdQueue {
                 let outcome = if error.is_none() {
                     Ok(())
                 } else {
-                    // The protocol's numbers are Linux's.
+                    // The protocol's error numbers are those of Linux.
                     Err(place.failure(request, io::Error::from_raw_os_error(error.0 as i32)))
                 };
                 done.push(Completion { slot, outcome });
@@ -225,12 +226,13 @@ impl Queue for NbdQueue {
         };
         loop {
             if let Err(error) = self.exchange(in_client, done) {
-                // Which of the requests in flight is at fault cannot be told.
+                // The failure of a connection names no request, so any request in flight represents
+                // it.
                 let any = self.flights.iter().flatten().next().map(|flight| flight.request);
                 let nothing = Request { operation: Operation::Sync, offset: 0, bytes: 0 };
                 return Err(self.failure(any.unwrap_or(nothing), error));
             }
-            // What came may have been a part of a request only.
+            // The replies may all have been to parts of a request that is not complete yet.
             if done.len() > before
                 || in_client != client::Wait::ForOne
                 || self.client.in_flight() == 0
@@ -243,7 +245,7 @@ impl Queue for NbdQueue {
 
 impl Drop for NbdQueue {
     fn drop(&mut self) {
-        // A failure shows when what was written is looked at; here is nobody to be told.
+        // A drop cannot report an error. A lost write shows when the data is read back.
         let _ = self.flush_at_end();
     }
 }

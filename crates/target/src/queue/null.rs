@@ -1,9 +1,10 @@
-//! Storage that takes every write and answers every read at once: what is left is the cost of the load itself.
+//! A queue that completes every request at once, which measures the cost of the load generator
+//! itself.
 
 use super::buffers::Buffers;
 use super::{Completion, IoFailure, Queue, QueueOptions, Request, Wait};
 
-/// Completes everything at once; a read leaves the buffer as it is.
+/// Completes every request at once. A read leaves the buffer unchanged.
 pub(crate) struct NullQueue {
     buffers: Buffers,
     finished: Vec<Completion>,

@@ -1,4 +1,5 @@
-//! One system call after the other: `pread`, `pwrite`, `fallocate`, `fdatasync`.
+//! A queue that makes one system call after another: `pread`, `pwrite`, `fallocate` and
+//! `fdatasync`.
 
 use super::buffers::Buffers;
 use super::{
@@ -9,7 +10,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Carries every request out when it is submitted.
+/// A queue that carries out each request in `submit`.
 pub(crate) struct PsyncQueue {
     place: OpenPlace,
     buffers: Buffers,
@@ -57,7 +58,7 @@ impl PsyncQueue {
         Ok(())
     }
 
-    /// What cannot be trimmed stays as it is, which a trim allows.
+    /// Frees the range. Storage that cannot free it leaves it unchanged, which a trim allows.
     fn trim(&self, request: Request) -> Result<(), Errno> {
         let offset = self.place.first_byte + request.offset;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -1,9 +1,11 @@
-//! Linux's io_uring: any number of requests in flight, submitted and reaped in batches.
+//! A queue for Linux's io_uring: several requests are in flight, and they are submitted and reaped
+//! in batches.
 //!
-//! Requests of buffered I/O wait in the submission ring until the next reap, so that a batch costs one system call.
-//! Direct I/O is submitted at once: a device then works on the first request of a batch while the others are made, which
-//! was worth 15 % of the random reads of a virtual disk at depth 32. File and buffers are registered where the kernel
-//! allows it, which spares it look-ups and page pinning per request.
+//! Requests of buffered I/O wait in the submission ring until the next reap, so that a batch costs
+//! one system call. Direct I/O is submitted at once: the device works on the first request of a
+//! batch while the caller makes the others. This gained 15 % of the random reads of a virtual disk
+//! at depth 32. The file and the buffers are registered where the kernel allows it, which saves a
+//! look-up and page pinning for each request.
 
 use super::buffers::Buffers;
 use super::{
@@ -16,37 +18,38 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 
-/// How a range is trimmed.
+/// Mode of `fallocate` that trims a range and keeps the file's size.
 const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// Index of the only registered file.
 const FILE_INDEX: u32 = 0;
 
-/// A request in flight, and how much of it is done.
+/// A request in flight, with the number of bytes done so far.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     request: Request,
     done: usize,
 }
 
-/// A ring with one file and a fixed set of buffers.
+/// A ring with one registered file and a fixed set of buffers.
 pub(crate) struct UringQueue {
     ring: IoUring,
     place: OpenPlace,
-    /// Kept alive, if need be for ever, until the kernel has let go of them.
+    /// Leaked, if need be, because the kernel may still write to them.
     buffers: ManuallyDrop<Buffers>,
     flights: Vec<Option<Flight>>,
     in_flight: usize,
     has_fixed_buffers: bool,
-    /// Whether requests are submitted at once.
+    /// `true` if requests are submitted at once.
     is_direct: bool,
-    /// Completions taken off the ring and not yet looked at: (slot, result).
+    /// Completions taken from the ring and not processed yet, each as its slot and the kernel's
+    /// result.
     results: Vec<(usize, i32)>,
 }
 
 impl UringQueue {
     /// # Errors
-    /// If the kernel has no io_uring for this user.
+    /// Fails if the kernel does not offer io_uring to this user.
     pub(crate) fn new(place: OpenPlace, options: &QueueOptions) -> Result<Self, TargetError> {
         let entries = u32::try_from(options.depth.next_power_of_two()).unwrap_or(u32::MAX);
         let ring = make_ring(entries).map_err(TargetError::NoIoUring)?;
@@ -103,20 +106,21 @@ impl UringQueue {
 
     fn start(&mut self, slot: usize, flight: Flight) -> Result<(), Box<IoFailure>> {
         let entry = self.entry(slot, flight);
-        // SAFETY: the entry points into the slot's own buffer, which lives until `drop` has seen every completion, and
-        // which nobody else reads or writes while the slot is in flight (`buffer` is for free slots only, checked
-        // there). The file is registered with the ring and stays open as long.
+        // SAFETY: the entry points into the slot's own buffer. The buffer lives until `drop` has
+        // seen every completion. Nothing else reads or writes it while the slot is in flight,
+        // because `buffer` accepts only free slots. The file is registered with the ring and stays
+        // open as long as the ring exists.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        // The ring has an entry for every slot, and a slot is in flight once.
+        // The ring has an entry for every slot, and a slot has at most one request in flight.
         pushed.map_err(|_| {
-            self.place.failure(flight.request, flight.done, io::Error::other("ring full"))
+            self.place.failure(flight.request, flight.done, io::Error::other("the ring is full"))
         })?;
         self.flights[slot] = Some(flight);
         self.in_flight += 1;
         Ok(())
     }
 
-    /// Submits what is in line and waits as asked.
+    /// Submits the waiting requests and waits as requested.
     fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let submitter = self.ring.submitter();
         let entered = match wait {
@@ -133,7 +137,7 @@ impl UringQueue {
         };
         match entered {
             Ok(_) => Ok(()),
-            // Time passed; a signal came; completions have to be taken off first.
+            // The time passed, a signal came, or completions must first be taken from the ring.
             Err(error) if matches!(error.raw_os_error(), Some(ETIME | EINTR | EBUSY | EAGAIN)) => {
                 Ok(())
             }
@@ -143,7 +147,7 @@ impl UringQueue {
 
     #[cold]
     fn engine_failure(&self, source: io::Error) -> Box<IoFailure> {
-        // Which of the requests in flight is at fault, the kernel does not say.
+        // The kernel does not say which request failed, so any request in flight represents it.
         let any = self.flights.iter().flatten().next();
         let nothing = Request { operation: Operation::Sync, offset: 0, bytes: 0 };
         self.place.failure(any.map_or(nothing, |flight| flight.request), 0, source)
@@ -155,7 +159,7 @@ impl UringQueue {
         self.results.extend(results);
     }
 
-    /// Looks at a result: the request is over, or goes on with its rest.
+    /// Processes a result: completes the request, or submits the rest of it.
     fn settle(
         &mut self,
         slot: usize,
@@ -169,7 +173,7 @@ impl UringQueue {
         let request = flight.request;
         let outcome = match usize::try_from(result) {
             Err(_) if matches!(-result, EINTR | EAGAIN) => return self.start(slot, flight),
-            // What cannot be trimmed stays as it is, which a trim allows.
+            // Storage that cannot free the range leaves it unchanged, which a trim allows.
             Err(_)
                 if request.operation == Operation::Trim
                     && matches!(-result, EOPNOTSUPP | ENODEV) =>
@@ -193,7 +197,8 @@ impl UringQueue {
     }
 }
 
-/// A ring of one thread whose completions are worked on when that thread asks (Linux 6.1), or else any ring.
+/// Makes a ring that is used by one thread and completes work when this thread asks (Linux 6.1), or
+/// else a ring with fewer features.
 fn make_ring(entries: u32) -> io::Result<IoUring> {
     IoUring::builder()
         .setup_single_issuer()
@@ -203,7 +208,7 @@ fn make_ring(entries: u32) -> io::Result<IoUring> {
         .or_else(|_| IoUring::new(entries))
 }
 
-/// Registers the buffers; refused where too little memory may be locked.
+/// Registers the buffers. The kernel refuses if the limit of locked memory is too low.
 fn register(ring: &IoUring, buffers: &Buffers) -> io::Result<()> {
     let parts: Vec<_> = (0..buffers.count())
         .map(|slot| {
@@ -211,8 +216,8 @@ fn register(ring: &IoUring, buffers: &Buffers) -> io::Result<()> {
             libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: buffer.len() }
         })
         .collect();
-    // SAFETY: the parts lie in `buffers`, which is freed only when no request is in flight any more (see `drop`), and
-    // the kernel touches registered memory for requests only.
+    // SAFETY: the parts lie in `buffers`, which `drop` frees only when no request is in flight, and
+    // the kernel accesses registered memory only for requests.
     unsafe { ring.submitter().register_buffers(&parts) }
 }
 
@@ -237,7 +242,7 @@ impl Queue for UringQueue {
         }
         match self.ring.submit() {
             Ok(_) => Ok(()),
-            // It stays in the ring, and goes with the next reap.
+            // The request stays in the ring and is submitted by the next reap.
             Err(error) if matches!(error.raw_os_error(), Some(EINTR | EBUSY | EAGAIN)) => Ok(()),
             Err(error) => Err(self.engine_failure(error)),
         }
@@ -263,12 +268,13 @@ impl Drop for UringQueue {
     fn drop(&mut self) {
         while self.in_flight > 0 {
             if self.enter(Wait::ForOne).is_err() {
-                // The kernel may still write to the buffers: better to lose them than to reuse them.
+                // The kernel may still write to the buffers, so they are leaked and not freed.
                 return;
             }
             self.in_flight -= self.ring.completion().count().min(self.in_flight);
         }
-        // SAFETY: dropped once, here, and not used afterwards; nothing is in flight.
+        // SAFETY: this is the only drop of the buffers, they are not used afterwards, and no
+        // request is in flight.
         unsafe { ManuallyDrop::drop(&mut self.buffers) };
     }
 }

@@ -1,23 +1,23 @@
-//! Text of blkparse, in its default layout:
+//! The text output of blkparse in its default layout:
 //! `major,minor cpu sequence seconds pid action rwbs sector + sectors [process]`.
 //!
-//! Every request shows up several times, once for each thing that happens to it. Operations are taken when they are
-//! queued (`Q`); in traces without such events when they are issued (`D`), else when they are completed (`C`).
+//! Each request has several lines, one for each event. An operation is the event of queueing (`Q`).
+//! In traces without such events it is that of issuing (`D`), or else that of completion (`C`).
 
 use super::{Parsed, check_end, device, sectors};
 use crate::error::Malformed;
 use crate::fields::{Words, seconds_as_ns, whole, whole32};
 use crate::record::{Names, Operation, Record};
 
-/// The parser of one file.
+/// Parses the lines of one file.
 #[derive(Debug, Clone)]
 pub(crate) struct Blkparse {
     action: &'static [u8],
-    /// Past the events, blkparse prints sums.
+    /// `true` after the events, where blkparse prints totals.
     in_summary: bool,
 }
 
-/// Events that stand for an operation, the best first.
+/// Events that stand for an operation, in order of preference.
 const ACTIONS: [&[u8]; 3] = [b"Q", b"D", b"C"];
 
 impl Blkparse {
@@ -77,7 +77,8 @@ fn is_device(name: &[u8]) -> bool {
     })
 }
 
-/// From the letters of blkparse's rwbs column: D discards, W writes, R reads, F alone flushes.
+/// Interprets the letters of blkparse's rwbs column: D is a discard, W a write, R a read, and F
+/// alone a flush.
 #[inline]
 fn operation_of(kind: &[u8]) -> Option<Operation> {
     let has = |letter| kind.contains(&letter);
@@ -94,8 +95,8 @@ fn operation_of(kind: &[u8]) -> Option<Operation> {
     }
 }
 
-/// `sector + sectors [process]`, or for a flush `[process]` alone. The `F` before a write's `W` is a flush too if
-/// nothing is written.
+/// Reads `sector + sectors [process]`, or `[process]` alone for a flush. A write with `F` before
+/// its `W` is also a flush if it writes nothing.
 #[inline]
 fn read_place(
     mut words: Words<'_>,
@@ -130,6 +131,6 @@ fn read_place(
 fn command(text: &[u8]) -> &[u8] {
     let inner = text.strip_prefix(b"[").unwrap_or(text);
     let inner = inner.strip_suffix(b"]").unwrap_or(inner);
-    // A completion has the error number here.
+    // The line of a completion has the error number in this place.
     if whole(inner).is_some() { b"" } else { inner }
 }

@@ -1,4 +1,5 @@
-//! Traces with commas: MSR Cambridge, Alibaba, Tencent, SYSTOR '17, and CloudPhysics as text.
+//! Traces with comma-separated columns: MSR Cambridge, Alibaba, Tencent, SYSTOR '17, and
+//! CloudPhysics as text.
 
 use super::{Format, Parsed, check_end, device, scsi, sectors};
 use crate::error::Malformed;
@@ -27,23 +28,24 @@ pub(crate) fn parse(
     Ok(parsed)
 }
 
-/// A field that has to be there.
+/// Takes a required field.
 #[inline]
 fn take<'a>(fields: &mut Commas<'a>) -> Result<&'a [u8], Malformed> {
-    fields.field().ok_or(Malformed::new("columns", "more of them"))
+    fields.field().ok_or(Malformed::new("columns", "another column"))
 }
 
 #[inline]
 fn bytes(text: &[u8], field: &'static str) -> Result<u64, Malformed> {
-    whole(text).ok_or(Malformed::new(field, "whole bytes"))
+    whole(text).ok_or(Malformed::new(field, "a whole number of bytes"))
 }
 
-/// 1970-01-01 in units of 100 ns since 1601-01-01.
+/// The time 1970-01-01 in units of 100 ns since 1601-01-01.
 pub(crate) const UNIX_IN_FILETIME: u64 = 116_444_736_000_000_000;
-/// Nanoseconds of a unit of Windows' file time.
+/// Nanoseconds in a unit of Windows file time.
 pub(crate) const FILETIME_NS: u64 = 100;
 
-/// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; the device is `Hostname,DiskNumber`.
+/// Parses `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; the device is
+/// `Hostname,DiskNumber`.
 #[inline]
 fn msr(
     fields: &mut Commas<'_>,
@@ -53,7 +55,7 @@ fn msr(
     record.time_ns = whole(take(fields)?)
         .and_then(|time| time.checked_sub(UNIX_IN_FILETIME))
         .and_then(|time| time.checked_mul(FILETIME_NS))
-        .ok_or(Malformed::new("time", "Windows file time, in 100 ns since 1601"))?;
+        .ok_or(Malformed::new("time", "Windows file time, in units of 100 ns since 1601"))?;
     let (host, disk) = (take(fields)?, take(fields)?);
     record.device = host_and_disk(host, disk, names)?;
     record.operation = match take(fields)? {
@@ -80,7 +82,7 @@ fn host_and_disk(host: &[u8], disk: &[u8], names: &mut Names) -> Result<u32, Mal
     device(names, &name[..end])
 }
 
-/// `device_id,opcode,offset,length,timestamp`: bytes and microseconds.
+/// Parses `device_id,opcode,offset,length,timestamp` in bytes and microseconds.
 #[inline]
 fn alibaba(
     fields: &mut Commas<'_>,
@@ -99,12 +101,12 @@ fn alibaba(
     record.length_bytes = bytes(take(fields)?, "length")?;
     record.time_ns = whole(take(fields)?)
         .and_then(|time| time.checked_mul(MICROSECOND_NS))
-        .ok_or(Malformed::new("time", "whole microseconds"))?;
+        .ok_or(Malformed::new("time", "a whole number of microseconds"))?;
     record.device = device(names, number)?;
     Ok(Parsed::Record)
 }
 
-/// `Timestamp,Offset,Size,IOType,VolumeID`: seconds, and sectors of 512 bytes.
+/// Parses `Timestamp,Offset,Size,IOType,VolumeID` in seconds and sectors of 512 bytes.
 #[inline]
 fn tencent(
     fields: &mut Commas<'_>,
@@ -125,7 +127,8 @@ fn tencent(
     Ok(Parsed::Record)
 }
 
-/// `Timestamp,Response,IOType,LUN,Offset,Size`: seconds and bytes; the type is empty where no answer was seen.
+/// Parses `Timestamp,Response,IOType,LUN,Offset,Size` in seconds and bytes. The type is empty if no
+/// response was recorded.
 #[inline]
 fn systor(
     fields: &mut Commas<'_>,
@@ -155,7 +158,7 @@ fn systor(
     Ok(parsed)
 }
 
-/// `version,seconds,SCSI command,bytes,sector`: the command in hexadecimal digits.
+/// Parses `version,seconds,SCSI command,bytes,sector`. The command is in hexadecimal digits.
 #[inline]
 fn cloud_physics(
     fields: &mut Commas<'_>,

@@ -1,23 +1,24 @@
-//! fio's iologs. After a line that says the version, version 2 has `file action [offset length]`, where `wait` takes
-//! microseconds in place of the offset; version 3 has a time in microseconds before it, and no `wait`.
+//! The iologs of fio. The first line tells the version. Version 2 has lines of `file action [offset
+//! length]`; its action `wait` has microseconds in place of the offset. Version 3 has a time in
+//! microseconds first, and no `wait`.
 
 use super::{Parsed, check_end, device};
 use crate::error::Malformed;
 use crate::fields::{Words, whole};
 use crate::record::{Names, Operation, Record};
 
-/// First line of version 2.
+/// The first line of version 2.
 pub(crate) const VERSION_2: &[u8] = b"fio version 2 iolog";
-/// First line of version 3.
+/// The first line of version 3.
 pub(crate) const VERSION_3: &[u8] = b"fio version 3 iolog";
 
 const MICROSECOND_NS: u64 = 1000;
 
-/// The parser of one file.
+/// Parses the lines of one file.
 #[derive(Debug, Clone)]
 pub(crate) struct Fio {
     header: &'static [u8],
-    /// The sum of all waits, version 2.
+    /// Sum of all waits so far (version 2).
     waited_ns: u64,
 }
 
@@ -68,9 +69,9 @@ impl Fio {
             return Ok(Parsed::Record);
         }
         record.offset_bytes =
-            whole(words.field()).ok_or(Malformed::new("offset", "whole bytes"))?;
+            whole(words.field()).ok_or(Malformed::new("offset", "a whole number of bytes"))?;
         record.length_bytes =
-            whole(words.field()).ok_or(Malformed::new("length", "whole bytes"))?;
+            whole(words.field()).ok_or(Malformed::new("length", "a whole number of bytes"))?;
         check_end(record)
     }
 }
@@ -82,5 +83,5 @@ const NO_HEADER: Malformed =
 fn microseconds(text: &[u8]) -> Result<u64, Malformed> {
     whole(text)
         .and_then(|count| count.checked_mul(MICROSECOND_NS))
-        .ok_or(Malformed::new("time", "whole microseconds"))
+        .ok_or(Malformed::new("time", "a whole number of microseconds"))
 }

@@ -1,12 +1,12 @@
-//! FIU IODedup traces, and those of XMU, which join the hashes by `-`:
-//! `time_ns pid process lba_sectors size_sectors R|W major minor hashes`.
+//! The FIU IODedup traces, and those of XMU, which separate hashes by `-`:
+//! `time_ns pid process lba_sectors size_sectors R\|W major minor hashes`.
 
 use super::{Parsed, SECTOR_BYTES, check_end, device, sectors};
 use crate::error::Malformed;
 use crate::fields::{Words, hashes, whole, whole32};
 use crate::record::{Names, Operation, Record};
 
-/// What one hash stands for in the web and mail traces, in bytes.
+/// Bytes of data for each hash in the web and mail traces.
 const PAGE_BYTES: u64 = 4096;
 
 #[inline]
@@ -16,7 +16,8 @@ pub(crate) fn parse(
     record: &mut Record,
 ) -> Result<Parsed, Malformed> {
     let mut words = Words::new(line);
-    record.time_ns = whole(words.field()).ok_or(Malformed::new("time", "whole nanoseconds"))?;
+    record.time_ns =
+        whole(words.field()).ok_or(Malformed::new("time", "a whole number of nanoseconds"))?;
     record.process =
         whole32(words.field()).ok_or(Malformed::new("process id", "a whole number"))?;
     record.command = names.command(words.field());
@@ -31,7 +32,7 @@ pub(crate) fn parse(
     record.device = major_minor(major, minor, names)?;
     let text = words.field();
     hashes(text, &mut record.hashes)
-        .ok_or(Malformed::new("hashes", "hexadecimal digits, 32 a hash"))?;
+        .ok_or(Malformed::new("hashes", "hexadecimal digits, 32 for each hash"))?;
     if !words.rest().is_empty() {
         return Err(Malformed::new("end of line", "nothing after the hashes"));
     }
@@ -40,7 +41,7 @@ pub(crate) fn parse(
     check_end(record)
 }
 
-/// Both numbers as one name, as blkparse writes it.
+/// Joins both numbers into a device name like that of blkparse.
 #[inline]
 fn major_minor(major: &[u8], minor: &[u8], names: &mut Names) -> Result<u32, Malformed> {
     const MOST_DIGITS: usize = 20;
@@ -55,7 +56,8 @@ fn major_minor(major: &[u8], minor: &[u8], names: &mut Names) -> Result<u32, Mal
     device(names, &name[..end])
 }
 
-/// What each of `count` hashes of `length` bytes stands for; the last 4096 bytes may be cut short.
+/// Returns the bytes for each of `count` hashes over `length` bytes. The last stretch of 4096 bytes
+/// may be shorter.
 #[inline]
 fn hash_unit(length: u64, count: usize) -> Option<u32> {
     let count = count as u64;

@@ -1,7 +1,7 @@
-//! The formats: their names, how each is recognised, and one parser for each.
+//! The trace formats: their names, their recognition, and a parser for each.
 //!
-//! A parser turns a line into a record. It allocates nothing, and says which field is wrong. `docs/traces.md` has the
-//! columns of every format, with their sources.
+//! A parser turns a line into a record. It allocates nothing, and its error names the malformed
+//! field. `docs/traces.md` lists the columns of every format with their sources.
 
 mod blkparse;
 mod csv;
@@ -19,21 +19,22 @@ pub(crate) use csv::{FILETIME_NS, UNIX_IN_FILETIME};
 pub(crate) use fio::{Fio, VERSION_2, VERSION_3};
 pub(crate) use vscsi::{Vscsi, scsi};
 
-/// Bytes of a sector: what block addresses count on Linux, and in most traces.
+/// Bytes of a sector, the unit of block addresses on Linux and in most traces.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// A format of traces.
+/// A trace format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// FIU IODedup: web-vm, mail and homes, with an MD5 for every 4096 or 512 bytes, one after the other.
+    /// FIU IODedup: web-vm, mail and homes. An MD5 for every 4096 or 512 bytes; hashes are not
+    /// separated.
     Fiu,
-    /// XMU mobile: as FIU, with `-` between the hashes.
+    /// XMU mobile: like FIU, with `-` between the hashes.
     Xmu,
-    /// What blkparse prints of a blktrace.
+    /// The text that blkparse prints of a blktrace.
     Blkparse,
-    /// fio's iolog, version 2.
+    /// The iolog of fio, version 2.
     FioV2,
-    /// fio's iolog, version 3.
+    /// The iolog of fio, version 3.
     FioV3,
     /// Microsoft Research Cambridge, CSV.
     Msr,
@@ -43,14 +44,14 @@ pub enum Format {
     Tencent,
     /// SYSTOR '17 virtual desktops, CSV.
     Systor,
-    /// CloudPhysics, as VMware's vscsiStats writes it, version 1 or 2, binary.
+    /// CloudPhysics as binary records of VMware's vscsiStats, version 1 or 2.
     CloudPhysics,
-    /// CloudPhysics, as libCacheSim distributes it, CSV.
+    /// CloudPhysics as CSV in the layout of libCacheSim.
     CloudPhysicsCsv,
 }
 
 impl Format {
-    /// All formats, in the order in which they are tried.
+    /// All formats, in the order in which recognition tries them.
     pub const ALL: [Self; 11] = [
         Self::FioV2,
         Self::FioV3,
@@ -65,7 +66,7 @@ impl Format {
         Self::Tencent,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,20 +84,20 @@ impl Format {
         }
     }
 
-    /// All names, for messages.
+    /// Returns the names of all formats, for messages.
     #[must_use]
     pub fn known() -> String {
         let names: Vec<&str> = Self::ALL.iter().map(|format| format.name()).collect();
         names.join(", ")
     }
 
-    /// Whether the format has hashes of the data.
+    /// Returns whether records have hashes of the data.
     #[must_use]
     pub const fn carries_hashes(self) -> bool {
         matches!(self, Self::Fiu | Self::Xmu)
     }
 
-    /// Whether its first line may name the columns.
+    /// Returns whether the first line may hold the names of the columns.
     const fn may_have_header(self) -> bool {
         matches!(
             self,
@@ -104,7 +105,7 @@ impl Format {
         )
     }
 
-    /// The format of a file that begins like this: the one that understands most of the first lines.
+    /// Recognises the format from the start of a file: the one that parses most of the first lines.
     pub(crate) fn of_head(head: &[u8]) -> Option<Self> {
         let mut best = None;
         let mut best_score = 0;
@@ -120,7 +121,7 @@ impl Format {
     }
 }
 
-/// Whether the last word of some line has a dash in it.
+/// Returns whether the last word of any of the first lines contains a dash.
 fn joins_hashes(head: &[u8]) -> bool {
     head.split(|byte| *byte == b'\n').take(SAMPLED_LINES).any(|line| {
         let line = line.trim_ascii_end();
@@ -140,22 +141,22 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no format of traces: {}", Self::known()))
+        found.ok_or_else(|| format!("'{text}' is not a trace format: use one of {}", Self::known()))
     }
 }
 
-/// What a line turned out to be.
+/// The result of parsing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// An operation.
     Record,
-    /// A line that belongs to the format and is no operation: a header, an event of another kind.
+    /// A valid line without an operation: a header or an event of another kind.
     Nothing,
-    /// An operation of which the trace does not say what it did.
+    /// An operation of a kind that the trace does not tell.
     Unknown,
 }
 
-/// The parser of one file: formats that count on earlier lines remember them.
+/// Parses the lines of one file. Some formats depend on earlier lines and keep state.
 #[derive(Debug, Clone)]
 pub(crate) enum Parser {
     Fiu,
@@ -165,11 +166,11 @@ pub(crate) enum Parser {
     Vscsi(Vscsi),
 }
 
-/// Lines by which a format is recognised.
+/// Number of first lines used to recognise a format.
 const SAMPLED_LINES: usize = 64;
 
 impl Parser {
-    /// A parser for a file that begins with `head`.
+    /// Creates a parser for a file that begins with `head`.
     pub(crate) fn new(format: Format, head: &[u8]) -> Self {
         match format {
             Format::Fiu | Format::Xmu => Self::Fiu,
@@ -181,7 +182,7 @@ impl Parser {
         }
     }
 
-    /// Bytes of a record, if the format has no lines.
+    /// Returns the bytes of a record of a binary format, or `None` for text.
     pub(crate) const fn record_bytes(&self) -> Option<usize> {
         match self {
             Self::Vscsi(vscsi) => Some(vscsi.record_bytes()),
@@ -189,7 +190,7 @@ impl Parser {
         }
     }
 
-    /// Reads one line; `number` counts from 1. A record's hashes and names are cleared first.
+    /// Parses one line; `number` counts from 1. The record's hashes and names are cleared first.
     #[inline]
     pub(crate) fn parse(
         &mut self,
@@ -214,14 +215,15 @@ impl Parser {
         }
     }
 
-    /// How many of the first lines are of this format; 0 if none is an operation or most are malformed.
+    /// Returns the number of first lines that match the format, or 0 if no line is an operation or
+    /// most are malformed.
     fn understood(mut self, head: &[u8]) -> usize {
         if let Self::Vscsi(vscsi) = &self {
             return if vscsi.is_recognised() { usize::MAX } else { 0 };
         }
         let (mut names, mut record) = (Names::default(), Record::new());
         let (mut good, mut operations, mut bad) = (0, 0, 0);
-        // The last line may be cut.
+        // The last line may be incomplete.
         let whole = memchr::memrchr(b'\n', head).and_then(|end| head.get(..end)).unwrap_or(head);
         let lines = whole.split(|byte| *byte == b'\n').enumerate();
         for (index, line) in
@@ -237,13 +239,13 @@ impl Parser {
                 Err(_) => bad += 1,
             }
         }
-        // A file of fio without any operation is still one of fio.
+        // A file with the header of fio is recognised even without operations.
         let is_named = matches!(self, Self::Fio(_)) && good > 0 && bad == 0;
         if (operations > 0 || is_named) && good > bad { good } else { 0 }
     }
 }
 
-/// An offset or length in sectors, as bytes.
+/// Converts an offset or length from sectors to bytes.
 #[inline]
 pub(crate) fn sectors(count: Option<u64>, field: &'static str) -> Result<u64, Malformed> {
     count
@@ -251,29 +253,30 @@ pub(crate) fn sectors(count: Option<u64>, field: &'static str) -> Result<u64, Ma
         .ok_or(Malformed::new(field, "a whole number of sectors of 512 bytes"))
 }
 
-/// The number of a device.
+/// Returns the number of a device.
 #[inline]
 pub(crate) fn device(names: &mut Names, name: &[u8]) -> Result<u32, Malformed> {
     if name.is_empty() {
         return Err(Malformed::new("device", "a name or number"));
     }
-    names.device(name).ok_or(Malformed::new("device", "no more than a million different devices"))
+    names.device(name).ok_or(Malformed::new("device", "at most 1,048,576 different devices"))
 }
 
-/// The most bytes of a read or write: more is a misread column. The longest requests known are of 64 MiB.
+/// Most bytes of a read or write. A larger value is a misread column, as the longest known requests
+/// are 64 MiB.
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
-/// The most bytes of a trim, which can be of a whole device.
+/// Most bytes of a trim, which can cover a whole device.
 const MOST_TRIM_BYTES: u64 = 16 << 40;
 
-/// Refuses stretches that reach beyond 64 bits or are too long.
+/// Refuses operations that are too long or end beyond 2^64 bytes.
 #[inline]
 pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
     if record.length_bytes > MOST_REQUEST_BYTES {
         if record.operation != Operation::Trim {
-            return Err(Malformed::new("length", "a gigabyte at most"));
+            return Err(Malformed::new("length", "at most 1 GiB"));
         }
         if record.length_bytes > MOST_TRIM_BYTES {
-            return Err(Malformed::new("length", "16 terabytes at most"));
+            return Err(Malformed::new("length", "at most 16 TiB"));
         }
     }
     if record.offset_bytes.checked_add(record.length_bytes).is_none() {
@@ -282,10 +285,10 @@ pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
     Ok(Parsed::Record)
 }
 
-/// Reads bytes as every format and as the one they look like, for fuzzing.
+/// Parses bytes as every format and as the recognised one, for fuzzing.
 ///
 /// # Panics
-/// If a parser does, or gives a record that reaches beyond 64 bits.
+/// If a parser panics, or returns a record that ends beyond 2^64 bytes.
 pub fn fuzz(bytes: &[u8]) {
     let recognised = Format::of_head(bytes);
     for format in Format::ALL.into_iter().chain(recognised) {

@@ -1,4 +1,4 @@
-//! Each format is recognised, read and refused as its document says.
+//! Tests that each format is recognised, read and refused as documented.
 
 use super::*;
 use crate::record::{ContentHash, Operation};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const MD5: &str = "3df1244f6143869f52abf2a1d73d0c0f";
 
-/// Reads all lines of a text as a format; the records, and the names.
+/// Reads all lines of a text as a format. Returns the records and the names.
 fn read(format: Format, text: &str) -> (Vec<Record>, Names) {
     let mut parser = Parser::new(format, text.as_bytes());
     let (mut names, mut record) = (Names::default(), Record::new());
@@ -48,7 +48,7 @@ fn fiu_has_a_hash_for_every_page_or_sector() {
     assert_eq!(records[0].hashes[1], ContentHash(0));
     assert_eq!((records[0].process, names.command_name(records[0].command)), (4253, &b"nfsd"[..]));
     assert_eq!(names.device_name(records[1].device), b"6,1");
-    // A cut page, and a single sector.
+    // A page that is cut short, and a single sector.
     let (records, _) =
         read(Format::Fiu, &format!("1 1 p 0 9 W 6 0 {}\n1 1 p 0 1 W 6 0 {MD5}\n", MD5.repeat(2)));
     assert_eq!((records[0].hash_bytes, records[1].hash_bytes), (4096, 512));
@@ -128,9 +128,9 @@ fn fio_waits_add_up_in_version_2_and_stamps_count_in_version_3() {
         places(&records),
         [(124_000, Operation::Read, 0, 4096), (2_159_000, Operation::Write, 45_056, 4096)]
     );
-    // No request is so long; a trim can be of a whole device.
+    // No request is that long, but a trim can cover a whole device.
     assert!(
-        problem(Format::FioV3, "1 f read 0 1073741825").starts_with("length: expected a gigabyte")
+        problem(Format::FioV3, "1 f read 0 1073741825").starts_with("length: expected at most 1 GiB")
     );
     assert_eq!(read(Format::FioV3, "fio version 3 iolog\n1 f trim 0 8796093022208\n").0.len(), 1);
     assert!(
@@ -242,7 +242,7 @@ fn formats_are_recognised_by_content() {
     ] {
         assert_eq!(Format::of_head(text.as_bytes()), Some(format), "{text}");
         assert_eq!(format.name().parse(), Ok(format));
-        // One malformed line among good ones does not hide the format.
+        // One malformed line among good ones does not prevent recognition.
         let spoilt =
             format!("{0}{0}garbage here\n{0}", text.lines().last().unwrap().to_owned() + "\n");
         let spoilt = match format {
@@ -258,7 +258,7 @@ fn formats_are_recognised_by_content() {
 }
 
 proptest! {
-    /// Any bytes at all, as any format: a record or a reason, never a panic.
+    /// Any bytes, parsed as any format, give a record or an error and never a panic.
     #[test]
     fn no_bytes_make_a_parser_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), which in 0..Format::ALL.len()
@@ -271,7 +271,7 @@ proptest! {
         }
     }
 
-    /// Lines that nearly are of the format, with single characters changed.
+    /// Lines that nearly match the format, with single characters changed.
     #[test]
     fn no_damaged_line_makes_a_parser_panic(
         which in 0..Format::ALL.len(), line in 0usize..7, at in 0usize..90, byte: u8

@@ -1,11 +1,12 @@
-//! CloudPhysics traces as they were taken: records of VMware's vscsiStats, little-endian, of 32 bytes in version 1
-//! and 40 in version 2. The version stands in the high byte of a field whose place depends on it.
+//! CloudPhysics traces in their original form: little-endian records of VMware's vscsiStats, of 32
+//! bytes in version 1 and 40 bytes in version 2. The version is in the high byte of a field whose
+//! offset depends on the version.
 
 use super::{Parsed, check_end, device, sectors};
 use crate::error::Malformed;
 use crate::record::{Names, Operation, Record};
 
-/// What the one virtual disk of such a trace is called.
+/// Name of the only virtual disk in such a trace.
 pub(crate) const DEVICE: &[u8] = b"disk";
 
 const MICROSECOND_NS: u64 = 1000;
@@ -16,14 +17,14 @@ enum Version {
     Two,
 }
 
-/// The parser of one file.
+/// Parses the records of one file.
 #[derive(Debug, Clone)]
 pub(crate) struct Vscsi {
     version: Version,
     is_recognised: bool,
 }
 
-/// Records by which a version is recognised.
+/// Number of first records used to recognise a version.
 const SAMPLED_RECORDS: usize = 2;
 
 impl Vscsi {
@@ -56,17 +57,18 @@ impl Vscsi {
         if bytes.len() != version.record_bytes() {
             return Err(Malformed::new(
                 "record",
-                "as many bytes as the others have: the file is cut",
+                "as many bytes as the other records have: the file was cut short",
             ));
         }
         if !version.is_of(bytes) {
-            return Err(Malformed::new("version", "that of the first record"));
+            return Err(Malformed::new("version", "the version of the first record"));
         }
         let (command, length, sector, time) = version.fields(bytes);
         record.length_bytes = u64::from(length);
         record.offset_bytes = sectors(Some(sector), "sector")?;
-        record.time_ns =
-            time.checked_mul(MICROSECOND_NS).ok_or(Malformed::new("time", "microseconds"))?;
+        record.time_ns = time
+            .checked_mul(MICROSECOND_NS)
+            .ok_or(Malformed::new("time", "microseconds below 2^64 ns"))?;
         let Some(operation) = scsi::operation(command) else { return Ok(Parsed::Nothing) };
         record.operation = operation;
         record.device = device(names, DEVICE)?;
@@ -93,10 +95,12 @@ impl Version {
         short(bytes, at) >> 8 == number
     }
 
-    /// Command, bytes, sector, microseconds.
+    /// Returns command, bytes, sector and microseconds.
     ///
-    /// Version 1: serial 4, length 4, segments 4, command 2, version 2, sector 8, time 8.
-    /// Version 2: command 2, version 2, serial 4, length 4, segments 4, sector 8, time 8, response time 8.
+    /// Version 1 has serial 4, length 4, segments 4, command 2, version 2, sector 8 and time 8
+    /// bytes.
+    /// Version 2 has command 2, version 2, serial 4, length 4, segments 4, sector 8, time 8 and
+    /// response time 8 bytes.
     fn fields(self, bytes: &[u8]) -> (u16, u32, u64, u64) {
         match self {
             Self::One => (short(bytes, 12), word(bytes, 4), long(bytes, 16), long(bytes, 24)),
@@ -130,7 +134,7 @@ pub(crate) mod scsi {
     pub(crate) const UNMAP: u16 = 0x42;
     pub(crate) const SYNCHRONIZE_CACHE_10: u16 = 0x35;
 
-    /// What a command does to data; `None` for those that do nothing to it.
+    /// Returns the operation of a command, or `None` if the command does not change or read data.
     pub(crate) const fn operation(command: u16) -> Option<Operation> {
         match command {
             // READ of 6, 10, 12 and 16 bytes.

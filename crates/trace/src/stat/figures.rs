@@ -1,126 +1,129 @@
-//! The figures of a trace, ready to be printed and kept.
+//! The figures of a trace, ready to be printed and stored.
 
 use super::table::Place;
 use super::{Counting, Statistics};
 use crate::record::Names;
 use serde::{Deserialize, Serialize};
 
-/// The figures of a trace. Blocks are of `block_bytes`; what the trace does not say is `None`.
+/// The figures of a trace. Blocks have `block_bytes`. Figures that the trace does not determine are
+/// `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Size of a block in bytes.
+    /// Block size in bytes.
     pub block_bytes: u64,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Reads among them.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Trims.
+    /// Number of trims.
     pub trims: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
-    /// From the first record to the last.
+    /// Time from the first record to the last.
     pub duration_ns: u64,
-    /// The same in days.
+    /// The same time in days.
     pub days: f64,
     /// Bytes written.
     pub written_bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Blocks written, every write counting.
+    /// Blocks written, counted at every write.
     pub written_blocks: u64,
-    /// Distinct blocks written by place ("unique by offset").
+    /// Distinct blocks written, by place ("unique by offset").
     pub written_places: u64,
-    /// Distinct blocks written by content ("unique by content").
+    /// Distinct blocks written, by content ("unique by content").
     pub written_contents: Option<u64>,
-    /// Blocks read, every read counting.
+    /// Blocks read, counted at every read.
     pub read_blocks: u64,
-    /// Distinct blocks read by place.
+    /// Distinct blocks read, by place.
     pub read_places: u64,
-    /// Distinct blocks read by content.
+    /// Distinct blocks read, by content.
     pub read_contents: Option<u64>,
-    /// Blocks written to distinct contents written: what deduplication saves on writing.
+    /// Blocks written divided by distinct contents written: the saving of deduplication on writes.
     pub dedup_ratio_written: Option<f64>,
-    /// Places that hold a content at the end to distinct contents they hold: the dedup ratio of storage after a replay,
-    /// with the places that were populated.
+    /// Places that hold a content at the end divided by the distinct contents they hold. This is
+    /// the dedup ratio of storage after a replay, populated places included.
     pub dedup_ratio_at_end: Option<f64>,
     /// Places that hold a known content at the end.
     pub places_at_end: u64,
-    /// Distinct contents they hold.
+    /// Distinct contents held at the end.
     pub contents_at_end: u64,
-    /// Places that were read before they were written, which a replay has to populate.
+    /// Places that were read before they were written. A replay has to populate them.
     pub populated_places: u64,
-    /// Reads of a block that the trace itself says to hold something else.
+    /// Reads whose hash differs from the content that the trace left in the block.
     pub contradictions: u64,
     /// Bytes of all distinct blocks touched.
     pub touched_bytes: u64,
-    /// From the first to the last byte touched, of all devices together ("ranges accessed").
+    /// Bytes from the first to the last byte touched, summed over all devices ("ranges accessed").
     pub range_bytes: u64,
-    /// Writes of a place that was written before, a second.
+    /// Writes a second to places that were written before.
     pub rewrites_per_s: Option<f64>,
-    /// Records a second, on average.
+    /// Mean number of records a second.
     pub records_per_s: Option<f64>,
-    /// Variance of records in a second to their mean: 1 of a Poisson process, more of bursts.
+    /// Variance divided by mean of the records in a second. It is 1 for a Poisson process and
+    /// larger for bursts.
     pub dispersion: Option<f64>,
-    /// Share of reads and writes that begin where the one before them on the device ended, 0 to 1.
+    /// Share of reads, writes and trims that begin where the operation before them on the device
+    /// ended, 0 to 1.
     pub sequential_share: f64,
-    /// Share of reads and writes that are not whole blocks, 0 to 1.
+    /// Share of reads, writes and trims that do not consist of whole blocks, 0 to 1.
     pub unaligned_share: f64,
-    /// Where writes go.
+    /// Concentration of the writes on places.
     pub hot_writes: Vec<Concentration>,
-    /// Where reads go.
+    /// Concentration of the reads on places.
     pub hot_reads: Vec<Concentration>,
     /// The places with the most reads and writes.
     pub hottest: Vec<HotPlace>,
-    /// One row for each device, in order of appearance.
+    /// Figures of each device, in the order of their first record.
     pub devices: Vec<DeviceFigures>,
-    /// Bytes that the tables of this count took.
+    /// Bytes of the tables that were needed for counting.
     pub memory_bytes: u64,
 }
 
-/// What share of the accesses goes to the places with the most of them.
+/// The share of accesses that goes to the most accessed places.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Concentration {
-    /// Share of the places that are accessed at all, 0 to 1.
+    /// Share of the accessed places, 0 to 1.
     pub places_share: f64,
-    /// Share of the accesses that go to them, 0 to 1.
+    /// Share of the accesses that goes to these places, 0 to 1.
     pub accesses_share: f64,
 }
 
-/// A place and how often it was accessed.
+/// A place and its number of accesses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotPlace {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// The block.
+    /// Block number on the device.
     pub block: u64,
-    /// Reads of it.
+    /// Reads of the block.
     pub reads: u64,
-    /// Writes of it.
+    /// Writes of the block.
     pub writes: u64,
 }
 
-/// One device of a trace.
+/// The figures of one device of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFigures {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// Its records.
+    /// Records of the device.
     pub records: u64,
     /// Bytes written to it.
     pub written_bytes: u64,
     /// Bytes read from it.
     pub read_bytes: u64,
-    /// From its first to its last byte touched.
+    /// Bytes from the first to the last byte touched.
     pub range_bytes: u64,
 }
 
-/// Shares of places at which accesses are told.
+/// Shares of places for which the share of accesses is computed.
 const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
-/// Places that are told by name.
+/// Number of most accessed places in the figures.
 const HOTTEST: usize = 10;
-/// Devices that are told apart.
+/// Most devices with figures of their own.
 const MOST_DEVICES: usize = 1000;
 
 const DAY_NS: f64 = 86_400e9;
@@ -130,7 +133,7 @@ fn ratio(part: u64, of: u64) -> Option<f64> {
 }
 
 impl Statistics {
-    /// The figures so far.
+    /// Returns the figures of all records so far.
     #[must_use]
     pub fn figures(&self, names: &Names) -> Figures {
         let totals = &self.totals;
@@ -184,7 +187,7 @@ impl Statistics {
         }
     }
 
-    /// Accesses of each place that has any, the most first.
+    /// Returns the accesses of each accessed place, in descending order.
     pub(super) fn sorted_accesses(&self, accesses: impl Fn(&Place) -> u32) -> Vec<u32> {
         let mut counts: Vec<u32> =
             self.places.values().map(accesses).filter(|count| *count > 0).collect();

@@ -1,8 +1,9 @@
-//! What the papers' tables say of a trace: how much was written, how much of it differs by content and by place, how
-//! much was read, which places are hot.
+//! Computes the figures that papers publish of traces: data written and read, its distinct places
+//! and contents, and its hot places.
 //!
-//! Exact, hence in memory: 24 bytes for every place that was touched and 40 for every distinct content, each between
-//! one and two and a half times as often as there are such, as hash tables grow. [`MemoryLimit`] bounds the sum.
+//! Counting is exact and therefore needs memory: 25 bytes for every place touched and 40 for every
+//! distinct content. Hash tables grow by doubling, so they take up to two and a half times this.
+//! [`MemoryLimit`] bounds the sum.
 
 mod figures;
 mod profile;
@@ -19,51 +20,53 @@ use std::collections::HashMap;
 use table::{Contents, Place, PlaceKey, Places};
 use thiserror::Error;
 
-/// Bytes that tables of a trace may take.
+/// The most bytes that the tables of a trace may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimit(pub u64);
 
-/// Why a trace cannot be counted.
+/// The reason why a trace cannot be counted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StatError {
-    /// Blocks smaller than what a hash stands for.
+    /// The block size does not fit the hashes.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// The tables have grown too large.
+    /// The tables exceed the memory limit.
     #[error(
-        "after {records} records the tables of places and contents take {used_bytes} bytes, the limit is \
-         {limit_bytes}: raise --memory, or take fewer records or devices"
+        "after {records} records the tables of places and contents take {used_bytes} bytes; the \
+         limit is {limit_bytes}: raise --memory, or take fewer records or devices"
     )]
     Memory {
         /// Records counted so far.
         records: u64,
-        /// Bytes of the tables.
+        /// Size of the tables in bytes.
         used_bytes: u64,
-        /// The limit.
+        /// Memory limit in bytes.
         limit_bytes: u64,
     },
-    /// A place beyond what the tables can name.
+    /// A device or block number is too large for the tables.
     #[error(
-        "block {block} of device {device} is beyond 2^48 blocks or 65,536 devices: this is no trace"
+        "block {block} of device {device} is beyond 2^48 blocks or 65,536 devices: the file is not \
+         a trace"
     )]
     Place {
-        /// The device's number.
+        /// Number of the device.
         device: u32,
-        /// The block.
+        /// Number of the block.
         block: u64,
     },
 }
 
-/// Which copies of a content count.
+/// The rule for counting the copies of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// Every write is a copy: what a load that writes as much should have.
+    /// Every write is a copy. A load that writes as many blocks should have this distribution.
     Writes,
-    /// Every place that holds the content at the end is a copy: what storage holds after a replay.
+    /// Every place that holds the content at the end is a copy. Storage has this distribution after
+    /// a replay.
     AtEnd,
 }
 
-/// Counts a trace.
+/// Counts the records of a trace.
 #[derive(Debug)]
 pub struct Statistics {
     block_bytes: u64,
@@ -73,7 +76,7 @@ pub struct Statistics {
     devices: Vec<Device>,
     totals: Totals,
     arrivals: Arrivals,
-    /// Blocks since the last look at the memory limit.
+    /// Blocks counted since the last check of the memory limit.
     unchecked: u64,
 }
 
@@ -89,11 +92,11 @@ struct Totals {
     written_bytes: u64,
     read_blocks: u64,
     written_blocks: u64,
-    /// Blocks written whose content the trace says.
+    /// Blocks written with a known content.
     hashed_writes: u64,
     read_places: u64,
     written_places: u64,
-    /// Places that were read before anything was written there, and whose content the trace says.
+    /// Places that were read with a known content before they were written.
     populated: u64,
     contradictions: u64,
     unaligned: u64,
@@ -104,7 +107,7 @@ struct Totals {
     last_ns: u64,
 }
 
-/// One device.
+/// Sums over the records of one device.
 #[derive(Debug, Clone, Copy)]
 struct Device {
     records: u64,
@@ -112,17 +115,17 @@ struct Device {
     written_bytes: u64,
     first_byte: u64,
     end_byte: u64,
-    /// Where the last operation ended.
+    /// End of the last operation.
     last_end: u64,
-    /// Bytes of the operations that each began where the one before ended, up to the last one.
+    /// Bytes of the current run, in which each operation began where the one before it ended.
     run_bytes: u64,
 }
 
-/// Blocks between two looks at the memory limit.
+/// Blocks between two checks of the memory limit.
 const CHECK_EVERY: u64 = 1 << 14;
 
 impl Statistics {
-    /// Counts blocks of `block_bytes`, at least 1.
+    /// Creates empty statistics in blocks of `block_bytes`, at least 1.
     #[must_use]
     pub fn new(block_bytes: u64, limit: MemoryLimit) -> Self {
         Self {
@@ -140,7 +143,7 @@ impl Statistics {
     /// Counts a record.
     ///
     /// # Errors
-    /// If its hashes stand for more than a block, or the memory limit is reached.
+    /// If the record's hashes do not fit the block size, or the memory limit is exceeded.
     #[inline]
     pub fn add(&mut self, record: &Record) -> Result<(), StatError> {
         self.count(record)?;
@@ -162,7 +165,8 @@ impl Statistics {
         Ok(())
     }
 
-    /// Forgets what blocks hold. Only known ones count as touched: a trim can be of a whole device.
+    /// Removes the content of trimmed blocks. Only known blocks count as touched, as a trim can
+    /// cover a whole device.
     fn trim(&mut self, device: u32, blocks: Blocks<'_>) {
         let Self { places, contents, .. } = self;
         if blocks.size_hint().0 < places.len() {
@@ -275,7 +279,7 @@ impl Statistics {
         }
     }
 
-    /// Bytes that the tables take now.
+    /// Returns the bytes that the tables take now.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let places = self.places.capacity() * (size_of::<(PlaceKey, Place)>() + 1);
@@ -296,10 +300,10 @@ impl Statistics {
         Ok(())
     }
 
-    /// How many contents have how many duplicates. Blocks of unknown content do not count.
+    /// Returns the distribution of duplicates. Blocks of unknown content do not count.
     ///
     /// # Errors
-    /// If the trace has no such contents.
+    /// If the trace has no known contents.
     pub fn distribution(&self, counting: Counting) -> Result<Distribution, DistributionError> {
         let mut classes: HashMap<u32, u64> = HashMap::new();
         for content in self.contents.counts() {

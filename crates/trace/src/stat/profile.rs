@@ -1,39 +1,40 @@
-//! How a trace accesses storage, in the terms of a job.
+//! Describes the accesses of a trace in the terms of a job.
 
 use super::Statistics;
 use gemelo_load::Pattern;
 use serde::{Deserialize, Serialize};
 
-/// How a trace accesses storage, in the terms of a job: what `gemelo bench` needs to do about the same.
+/// The accesses of a trace in the terms of a job, so that `gemelo bench` can run a similar load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AccessProfile {
-    /// Writes among reads and writes, 0 to 1.
+    /// Writes as a share of reads and writes, 0 to 1.
     pub write_share: f64,
     /// Mean size of a request in bytes.
     pub request_bytes: f64,
-    /// The pattern that comes nearest.
+    /// Pattern that comes nearest to the accesses.
     pub pattern: Pattern,
     /// Bytes of all distinct blocks touched.
     pub touched_bytes: u64,
-    /// Reads a second, on average.
+    /// Mean number of reads a second.
     pub reads_per_s: f64,
-    /// Writes a second, on average.
+    /// Mean number of writes a second.
     pub writes_per_s: f64,
 }
 
-/// From this share of bytes in long runs on, the trace counts as sequential.
+/// Share of bytes in long runs from which a trace counts as sequential.
 const MOSTLY_SEQUENTIAL: f64 = 0.5;
-/// A run of requests, each beginning where the one before it ended, is long from here on: twice what Linux reads ahead.
-/// Shorter ones are single requests that were recorded block by block, as in the FIU traces.
+/// Length from which a run of contiguous requests is long: twice the default read-ahead of Linux.
+/// Shorter runs are single requests that were recorded block by block, as in the FIU traces.
 pub(super) const LONG_RUN_BYTES: u64 = 256 << 10;
-/// Below this distance from even accesses, hot spots are chance.
+/// Distance from even accesses below which hot spots are attributed to chance.
 const NEARLY_EVEN: f64 = 0.1;
 
 impl Statistics {
-    /// How the trace accesses storage.
+    /// Returns the access profile of the trace.
     ///
-    /// The hot spot is cut where the share of accesses is farthest above the share of places (the point of the Lorenz
-    /// curve that Pietra's index measures): one step in place of the curve, with the largest inequality the same.
+    /// The hot spot ends where the share of accesses exceeds the share of places most, which is the
+    /// point of the Lorenz curve that Pietra's index measures. The curve becomes one step with the
+    /// same largest inequality.
     #[must_use]
     pub fn access_profile(&self) -> AccessProfile {
         let totals = &self.totals;
@@ -55,7 +56,7 @@ impl Statistics {
         }
     }
 
-    /// Bytes of long runs, those included that may go on.
+    /// Returns the bytes of long runs, including runs that have not ended.
     fn bytes_in_long_runs(&self) -> u64 {
         let under_way =
             self.devices.iter().map(|device| device.run_bytes).filter(|run| *run >= LONG_RUN_BYTES);
@@ -83,14 +84,14 @@ impl Statistics {
     }
 }
 
-/// Hot spots are told to a tenth of a percent, and not below.
+/// Least share of blocks in a hot spot. Shares are rounded to a tenth of a percent.
 const LEAST_PERCENT: f64 = 0.1;
 
 fn tenths(percent: f64) -> f64 {
     (percent * 10.0).round() / 10.0
 }
 
-/// How many records fall into each second: sums only.
+/// Sums over the number of records in each second.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Arrivals {
     first_second: Option<u64>,
@@ -107,7 +108,7 @@ impl Arrivals {
     pub(super) fn add(&mut self, time_ns: u64) {
         let second = time_ns / SECOND_NS;
         self.first_second.get_or_insert(second);
-        // A time that goes back counts to the present second.
+        // A time that goes back is counted in the current second.
         if second > self.second {
             self.close();
             self.second = second;
@@ -122,7 +123,8 @@ impl Arrivals {
         self.in_second = 0;
     }
 
-    /// Variance to mean of the records in a second; `None` below two seconds.
+    /// Returns variance divided by mean of the records in a second, or `None` for less than two
+    /// seconds.
     pub(super) fn dispersion(mut self) -> Option<f64> {
         self.close();
         let seconds = (self.second.saturating_sub(self.first_second?) + 1) as f64;

@@ -1,4 +1,4 @@
-//! The tables of a trace's places and contents, as small as exactness allows.
+//! The tables of places and contents. Their entries are small, because counting is exact.
 
 use crate::record::ContentHash;
 use gemelo_base::random::{GOLDEN_STEP, mix64};
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::num::NonZeroU32;
 
-/// A block of a device in one word: 16 bits of device, 48 of block.
+/// A block of a device in one word: 16 bits for the device, 48 bits for the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PlaceKey(u64);
 
@@ -28,14 +28,14 @@ impl PlaceKey {
     }
 }
 
-/// Names a content of the table.
+/// The number of a content in the table, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ContentNumber(NonZeroU32);
 
-/// What is known of a place.
+/// The state of a place.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Place {
-    /// What it holds now, if the trace says it.
+    /// Content that the place holds now, if it is known.
     pub(super) content: Option<ContentNumber>,
     pub(super) reads: u32,
     pub(super) writes: u32,
@@ -43,18 +43,18 @@ pub(super) struct Place {
 
 pub(super) type Places = HashMap<PlaceKey, Place, BuildHasherDefault<MixHasher>>;
 
-/// What is known of a content.
+/// The counts of a content.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Content {
-    /// How often it was written.
+    /// Number of times that the content was written.
     pub(super) writes: u32,
-    /// How often it was read.
+    /// Number of times that the content was read.
     pub(super) reads: u32,
-    /// Places that hold it now.
+    /// Places that hold the content now.
     pub(super) places: u32,
 }
 
-/// All contents met.
+/// All contents of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     numbers: HashMap<[u64; 2], ContentNumber, BuildHasherDefault<MixHasher>>,
@@ -68,7 +68,7 @@ impl Contents {
         let counts = &mut self.counts;
         *self.numbers.entry(key).or_insert_with(|| {
             counts.push(Content::default());
-            // 2^32 contents are 170 GB of tables: the memory limit is reached before.
+            // The memory limit is reached first, because 2^32 contents need 170 GB of tables.
             let number = u32::try_from(counts.len()).ok().and_then(NonZeroU32::new);
             ContentNumber(number.unwrap_or(NonZeroU32::MAX))
         })
@@ -124,7 +124,8 @@ impl Contents {
     }
 }
 
-/// Mixes words; keys here are words, and nobody who makes a trace gains from slowing its statistics down.
+/// A fast hash for keys of whole words. It needs no protection against chosen keys, as slow
+/// statistics harm only the user who chose the trace.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MixHasher(u64);
 

@@ -1,4 +1,4 @@
-//! Statistics of traces small enough to count by hand.
+//! Tests statistics of traces that are small enough to count by hand.
 
 use super::*;
 use crate::record::Names;
@@ -27,7 +27,7 @@ fn counted(records: &[Record]) -> Statistics {
     statistics
 }
 
-/// A trace small enough to count by hand.
+/// Checks a trace that is small enough to count by hand.
 #[test]
 fn the_table_of_the_papers() {
     use Operation::{Flush, Read, Trim, Write};
@@ -50,7 +50,8 @@ fn the_table_of_the_papers() {
     );
     assert_eq!((figures.read_blocks, figures.read_places, figures.read_contents), (4, 3, Some(3)));
     assert_eq!(figures.dedup_ratio_written, Some(5.0 / 4.0));
-    // At the end: 0 and 1 hold content 1, 2 is trimmed, 10 holds 4, 11 holds 1.
+    // At the end, blocks 0 and 1 hold content 1, block 2 is trimmed, block 10 holds 4, and block 11
+    // holds 1.
     assert_eq!((figures.places_at_end, figures.contents_at_end), (4, 2));
     assert_eq!(figures.dedup_ratio_at_end, Some(2.0));
     assert_eq!((figures.populated_places, figures.contradictions), (2, 1));
@@ -89,7 +90,7 @@ fn traces_without_hashes_have_no_contents() {
 
 #[test]
 fn hot_spots_are_found_where_they_are() {
-    // 90 % of the writes go to 10 of 100 blocks.
+    // Nine in ten writes go to 10 of 100 blocks.
     let mut records = Vec::new();
     for round in 0..90 {
         records.extend((0..10).map(|block| record(round, Operation::Write, block * 3, &[1])));
@@ -110,7 +111,7 @@ fn profiles_tell_sequential_from_even() {
         (0..100).map(|block| record(block, Operation::Read, block, &[1])).collect();
     let profile = counted(&sequential).access_profile();
     assert_eq!((profile.pattern, profile.write_share), (Pattern::Sequential, 0.0));
-    // A request of 32 blocks that was recorded block by block is no sequential load.
+    // A request of 32 blocks that was recorded block by block is not a sequential load.
     let place = |n: u64| n / 32 * 37 % 100 * 32 + n % 32;
     let requests: Vec<_> = (0..3200).map(|n| record(n, Operation::Write, place(n), &[1])).collect();
     let requests = counted(&requests);

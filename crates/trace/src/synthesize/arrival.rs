@@ -1,4 +1,4 @@
-//! When requests arrive: a Poisson process, or one that is switched on and off.
+//! The arrival of requests: a Poisson process, or one with pauses.
 
 use gemelo_base::random::Random;
 use serde::{Deserialize, Serialize};
@@ -6,16 +6,17 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// How requests are spread over time.
+/// The distribution of requests over time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Arrival {
-    /// Independent of each other: exponential gaps.
+    /// Independent requests with exponential gaps.
     Poisson,
-    /// In bursts: a Poisson process that runs for a share of the time and pauses for the rest, the lengths of both
-    /// being exponential (an interrupted Poisson process: Kuczura, Bell System Technical Journal 52(3), 1973).
+    /// Bursts: a Poisson process runs for a share of the time and pauses for the rest. The lengths
+    /// of both are exponential (an interrupted Poisson process: Kuczura, Bell System Technical
+    /// Journal 52(3), 1973).
     Bursty {
-        /// Share of the time with requests, above 0 to 1.
+        /// Share of the time with requests, above 0 and at most 1.
         busy_share: f64,
         /// Mean length of a burst in nanoseconds.
         burst_ns: u64,
@@ -23,15 +24,15 @@ pub enum Arrival {
 }
 
 impl Arrival {
-    /// Bursts of 10 seconds on average, a tenth of the time.
+    /// Bursts of 10 seconds on average in a tenth of the time.
     pub const USUAL_BURSTS: Self = Self::Bursty { busy_share: 0.1, burst_ns: 10_000_000_000 };
 }
 
-/// A text that is no arrival process.
+/// The error for a text that names no arrival process.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "'{0}' is no arrival process: poisson, bursty, or bursty:SHARE/LENGTH with the percentage of time that is busy \
-     and the mean length of a burst, such as bursty:10/10s"
+    "'{0}' is not an arrival process: use poisson, bursty, or bursty:SHARE/LENGTH with the \
+     percentage of busy time and the mean length of a burst, such as bursty:10/10s"
 )]
 pub struct ArrivalError(String);
 
@@ -81,12 +82,12 @@ impl From<Arrival> for String {
     }
 }
 
-/// The times of requests, without end.
+/// The endless sequence of request times.
 #[derive(Debug, Clone)]
 pub(super) struct Times {
     random: Random,
     now_ns: f64,
-    /// Mean gap while requests come.
+    /// Mean gap between requests within a burst.
     gap_ns: f64,
     bursts: Option<Bursts>,
 }
@@ -99,7 +100,7 @@ struct Bursts {
 }
 
 impl Times {
-    /// The times of a process with this many requests a second on average, above 0.
+    /// Creates the times of a process with a mean of `requests_per_s`, which must be above 0.
     pub(super) fn new(arrival: Arrival, requests_per_s: f64, seed: u64) -> Self {
         let mean_gap_ns = 1e9 / requests_per_s;
         let (gap_ns, bursts) = match arrival {
@@ -115,11 +116,11 @@ impl Times {
 
     #[inline]
     fn exponential(&mut self, mean: f64) -> f64 {
-        // 1 - u is above 0.
+        // The argument 1 - u of the logarithm is above 0.
         -mean * (1.0 - self.random.unit()).ln()
     }
 
-    /// When the next request arrives, in nanoseconds from the start.
+    /// Returns the arrival of the next request in nanoseconds from the start.
     #[inline]
     pub(super) fn next_ns(&mut self) -> u64 {
         let mut gap_ns = self.exponential(self.gap_ns);
@@ -169,7 +170,8 @@ mod tests {
         }
         let bursty = Arrival::Bursty { busy_share: 0.2, burst_ns: 500_000_000 };
         let (rate, dispersion) = seconds(bursty, 7);
-        // Some 800 bursts: 3.5 % is one standard deviation of their sum, and of their pauses' a little less.
+        // About 800 bursts have a standard deviation of 3.5 % in their sum, and a little less in
+        // that of their pauses.
         assert!((rate / 100.0 - 1.0).abs() < 0.2 && dispersion > 20.0, "{rate} {dispersion}");
     }
 

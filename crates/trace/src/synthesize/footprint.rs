@@ -1,12 +1,14 @@
-//! How large a region has to be so that so many accesses, spread over it by a pattern, touch a given number of places.
+//! Computes the size of a region in which a number of accesses with a pattern touches a given
+//! number of places.
 
 use gemelo_load::Pattern;
 
-/// Halvings of the interval in which the size lies: enough for 64 bits.
+/// Halvings of the interval that contains the size, enough for 64 bits.
 const BISECTIONS: u32 = 64;
 
-/// Places of which `accesses` accesses touch `touched` on average. Known for even accesses and for hot spots, whose
-/// accesses to a place are nearly Poisson; other patterns get `touched` places, of which they may miss some.
+/// Returns the number of places of which `accesses` accesses touch `touched` on average. The
+/// accesses to a place are nearly Poisson for uniform patterns and hot spots. Other patterns get
+/// `touched` places, some of which they may not touch.
 pub(super) fn places_for(pattern: Pattern, accesses: u64, touched: u64) -> u64 {
     let touched = touched.clamp(1, accesses.max(1));
     let (hot_accesses, hot_places) = match pattern {
@@ -28,7 +30,8 @@ pub(super) fn places_for(pattern: Pattern, accesses: u64, touched: u64) -> u64 {
     };
     let goal = touched as f64;
     let (mut low, mut high) = (goal, goal * 2.0);
-    // Where nearly every access has to touch a new place, the region has to be far larger than the trace.
+    // If nearly every access has to touch a new place, the region has to be far larger than the
+    // trace.
     let most = goal * 1e4;
     while expected(high) < goal && high < most {
         high *= 2.0;

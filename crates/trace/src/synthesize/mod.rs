@@ -1,11 +1,12 @@
-//! A trace made from figures: a distribution of contents, a pattern, a read share, an arrival process. Record by
-//! record, at the speed of writing it.
+//! Makes a trace from a distribution of contents, a pattern, a read share and an arrival process.
+//! It makes one record at a time, as fast as records can be written.
 //!
-//! A request of several blocks is written as the FIU traces have it: one record a block, all of the same time. Exactly
-//! the asked share of blocks is written, and what is written carries the distribution exactly. A block that is read
-//! holds what was written there last, or else a content of a distribution of its own, which it then keeps.
+//! A request of several blocks becomes one record for each block, all with the same time, as in the
+//! FIU traces. The share of blocks written is exact, and the blocks written carry the distribution
+//! exactly. A block that is read holds the content last written there. A block that was not written
+//! before gets a content of another distribution, which it keeps until it is written.
 //!
-//! Memory: 8 bytes for every place of the two regions that reads and writes go to.
+//! It needs 8 bytes of memory for every place of the regions of reads and writes.
 
 mod arrival;
 mod footprint;
@@ -24,77 +25,77 @@ use gemelo_content::{
 use gemelo_load::{Pattern, Positions};
 use thiserror::Error;
 
-/// What trace is made.
+/// The figures of the trace to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SynthesisSpec {
-    /// Records, one for each block of a request.
+    /// Number of records, one for each block of a request.
     pub records: u64,
-    /// Size of a block in bytes, a multiple of 512.
+    /// Block size in bytes, a multiple of 512.
     pub block_bytes: u64,
-    /// What a hash stands for in bytes: 512 or 4096, not above the size of a block.
+    /// Bytes of data for each hash: 512 or 4096, at most the block size.
     pub hash_bytes: u32,
-    /// Contents of what is written.
+    /// Contents of the blocks written.
     pub written: Distribution,
-    /// Contents of places that are read before anything is written there.
+    /// Contents of places that are read before they are written.
     pub populated: Distribution,
-    /// Blocks written among all, 0 to 1.
+    /// Blocks written as a share of all blocks, 0 to 1.
     pub write_share: f64,
-    /// Where requests go within their region.
+    /// Pattern of requests within their region.
     pub pattern: Pattern,
     /// Distinct places written, in blocks.
     pub written_places: u64,
     /// Distinct places read, in blocks.
     pub read_places: u64,
-    /// Places of both, in blocks.
+    /// Places that are both written and read, in blocks.
     pub shared_places: u64,
-    /// Mean blocks of a request, at least 1; their number is geometric.
+    /// Mean number of blocks in a request, at least 1. The distribution is geometric.
     pub request_blocks: f64,
-    /// How requests are spread over time.
+    /// Distribution of requests over time.
     pub arrival: Arrival,
-    /// Records a second, on average.
+    /// Mean number of records a second.
     pub records_per_s: f64,
-    /// Decides everything that is left to chance.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// Why a trace cannot be made.
+/// The reason why a trace cannot be made.
 #[derive(Debug, Error)]
 pub enum SynthesisError {
-    /// A figure out of its range.
-    #[error("{what} is {value}, it has to be {range}")]
+    /// A figure is outside its range.
+    #[error("{what} is {value}; it must be {range}")]
     Range {
-        /// Which figure.
+        /// Name of the figure.
         what: &'static str,
-        /// What was given.
+        /// Given value.
         value: String,
-        /// What is allowed.
+        /// Permitted values.
         range: &'static str,
     },
-    /// The contents cannot be assigned.
+    /// The contents cannot be assigned to blocks.
     #[error(transparent)]
     Content(#[from] ContentError),
-    /// The distribution cannot be made.
+    /// The distribution is invalid.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
 }
 
-/// The most places of both regions: 8 GiB of table.
+/// Most places of both regions, which take 8 GiB of memory.
 const MOST_PLACES: u64 = 1 << 30;
-/// The longest request in blocks: 1 MiB of 4 KiB blocks, a usual limit of devices.
+/// Longest request in blocks: 1 MiB of 4 KiB blocks, a usual limit of devices.
 const MOST_REQUEST_BLOCKS: u64 = 256;
-/// The device and process that made-up traces name.
+/// Names of the device and the process in synthesized traces.
 const DEVICE: &[u8] = b"6,0";
 const PROCESS: (u32, &[u8]) = (1, b"gemelo");
 
-/// Keeps the random streams of a trace apart.
+/// Keys that separate the random streams of a trace.
 const WRITES: u64 = 1;
 const READS: u64 = 2;
 const TIMES: u64 = 3;
 const CHOICES: u64 = 4;
-/// Keeps contents of populated places apart from written ones.
+/// Key that separates the contents of populated places from those written.
 const POPULATED_KEY: u64 = 0x706f_7075;
 
-/// A trace as it is made.
+/// The generator of a trace.
 #[derive(Debug)]
 pub struct Synthesis {
     names: Names,
@@ -107,14 +108,15 @@ pub struct Synthesis {
     reads: Side,
     times: Times,
     choices: Random,
-    /// One over the logarithm of the chance that a request goes on for another block; 0 if none does.
+    /// Reciprocal of the logarithm of the probability that a request has another block, or 0 if
+    /// each has one block.
     goes_on: f64,
-    /// What each place holds, as the hash's first word; 0 for nothing yet.
+    /// Content of each place, as the first word of its hash; 0 if it has none yet.
     holds: Vec<u64>,
     request: Request,
 }
 
-/// Reads or writes.
+/// The remaining reads, or the remaining writes.
 #[derive(Debug)]
 struct Side {
     left: u64,
@@ -123,11 +125,11 @@ struct Side {
     first_place: u64,
     places: u64,
     contents: Option<Assignment>,
-    /// Contents given out so far.
+    /// Contents used so far.
     given: u64,
 }
 
-/// What is left of the request that is being written out.
+/// The rest of the request whose records are being made.
 #[derive(Debug, Default, Clone, Copy)]
 struct Request {
     time_ns: u64,
@@ -155,9 +157,9 @@ impl SynthesisSpec {
         let hash_bytes = u64::from(self.hash_bytes);
         if !matches!(self.hash_bytes, 512 | 4096) || !self.block_bytes.is_multiple_of(hash_bytes) {
             return Err(range(
-                "what a hash stands for",
+                "the number of bytes for each hash",
                 &hash_bytes,
-                "512 or 4096, and divide the block size",
+                "512 or 4096, and a divisor of the block size",
             ));
         }
         if !(0.0..=1.0).contains(&self.write_share) {
@@ -169,7 +171,11 @@ impl SynthesisSpec {
         }
         let most = MOST_REQUEST_BLOCKS as f64 / 4.0;
         if !(1.0..=most).contains(&self.request_blocks) {
-            return Err(range("the mean request", &self.request_blocks, "from 1 to 64 blocks"));
+            return Err(range(
+                "the mean number of blocks in a request",
+                &self.request_blocks,
+                "from 1 to 64",
+            ));
         }
         if !(self.records_per_s > 0.0 && self.records_per_s.is_finite()) {
             return Err(range("the rate", &self.records_per_s, "above 0 records a second"));
@@ -177,7 +183,7 @@ impl SynthesisSpec {
         Ok(())
     }
 
-    /// Blocks written.
+    /// Returns the number of blocks written.
     #[must_use]
     pub fn written_blocks(&self) -> u64 {
         (self.records as f64 * self.write_share).round() as u64
@@ -188,7 +194,7 @@ impl Synthesis {
     /// Begins a trace.
     ///
     /// # Errors
-    /// If a figure is out of its range.
+    /// If a figure is outside its range.
     pub fn new(spec: &SynthesisSpec) -> Result<Self, SynthesisError> {
         spec.check()?;
         let writes_left = spec.written_blocks();
@@ -244,19 +250,20 @@ impl Synthesis {
         })
     }
 
-    /// Records that are still to come.
+    /// Returns the number of records still to be made.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.writes.left + self.reads.left
     }
 
-    /// Draws the next request; `false` if there is none.
+    /// Draws the next request. Returns `false` after the last one.
     fn next_request(&mut self) -> bool {
         let left = self.left();
         if left == 0 {
             return false;
         }
-        // Each kind with the share that it still needs, so that both come out exactly.
+        // The probability of each kind is its share of the remaining blocks, so both counts come
+        // out exactly.
         let is_write = self.choices.below(left) < self.writes.left;
         let more = ((1.0 - self.choices.unit()).ln() * self.goes_on) as u64;
         let side = if is_write { &mut self.writes } else { &mut self.reads };
@@ -273,7 +280,7 @@ impl Synthesis {
         true
     }
 
-    /// A hash's first word, never 0, for a content of one of the two distributions.
+    /// Returns the first word of a hash, never 0, for a content of one of the two distributions.
     #[inline]
     fn word(&self, id: ContentId, key: u64) -> u64 {
         mix_pair(self.seed ^ key, id.to_bits()).max(1)

@@ -1,40 +1,41 @@
-//! The FIU traces by their published figures. `docs/traces.md` says where each figure comes from, and which are
-//! assumed.
+//! Presets with the published figures of the FIU traces. `docs/traces.md` gives the source of each
+//! figure and lists the assumed ones.
 
 use super::{Arrival, SynthesisError, SynthesisSpec};
 use gemelo_content::{Distribution, Figure, SummaryFigures};
 use gemelo_load::Pattern;
 
-/// What is published of a trace: Koller and Rangaswami, "I/O Deduplication", FAST 2010, table 1, for one week; and the
-/// mean size of a request from Mao et al., IEEE Transactions on Computers 65(6), 2016, table 3.
+/// The published figures of a trace: Koller and Rangaswami, "I/O Deduplication", FAST 2010, table
+/// 1, for one week; the mean size of a request is from Mao et al., IEEE Transactions on Computers
+/// 65(6), 2016, table 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Preset {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What the traced machine did.
+    /// Description of the traced machine.
     pub about: &'static str,
-    /// The time the figures are of, in days.
+    /// Days to which the figures apply.
     pub days: f64,
-    /// What the requests of a kind amount to.
+    /// Data read.
     pub reads: Volume,
-    /// What the requests of a kind amount to.
+    /// Data written.
     pub writes: Volume,
-    /// Distinct places accessed by either, GiB.
+    /// Distinct places accessed by reads or writes, in GiB.
     pub touched_gib: f64,
     /// Mean size of a request in KiB.
     pub request_kib: f64,
-    /// What a hash stands for, in bytes.
+    /// Bytes of data for each hash.
     pub hash_bytes: u32,
 }
 
-/// Reads or writes of a trace, in GiB.
+/// The reads or the writes of a trace, in GiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Volume {
-    /// All.
+    /// All data, repeated accesses included.
     pub total_gib: f64,
-    /// Distinct places.
+    /// Distinct places of the data.
     pub places_gib: f64,
-    /// Distinct contents.
+    /// Distinct contents of the data.
     pub contents_gib: f64,
 }
 
@@ -71,53 +72,54 @@ const PRESETS: [Preset; 3] = [
         days: 7.0,
         reads: volume(5.79, 2.40, 1.99),
         writes: volume(148.86, 4.33, 33.68),
-        // Reads and writes together; 1.44 % of 470 GB would be a little more.
+        // The sum of reads and writes. The published 1.44 % of 470 GB would be a little more.
         touched_gib: 6.73,
         request_kib: 13.1,
         hash_bytes: 512,
     },
 ];
 
-/// The published traces.
+/// Returns the presets of all published traces.
 #[must_use]
 pub fn presets() -> &'static [Preset] {
     &PRESETS
 }
 
-/// Duplicates of a content that has any, where nothing better is known: those of the 110 GB data set of Paulo et al.
-/// 2012.
+/// Mean number of duplicates of a content that has any, assumed from the 110 GB data set of Paulo
+/// et al. 2012.
 const USUAL_DUPLICATES: f64 = 2.76;
-/// Of distinct contents, the share with duplicates that is assumed where the dedup ratio leaves the choice.
+/// Share of distinct contents with duplicates that is assumed if the dedup ratio permits it.
 const WITH_DUPLICATES: f64 = 0.5;
-/// Four in five accesses to one place in five is assumed: the papers say nothing of it in numbers.
+/// The assumed pattern: four in five accesses go to one place in five. The papers give no figures.
 const ASSUMED_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
 const BLOCK_BYTES: u64 = 4096;
 const DAY_S: f64 = 86_400.0;
 const GIB: f64 = (1u64 << 30) as f64;
 
 impl Preset {
-    /// The preset of this name.
+    /// Returns the preset with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// Blocks written among blocks written and read, 0 to 1.
+    /// Returns the blocks written as a share of all blocks, 0 to 1.
     #[must_use]
     pub fn write_share(&self) -> f64 {
         self.writes.total_gib / (self.writes.total_gib + self.reads.total_gib)
     }
 
-    /// Records of the published time.
+    /// Returns the number of records in the published time.
     #[must_use]
     pub fn published_records(&self) -> u64 {
         ((self.writes.total_gib + self.reads.total_gib) * GIB / BLOCK_BYTES as f64) as u64
     }
 
-    /// A trace of `records` records with these figures, all shares and ratios kept.
+    /// Returns the specification of a trace with `records` records that keeps all shares and ratios
+    /// of these figures.
     ///
     /// # Errors
-    /// If so few records cannot have them.
+    /// If the distribution cannot be fitted to the figures.
     pub fn spec(&self, records: u64, seed: u64) -> Result<SynthesisSpec, SynthesisError> {
         let scale = records as f64 / self.published_records() as f64;
         let blocks = |gib: f64| (gib * GIB / BLOCK_BYTES as f64 * scale).round() as u64;
@@ -142,7 +144,8 @@ impl Preset {
     }
 }
 
-/// A distribution with the dedup ratio of total to contents; how duplicates are shared out is assumed.
+/// Returns a distribution with the dedup ratio of the figures. The shape of the distribution is
+/// assumed.
 fn distribution_of(volume: Volume) -> Result<Distribution, SynthesisError> {
     let distinct = (volume.contents_gib / volume.total_gib).min(1.0);
     let duplicates = 1.0 - distinct;

@@ -1,4 +1,4 @@
-//! Synthesized traces have the figures of their presets.
+//! Tests that synthesized traces have the figures of their presets.
 
 use super::*;
 use crate::stat::{Counting, Figures, MemoryLimit, Statistics};
@@ -18,7 +18,7 @@ fn near(found: f64, expected: f64, tolerance: f64, what: &str) {
     assert!((found / expected - 1.0).abs() <= tolerance, "{what}: {found}, expected {expected}");
 }
 
-/// A trace with the figures of a preset has the figures of the preset.
+/// A trace made with the figures of a preset has these figures.
 #[test]
 fn statistics_give_back_the_published_figures() {
     const RECORDS: u64 = 300_000;
@@ -31,7 +31,8 @@ fn statistics_give_back_the_published_figures() {
         let written = figures.written_blocks as f64;
         assert!((written / RECORDS as f64 - preset.write_share()).abs() < 1e-5, "{name}");
         let ratio = figures.dedup_ratio_written.unwrap();
-        // So few records have no room for every class of the tail: a content or two of each is cut short.
+        // Few records do not hold every class of the tail, so one or two contents of each class are
+        // cut short.
         near(ratio, writes.total_gib / writes.contents_gib, 0.003, name);
         let rewrites = writes.total_gib / writes.places_gib;
         near(written / figures.written_places as f64, rewrites, 0.03, "rewrites");
@@ -46,7 +47,7 @@ fn statistics_give_back_the_published_figures() {
     }
 }
 
-/// The dedup ratio of what is written is the distribution's at any size, to rounding.
+/// The dedup ratio of the blocks written is that of the distribution at any size, to rounding.
 #[test]
 fn what_is_written_carries_the_distribution() {
     let mut spec = Preset::named("mail").unwrap().spec(50_000, 3).unwrap();

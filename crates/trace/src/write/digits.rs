@@ -1,11 +1,11 @@
-//! Numbers and hashes as text, appended without allocating.
+//! Appends numbers and hashes as text, without allocating.
 
 use crate::record::ContentHash;
 
 /// Digits of the largest 64-bit number.
 const MOST_DIGITS: usize = 20;
 
-/// A whole number.
+/// Appends a whole number.
 #[inline]
 pub(crate) fn push_whole(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0u8; MOST_DIGITS];
@@ -21,7 +21,7 @@ pub(crate) fn push_whole(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Nanoseconds as seconds with nine decimals.
+/// Appends nanoseconds as seconds with nine decimals.
 #[inline]
 pub(crate) fn push_seconds(out: &mut Vec<u8>, time_ns: u64) {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -34,7 +34,7 @@ pub(crate) fn push_seconds(out: &mut Vec<u8>, time_ns: u64) {
     }
 }
 
-/// A hash as 32 hexadecimal digits.
+/// Appends a hash as 32 hexadecimal digits.
 #[inline]
 pub(crate) fn push_hash(out: &mut Vec<u8>, hash: ContentHash) {
     const HEX: &[u8; 16] = b"0123456789abcdef";

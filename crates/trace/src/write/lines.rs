@@ -1,4 +1,4 @@
-//! One record as a line, or a binary record, of each format.
+//! Writes one record as a line, or a binary record, of each format.
 
 use super::digits::{push_hash, push_seconds, push_whole};
 use super::{TraceWriter, WriteError};
@@ -6,7 +6,7 @@ use crate::format::{Format, SECTOR_BYTES, VERSION_2, VERSION_3, scsi};
 use crate::record::{Names, Operation, Record};
 use std::io::Write;
 
-/// What of a record went into the line as it was.
+/// The parts of a record that were written without loss.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fits {
     pub(super) process: bool,
@@ -19,7 +19,7 @@ impl Fits {
     const ALL: Self = Self { process: true, device: true, time: true, place: true };
 }
 
-/// What a file of the format begins with.
+/// Returns the first line of a file of the format.
 pub(super) const fn header(format: Format) -> &'static [u8] {
     match format {
         Format::FioV2 => b"fio version 2 iolog\n",
@@ -32,7 +32,7 @@ pub(super) const fn header(format: Format) -> &'static [u8] {
 const _: () = assert!(VERSION_2.len() + 1 == header(Format::FioV2).len());
 const _: () = assert!(VERSION_3.len() + 1 == header(Format::FioV3).len());
 
-/// Whether the format has such operations.
+/// Returns whether the format has operations of this kind.
 pub(super) const fn has_operation(format: Format, operation: Operation) -> bool {
     match operation {
         Operation::Read | Operation::Write => true,
@@ -47,7 +47,8 @@ pub(super) const fn has_operation(format: Format, operation: Operation) -> bool 
     }
 }
 
-/// Whole sectors around a place: first, count, and whether that is the place itself.
+/// Returns the first sector, the number of sectors, and whether the place consists of whole
+/// sectors.
 const fn sectors(record: &Record) -> (u64, u64, bool) {
     let first = record.offset_bytes / SECTOR_BYTES;
     let end = record.end_bytes().div_ceil(SECTOR_BYTES);
@@ -56,7 +57,7 @@ const fn sectors(record: &Record) -> (u64, u64, bool) {
     (first, end - first, is_whole)
 }
 
-/// `major,minor` of a name that is such.
+/// Splits a name of the form `major,minor`.
 fn major_minor(name: &[u8]) -> Option<(&[u8], &[u8])> {
     let comma = name.iter().position(|byte| *byte == b',')?;
     let (major, minor) = (name.get(..comma)?, name.get(comma + 1..)?);
@@ -64,7 +65,7 @@ fn major_minor(name: &[u8]) -> Option<(&[u8], &[u8])> {
     (is_number(major) && is_number(minor)).then_some((major, minor))
 }
 
-/// Appends text, with letters that would end a field replaced.
+/// Appends text with separators replaced.
 fn push_word(out: &mut Vec<u8>, text: &[u8], is_separator: impl Fn(u8) -> bool) {
     if text.is_empty() {
         out.push(b'-');
@@ -231,7 +232,7 @@ impl<W: Write> TraceWriter<W> {
         Fits { process: false, device: parts.is_some(), time, place: true }
     }
 
-    /// The formats whose devices are numbers.
+    /// Appends a record of a format whose device names are numbers.
     fn numbered(&mut self, record: &Record, names: &Names) -> Fits {
         const MICROSECOND_NS: u64 = 1000;
         const SECOND_NS: u64 = 1_000_000_000;
@@ -283,7 +284,7 @@ impl<W: Write> TraceWriter<W> {
         Fits { process: false, device, time, place }
     }
 
-    /// Version 2 of the binary format.
+    /// Appends a record of version 2 of the binary format.
     fn vscsi(&mut self, record: &Record) -> Result<Fits, WriteError> {
         const MICROSECOND_NS: u64 = 1000;
         const VERSION_2: u16 = 2 << 8;
@@ -336,7 +337,8 @@ const fn command(operation: Operation) -> u16 {
     }
 }
 
-/// The device's numbers, or 0 and its index where it has none; whether it had them.
+/// Appends the device's two numbers, or 0 and its index if its name has none. Returns whether the
+/// name had them.
 fn push_major_minor(out: &mut Vec<u8>, record: &Record, names: &Names, between: u8) -> bool {
     if let Some((major, minor)) = major_minor(names.device_name(record.device)) {
         out.extend_from_slice(major);

@@ -1,4 +1,4 @@
-//! Records written in a format, with an account of what the format cannot carry.
+//! Writes records in a format, and counts what the format cannot represent.
 
 mod digits;
 mod lines;
@@ -10,16 +10,16 @@ use serde::Serialize;
 use std::io::Write;
 use thiserror::Error;
 
-/// What of a trace a format could not carry, in records.
+/// The number of records that lost information in a format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Loss {
-    /// Trims and flushes that were left out, because the format has none.
+    /// Trims and flushes that were left out, because the format has no such operations.
     pub operations: u64,
     /// Records whose hashes were left out.
     pub hashes: u64,
     /// Records whose process was left out.
     pub processes: u64,
-    /// Records whose device got another name: a number, or none at all.
+    /// Records whose device got another name: a number, or none.
     pub devices: u64,
     /// Records whose time was rounded down to the format's unit.
     pub times: u64,
@@ -28,7 +28,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The losses in words for the user, one a line.
+    /// Returns the losses as messages for the user.
     #[must_use]
     pub fn in_words(&self) -> Vec<String> {
         let said = [
@@ -46,39 +46,40 @@ impl Loss {
     }
 }
 
-/// Why a record cannot be written.
+/// The reason why a record cannot be written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// The output failed.
+    /// Writing to the output failed.
     #[error("cannot write the trace")]
     Io(#[from] std::io::Error),
-    /// A format of hashes, and a record without.
+    /// The format requires hashes, and the record has none.
     #[error(
-        "{format} traces consist of hashes, and this trace has none: choose another format, or make a trace \
-         with gemelo trace synthesize"
+        "{format} traces need hashes, and this trace has none: choose another format, or make a \
+         trace with gemelo trace synthesize"
     )]
     NoHashes {
-        /// The format asked for.
+        /// Requested format.
         format: Format,
     },
-    /// Hashes of stretches that the format does not have.
+    /// The format does not permit hashes of stretches of this length.
     #[error(
-        "{format} traces have a hash for every 512 or 4096 bytes, and this one for every {hash_bytes}"
+        "{format} traces have a hash for every 512 or 4096 bytes, but this trace has one for \
+         every {hash_bytes}: choose another format"
     )]
     HashSize {
-        /// The format asked for.
+        /// Requested format.
         format: Format,
-        /// What a hash stands for, in bytes.
+        /// Bytes of data for each hash.
         hash_bytes: u32,
     },
-    /// A number that the format has no room for.
-    #[error("{format} traces cannot have {what} of {value}")]
+    /// A number is too large for the format.
+    #[error("{value} is too large for {what} in a {format} trace: choose another format")]
     Range {
-        /// The format asked for.
+        /// Requested format.
         format: Format,
-        /// Which number.
+        /// Description of the number.
         what: &'static str,
-        /// The number.
+        /// Value of the number.
         value: u64,
     },
 }
@@ -91,10 +92,10 @@ pub struct TraceWriter<W> {
     format: Format,
     out: W,
     buffer: Vec<u8>,
-    /// Times of fio's iologs count from the first record.
+    /// Time of the first record, from which fio's iologs count.
     first_ns: Option<u64>,
     last_ns: u64,
-    /// Devices that fio was told of.
+    /// Devices that the iolog already adds and opens.
     opened: Vec<bool>,
     serial: u32,
     records: u64,
@@ -102,7 +103,7 @@ pub struct TraceWriter<W> {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// A writer of a format.
+    /// Creates a writer of a format.
     pub fn new(format: Format, out: W) -> Self {
         let mut buffer = Vec::with_capacity(2 * BUFFER_BYTES);
         buffer.extend_from_slice(lines::header(format));
@@ -119,10 +120,10 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Writes a record, or counts it as lost.
+    /// Writes a record, or counts it as lost if the format has no such operation.
     ///
     /// # Errors
-    /// If the output fails, or the record has not what the format needs.
+    /// If writing fails, or the format cannot represent the record.
     #[inline]
     pub fn write(&mut self, record: &Record, names: &Names) -> Result<(), WriteError> {
         if !lines::has_operation(self.format, record.operation) {
@@ -149,22 +150,22 @@ impl<W: Write> TraceWriter<W> {
         loss.places += u64::from(!fits.place);
     }
 
-    /// Records written so far.
+    /// Returns the number of records written so far.
     #[must_use]
     pub const fn records(&self) -> u64 {
         self.records
     }
 
-    /// What could not be carried so far.
+    /// Returns the losses so far.
     #[must_use]
     pub const fn loss(&self) -> Loss {
         self.loss
     }
 
-    /// Writes what is left, and gives back the output.
+    /// Writes the remaining records and returns the output.
     ///
     /// # Errors
-    /// If the output fails.
+    /// If writing fails.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.out.write_all(&self.buffer)?;
         self.out.flush()?;

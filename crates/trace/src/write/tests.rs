@@ -1,4 +1,4 @@
-//! What is written is read back as it was.
+//! Tests that written traces read back unchanged.
 
 use super::*;
 use crate::merge::{Merged, ReadOptions};
@@ -102,7 +102,7 @@ fn any_record() -> impl Strategy<Value = Record> {
 }
 
 proptest! {
-    /// Whatever a format can carry, it gives back.
+    /// Every record that a format can represent reads back unchanged.
     #[test]
     fn what_is_written_is_read_again(
         mut records in proptest::collection::vec(any_record(), 2..12), which in 0..Format::ALL.len()

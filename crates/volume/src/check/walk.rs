@@ -67,9 +67,8 @@ impl Walk {
         let disk = &*disks.metadata;
         let seed = PoolSeed::of(&superblock);
         let found = find_roots(disk, &superblock, seed)?;
-        for offset in &found.damaged {
-            report
-                .add(false, format!("the root at byte {offset} is damaged; another copy is whole"));
+        for offset in &found.to_repair {
+            report.add(false, format!("the root at byte {offset} is not the newest one"));
         }
         let root = found.newest;
         let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;

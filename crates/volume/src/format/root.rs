@@ -107,46 +107,9 @@ pub struct RootSearch {
     pub newest: Root,
     /// The newest one before it.
     pub older: Option<Root>,
-    /// Places of the newest root, in bytes, that are damaged. A copy that a crash kept from being written
-    /// is not among them.
-    pub damaged: Vec<u64>,
-}
-
-/// What a place of a root holds.
-enum Held {
-    /// Zeros, as in a new pool.
-    Nothing,
-    Damage,
-    Root(Root),
-}
-
-impl Held {
-    fn read(disk: &dyn Disk, offset: u64, superblock: &Superblock, seed: PoolSeed) -> Result<Self> {
-        let mut page = [0; PAGE_BYTES];
-        disk.read_at(offset, &mut page).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
-        Ok(match Root::decode(&page, superblock, seed) {
-            Some(root) => Self::Root(root),
-            None if page == [0; PAGE_BYTES] => Self::Nothing,
-            None => Self::Damage,
-        })
-    }
-
-    const fn root(&self) -> Option<&Root> {
-        if let Self::Root(root) = self { Some(root) } else { None }
-    }
-}
-
-impl RootSearch {
-    /// Whether the copy of the newest root may hold this although nothing is damaged, because a crash
-    /// came between the root and its copy: what was there before.
-    fn can_be_behind(&self, held: &Held) -> bool {
-        match held {
-            Held::Root(root) => root.generation < self.newest.generation,
-            // The first root has the other pages.
-            Held::Nothing => self.older.as_ref().is_some_and(|older| older.generation == 1),
-            Held::Damage => false,
-        }
-    }
+    /// Places of the newest root's generation, in bytes, that are damaged. A copy that a crash kept
+    /// from being written is not: it has what was there before.
+    pub to_repair: Vec<u64>,
 }
 
 /// Finds the newest root.
@@ -154,27 +117,63 @@ impl RootSearch {
 /// # Errors
 /// If there is none, or the disk cannot be read.
 pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Result<RootSearch> {
-    let mut places = Vec::new();
+    let mut pages: Vec<(u64, Box<Page>)> = Vec::new();
     for offset in [0, 1].into_iter().flat_map(Root::offsets) {
-        places.push((offset, Held::read(disk, offset, superblock, seed)?));
+        let mut page = Box::new([0; PAGE_BYTES]);
+        disk.read_at(offset, page.as_mut_slice())
+            .map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+        pages.push((offset, page));
     }
-    let roots = || places.iter().filter_map(|(_, held)| held.root());
-    let newest = roots()
+    let roots: Vec<Root> =
+        pages.iter().filter_map(|(_, page)| Root::decode(page, superblock, seed)).collect();
+    let newest = roots
+        .iter()
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
-    let older = roots()
+    // The copy of the newest root may still be one of the root before the older one.
+    let older = roots
+        .into_iter()
         .filter(|root| root.generation < newest.generation)
-        .max_by_key(|root| root.generation)
-        .cloned();
-    let mut found = RootSearch { newest, older, damaged: Vec::new() };
-    let [page, copy] = Root::offsets(found.newest.generation);
-    for (offset, held) in places.iter().filter(|(offset, _)| [page, copy].contains(offset)) {
-        let is_whole = held.root() == Some(&found.newest);
-        let is_behind = *offset == copy && found.can_be_behind(held);
-        if !is_whole && !is_behind {
-            found.damaged.push(*offset);
-        }
+        .max_by_key(|root| root.generation);
+    let image = newest.encode(superblock, seed);
+    let [first, copy] = Root::offsets(newest.generation);
+    let page_at = |place: u64| pages.iter().find(|(offset, _)| *offset == place);
+    let is_written = |place: u64| page_at(place).is_some_and(|(_, page)| *page == image);
+    let is_early = |place: u64| {
+        page_at(place).is_some_and(|(_, page)| is_torn(page, &image, superblock, newest.generation))
+    };
+    let mut to_repair = Vec::new();
+    if !is_written(first) {
+        to_repair.push(first);
     }
-    Ok(found)
+    if !is_written(copy) && !(is_written(first) && is_early(copy)) {
+        to_repair.push(copy);
+    }
+    Ok(RootSearch { newest, older, to_repair })
+}
+
+/// Whether a page is what a crash can leave of the write of a root: each of its sectors is the new one,
+/// or that of an earlier root, or of a page that had no root before generation 3.
+fn is_torn(page: &Page, new: &Page, superblock: &Superblock, generation: u64) -> bool {
+    const SECTOR_BYTES: usize = 512;
+    let is_zero = |sector: &[u8]| sector.iter().all(|byte| *byte == 0);
+    let is_blank = |sector: &[u8]| generation < 3 && is_zero(sector);
+    let is_old_head = |sector: &[u8]| {
+        let mut reader = Reader::new(sector);
+        reader.array() == Some(*MAGIC)
+            && reader.array() == Some(superblock.pool_id)
+            && reader.u64().is_some_and(|earlier| earlier < generation)
+    };
+    let sectors = page.chunks(SECTOR_BYTES).zip(new.chunks(SECTOR_BYTES));
+    let last = PAGE_BYTES / SECTOR_BYTES - 1;
+    sectors.enumerate().all(|(number, (sector, new))| {
+        let is_old = match number {
+            0 => is_old_head(sector),
+            // All but the checksum is zeros, in any root.
+            at if at == last => is_zero(sector.get(..SECTOR_BYTES - 8).unwrap_or_default()),
+            _ => false,
+        };
+        sector == new || is_blank(sector) || is_old
+    })
 }

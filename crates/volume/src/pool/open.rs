@@ -55,7 +55,7 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
         damage.harmless.push(format!("the header of the data store at byte {offset}"));
     }
     let found = find_roots(&*disks.metadata, &superblock, seed)?;
-    for offset in found.damaged {
+    for offset in found.to_repair {
         damage.harmless.push(format!("the root at byte {offset}"));
     }
     let newest = found.newest.generation;

@@ -1,4 +1,4 @@
-//! Values: numbers, texts, variables, sums and products, random variables and their tables.
+//! Parses values: numbers, texts, variables, arithmetic, random variables and their tables.
 
 use super::{DEEPEST_NESTING, Parsed, Parser};
 use crate::script::error::Fault;
@@ -7,7 +7,7 @@ use crate::script::syntax::{At, Expression};
 use crate::script::words;
 
 impl Parser {
-    /// Sums of products of values.
+    /// Parses a sum of products of values.
     pub(super) fn expression(&mut self) -> Parsed<At<Expression>> {
         self.nested(|parser| parser.chain("+-", |parser| parser.chain("*/", Self::value)))
     }
@@ -22,12 +22,12 @@ impl Parser {
         while let Kind::Sign(sign) = self.peek().kind
             && signs.contains(sign)
         {
-            // The chain becomes a tree that is as deep as it is long.
+            // A chain becomes a tree whose depth is the length of the chain.
             length += 1;
             if length > DEEPEST_NESTING {
                 return Err(Fault::new(
                     self.peek().at,
-                    "too long a sum or product: use a variable for a part of it",
+                    "the sum or product is too long: use a variable for a part of it",
                 ));
             }
             self.take();
@@ -57,7 +57,7 @@ impl Parser {
                 Expression::Boolean(word == "true")
             }
             Kind::Word(word) => Expression::Text(vec![Piece::Text(word)]),
-            // The root folder, where a value has to stand.
+            // A single slash in place of a value is the root directory.
             Kind::Sign('/') => Expression::Text(vec![Piece::Text("/".to_owned())]),
             Kind::Sign(_) | Kind::End => return Err(self.expected("a value")),
         };
@@ -65,7 +65,7 @@ impl Parser {
         Ok(At { value, at })
     }
 
-    /// `randvar(...)` or `cvar(...)`.
+    /// Parses `randvar(...)` or `cvar(...)`.
     fn drawn(&mut self, word: &str) -> Parsed<At<Expression>> {
         let at = self.take().at;
         self.expect_sign('(', &format!("after '{word}'"))?;
@@ -86,7 +86,7 @@ impl Parser {
         Ok(At { value, at })
     }
 
-    /// `{{percent, from, to}, ...}`.
+    /// Parses `{{percent, from, to}, ...}`.
     fn table(&mut self) -> Parsed<At<Expression>> {
         let at = self.take().at;
         let mut rows = Vec::new();

@@ -71,15 +71,15 @@ impl Arguments {
         if report.repair_cost.is_empty() || self.yes {
             return Ok(());
         }
-        let cost = cost(report);
+        cost(report).lines().for_each(|line| context.monitor.warn(line));
+        let pool = self.pool.display();
         let (input, output) = (std::io::stdin(), std::io::stderr());
         if !input.is_terminal() || !output.is_terminal() {
-            let pool = self.pool.display();
             return Err(bad_input(anyhow!(
-                "{pool}: nothing is repaired yet, because {cost}say --yes to accept that"
+                "{pool}: nothing was repaired: say --yes to give up what is lost"
             )));
         }
-        context.monitor.warn(&format!("{}: {cost}type yes to accept that:", self.pool.display()));
+        context.monitor.warn(&format!("{pool}: type yes to repair it all the same"));
         let mut answer = String::new();
         input.read_line(&mut answer).context("cannot read the answer")?;
         if answer.trim() == "yes" {

@@ -1,4 +1,5 @@
-//! Whatever a batch holds and whatever the device says, every request has one reply, and it is the right one.
+//! Tests that every request of a batch has exactly one reply, and that it is the right one, no
+//! matter what the batch holds and how the device fails.
 
 use super::super::check::Agreed;
 use super::*;
@@ -11,8 +12,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Mutex;
 
-/// A device of which every byte is the number of its 512-byte sector, and whose sectors with odd numbers fail if asked
-/// for first.
+/// A device in which every byte is the number of its 512-byte sector. A request that begins at an
+/// odd sector fails.
 #[derive(Default)]
 struct Sectors {
     written: Mutex<Vec<(u64, Vec<u8>)>>,
@@ -71,13 +72,13 @@ impl BlockDevice for Sectors {
     }
 }
 
-/// The error that a request has to have, and whether it has data.
+/// Returns the error that the request must have.
 fn expected(request: &RequestHeader, rules: &Rules) -> ErrorCode {
     match check(request, rules) {
         Err(error) => error,
         Ok(()) => match request.command {
             Command::BLOCK_STATUS if fails(request.offset) => ErrorCode::IO,
-            // What is only advice does not fail for being too long to take.
+            // CACHE is only advice, so it does not fail for being too long.
             Command::CACHE if request.length > rules.sizes.maximum => ErrorCode::NONE,
             Command::FLUSH => ErrorCode::NONE,
             _ if fails(request.offset) => ErrorCode::NO_SPACE,
@@ -86,7 +87,7 @@ fn expected(request: &RequestHeader, rules: &Rules) -> ErrorCode {
     }
 }
 
-/// Takes one reply off the front: its request, error and, if it is a read, its data.
+/// Takes one reply off the front. Returns its request, its error and, for a read, its data.
 fn take_reply<'a>(
     bytes: &mut &'a [u8],
     requests: &[RequestHeader],
@@ -139,7 +140,7 @@ proptest! {
         let mut received = Vec::new();
         let mut batch = Batch::new(structured_replies, &Memory::default()).unwrap();
         let device = Sectors::default();
-        // Twice, because a batch is used again.
+        // Two rounds, because a batch is reused.
         for round in 0..2u8 {
             received.clear();
             device.written.lock().unwrap().clear();

@@ -1,4 +1,5 @@
-//! However a stream arrives, the same requests come out, and the buffer is as large as what arrives.
+//! Tests that a stream gives the same requests in whatever pieces it arrives, and that the buffer
+//! grows only with the bytes that arrive.
 
 use super::super::memory::RESERVED_BUFFER_BYTES;
 use super::*;
@@ -108,7 +109,7 @@ fn what_is_no_request_is_an_error() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// However a stream is cut into pieces, the same requests with the same data come out.
+    /// A stream gives the same requests with the same data, no matter how it is cut into pieces.
     #[test]
     fn pieces_do_not_matter(lengths in vec(0u32..300_000, 1..30), pieces in vec(1usize..400_000, 1..20)) {
         let stream: Vec<u8> =

@@ -1,8 +1,10 @@
-//! Requests that are longer than what is done whole, or than the memory that can be had: one by one, in pieces.
+//! Executes requests in pieces, one request at a time, if they are longer than a request that is
+//! executed whole, or longer than the memory that is granted.
 //!
-//! A write is given to the device as it arrives. The data of a read is sent in several chunks, where the client knows
-//! chunks. Where it does not, the reply begins by saying whether the read succeeds: it is done whole if there is memory,
-//! else the pieces are read twice, first to learn that, then to send them.
+//! A write goes to the device as it arrives. The data of a read is sent in several chunks if the
+//! client has agreed on structured replies. A simple reply must begin by saying whether the read
+//! succeeds. Such a read is executed whole if memory is granted. Otherwise its pieces are read
+//! twice: first to find out whether the read succeeds, then to send them.
 
 use super::{Transmission, ask};
 use crate::server::SessionError;
@@ -15,14 +17,14 @@ use crate::wire::{
 use gemelo_device::{DeviceError, Durability, Operation};
 use std::sync::Arc;
 
-/// What becomes of the pieces that are read.
+/// The use of pieces that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sending {
-    /// They are dropped.
+    /// Drops them.
     Nothing,
-    /// They are sent, after a header that covers all of them.
+    /// Sends them after a header that covers all of them.
     Data,
-    /// Each is sent as a chunk.
+    /// Sends each as a chunk.
     Chunks,
 }
 
@@ -33,8 +35,8 @@ struct Piece {
     bytes: usize,
 }
 
-/// The next piece of what is left of a request: as much as fits, and ending where the device has blocks that begin, so
-/// that no block is read and written twice.
+/// Returns the next piece of the rest of a request: as long as fits, and ending at a block boundary
+/// of the device, so that no block is read and written twice.
 fn next_piece(offset: u64, left_bytes: usize, capacity: usize, rules: &Rules) -> Piece {
     if left_bytes <= capacity {
         return Piece { offset, bytes: left_bytes };
@@ -51,7 +53,8 @@ fn next_piece(offset: u64, left_bytes: usize, capacity: usize, rules: &Rules) ->
 }
 
 impl Transmission<'_> {
-    /// Does the request at the front, of which only the header has to be there; `false` at the end of the stream.
+    /// Executes the request at the front, of which at least the header has arrived. Returns `false`
+    /// at the end of the stream.
     pub(super) fn perform_large(&mut self, header: RequestHeader) -> Result<bool, SessionError> {
         let rules = self.rules();
         self.intake.discard(REQUEST_BYTES);
@@ -132,12 +135,13 @@ impl Transmission<'_> {
         match self.read_pieces(header, rules, sending)? {
             Ok(()) => Ok(()),
             Err(error) if is_in_chunks => self.send(&encode_error_chunk(cookie, error)),
-            // It was announced that the read succeeds; the protocol leaves nothing else.
+            // The reply already says that the read succeeds, so the protocol allows only ending the
+            // connection.
             Err(_) => Err(SessionError::ReadFailed),
         }
     }
 
-    /// Reads piece after piece, up to the first that fails.
+    /// Reads the pieces in order, up to the first failure.
     fn read_pieces(
         &mut self,
         header: RequestHeader,
@@ -149,7 +153,7 @@ impl Transmission<'_> {
         while left_bytes > 0 {
             let buffer = self.batch.piece_buffer();
             let piece = next_piece(offset, left_bytes, buffer.len(), rules);
-            // A piece is no longer than the buffer.
+            // A piece is not longer than the buffer.
             let buffer = buffer.get_mut(..piece.bytes).unwrap_or_default();
             if let Err(error) = ask(&*device, Operation::Read { offset, buffer }) {
                 return Ok(Err(ErrorCode::of_device(&error)));
@@ -157,7 +161,7 @@ impl Transmission<'_> {
             offset += piece.bytes as u64;
             left_bytes -= piece.bytes;
             let flags = if left_bytes == 0 { CHUNK_FLAG_DONE } else { 0 };
-            // A piece is no longer than its request, whose length has 32 bits.
+            // A piece is not longer than its request, whose length has 32 bits.
             let head =
                 encode_offset_data_part(header.cookie, piece.offset, piece.bytes as u32, flags);
             let data = self.batch.piece_buffer().get(..piece.bytes).unwrap_or_default();

@@ -218,7 +218,9 @@ impl MetadataBackend for LogBackend {
 
     fn slots(&self) -> SlotNeed {
         let in_use = self.pager.slots.in_use();
-        let pages = if self.writes_image { in_use } else { 0 } + self.pager.changed_pages();
+        let changed = self.pager.changed_pages();
+        // The image after the next one has to fit beside that one: pages that are new are in both.
+        let pages = if self.writes_image { in_use + 2 * changed } else { changed };
         SlotNeed { in_use, next: pages + table_slots(in_use + pages, self.volumes.len() as u64) }
     }
 

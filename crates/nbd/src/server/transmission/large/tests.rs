@@ -1,4 +1,4 @@
-//! Pieces cover a request, fit, and end where blocks begin.
+//! Tests that pieces cover a request, fit into the buffer, and end at block boundaries.
 
 use super::*;
 use crate::server::check::Agreed;
