@@ -147,7 +147,8 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
     if !is_written(first) {
         to_repair.push(first);
     }
-    if !is_written(copy) && !(is_written(first) && is_early(copy)) {
+    let is_left_behind = is_written(first) && is_early(copy);
+    if !is_written(copy) && !is_left_behind {
         to_repair.push(copy);
     }
     Ok(RootSearch { newest, older, to_repair })
