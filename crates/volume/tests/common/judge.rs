@@ -159,7 +159,7 @@ impl History {
             }
             Change::Rename { name } => volume.names.changes.push((start, done, name)),
             Change::Remove | Change::Create { .. } => {
-                volume.exists.changes.push((start, done, false))
+                volume.exists.changes.push((start, done, false));
             }
         }
     }
