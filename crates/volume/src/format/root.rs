@@ -131,6 +131,7 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
+    // The copy of the newest root may still be one of the root before the older one.
     let older = roots
         .into_iter()
         .filter(|root| root.generation < newest.generation)

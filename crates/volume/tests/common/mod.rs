@@ -13,7 +13,6 @@ pub mod storm;
 
 use gemelo_base::{ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_volume::format::Root;
 use gemelo_volume::{BackendKind, Pool, PoolDisks, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
 
@@ -104,13 +103,4 @@ pub fn rounds(usual: u64) -> u64 {
 /// The seed to begin with: `GEMELO_TEST_SEED` or 0.
 pub fn first_seed() -> u64 {
     std::env::var("GEMELO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
-/// Whether a problem is one that a power cut during a checkpoint may leave: the copy of a root is torn.
-/// The root itself is synced before.
-pub fn is_torn_copy(problem: &str) -> bool {
-    let copies = [0, 1].map(|generation| Root::offsets(generation)[1]);
-    copies
-        .iter()
-        .any(|at| problem == format!("the root at byte {at} is damaged; another copy is whole"))
 }
