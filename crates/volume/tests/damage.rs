@@ -152,7 +152,7 @@ fn no_flipped_byte_of_the_metadata_gives_wrong_data() {
                 let bit = 1u8 << random.below(8);
                 let what = format!("{backend:?}, seed {seed}, page {page}, byte {at}");
                 noticed += u64::from(damaged(backend, (&images, &model), &what, |metadata| {
-                    metadata[at] ^= bit
+                    metadata[at] ^= bit;
                 }));
             }
         }

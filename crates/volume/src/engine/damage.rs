@@ -14,8 +14,11 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 
-/// Damaged blocks that are remembered one by one; the rest is counted.
-const MOST_NOTED: usize = 1000;
+/// Damaged blocks that are remembered, so that each is counted once: 1 MiB of them. Past it a block
+/// counts at each read.
+const MOST_NOTED: usize = 65_536;
+/// Damaged blocks that are listed.
+const MOST_LISTED: usize = 1000;
 /// Blocks remembered that could not be written; past it the oldest knowledge is dropped, and a write
 /// tries such a block once more.
 const MOST_UNWRITABLE: usize = 10_000;
@@ -114,6 +117,6 @@ impl Engine {
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })
         };
-        noted.into_iter().filter_map(in_use).collect()
+        noted.into_iter().filter_map(in_use).take(MOST_LISTED).collect()
     }
 }
