@@ -58,6 +58,8 @@ impl From<VolumeError> for Failure {
             VolumeError::File { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
             VolumeError::Exists { .. }
             | VolumeError::NotAPool { .. }
+            | VolumeError::OldFormat { .. }
+            | VolumeError::PresentFormat
             | VolumeError::InUse { .. }
             | VolumeError::DeviceInUse { .. }
             | VolumeError::HoldsData { .. }

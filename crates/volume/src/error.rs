@@ -60,12 +60,16 @@ pub enum VolumeError {
     },
     /// The pool has an older format, which has to be converted first.
     #[error(
-        "the pool has format version {version}, and this program works with version 2: convert the pool first"
+        "the pool has format version {version}, and this program works with version 2: convert it with \
+         'gemelo pool convert'"
     )]
     OldFormat {
         /// The version that the pool has.
         version: u32,
     },
+    /// The pool has the present format, so there is nothing to convert.
+    #[error("the pool has format version 2 already: there is nothing to convert")]
+    PresentFormat,
     /// Another process has the pool open.
     #[error("the pool is in use by {holder}")]
     InUse {

@@ -45,7 +45,7 @@ pub fn convert(
         VolumeError::Damaged { what }
     })?;
     if walk.superblock.version != Version::V1 {
-        return Err(VolumeError::NotAPool { why: "its format is the present one already" });
+        return Err(VolumeError::PresentFormat);
     }
     let fingerprint = match walk.superblock.fingerprint {
         FingerprintKind::Sha256 => FingerprintKind::Sha256Keyed,
