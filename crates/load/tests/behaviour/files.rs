@@ -161,7 +161,7 @@ fn a_file_that_is_cut_short_under_a_run_is_named() {
     let result = run_on(&job, target.as_ref());
     let failure = result.failure.unwrap();
     assert_eq!((failure.process, failure.offset_bytes), (1, blocks(100)));
-    assert!(failure.reason.contains("ends here"), "{failure}");
+    assert!(failure.reason.contains("the file ends before the range does"), "{failure}");
 }
 
 #[test]

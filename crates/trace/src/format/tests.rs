@@ -136,7 +136,7 @@ fn fio_waits_add_up_in_version_2_and_stamps_count_in_version_3() {
     assert_eq!(read(Format::FioV3, "fio version 3 iolog\n1 f trim 0 8796093022208\n").0.len(), 1);
     assert!(
         problem(Format::FioV3, "1 f trim 0 87960930222080")
-            .starts_with("length: expected 16 terabytes")
+            .starts_with("length: expected at most 16 TiB")
     );
     assert!(problem(Format::FioV3, "1 f wait 5 0").starts_with("action"));
     assert!(problem(Format::FioV2, "f read 5").starts_with("length"));
