@@ -4,6 +4,7 @@
 //! Requests come in batches: a server passes on all requests that a connection has sent. A device
 //! can then make one system call, take one lock or do one look-up for many requests.
 
+use gemelo_base::{Classified, FailureKind};
 use std::io;
 use thiserror::Error;
 
@@ -99,6 +100,17 @@ pub enum DeviceError {
     /// The storage that holds the device's data failed.
     #[error("the device's storage failed")]
     Io(#[from] io::Error),
+}
+
+impl Classified for DeviceError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::OutOfRange { .. } | Self::ReadOnly => FailureKind::BadInput,
+            Self::NoSpace => FailureKind::Exhausted,
+            Self::Damaged { .. } => FailureKind::Damaged,
+            Self::Io(source) => FailureKind::of_io(source),
+        }
+    }
 }
 
 /// A range of the device whose bytes all have the same state.

@@ -2,8 +2,7 @@
 //!
 //! All of it is here rather than in `main.rs`, so that the fuzz targets reach its parsers through [`fuzzing`].
 //!
-//! This is the only crate that prints. Exit status: 0 done, 1 done in part or failed midway, 2 bad input, refused
-//! before anything was touched.
+//! This is the only crate that prints. Module [`exit`] decides the exit status.
 
 mod commands;
 mod contents;
@@ -31,10 +30,7 @@ pub fn main() -> ExitCode {
     };
     let context = match context::Context::new() {
         Ok(context) => context,
-        Err(error) => return exit::failed(&error),
+        Err(error) => return exit::exit_code(&Err(error)),
     };
-    match commands::run(arguments, &context) {
-        Ok(outcome) => exit::ended(outcome),
-        Err(error) => exit::failed(&error),
-    }
+    exit::exit_code(&commands::run(arguments, &context))
 }

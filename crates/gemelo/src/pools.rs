@@ -1,17 +1,9 @@
 //! What commands on pools have in common: getting at a pool, served or not, and turning failures into errors.
 
 use crate::context::Context;
-use crate::exit::bad_input;
 use anyhow::anyhow;
-use gemelo_serve::{Access, Failure, Purpose, Reply, Request, StatReport};
+use gemelo_serve::{Access, Purpose, Reply, Request, StatReport};
 use std::path::Path;
-
-/// A failure as an error: what was refused is bad input.
-pub(crate) fn error(failure: Failure) -> anyhow::Error {
-    let is_refusal = failure.is_refusal;
-    let error = anyhow::Error::from(failure);
-    if is_refusal { bad_input(error) } else { error }
-}
 
 /// Opens a pool, or finds who serves it.
 pub(crate) fn open(
@@ -19,7 +11,7 @@ pub(crate) fn open(
     purpose: Purpose,
     context: &Context,
 ) -> anyhow::Result<Access> {
-    Access::open(directory, purpose, &*context.monitor, &context.stop).map_err(error)
+    Ok(Access::open(directory, purpose, &*context.monitor, &context.stop)?)
 }
 
 /// Lets other commands look at the figures of the pool that a target has open, until the result is
@@ -31,7 +23,7 @@ pub(crate) fn let_look(target: &dyn gemelo_target::Target) -> Option<gemelo_serv
 
 /// Asks one thing of an open pool.
 pub(crate) fn ask(access: &Access, request: &Request, context: &Context) -> anyhow::Result<Reply> {
-    access.perform(request, &*context.monitor, &context.stop).map_err(error)
+    Ok(access.perform(request, &*context.monitor, &context.stop)?)
 }
 
 /// Opens a pool, changes one thing, and closes it.
@@ -42,7 +34,7 @@ pub(crate) fn change(
 ) -> anyhow::Result<Reply> {
     let access = open(directory, Purpose::Change, context)?;
     let reply = ask(&access, request, context);
-    let closed = access.close().map_err(error);
+    let closed = access.close();
     let reply = reply?;
     closed?;
     Ok(reply)
@@ -52,7 +44,7 @@ pub(crate) fn change(
 pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatReport> {
     let access = open(directory, Purpose::Look, context)?;
     let report = stat_of(&access, context)?;
-    access.close().map_err(error)?;
+    access.close()?;
     Ok(report)
 }
 

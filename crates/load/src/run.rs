@@ -14,7 +14,7 @@ use crate::result::{Failure, RunResult};
 use crate::summary::{self, Ran};
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use gemelo_base::{Clock, Monitor, StopFlag, Unit};
+use gemelo_base::{Classified, Clock, FailureKind, Monitor, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
 use std::sync::OnceLock;
@@ -40,8 +40,14 @@ pub enum RunError {
     #[error(transparent)]
     OtherLayout(#[from] OtherLayout),
     /// The job verifies a target that holds no data.
-    #[error("this target holds no data, so it cannot be verified: use --verify none")]
+    #[error("this target holds no data, so it cannot be verified")]
     NothingToVerify,
+}
+
+impl Classified for RunError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// Interval between two reports of progress.

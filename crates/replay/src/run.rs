@@ -8,7 +8,7 @@ use crate::populate::populate;
 use crate::result::{Lateness, OperationFigures, ReplayResult, Verification};
 use crate::worker::{Batch, LATE_NS, Shared, Worker, WorkerOutcome};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use gemelo_base::{StopFlag, Unit};
+use gemelo_base::{Classified, FailureKind, StopFlag, Unit};
 use gemelo_load::{Environment, PredictedBlocks, Stored};
 use gemelo_target::{Engine, IoFailure, PoolFigures, QueueOptions, Target, TargetError};
 use gemelo_trace::{BlockError, RecordSource, TraceError};
@@ -104,11 +104,25 @@ pub enum ReplayError {
     #[error("cannot populate the target")]
     Populate(#[source] Box<IoFailure>),
     /// There are more processes than the target permits queues.
-    #[error("the server permits one connection at a time (no multi-conn): use --processes 1")]
+    #[error(
+        "the server permits one connection at a time (no multi-conn), but the replay has several processes"
+    )]
     OneQueue,
     /// Reads are to be checked on a target that holds no data.
-    #[error("this target holds no data, so reads cannot be checked: leave out --verify")]
+    #[error("this target holds no data, so reads cannot be checked")]
     NothingToVerify,
+}
+
+impl Classified for ReplayError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Trace(source) => source.kind(),
+            Self::Target(source) => source.kind(),
+            Self::OneQueue | Self::NothingToVerify => FailureKind::BadInput,
+            // The trace was read well before: it has changed since.
+            Self::Block(_) | Self::Populate(_) => FailureKind::Failed,
+        }
+    }
 }
 
 /// Most bytes of one operation. Longer requests become several operations.

@@ -165,7 +165,7 @@ impl Access {
         let Had::Here(pool, looks) = self.had else { return Ok(()) };
         // Nobody looks any more: the pool is this command's alone.
         drop(looks);
-        close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })
+        close(pool).map_err(|error| Failure::from(error).found_midway())
     }
 }
 

@@ -1,52 +1,109 @@
-//! Why a request was not done, in a form that crosses the control socket.
+//! The reason why a request was not carried out, in a form that crosses the control socket.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why a request was not done.
+/// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
 pub struct Failure {
-    /// In words, with its causes.
+    /// The reason and its causes, in words.
     pub text: String,
-    /// Whether it was refused before anything was touched.
-    pub is_refusal: bool,
+    /// The kind of the failure.
+    pub kind: FailureKind,
+    /// The remedy, if the request or the way of serving can be changed so that it succeeds.
+    pub remedy: Option<Remedy>,
+}
+
+/// A change with which a request would succeed. The caller knows the words for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remedy {
+    /// Force the removal of a volume that holds data or has clients.
+    ForceRemoval,
+    /// Force a volume to a size at which it loses data.
+    ForceCut,
+    /// Overwrite a device that holds data.
+    Overwrite,
+    /// Convert the pool to the present format.
+    Convert,
+    /// Check the pool to learn what is left of it.
+    Check,
+    /// Encrypt connections, or allow plain ones from the network.
+    Encrypt,
+    /// Name an address to listen at.
+    Listen,
+    /// Grant more memory, or allow fewer connections.
+    Memory,
 }
 
 impl Failure {
-    /// Refused before anything was touched.
+    /// A request that was refused before anything was touched.
     pub fn refused(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_refusal: true }
+        Self { text: text.into(), kind: FailureKind::BadInput, remedy: None }
     }
 
-    /// Failed on the way.
+    /// A request that failed after work on it had begun.
     pub fn midway(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_refusal: false }
+        Self { text: text.into(), kind: FailureKind::Failed, remedy: None }
     }
 
-    /// Failed on the way, with the causes of an error.
+    /// A request that failed with an error after work on it had begun.
     pub(crate) fn of(what: &str, error: &dyn std::error::Error) -> Self {
         Self::midway(format!("{what}: {}", with_causes(error)))
     }
 
     /// A pool that cannot be opened: nothing was touched.
     pub(crate) fn of_opening(error: &VolumeError) -> Self {
-        let advice = match error {
-            VolumeError::Damaged { .. } => ": see what is left with `gemelo pool check`",
-            _ => "",
-        };
-        Self::refused(format!("{}{advice}", with_causes(error)))
+        let failure = Self::of_error(error);
+        let is_damaged = matches!(error, VolumeError::Damaged { .. });
+        let remedy = if is_damaged { Some(Remedy::Check) } else { failure.remedy };
+        Self { kind: failure.kind.untouched(), remedy, ..failure }
     }
 
-    /// The same, said of something.
+    /// A failure with the text and the kind of an error.
+    pub(crate) fn of_error(error: &(impl Classified + 'static)) -> Self {
+        let remedy = (error as &(dyn std::error::Error + 'static))
+            .downcast_ref::<VolumeError>()
+            .and_then(remedy_of);
+        Self { text: with_causes(error), kind: error.kind(), remedy }
+    }
+
+    /// The same failure, found after work had begun.
+    pub(crate) fn found_midway(self) -> Self {
+        Self { kind: self.kind.midway(), ..self }
+    }
+
+    /// The same failure, with a remedy.
+    #[must_use]
+    pub fn with_remedy(self, remedy: Remedy) -> Self {
+        Self { remedy: Some(remedy), ..self }
+    }
+
+    /// The same failure, with the name of what it is about before its text.
     #[must_use]
     pub fn about(self, what: &str) -> Self {
         Self { text: format!("{what}: {}", self.text), ..self }
     }
 }
 
-/// An error and what it comes from, in one line.
+impl Classified for Failure {
+    fn kind(&self) -> FailureKind {
+        self.kind
+    }
+}
+
+const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
+    match error {
+        VolumeError::OldFormat { .. } => Some(Remedy::Convert),
+        VolumeError::HoldsData { .. } => Some(Remedy::Overwrite),
+        _ => None,
+    }
+}
+
+/// An error and its causes, in one line.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
@@ -54,27 +111,6 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
-        let is_refusal = match &error {
-            VolumeError::File { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
-            VolumeError::Exists { .. }
-            | VolumeError::NotAPool { .. }
-            | VolumeError::OldFormat { .. }
-            | VolumeError::PresentFormat
-            | VolumeError::InUse { .. }
-            | VolumeError::DeviceInUse { .. }
-            | VolumeError::HoldsData { .. }
-            | VolumeError::NoDevice { .. }
-            | VolumeError::NoDisk { .. }
-            | VolumeError::LostDisk { .. }
-            | VolumeError::OneDisk { .. }
-            | VolumeError::SmallDevice { .. }
-            | VolumeError::BadOption { .. }
-            | VolumeError::ReadOnly
-            | VolumeError::NoSuchVolume { .. }
-            | VolumeError::VolumeExists { .. }
-            | VolumeError::TooManyReferences => true,
-            _ => false,
-        };
-        Self { text: with_causes(&error), is_refusal }
+        Self::of_error(&error)
     }
 }

@@ -20,7 +20,7 @@ mod watch;
 
 pub use access::{Access, Purpose};
 pub use control::Looks;
-pub use failure::Failure;
+pub use failure::{Failure, Remedy};
 pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, Reply, Request};

@@ -2,7 +2,7 @@
 
 use crate::access::{self, open_patiently};
 use crate::control::{self, Asked, Control};
-use crate::failure::{Failure, with_causes};
+use crate::failure::{Failure, Remedy};
 use crate::metrics::{MetricsServer, render};
 use crate::open_pool::{OpenError, OpenPool, VolumeExports};
 use crate::report::Thresholds;
@@ -70,7 +70,7 @@ pub fn serve(
     let served = service.server.serve(listeners, stop);
     systemd::notify("STOPPING=1");
     let closed = service.close();
-    served.map_err(|error| Failure::midway(with_causes(&error)))?;
+    served.map_err(|error| Failure::of_error(&error).found_midway())?;
     closed
 }
 
@@ -132,7 +132,7 @@ impl Service {
         };
         let attached = Server::new(Arc::new(all), config, Arc::clone(&monitor));
         let metrics = options.metrics.map(MetricsServer::bind).transpose();
-        let metrics = metrics.map_err(|error| Failure::refused(with_causes(&error)))?;
+        let metrics = metrics.map_err(|error| Failure::of_error(&error))?;
         let addresses = Addresses {
             nbd: listeners.iter().map(|listener| listener.address().clone()).collect(),
             metrics: metrics.as_ref().map(MetricsServer::address),
@@ -174,8 +174,8 @@ impl Service {
             let _ = helper.join();
         }
         drop((server, attached));
-        access::close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
-        seen_off.map_err(|error| Failure::midway(with_causes(&error)))
+        access::close(pool).map_err(|error| Failure::from(error).found_midway())?;
+        seen_off.map_err(|error| Failure::of_error(&error).found_midway())
     }
 }
 
@@ -213,12 +213,14 @@ fn memory(options: &ServeOptions, listeners: usize) -> Result<Memory, Failure> {
     let bytes = asked.unwrap_or_else(|| Memory::usual_bytes(connections));
     let least = Memory::least_bytes(connections);
     if bytes < least {
-        return Err(Failure::refused(format!(
-            "--memory {} is too little for {} clients at each of {listeners} addresses: say at least {}, or fewer clients with --most-connections",
+        let text = format!(
+            "{} of memory are too little for {} clients at each of {listeners} addresses, which need \
+             at least {}",
             format_size(bytes as u64),
             options.server.most_connections,
             format_size(least as u64)
-        )));
+        );
+        return Err(Failure::refused(text).with_remedy(Remedy::Memory));
     }
     Ok(Memory::new(bytes, connections))
 }
@@ -229,21 +231,20 @@ fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
         Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
     })?;
     for address in &options.listen {
-        listeners.extend(
-            Listener::bind_all(address).map_err(|error| Failure::refused(with_causes(&error)))?,
-        );
+        listeners.extend(Listener::bind_all(address).map_err(|error| Failure::of_error(&error))?);
     }
     let needs_tls = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback());
     let is_safe =
         options.server.allow_insecure || matches!(options.server.tls, TlsPolicy::Required(_));
     let exposed = listeners.iter().map(Listener::address).find(|address| needs_tls(address));
     if let (Some(address), false) = (exposed, is_safe) {
-        return Err(Failure::refused(format!(
-            "{address} can be reached from the network: encrypt with --tls-certificate and --tls-key, or say --insecure"
-        )));
+        let text = format!("{address} can be reached from the network, and nothing is encrypted");
+        return Err(Failure::refused(text).with_remedy(Remedy::Encrypt));
     }
     if listeners.is_empty() {
-        return Err(Failure::refused("nowhere to listen: say --listen unix:PATH or tcp:HOST:PORT"));
+        return Err(
+            Failure::refused("no address to listen at is given").with_remedy(Remedy::Listen)
+        );
     }
     Ok(listeners)
 }

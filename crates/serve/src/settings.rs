@@ -310,7 +310,11 @@ mod tests {
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
         let refused = Settings::default().write(folder.path()).unwrap_err();
-        assert!(refused.is_refusal && refused.text.contains("exists already"), "{refused}");
+        assert!(
+            refused.kind == gemelo_base::FailureKind::BadInput
+                && refused.text.contains("exists already"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -337,7 +341,10 @@ mod tests {
         ] {
             fs::write(folder.path().join(FILE), text).unwrap();
             let failure = Settings::read(folder.path()).unwrap_err();
-            assert!(failure.is_refusal && failure.text.contains(FILE), "{failure}");
+            assert!(
+                failure.kind == gemelo_base::FailureKind::BadInput && failure.text.contains(FILE),
+                "{failure}"
+            );
             assert!(parts.iter().all(|part| failure.text.contains(part)), "{failure}");
             assert!(!failure.text.contains('\n'), "{failure}");
         }

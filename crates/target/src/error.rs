@@ -2,6 +2,7 @@
 
 use crate::uri::PoolVolume;
 use gemelo_base::units::format_size;
+use gemelo_base::{Classified, FailureKind};
 use gemelo_nbd::client::{ClientError, NbdUri, UriError};
 use gemelo_volume::VolumeError;
 use std::path::PathBuf;
@@ -141,13 +142,13 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The job would overwrite an existing file.
-    #[error("{} exists: give another target, or say --force to overwrite the file", path.display())]
+    #[error("{} exists", path.display())]
     Exists {
         /// The existing file.
         path: PathBuf,
     },
     /// The job would overwrite storage that holds data.
-    #[error("{} holds {what}: give another target, or say --force to overwrite it", path.display())]
+    #[error("{} holds {what}", path.display())]
     HoldsData {
         /// The device, volume or export.
         path: PathBuf,
@@ -201,7 +202,7 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The storage does not support direct I/O.
-    #[error("{} does not support direct I/O: use --sync none or --sync fsync", path.display())]
+    #[error("{} does not support direct I/O", path.display())]
     NoDirect {
         /// The file, directory, volume or export.
         path: PathBuf,
@@ -218,7 +219,7 @@ pub enum TargetError {
         place_bytes: u64,
     },
     /// The kernel does not offer io_uring to this user.
-    #[error("io_uring is not available on this machine or to this user: use --engine psync")]
+    #[error("io_uring is not available on this machine or to this user")]
     NoIoUring(#[source] std::io::Error),
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
@@ -232,12 +233,34 @@ pub enum TargetError {
     },
 }
 
-impl TargetError {
-    /// Returns whether the error counts as bad input: nothing had been touched when it was found. A
-    /// failed system call does not count, because it can come at any time.
-    #[must_use]
-    pub const fn is_bad_input(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::Settle { .. } | Self::ClosePool { .. })
+impl Classified for TargetError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::InUse { .. } | Self::PoolInUse { .. } => FailureKind::InUse,
+            // A system call can fail at any time.
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::Settle { source, .. } | Self::ClosePool { source, .. } => source.kind().midway(),
+            Self::Pool { source, .. } | Self::Device(source) => source.kind().untouched(),
+            Self::Nbd { source, .. } => source.kind().untouched(),
+            Self::Connections { .. }
+            | Self::Exists { .. }
+            | Self::HoldsData { .. }
+            | Self::Kind { .. }
+            | Self::Missing { .. }
+            | Self::NoDirect { .. }
+            | Self::NoFolder { .. }
+            | Self::NoIoUring(_)
+            | Self::NoTarget
+            | Self::NoVolume { .. }
+            | Self::PoolShape { .. }
+            | Self::ReadOnly { .. }
+            | Self::Scheme { .. }
+            | Self::Sector { .. }
+            | Self::Size { .. }
+            | Self::TooSmall { .. }
+            | Self::Unit { .. }
+            | Self::Uri(_) => FailureKind::BadInput,
+        }
     }
 }
 

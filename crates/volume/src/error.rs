@@ -1,5 +1,6 @@
 //! Why something could not be done: the kind, and where.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_device::DeviceError;
 use std::io;
 use std::path::PathBuf;
@@ -59,10 +60,7 @@ pub enum VolumeError {
         why: &'static str,
     },
     /// The pool has an older format, which has to be converted first.
-    #[error(
-        "the pool has format version {version}, and this program works with version 2: convert it with \
-         'gemelo pool convert'"
-    )]
+    #[error("the pool has format version {version}, and this program works with version 2")]
     OldFormat {
         /// The version that the pool has.
         version: u32,
@@ -85,7 +83,7 @@ pub enum VolumeError {
         by: String,
     },
     /// A device that would be overwritten.
-    #[error("'{path}' holds {what}: name another device, or say --force to overwrite it")]
+    #[error("'{path}' holds {what}")]
     HoldsData {
         /// The device.
         path: PathBuf,
@@ -191,7 +189,39 @@ pub enum VolumeError {
     Interrupted,
 }
 
+impl Classified for VolumeError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            // The files of a pool are opened before anything is changed in it.
+            Self::File { source, .. } => FailureKind::of_io(source).untouched(),
+            Self::InUse { .. } | Self::DeviceInUse { .. } => FailureKind::InUse,
+            Self::Damaged { .. } | Self::DamagedBlock { .. } => FailureKind::Damaged,
+            Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
+            Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
+            Self::Exists { .. }
+            | Self::NotAPool { .. }
+            | Self::OldFormat { .. }
+            | Self::PresentFormat
+            | Self::HoldsData { .. }
+            | Self::NoDevice { .. }
+            | Self::NoDisk { .. }
+            | Self::LostDisk { .. }
+            | Self::OneDisk { .. }
+            | Self::SmallDevice { .. }
+            | Self::BadOption { .. }
+            | Self::ReadOnly
+            | Self::NoSuchVolume { .. }
+            | Self::VolumeExists { .. } => FailureKind::BadInput,
+        }
+    }
+}
+
 impl VolumeError {
+    /// All slots of the metadata disk hold pages that are in use: the metadata are not damaged, and
+    /// room can be made.
+    pub(crate) const NO_SLOT: Self = Self::NoSpace { disk: DiskRole::Metadata };
+
     /// Wraps what a disk says; a full one becomes [`Self::NoSpace`].
     pub(crate) fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {

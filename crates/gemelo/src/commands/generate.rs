@@ -118,8 +118,7 @@ fn generate(
     output: Output<'_>,
     context: &Context,
 ) -> anyhow::Result<Generated> {
-    gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)
-        .map_err(|error| if error.is_bad_input() { bad_input(error.into()) } else { error.into() })
+    Ok(gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)?)
 }
 
 fn text(

@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::pools;
 use crate::values::{OnOff, Percent, Size, Span};
 use clap::Args;
 use gemelo_nbd::server::{ListenAddress, ServerConfig, TlsPolicy, tls_from_files};
@@ -104,7 +103,7 @@ impl Arguments {
     }
 
     fn tuning(&self) -> anyhow::Result<Tuning> {
-        let of_pool = Settings::read(&self.pool).map_err(pools::error)?;
+        let of_pool = Settings::read(&self.pool)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
             commit_interval_ms: self.commit_interval.map(milliseconds),
@@ -156,8 +155,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
         let _ = context.print(&nbd.chain(metrics).collect::<String>());
     };
-    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready)
-        .map_err(pools::error)?;
+    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready)?;
     let _ = context.print("stopped\n");
     Ok(Outcome::Done)
 }

@@ -12,6 +12,7 @@ mod tls;
 mod uri;
 
 pub use crate::certificates::TlsError;
+use gemelo_base::{Classified, FailureKind};
 pub use uri::{NbdUri, ServerAddress, USUAL_PORT, UriError, UriTls};
 
 use crate::socket::Socket;
@@ -82,6 +83,26 @@ pub enum ClientError {
     /// The server does not support the request.
     #[error("the server does not support this request: {0}")]
     NotSupported(&'static str),
+}
+
+impl Classified for ClientError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Io(source) => FailureKind::of_io(source),
+            Self::Wire(_) | Self::Unexpected(_) | Self::Refused { .. } | Self::Request(_) => {
+                FailureKind::Failed
+            }
+            Self::OldServer
+            | Self::NoSuchExport
+            | Self::TlsRequired
+            | Self::NoTls
+            | Self::Certificates(_)
+            | Self::NoServerName
+            | Self::NotSupported(_) => FailureKind::BadInput,
+            // The caller submits more requests than it said it would.
+            Self::QueueFull => FailureKind::Bug,
+        }
+    }
 }
 
 impl ClientError {

@@ -34,7 +34,7 @@ pub use tls::{TlsPolicy, tls_from_files};
 use crate::socket::Socket;
 use complaints::Complaints;
 use counters::Counters;
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use registry::{Entry, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use session::{Complaint, Seat, SessionError};
@@ -127,6 +127,16 @@ pub enum ServeError {
         /// Number of these connections.
         connections: usize,
     },
+}
+
+impl Classified for ServeError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Insecure(_) => FailureKind::BadInput,
+            Self::Wait(source) => FailureKind::of_io(source),
+            Self::Unfinished { .. } => FailureKind::Failed,
+        }
+    }
 }
 
 struct Shared {

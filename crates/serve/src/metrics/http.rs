@@ -3,7 +3,7 @@
 //! `hyper` reads and writes HTTP/1.1, on one thread. Its clients are limited in number and time: of too many the oldest is
 //! ended, so that connections that say nothing never keep a scraper out.
 
-use gemelo_base::StopFlag;
+use gemelo_base::{Classified, FailureKind, StopFlag};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -44,6 +44,12 @@ const MOST_HEADERS: usize = 64;
 pub(crate) struct MetricsError {
     address: SocketAddr,
     source: io::Error,
+}
+
+impl Classified for MetricsError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::of_io(&self.source).untouched()
+    }
 }
 
 /// A listening server of metrics.

@@ -4,6 +4,7 @@ mod salvage;
 mod sink;
 mod source;
 
+use gemelo_base::{Classified, FailureKind};
 pub use salvage::{BadRange, BadRanges};
 pub use sink::{OnBadBlock, Sink, export};
 pub use source::{Source, import};
@@ -61,6 +62,16 @@ pub enum TransferError {
     /// The work was asked to stop.
     #[error("stopped before the end")]
     Interrupted,
+}
+
+impl Classified for TransferError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Outside { source, .. } => FailureKind::of_io(source),
+            Self::Volume { source, .. } => source.kind().midway(),
+            Self::TooLong { .. } | Self::Interrupted => FailureKind::Failed,
+        }
+    }
 }
 
 /// What threads count together.

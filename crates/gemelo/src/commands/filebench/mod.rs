@@ -12,7 +12,7 @@ use clap::Args;
 use console::Lines;
 use gemelo_base::random::fresh_word;
 use gemelo_filebench::sources::SourceSpec;
-use gemelo_filebench::{Console, Options, Program, RunError, RunResult, Script};
+use gemelo_filebench::{Console, Options, Program, RunResult, Script};
 use gemelo_report::{Provenance, ResultFile};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -267,15 +267,7 @@ impl Session<'_> {
         let Planned { program, options, .. } = planned;
         let (monitor, stop) = (self.context.monitor.as_ref(), &self.context.stop);
         gemelo_filebench::execute(program, options, &self.console, monitor, stop, &distributions)
-            .map_err(|error| {
-                let hint = matches!(error, RunError::Exists { .. });
-                let error = anyhow::Error::from(error);
-                bad_input(if hint {
-                    error.context("nothing was touched; --force removes what is there")
-                } else {
-                    error
-                })
-            })
+            .or_bad_input()
     }
 
     fn write_json(&self, script_text: String, points: Vec<Point>) -> anyhow::Result<()> {

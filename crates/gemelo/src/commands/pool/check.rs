@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let name = arguments.pool.display();
-    let about = |error: VolumeError| pools::error(Failure::from(error).about(&name.to_string()));
+    let about = |error: VolumeError| Failure::from(error).about(&name.to_string());
     // Whatever the disks hold: with settings that make no sense no command opens the pool.
     let settings = Settings::read(&arguments.pool).err();
     let access = if arguments.repair { DiskAccess::Exclusive } else { DiskAccess::Shared };
@@ -51,17 +51,20 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             let report = check(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
             show_idle(arguments, &report, settings.as_ref(), context)
         }
-        Err(error @ VolumeError::InUse { .. }) if arguments.repair => Err(bad_input(anyhow!(
-            "{name}: {error}: stop it first, a pool is repaired when nobody has it"
-        ))),
+        Err(error @ VolumeError::InUse { .. }) if arguments.repair => {
+            let error = about(error);
+            let text =
+                format!("{error}: a pool that is in use cannot be repaired: stop that process");
+            Err(Failure { text, ..error }.into())
+        }
         Err(VolumeError::InUse { .. }) => {
             let access = pools::open(&arguments.pool, Purpose::Read, context)?;
             let reply = pools::ask(&access, &Request::Check { data: arguments.data }, context)?;
-            access.close().map_err(pools::error)?;
+            access.close()?;
             let Reply::Checked(report) = reply else { return Err(pools::other_version()) };
             show_served(&report, settings.as_ref(), context)
         }
-        Err(error) => Err(about(error)),
+        Err(error) => Err(about(error).into()),
     }
 }
 
@@ -177,7 +180,16 @@ fn show_idle(
     let loses =
         report.more_problems > 0 || report.problems.iter().any(|problem| problem.loses_data);
     let is_good = report.is_clean() || report.is_repaired && !loses;
-    Ok(if is_good && settings.is_none() { Outcome::Done } else { Outcome::Partial })
+    Ok(outcome(is_good, settings))
+}
+
+const fn outcome(is_good: bool, settings: Option<&Failure>) -> Outcome {
+    match (is_good, settings) {
+        (false, _) => Outcome::FoundDamage,
+        // The stored data are sound, but the pool cannot be opened.
+        (true, Some(_)) => Outcome::Partial,
+        (true, None) => Outcome::Done,
+    }
 }
 
 const fn are(count: u64) -> &'static str {
@@ -212,5 +224,5 @@ fn show_served(
         "the pool is damaged: stop the server and run this again with --repair\n"
     };
     context.print(&text)?;
-    Ok(if report.is_clean() && settings.is_none() { Outcome::Done } else { Outcome::Partial })
+    Ok(outcome(report.is_clean(), settings))
 }

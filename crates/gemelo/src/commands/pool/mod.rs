@@ -44,7 +44,8 @@ enum Action {
     /// Before a repair gives up anything, it says which blocks of which volumes, and does so only with
     /// --yes or after it was told to on a terminal. A content that passes its checksum is never given up.
     ///
-    /// Exit status 0 if nothing is wrong, or all was repaired without loss; 1 otherwise.
+    /// Exit status 0 if nothing is wrong or a repair lost nothing, 4 if there is damage, 1 if only
+    /// the settings are wrong.
     Check(check::Arguments),
     /// Give a pool of an older version the present format
     ///

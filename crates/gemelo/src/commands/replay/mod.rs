@@ -3,7 +3,7 @@
 mod text;
 
 use super::bench::options::ContentOptions;
-use super::trace::input::{TraceInput, failed};
+use super::trace::input::TraceInput;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::values::Size;
@@ -13,11 +13,10 @@ use clap::Args;
 use gemelo_base::SystemClock;
 use gemelo_load::Environment;
 use gemelo_replay::{
-    Capacity, MapRule, Plan, PlanError, PlanOptions, ReplayContents, ReplayError, ReplayOptions,
-    ReplayResult, Speed,
+    Capacity, MapRule, Plan, PlanOptions, ReplayContents, ReplayOptions, ReplayResult, Speed,
 };
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_target::{Access, Engine, Layout, TargetError, TargetUri};
+use gemelo_target::{Access, Engine, Layout, TargetUri};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -103,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let plan = arguments.plan(context)?;
     let layout = arguments.layout(&plan)?;
-    let target = gemelo_target::plan(&arguments.target, &layout).map_err(not_ready)?;
+    let target = gemelo_target::plan(&arguments.target, &layout)?;
     if arguments.content.distribution.is_some() && plan.drawn_blocks() == 0 {
         return Err(bad_input(anyhow!(
             "--distribution has no effect here: the trace says the content of every block"
@@ -118,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if arguments.dry_run {
         return Ok(Outcome::Done);
     }
-    let mut target = target.prepare().map_err(not_ready)?;
+    let mut target = target.prepare()?;
     let looks = pools::let_look(target.as_ref());
     let clock = SystemClock::new();
     let monitor = context.monitor.as_ref();
@@ -131,8 +130,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         target.as_ref(),
         &options,
         &environment,
-    )
-    .map_err(not_replayed)?;
+    )?;
     drop(looks);
     let finished = target.finish(arguments.keep).context("cannot remove the file of the replay");
     let warnings = text::advice(&result);
@@ -152,19 +150,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     failures.note(finished, monitor);
     let is_sound = result.is_complete && result.verification.wrong == 0;
     failures.or(if is_sound { Outcome::Done } else { Outcome::Partial })
-}
-
-fn not_ready(error: TargetError) -> anyhow::Error {
-    if error.is_bad_input() { bad_input(error.into()) } else { error.into() }
-}
-
-fn not_replayed(error: ReplayError) -> anyhow::Error {
-    match error {
-        ReplayError::Trace(error) => failed(error),
-        ReplayError::NothingToVerify | ReplayError::OneQueue => bad_input(error.into()),
-        ReplayError::Target(error) => not_ready(error),
-        _ => error.into(),
-    }
 }
 
 impl Arguments {
@@ -232,13 +217,9 @@ impl Arguments {
         let mut trace = self.trace.open()?;
         context.monitor.begin("planning", gemelo_base::Unit::Items, self.trace.limit);
         let options = PlanOptions { block_bytes, map: self.map, capacity: self.capacity()? };
-        let plan = Plan::new(&mut trace, options, &context.stop).map_err(|error| match error {
-            PlanError::Stopped => error.into(),
-            PlanError::Trace(error) => failed(error),
-            _ => bad_input(error.into()),
-        })?;
+        let plan = Plan::new(&mut trace, options, &context.stop)?;
         context.monitor.finish();
-        trace.source().check_devices().map_err(failed)?;
+        trace.source().check_devices()?;
         for remark in TraceInput::remarks(trace.source()) {
             context.monitor.warn(&remark);
         }
@@ -249,7 +230,7 @@ impl Arguments {
         if let Some(size) = self.size {
             return Ok(Capacity::Bytes(size.0));
         }
-        let bytes = gemelo_target::capacity(&self.target).map_err(not_ready)?;
+        let bytes = gemelo_target::capacity(&self.target)?;
         Ok(bytes.map_or(Capacity::AsNeeded, Capacity::Bytes))
     }
 

@@ -1,7 +1,7 @@
 //! The files that a scan can write.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, bad_input};
+use crate::exit::{OrBadInput, bad_input, midway};
 use crate::files::{self, NewFile};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -85,7 +85,8 @@ impl OutputOptions {
         let sizes: Vec<u32> = result.block_sizes.iter().map(|size| size.block_bytes).collect();
         for (path, size) in self.distribution_paths(&sizes).iter().zip(&result.block_sizes) {
             write_distribution(path, self.force, size)
-                .context("there is no distribution to write")?;
+                .context("there is no distribution to write")
+                .map_err(midway)?;
         }
         Ok(())
     }

@@ -1,12 +1,11 @@
 //! The options by which every command reads traces, and the loop over their records.
 
 use crate::context::Context;
-use crate::exit::bad_input;
 use crate::values::Span;
 use clap::Args;
 use gemelo_base::Unit;
 use gemelo_trace::{
-    DeviceRule, Format, Merged, ReadOptions, Record, RecordSource, Stretch, TraceError, Window,
+    DeviceRule, Format, Merged, ReadOptions, Record, RecordSource, Stretch, Window,
 };
 use serde::Serialize;
 use std::path::PathBuf;
@@ -59,11 +58,6 @@ pub(crate) struct ReadTrace {
 /// Records between two looks at the stop flag, and reports of progress.
 const REPORT_EVERY: u64 = 1 << 14;
 
-/// An error of a trace, marked as bad input if the trace is at fault.
-pub(crate) fn failed(error: TraceError) -> anyhow::Error {
-    if error.is_bad_input() { bad_input(error.into()) } else { error.into() }
-}
-
 impl TraceInput {
     pub(crate) fn open(&self) -> anyhow::Result<Window<Merged>> {
         let options = ReadOptions {
@@ -71,7 +65,7 @@ impl TraceInput {
             skips_malformed: self.skip_malformed,
             devices: self.devices.clone(),
         };
-        let merged = Merged::open(&self.traces, options).map_err(failed)?;
+        let merged = Merged::open(&self.traces, options)?;
         Ok(Window::new(merged, self.stretch()))
     }
 
@@ -120,7 +114,7 @@ pub(crate) fn for_each<Source: RecordSource>(
     context.monitor.begin(phase, Unit::Items, total);
     let mut record = Record::new();
     let mut unreported = 0;
-    while source.next_record(&mut record).map_err(failed)? {
+    while source.next_record(&mut record)? {
         each(&record, source)?;
         unreported += 1;
         if unreported == REPORT_EVERY {

@@ -1,9 +1,9 @@
 //! `gemelo trace stat`: what the papers' tables say of a trace, and a distribution and a job made of it.
 
-use super::input::{ReadTrace, TraceInput, failed, for_each};
+use super::input::{ReadTrace, TraceInput, for_each};
 use super::stat_text;
 use crate::context::Context;
-use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, Outcome, bad_input};
 use crate::files;
 use crate::values::{BlockSize, Size};
 use anyhow::{Context as _, anyhow};
@@ -77,9 +77,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let mut statistics = Statistics::new(arguments.block_size.0, MemoryLimit(arguments.memory.0));
     let is_complete =
         for_each(&mut trace, context, ("counting", arguments.input.limit), |record, _| {
-            statistics.add(record).or_bad_input()
+            Ok(statistics.add(record)?)
         })?;
-    trace.source().check_devices().map_err(failed)?;
+    trace.source().check_devices()?;
     let mut warnings = TraceInput::remarks(trace.source());
     if !is_complete {
         warnings.push("interrupted: these are the figures of the records up to there".to_owned());

@@ -1,6 +1,5 @@
 //! `gemelo trace synthesize`: a trace in FIU format from a preset or from figures.
 
-use super::convert::not_written;
 use super::input::for_each;
 use super::output::TraceFile;
 use crate::context::Context;
@@ -97,10 +96,10 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let phase = ("synthesizing", Some(spec.records));
     let is_complete = for_each(&mut synthesis, context, phase, |record, synthesis| {
         length_ns = record.time_ns;
-        writer.write(record, synthesis.names()).map_err(not_written)
+        Ok(writer.write(record, synthesis.names())?)
     })?;
     let records = writer.records();
-    let file = writer.finish().map_err(not_written)?;
+    let file = writer.finish()?;
     let to_standard_output = files::is_standard_output(&arguments.output);
     if is_complete || to_standard_output {
         file.finish()?;

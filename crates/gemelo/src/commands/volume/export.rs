@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     files::check_all_new(outputs.map(PathBuf::as_path), arguments.force)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Read, context)?;
     let (transferred, bad) = arguments.copy(&access, context)?;
-    access.close().map_err(pools::error)?;
+    access.close()?;
     let exported = Exported { transferred, bad };
     let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
     let text = arguments.text(&exported);
@@ -93,8 +93,8 @@ impl Arguments {
     fn copy(&self, access: &Access, context: &Context) -> anyhow::Result<(Transferred, BadRanges)> {
         let name = &self.volume.name;
         let devices = (0..THREADS)
-            .map(|_| access.device(name).map_err(pools::error))
-            .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
+            .map(|_| access.device(name))
+            .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
         let about = || format!("{} to {}", self.volume, self.output.display());
         let on_bad_block = if self.salvage { OnBadBlock::Zeros } else { OnBadBlock::Fail };
         let run = |sink| {

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let (source, length) = source(&arguments.input)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Change, context)?;
     let copied = arguments.copy(&access, source, length, context);
-    let closed = access.close().map_err(pools::error);
+    let closed = access.close();
     let transferred = copied?;
     closed?;
     context.print(&format!(
@@ -213,7 +213,7 @@ impl Arguments {
         context: &Context,
     ) -> anyhow::Result<Transferred> {
         let name = &self.volume.name;
-        let device = access.device(name).map_err(pools::error)?;
+        let device = access.device(name)?;
         let length = device.geometry().size_bytes;
         let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
         let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
@@ -236,8 +236,8 @@ impl Arguments {
         context: &Context,
     ) -> anyhow::Result<Transferred> {
         let devices = (0..THREADS)
-            .map(|_| access.device(name).map_err(pools::error))
-            .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
+            .map(|_| access.device(name))
+            .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
         import(source, &devices, &*context.monitor, &context.stop)
             .with_context(|| format!("{} to {}", self.input.display(), self.volume))
     }
