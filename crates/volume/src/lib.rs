@@ -1,7 +1,7 @@
 //! Volumes that store each block once: the engine, its metadata and its checker.
 //!
 //! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
-//! `docs/format.md`. Nothing here knows of NBD, of load or of printing.
+//! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
 //!
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
 //! writes fresh ones through [`disk`], changes the backend and appends the changes to the [`journal`].

@@ -19,7 +19,7 @@ pub use usage::{check_file_unused, check_unused};
 use std::io::{self, IoSlice};
 
 /// Storage that is addressed by bytes. All methods may be called from many threads at once; what the engine assumes of
-/// it after a crash is in `docs/format.md`.
+/// it after a crash is in `docs/reference/format.md`.
 pub trait Disk: Send + Sync {
     /// Its length in bytes.
     ///
