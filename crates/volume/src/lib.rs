@@ -4,12 +4,11 @@
 //! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
 //!
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
-//! writes fresh ones through [`disk`], changes the backend and appends the changes to the [`journal`].
+//! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
 pub mod backend;
 pub mod check;
 mod counters;
-pub mod disk;
 mod engine;
 mod error;
 mod fingerprint;
@@ -27,7 +26,6 @@ mod volume;
 pub use backend::CacheFigures;
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
-pub use disk::{Disk, DiskAccess, FileDisk};
 pub use engine::{DamagedBlock, FinderReport};
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;

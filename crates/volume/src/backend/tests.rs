@@ -2,7 +2,6 @@
 //! fail, or are what the next process begins with.
 
 use super::{Damage, LoadOptions, MetadataBackend, PageWrites, empty, load};
-use crate::disk::FileDisk;
 use crate::error::VolumeError;
 use crate::format::{Change, PoolSeed, Root, Superblock, Version};
 use crate::pool::PoolDisks;
@@ -10,6 +9,7 @@ use crate::types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
 };
 use gemelo_base::random::{Random, mix64};
+use gemelo_disk::FileDisk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 
 use super::CheckReport;
 use super::store::{TreeReader, compare_counts, compare_index};
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     Change, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, PoolSeed,
@@ -12,6 +11,7 @@ use crate::format::{
 use crate::journal::Journal;
 use crate::pool::PoolDisks;
 use crate::types::{BackendKind, DedupMode, Fingerprint, Identity, Lbn, Place, VolumeId};
+use gemelo_disk::Disk;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// LBNs of one lost page that are counted as lost.

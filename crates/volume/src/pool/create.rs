@@ -7,6 +7,7 @@ use crate::format::{
     JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header,
 };
 use crate::types::{BackendKind, FingerprintKind, Pbn};
+use gemelo_disk::DiskError;
 use std::io::IoSlice;
 use std::path::PathBuf;
 
@@ -120,7 +121,7 @@ fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     std::fs::File::open(&path)
         .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|source| VolumeError::File { action: "read", path, source })?;
+        .map_err(|source| DiskError::File { action: "read", path, source })?;
     Ok(bytes)
 }
 

@@ -4,12 +4,12 @@ use super::layout::{Layout, Visitor};
 use super::pages::Pages;
 use super::{CachedVolume, Index, Overlay, Version};
 use crate::backend::Damage;
-use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
 use crate::format::{
     NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Superblock, Tree, read_chain,
 };
 use crate::types::{Fingerprint, Identity, Lbn, Pbn, Place};
+use gemelo_disk::Disk;
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

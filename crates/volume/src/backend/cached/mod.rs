@@ -22,13 +22,13 @@ pub(crate) use table::TableLayout;
 use super::{
     Garbage, Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo,
 };
-use crate::disk::Disk;
 use crate::error::{Result, VolumeError};
 use crate::format::{
     Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree,
 };
 use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
 use delta::{Delta, Words};
+use gemelo_disk::Disk;
 use layout::{Cursor, Index, Layout, MOST_CANDIDATES, Values};
 use pages::Pages;
 use parking_lot::Mutex;

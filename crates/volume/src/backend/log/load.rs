@@ -5,13 +5,13 @@ use super::pager::{PageData, PageKey};
 use super::records::RecordPage;
 use super::{LogBackend, LogVolume, Map};
 use crate::backend::Damage;
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock,
     Table, TableVolume, read_chain,
 };
 use crate::types::{BackendKind, Fingerprint, Identity, Pbn, Place};
+use gemelo_disk::Disk;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use super::LogBackend;
 use crate::backend::{MetadataBackend, PageWrites, Totals};
-use crate::disk::{Disk, FileDisk};
 use crate::format::{Change, Link, PoolSeed, Root, Superblock, Version};
 use crate::types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
 };
+use gemelo_disk::{Disk, FileDisk};
 use std::io::IoSlice;
 
 const VOLUME: VolumeId = VolumeId(1);
