@@ -6,7 +6,7 @@
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
 //! writes fresh ones through [`disk`], changes the backend and appends the changes to the [`journal`].
 
-pub mod backend;
+mod backend;
 pub mod check;
 mod counters;
 pub mod disk;
@@ -24,7 +24,7 @@ mod sync;
 mod types;
 mod volume;
 
-pub use backend::CacheFigures;
+pub use backend::{CacheFigures, about_backend};
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, DiskAccess, FileDisk};
@@ -37,7 +37,7 @@ pub use pool::{
     PoolStat, Tuning, VolumeSummary, convert,
 };
 pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES,
-    MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
 pub use volume::Volume;
