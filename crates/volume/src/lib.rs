@@ -6,7 +6,7 @@
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
 //! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
-pub mod backend;
+mod backend;
 pub mod check;
 mod counters;
 mod engine;
@@ -23,7 +23,7 @@ mod sync;
 mod types;
 mod volume;
 
-pub use backend::CacheFigures;
+pub use backend::{CacheFigures, about_backend};
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{DamagedBlock, FinderReport};
@@ -35,7 +35,7 @@ pub use pool::{
     PoolStat, Tuning, VolumeSummary, convert,
 };
 pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES,
-    MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
 pub use volume::Volume;

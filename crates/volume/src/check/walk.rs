@@ -10,7 +10,7 @@ use crate::format::{
 };
 use crate::journal::Journal;
 use crate::pool::PoolDisks;
-use crate::types::{BackendKind, DedupMode, Fingerprint, Identity, Lbn, Place, VolumeId};
+use crate::types::{DedupMode, Fingerprint, Identity, Layout, Lbn, Place, VolumeId};
 use gemelo_disk::Disk;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -98,7 +98,7 @@ impl Walk {
         };
         let makes_no_sense =
             || VolumeError::damaged("the table of the checkpoint cannot be decoded");
-        let is_whole = if walk.superblock.backend.is_cached() {
+        let is_whole = if walk.superblock.backend.layout() != Layout::Pages {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_trees(disk, seed, &table, &mut slots)?
         } else {
@@ -133,7 +133,7 @@ impl Walk {
             disk,
             journal_pages: self.superblock.journal_pages,
             seed,
-            is_table: self.superblock.backend == BackendKind::Table,
+            is_table: self.superblock.backend.layout() == Layout::Arrays,
             buckets: table.buckets,
             slots,
         };
