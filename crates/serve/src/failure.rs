@@ -1,6 +1,7 @@
 //! The reason why a request was not carried out, in a form that crosses the control socket.
 
 use gemelo_base::{Classified, FailureKind};
+use gemelo_disk::DiskError;
 use gemelo_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -98,7 +99,7 @@ impl Classified for Failure {
 const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
     match error {
         VolumeError::OldFormat { .. } => Some(Remedy::Convert),
-        VolumeError::HoldsData { .. } => Some(Remedy::Overwrite),
+        VolumeError::Disk(DiskError::HoldsData { .. }) => Some(Remedy::Overwrite),
         _ => None,
     }
 }

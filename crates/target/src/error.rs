@@ -3,6 +3,7 @@
 use crate::uri::PoolVolume;
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind};
+use gemelo_disk::DiskError;
 use gemelo_nbd::client::{ClientError, NbdUri, UriError};
 use gemelo_volume::VolumeError;
 use std::path::PathBuf;
@@ -157,7 +158,7 @@ pub enum TargetError {
     },
     /// The device does not exist, or it cannot be used as a target.
     #[error(transparent)]
-    Device(VolumeError),
+    Device(DiskError),
     /// Something else uses the block device or file.
     #[error("{} is in use: {by}; give another target, or end that use first", path.display())]
     InUse {
@@ -240,7 +241,8 @@ impl Classified for TargetError {
             // A system call can fail at any time.
             Self::Io { source, .. } => FailureKind::of_io(source),
             Self::Settle { source, .. } | Self::ClosePool { source, .. } => source.kind().midway(),
-            Self::Pool { source, .. } | Self::Device(source) => source.kind().untouched(),
+            Self::Pool { source, .. } => source.kind().untouched(),
+            Self::Device(source) => source.kind().untouched(),
             Self::Nbd { source, .. } => source.kind().untouched(),
             Self::Connections { .. }
             | Self::Exists { .. }

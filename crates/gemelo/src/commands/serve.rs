@@ -4,8 +4,10 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::values::{OnOff, Percent, Size, Span};
 use clap::Args;
-use gemelo_nbd::server::{ListenAddress, ServerConfig, TlsPolicy, tls_from_files};
-use gemelo_serve::{Addresses, ServeOptions, Settings, Thresholds};
+use gemelo_nbd::server::{
+    ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
+};
+use gemelo_serve::{Addresses, HandedOver, ServeOptions, Settings, Thresholds, handed_over};
 use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -119,10 +121,24 @@ impl Arguments {
 
     fn options(&self) -> anyhow::Result<ServeOptions> {
         Ok(ServeOptions {
-            listen: self.listen.clone(),
+            // Each protocol by which clients reach volumes is a line here.
+            front_ends: vec![Box::new(self.nbd()?)],
             volumes: self.volume.clone(),
             tuning: self.tuning()?,
-            server: ServerConfig {
+            metrics: self.metrics,
+            thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
+        })
+    }
+
+    fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
+        let handed_over = handed_over()?.into_iter().map(|socket| match socket {
+            HandedOver::Unix(listener) => Listener::from_unix(listener),
+            HandedOver::Tcp(listener) => Listener::from_tcp(listener),
+        });
+        Ok(NbdFrontEnd {
+            handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
+            listen: self.listen.clone(),
+            config: ServerConfig {
                 most_connections: self.most_connections as usize,
                 most_handshakes: self.most_handshakes as usize,
                 idle_timeout: unless_zero(self.idle_timeout),
@@ -134,8 +150,6 @@ impl Arguments {
                 ..ServerConfig::default()
             },
             memory_bytes: self.memory.map(|memory| memory.0),
-            metrics: self.metrics,
-            thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
         })
     }
 }
@@ -150,12 +164,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let monitor = Arc::clone(&context.monitor);
     // Nobody may be reading what is printed; the server serves all the same.
     let ready = |addresses: &Addresses| {
-        let nbd = addresses.nbd.iter().map(|address| format!("listening at {address}\n"));
+        let nbd = addresses.clients.iter().map(|address| format!("listening at {address}\n"));
         let metrics =
             addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
         let _ = context.print(&nbd.chain(metrics).collect::<String>());
     };
-    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready)?;
+    gemelo_serve::serve(&arguments.pool, options, monitor, &context.stop, ready)?;
     let _ = context.print("stopped\n");
     Ok(Outcome::Done)
 }

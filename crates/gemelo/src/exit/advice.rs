@@ -3,6 +3,7 @@
 //! A library does not know which options exist. It returns a typed error; the option that helps is
 //! named here.
 
+use gemelo_disk::DiskError;
 use gemelo_serve::{Failure, Remedy};
 use gemelo_target::TargetError;
 use gemelo_trace::{BlockError, StatError, TraceError};
@@ -15,8 +16,9 @@ type Advice = Cow<'static, str>;
 /// The options that help against an error, if there are any. The words follow the text of the
 /// error, after a colon.
 pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
-    const ASKED: [fn(&(dyn Error + 'static)) -> Option<Advice>; 10] = [
+    const ASKED: [fn(&(dyn Error + 'static)) -> Option<Advice>; 11] = [
         |error| of_volume(error.downcast_ref()?),
+        |error| of_disk(error.downcast_ref()?),
         |error| of_failure(error.downcast_ref()?),
         |error| of_target(error.downcast_ref()?),
         |error| of_trace(error.downcast_ref()?),
@@ -37,10 +39,14 @@ const CONVERT: &str = "convert it with `gemelo pool convert`";
 
 fn of_volume(error: &VolumeError) -> Option<Advice> {
     Some(match error {
-        VolumeError::HoldsData { .. } => ANOTHER_DEVICE.into(),
+        VolumeError::Disk(error) => return of_disk(error),
         VolumeError::OldFormat { .. } => CONVERT.into(),
         _ => return None,
     })
+}
+
+fn of_disk(error: &DiskError) -> Option<Advice> {
+    matches!(error, DiskError::HoldsData { .. }).then(|| ANOTHER_DEVICE.into())
 }
 
 fn of_failure(failure: &Failure) -> Option<Advice> {
@@ -68,7 +74,7 @@ fn of_target(error: &TargetError) -> Option<Advice> {
             "use --sync none or --sync fsync, and leave out --direct".into()
         }
         TargetError::NoIoUring(_) => "use --engine psync".into(),
-        TargetError::Device(error) => return of_volume(error),
+        TargetError::Device(error) => return of_disk(error),
         _ => return None,
     })
 }

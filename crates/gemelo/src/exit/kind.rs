@@ -92,6 +92,8 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_content::DistributionError>,
     kind_as::<gemelo_content::ProfileError>,
     kind_as::<gemelo_device::DeviceError>,
+    kind_as::<gemelo_device::FrontEndError>,
+    kind_as::<gemelo_disk::DiskError>,
     kind_as::<gemelo_filebench::RunError>,
     kind_as::<gemelo_filebench::ScriptError>,
     kind_as::<gemelo_filebench::sources::SourceError>,

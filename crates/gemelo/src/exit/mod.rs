@@ -146,10 +146,8 @@ mod tests {
 
     #[test]
     fn an_error_has_its_causes_and_the_advice_on_one_line() {
-        let error = gemelo_volume::VolumeError::HoldsData {
-            path: "/dev/x".into(),
-            what: "data".to_owned(),
-        };
+        let error =
+            gemelo_disk::DiskError::HoldsData { path: "/dev/x".into(), what: "data".to_owned() };
         let error = anyhow::Error::from(error).context("pool");
         assert_eq!(
             message(&bad_input(error)),

@@ -34,7 +34,6 @@ pub(crate) use worker::Worker;
 
 use crate::backend::MetadataBackend;
 use crate::counters::PoolCounters;
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock};
@@ -47,6 +46,7 @@ use commit::OpenCommit;
 use copy::Copying;
 pub(crate) use crowd::Crowd;
 use gemelo_base::Clock;
+use gemelo_disk::Disk;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
