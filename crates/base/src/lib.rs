@@ -3,6 +3,7 @@
 //!
 //! This crate does no input or output, and it contains nothing about blocks, load or volumes.
 
+mod bytes;
 pub mod clock;
 mod failure;
 pub mod monitor;
@@ -11,6 +12,7 @@ pub mod random;
 pub mod stop;
 pub mod units;
 
+pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use failure::{Classified, FailureKind};
 pub use monitor::{Monitor, Recorder, Silent, Unit};

@@ -156,6 +156,12 @@ pub fn format_size(bytes: u64) -> String {
     format!("{value:.2} {letter}iB")
 }
 
+/// Formats a share from 0 to 1 as a percentage: `76.03 %`.
+#[must_use]
+pub fn format_percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
 /// Formats a rate in bytes a second in powers of 1000, as is usual for links and disks: `4.70
 /// GB/s`.
 #[must_use]

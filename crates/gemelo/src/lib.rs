@@ -11,6 +11,7 @@ mod distributions;
 mod exit;
 mod files;
 pub mod fuzzing;
+mod json;
 mod nearest;
 mod pools;
 mod progress;

@@ -254,7 +254,7 @@ fn pools_are_listed_with_who_serves_them() {
     let of =
         |name: &str| lines.iter().find(|line| line.contains(name)).copied().unwrap_or_default();
     assert!(of("/pool ").contains(&format!("served by process {}", served.process_id())), "{text}");
-    assert!(of("/second ").contains("idle") && of("/second ").contains("31.99 MiB"), "{text}");
+    assert!(of("/second ").contains("idle") && of("/second ").contains("32.00 MiB"), "{text}");
 }
 
 #[test]

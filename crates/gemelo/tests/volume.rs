@@ -156,7 +156,7 @@ fn what_cannot_be_is_refused_and_makes_no_volume() {
             (&["import", &pool.file("empty"), &volume], "is empty"),
             (&["import", &pool.path(), &volume], "/pool: "),
             (&["import", &raw, &volume, "--size", "4k"], "more than the 4096 of the volume"),
-            (&["import", &raw, "novolume"], "'novolume' is no volume"),
+            (&["import", &raw, "novolume"], "invalid volume 'novolume'"),
             (&["export", &volume, &pool.file("back")], "there is no volume 'a'"),
             (&["export", &volume, "/no/such/folder/back"], "/no/such/folder"),
             (&["create", &pool.volume("a\u{7}"), "--size", "1m"], "control characters"),

@@ -2,6 +2,7 @@
 
 use crate::TargetError;
 use gemelo_nbd::client::NbdUri;
+use gemelo_volume::VolumePath;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -57,14 +58,10 @@ impl FromStr for TargetUri {
 }
 
 impl PoolVolume {
-    /// Splits at the last slash, because names of volumes contain none.
     fn parse(place: &str) -> Result<Self, TargetError> {
-        match place.rsplit_once('/') {
-            Some((directory, volume)) if !directory.is_empty() && !volume.is_empty() => {
-                Ok(Self { directory: PathBuf::from(directory), volume: volume.to_owned() })
-            }
-            _ => Err(TargetError::PoolShape { place: place.to_owned() }),
-        }
+        let VolumePath { pool, name } =
+            place.parse().map_err(|_| TargetError::PoolShape { place: place.to_owned() })?;
+        Ok(Self { directory: pool, volume: name })
     }
 }
 

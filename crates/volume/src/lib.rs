@@ -22,6 +22,7 @@ mod space;
 mod sync;
 mod types;
 mod volume;
+mod volume_path;
 
 pub use backend::{CacheFigures, about_backend};
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
@@ -39,3 +40,4 @@ pub use types::{
     MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
 pub use volume::Volume;
+pub use volume_path::{VolumePath, VolumePathError};

@@ -4,7 +4,7 @@ mod salvage;
 mod sink;
 mod source;
 
-use gemelo_base::{Classified, FailureKind};
+use gemelo_base::{Classified, FailureKind, is_zero};
 pub use salvage::{BadRange, BadRanges};
 pub use sink::{OnBadBlock, Sink, export};
 pub use source::{Source, import};
@@ -17,9 +17,6 @@ use thiserror::Error;
 
 /// Bytes copied at once: as many blocks as the engine does at once, and a multiple of every block size.
 const PIECE_BYTES: usize = 4 << 20;
-
-/// Zeros to compare with.
-static ZEROS: [u8; 4096] = [0; 4096];
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -96,10 +93,6 @@ impl Tally {
             copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
         }
     }
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    block.chunks(ZEROS.len()).all(|part| ZEROS.get(..part.len()) == Some(part))
 }
 
 /// The runs of blocks that are not all zero: where in the piece, and the bytes.

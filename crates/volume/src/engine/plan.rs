@@ -8,6 +8,7 @@ use crate::counters::add;
 use crate::error::Result;
 use crate::format::Change;
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_base::is_zero;
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -374,11 +375,6 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         }
         tally
     }
-}
-
-fn is_zero(content: &[u8]) -> bool {
-    let (words, rest) = content.as_chunks::<64>();
-    words.iter().all(|word| *word == [0; 64]) && rest.iter().all(|byte| *byte == 0)
 }
 
 /// Whether a block of the data store, which has the fingerprint of this content, has the content itself;

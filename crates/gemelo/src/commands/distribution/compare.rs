@@ -1,10 +1,11 @@
 //! `gemelo distribution compare`: how far distributions lie apart.
 
-use super::JsonOption;
+use super::SCHEMA;
 use super::columns::{Column, Columns};
 use crate::context::Context;
 use crate::distributions;
 use crate::exit::Outcome;
+use crate::json::{JsonOption, Made};
 use clap::Args;
 
 #[derive(Debug, Args)]
@@ -41,7 +42,8 @@ pub(super) fn print(
         .map(|name| Ok(Column::of(short(name), &distributions::load(name)?.distribution)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let columns = Columns::new(columns);
-    json.write(force, context, names, &columns, &[])?;
+    let made = Made { schema: SCHEMA, input: names, result: &columns, warnings: Vec::new() };
+    json.write(force, context, made)?;
     if !json.is_standard_output() {
         context.print(&columns.to_text())?;
     }

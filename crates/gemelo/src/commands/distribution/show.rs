@@ -1,9 +1,10 @@
 //! `gemelo distribution show`: the figures of one distribution, or several side by side.
 
-use super::{JsonOption, compare, figures::Figures};
+use super::{SCHEMA, compare, figures::Figures};
 use crate::context::Context;
 use crate::distributions::{self, USUAL_BLOCK_BYTES};
 use crate::exit::Outcome;
+use crate::json::{JsonOption, Made};
 use crate::values::BlockSize;
 use clap::Args;
 
@@ -37,7 +38,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for warning in &warnings {
         context.monitor.warn(warning);
     }
-    arguments.json.write(arguments.force, context, [name], [&figures], &warnings)?;
+    let made = Made { schema: SCHEMA, input: [name], result: [&figures], warnings };
+    arguments.json.write(arguments.force, context, made)?;
     if !arguments.json.is_standard_output() {
         context.print(&figures.to_text())?;
     }

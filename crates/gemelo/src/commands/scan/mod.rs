@@ -8,6 +8,7 @@ mod text;
 
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
+use crate::json::Made;
 pub(crate) use arguments::Arguments;
 use arguments::{Action, ScanArguments};
 use gemelo_scan::{Saved, ScanOptions};
@@ -47,10 +48,11 @@ fn finish<Input: serde::Serialize>(
     for warning in &warnings {
         monitor.warn(warning);
     }
-    if !outputs.is_json_standard_output() {
+    if !outputs.json.is_standard_output() {
         failures.note(context.print(&text::of_result(&result)), monitor);
     }
-    failures.note(outputs.write_json(SCHEMA, input, &result, &warnings, context), monitor);
+    let made = Made { schema: SCHEMA, input, result: &result, warnings };
+    failures.note(outputs.write_json(context, made), monitor);
     failures.note(outputs.write_distributions(&result), monitor);
     failures.note(saving.finish(set), monitor);
     let is_whole = !result.partial && result.files.unreadable == 0;

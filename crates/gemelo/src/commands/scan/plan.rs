@@ -3,6 +3,7 @@
 use super::arguments::ScanArguments;
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::json::Made;
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_scan::{PlanResult, ScanOptions};
@@ -14,8 +15,10 @@ pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Resul
     arguments.outputs.check(&arguments.block_size)?;
     let options = ScanOptions::new(arguments.to_request())?;
     let plan = gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop)?;
-    arguments.outputs.write_json(SCHEMA, options.request(), &plan, &[], context)?;
-    if !arguments.outputs.is_json_standard_output() {
+    let input = options.request();
+    let made = Made { schema: SCHEMA, input, result: &plan, warnings: Vec::new() };
+    arguments.outputs.write_json(context, made)?;
+    if !arguments.outputs.json.is_standard_output() {
         context.print(&text(&plan))?;
     }
     let is_whole = plan.unreadable == 0 && !context.stop.is_raised();

@@ -3,12 +3,15 @@
 use super::input::for_each;
 use super::output::TraceFile;
 use crate::context::Context;
+use crate::distributions::{self, USUAL_BLOCK_BYTES};
 use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::files;
 use crate::values::{BlockSize, Percent, Size, Span};
-use crate::{distributions, files};
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_line};
+use gemelo_base::units::{
+    format_count, format_counted, format_duration_ns, format_line, format_percent,
+};
 use gemelo_pattern::Pattern;
 use gemelo_trace::{
     Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter,
@@ -77,7 +80,6 @@ pub(super) struct Arguments {
 
 const USUAL_RECORDS_PER_S: f64 = 100.0;
 const USUAL_READ_SHARE: f64 = 0.5;
-const USUAL_BLOCK_BYTES: u64 = 4096;
 const USUAL_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -113,11 +115,11 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if !to_standard_output {
         context.print(&format!(
-            "{}: {} over {}, {:.1} % of them reads, in places of {} written and {} read blocks\n",
+            "{}: {} over {}, {} of them reads, in places of {} written and {} read blocks\n",
             format_line(&arguments.output.to_string_lossy()),
             format_counted(records, "record"),
             format_duration_ns(length_ns),
-            (1.0 - spec.write_share) * 100.0,
+            format_percent(1.0 - spec.write_share),
             format_count(spec.written_places),
             format_count(spec.read_places),
         ))?;

@@ -1,7 +1,6 @@
 //! `gemelo volume import`.
 
 use super::mode::Mode;
-use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::pools;
@@ -12,6 +11,7 @@ use gemelo_base::units::format_size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
 use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
 use gemelo_volume::MAX_NAME_BYTES;
+use gemelo_volume::VolumePath;
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     input: PathBuf,
     /// The pool's directory and the new volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// The volume's size [default: what there is to read, in whole blocks]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
