@@ -11,10 +11,11 @@ mod slots;
 mod tests;
 
 use crate::error::Result;
-use crate::format::{Change, Link, Page, PoolSeed, Root, Slot, Superblock};
-use crate::pool::PoolDisks;
-use crate::types::{BackendKind, DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
 use cached::{BTreeLayout, Overlay, TableLayout};
+use gemelo_format::{
+    BackendKind, Change, DedupMode, Fingerprint, Identity, Lbn, Link, Page, Pbn, Place, PoolDisks,
+    PoolSeed, Root, Slot, Superblock, VolumeId,
+};
 use log::LogBackend;
 use std::any::Any;
 use std::collections::HashSet;

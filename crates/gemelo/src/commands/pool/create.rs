@@ -6,8 +6,9 @@ use crate::pools;
 use crate::values::{OnOff, Size, Span};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
+use gemelo_format::{BackendKind, FingerprintKind};
 use gemelo_serve::{Failure, Settings};
-use gemelo_volume::{BackendKind, FingerprintKind, NewPool, PoolOptions};
+use gemelo_volume::{NewPool, PoolOptions};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]

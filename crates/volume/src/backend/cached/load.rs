@@ -5,11 +5,11 @@ use super::pages::Pages;
 use super::{CachedVolume, Index, Overlay, Version};
 use crate::backend::Damage;
 use crate::error::{Result, VolumeError};
-use crate::format::{
-    NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Superblock, Tree, read_chain,
-};
-use crate::types::{Fingerprint, Identity, Lbn, Pbn, Place};
 use gemelo_disk::Disk;
+use gemelo_format::{
+    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, StoreTable, StoreVolume,
+    Superblock, Tree, read_chain,
+};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

@@ -23,12 +23,12 @@ use super::{
     Garbage, Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo,
 };
 use crate::error::{Result, VolumeError};
-use crate::format::{
-    Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree,
-};
-use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
 use delta::{Delta, Words};
 use gemelo_disk::Disk;
+use gemelo_format::{
+    Change, DedupMode, Fingerprint, Identity, Lbn, Link, Part, Pbn, Place, PoolSeed, Slot,
+    StoreTable, StoreVolume, Superblock, Tree, VolumeId,
+};
 use layout::{Cursor, Index, Layout, MOST_CANDIDATES, Values};
 use pages::Pages;
 use parking_lot::Mutex;

@@ -17,8 +17,10 @@ use super::{
     CacheFigures, Garbage, MetadataBackend, PageWrites, Record, SlotNeed, Totals, VolumeInfo,
 };
 use crate::error::{Result, VolumeError};
-use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{
+    Change, DedupMode, Fingerprint, Lbn, Link, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES, Table,
+    TableVolume, VolumeId, build_chain,
+};
 use index::Index;
 use map::{Map, MapPage};
 use pager::{PageKey, Pager};

@@ -2,11 +2,11 @@
 
 use super::LogBackend;
 use crate::backend::{MetadataBackend, PageWrites, Totals};
-use crate::format::{Change, Link, PoolSeed, Root, Superblock, Version};
-use crate::types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
-};
 use gemelo_disk::{Disk, FileDisk};
+use gemelo_format::{
+    BackendKind, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Link, Pbn, Place,
+    PoolSeed, Root, Superblock, Version, VolumeId,
+};
 use std::io::IoSlice;
 
 const VOLUME: VolumeId = VolumeId(1);

@@ -32,7 +32,8 @@ impl Pbn {
 
     /// Its number as an index.
     #[inline]
-    pub(crate) const fn index(self) -> usize {
+    #[must_use]
+    pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -132,13 +133,15 @@ impl Fingerprint {
 
     /// The lower half, as good a hash as any.
     #[inline]
-    pub(crate) const fn low(self) -> u64 {
+    #[must_use]
+    pub const fn low(self) -> u64 {
         self.0 as u64
     }
 
     /// The upper half.
     #[inline]
-    pub(crate) const fn high(self) -> u64 {
+    #[must_use]
+    pub const fn high(self) -> u64 {
         (self.0 >> 64) as u64
     }
 }
@@ -338,7 +341,7 @@ impl BackendKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether its memory is bounded by [`crate::Tuning::cache_bytes`].
+    /// Whether it keeps its metadata on disk, behind a cache whose size is set when a pool is opened.
     #[must_use]
     pub const fn is_cached(self) -> bool {
         matches!(self, Self::Table | Self::BTree)
