@@ -11,31 +11,22 @@ pub mod check;
 mod counters;
 mod engine;
 mod error;
-mod fingerprint;
-pub mod format;
-mod hash_many;
 mod journal;
 mod load;
 mod pool;
 mod readers;
 mod space;
 mod sync;
-mod types;
 mod volume;
 
 pub use backend::{CacheFigures, about_backend};
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{DamagedBlock, FinderReport};
-pub use error::{DiskRole, VolumeError};
-pub use fingerprint::Fingerprinter;
+pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions,
-    PoolStat, Tuning, VolumeSummary, convert,
-};
-pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
-    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat, Tuning,
+    VolumeSummary, convert,
 };
 pub use volume::Volume;

@@ -15,7 +15,8 @@ use common::simulated::{Fault, Simulation};
 use common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
-use gemelo_volume::{BackendKind, CheckOptions, Pool, check};
+use gemelo_format::BackendKind;
+use gemelo_volume::{CheckOptions, Pool, check};
 
 /// Blocks of the data store: so few that it is full now and then.
 const POOL_BLOCKS: u64 = 150;

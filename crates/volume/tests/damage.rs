@@ -16,13 +16,11 @@ use common::{BLOCK, content, flush, open, options, options_with, read, rounds, t
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_volume::format::{
-    PoolSeed, Root, Slot, build_chain, find_roots, read_chain, read_superblock,
+use gemelo_format::{
+    BackendKind, DedupMode, Layout, PoolDisks, PoolSeed, Root, Slot, build_chain, find_roots,
+    read_chain, read_superblock,
 };
-use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, Layout, Pool, PoolDisks, RepairCost, Tuning,
-    check,
-};
+use gemelo_volume::{CheckOptions, CheckReport, Pool, RepairCost, Tuning, check};
 
 const PAGE: usize = 4096;
 

@@ -15,9 +15,8 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
 use gemelo_disk::{Disk, FileDisk};
-use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
-};
+use gemelo_format::{BackendKind, DedupMode, PoolDisks};
+use gemelo_volume::{CheckOptions, Pool, PoolOptions, Tuning, Volume, check};
 use std::collections::HashSet;
 use std::io::{self, IoSlice};
 use std::ops::Range;

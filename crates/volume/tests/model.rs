@@ -16,10 +16,8 @@ use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, tri
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume,
-    VolumeError, check,
-};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_volume::{CheckOptions, Pool, PoolOptions, Tuning, Volume, VolumeError, check};
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
     let mut random = Random::new(seed);
@@ -287,7 +285,7 @@ fn extents_tell_what_takes_space() {
 #[test]
 fn extents_pass_over_what_was_never_written() {
     let (_simulation, pool, volume) = small_pool(100);
-    let (block, blocks) = (BLOCK as u64, gemelo_volume::MAX_VOLUME_BLOCKS);
+    let (block, blocks) = (BLOCK as u64, gemelo_format::MAX_VOLUME_BLOCKS);
     pool.resize_volume("a", blocks * block).unwrap();
     let place = (blocks / 2 + 7) * block;
     write(&volume, place, &content(1, BLOCK)).unwrap();

@@ -13,9 +13,8 @@ mod common;
 use common::{content, flush, read, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_disk::DiskError;
-use gemelo_volume::{
-    CheckOptions, DedupMode, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check,
-};
+use gemelo_format::DedupMode;
+use gemelo_volume::{CheckOptions, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check};
 use std::path::Path;
 use std::sync::Arc;
 

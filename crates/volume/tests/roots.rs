@@ -15,8 +15,10 @@ use common::hold::Call;
 use common::simulated::{METADATA, Simulation};
 use common::{BLOCK, content, open, options_with, tuning, write};
 use gemelo_base::{Silent, StopFlag};
-use gemelo_volume::format::{PoolSeed, Root, RootSearch, find_roots, read_superblock};
-use gemelo_volume::{BackendKind, CheckOptions, CheckReport, DedupMode, Pool, check};
+use gemelo_format::{
+    BackendKind, DedupMode, PoolSeed, Root, RootSearch, find_roots, read_superblock,
+};
+use gemelo_volume::{CheckOptions, CheckReport, Pool, check};
 
 /// Roots and copies: the first at each place, and later ones over older ones.
 const CHECKPOINTS: u64 = 4;

@@ -17,10 +17,8 @@ use common::{
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, FingerprintKind, Pool, PoolDisks,
-    PoolOptions, check, record_damage,
-};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind, PoolDisks};
+use gemelo_volume::{CheckOptions, CheckReport, Pool, PoolOptions, check, record_damage};
 use std::io::IoSlice;
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];

@@ -12,10 +12,8 @@ mod common;
 use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, open, read, rounds, tuning, write};
 use gemelo_base::{Silent, StopFlag};
-use gemelo_volume::format::Version;
-use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, VolumeError, check, convert,
-};
+use gemelo_format::{BackendKind, DedupMode, PoolDisks, Version};
+use gemelo_volume::{CheckOptions, Pool, VolumeError, check, convert};
 use std::path::PathBuf;
 
 /// The two disks of a pool that is kept for a version, data first.

@@ -9,8 +9,8 @@
 
 use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals, VolumeInfo};
 use crate::error::Result;
-use crate::format::{Change, Link, Page, Slot};
-use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Link, Page, Slot};
+use gemelo_format::{Fingerprint, Lbn, Pbn, Place, VolumeId};
 use std::collections::HashSet;
 
 /// The map of each volume: LBN to place.

@@ -1,6 +1,6 @@
 //! The checker: proves from outside that a pool which nobody has open is what it should be, and repairs it.
 //!
-//! It walks the structs of [`crate::format`] with code of its own and shares nothing else with the engine; only repair uses
+//! It walks the structs of [`gemelo_format`] with code of its own and shares nothing else with the engine; only repair uses
 //! the engine, to write what is left.
 
 mod repair;
@@ -9,10 +9,8 @@ mod store;
 pub(crate) mod walk;
 
 use crate::error::Result;
-use crate::format::Version;
-use crate::pool::PoolDisks;
-use crate::types::Pbn;
 use gemelo_base::{Monitor, StopFlag};
+use gemelo_format::{Pbn, PoolDisks, Version};
 use serde::{Deserialize, Serialize};
 use walk::Walk;
 

@@ -6,12 +6,13 @@
 use super::RepairCost;
 use crate::backend::Map;
 use crate::engine::Wanted;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::fingerprint::Fingerprinter;
-use crate::format::{PAGE_BYTES, PoolSeed, data_header, read_superblock};
-use crate::pool::{Pool, PoolDisks, Recovered, Tuning, each_place, recover};
-use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::error::{Result, VolumeError};
+use crate::pool::{Pool, Recovered, Tuning, each_place, recover};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use gemelo_format::{
+    DiskRole, Fingerprint, Fingerprinter, Lbn, PAGE_BYTES, Pbn, Place, PoolDisks, PoolSeed,
+    VolumeId, data_header, read_superblock,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -3,11 +3,8 @@
 use super::CheckReport;
 use super::walk::Walk;
 use crate::error::{Result, VolumeError};
-use crate::fingerprint::Fingerprinter;
-use crate::format::PoolSeed;
-use crate::pool::PoolDisks;
-use crate::types::{Checksum, Pbn, Place};
 use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolDisks, PoolSeed};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Blocks between two looks at the stop flag.

@@ -2,16 +2,14 @@
 
 use super::CheckReport;
 use super::store::{TreeReader, compare_counts, compare_index};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{
-    Change, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, PoolSeed,
-    RECORD_PAGE_ENTRIES, Root, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume,
-    Version, check_data_header, find_roots, read_chain, read_superblock,
-};
-use crate::journal::Journal;
-use crate::pool::PoolDisks;
-use crate::types::{DedupMode, Fingerprint, Identity, Layout, Lbn, Place, VolumeId};
+use crate::error::{Result, VolumeError};
 use gemelo_disk::Disk;
+use gemelo_format::{
+    Change, DedupMode, DiskRole, Fingerprint, Identity, Layout, Lbn, MAP_PAGE_ENTRIES,
+    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed,
+    RECORD_PAGE_ENTRIES, Root, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume,
+    Version, VolumeId, check_data_header, find_roots, read_chain, read_superblock, replay_journal,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// LBNs of one lost page that are counted as lost.
@@ -108,8 +106,8 @@ impl Walk {
         if is_whole {
             walk.compare_totals(&root, report);
         }
-        let mut journal = Journal::new(&walk.superblock, &root, seed);
-        let replayed = journal.replay(disk, &root, |changes| {
+        let superblock = walk.superblock.clone();
+        let replayed = replay_journal(disk, &superblock, &root, seed, |changes| {
             report.commits += 1;
             changes.into_iter().try_for_each(|change| walk.replay(change))
         })?;

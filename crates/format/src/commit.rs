@@ -86,12 +86,12 @@ pub fn mirror_commit(buffer: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Superblock;
+    use crate::Superblock;
 
     #[test]
     fn a_commit_is_recognised_and_any_flipped_byte_of_it_is_not() {
         let superblock = Superblock {
-            version: crate::format::Version::V2,
+            version: crate::Version::V2,
             header_copy: None,
             block_bytes: 4096,
             pool_id: [1; 16],

@@ -2,7 +2,8 @@
 
 use super::codec::{Reader, put_text};
 use super::{PAGE_BYTES, Page, PoolSeed, Slot};
-use crate::error::{DiskRole, Result, VolumeError};
+use crate::DiskRole;
+use crate::error::{FormatError, Result};
 use crate::types::{DedupMode, VolumeId};
 use gemelo_disk::Disk;
 
@@ -23,7 +24,7 @@ pub struct Link {
 }
 
 impl Link {
-    pub(super) fn encode(self) -> [u8; LINK_BYTES] {
+    pub(crate) fn encode(self) -> [u8; LINK_BYTES] {
         let mut bytes = [0; LINK_BYTES];
         let (slots, checksum) = bytes.split_at_mut(8);
         for (to, slot) in slots.chunks_exact_mut(4).zip(self.slots) {
@@ -33,7 +34,7 @@ impl Link {
         bytes
     }
 
-    pub(super) fn decode(bytes: [u8; LINK_BYTES]) -> Self {
+    pub(crate) fn decode(bytes: [u8; LINK_BYTES]) -> Self {
         let bits = u128::from_le_bytes(bytes);
         let slots = [Slot::new(bits as u32), Slot::new((bits >> 32) as u32)];
         Self { slots, checksum: (bits >> 64) as u64 }
@@ -207,7 +208,7 @@ pub fn read_chain(
             }
         }
         let page =
-            good.ok_or_else(|| VolumeError::damaged("both copies of a page of the table"))?;
+            good.ok_or_else(|| FormatError::damaged("both copies of a page of the table"))?;
         chain.damaged_copies.extend(bad.into_iter().map(|slot| (slot, page.clone())));
         let mut reader = Reader::new(page.as_slice());
         link = Link::decode(reader.array().unwrap_or_default());
@@ -228,7 +229,7 @@ fn read_slot(
     let mut page = Box::new([0; PAGE_BYTES]);
     match disk.read_at(slot.offset(journal_pages), page.as_mut_slice()) {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-        other => other.map_err(VolumeError::io(DiskRole::Metadata, "read"))?,
+        other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
     }
     Ok((seed.checksum(&*page) == checksum).then_some(page))
 }

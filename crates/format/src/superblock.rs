@@ -2,7 +2,8 @@
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page};
-use crate::error::{DiskRole, Result, VolumeError};
+use crate::DiskRole;
+use crate::error::{FormatError, Result};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
 use gemelo_disk::Disk;
 use twox_hash::XxHash3_64;
@@ -123,8 +124,7 @@ impl Superblock {
         let header_copy = Pbn::new(reader.u32()?);
         let fingerprint = FingerprintKind::from_byte(fingerprint)?;
         let backend = BackendKind::from_byte(backend)?;
-        let fits = crate::pool::is_block_size(block_bytes)
-            && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
+        let fits = is_block_size(block_bytes) && (1..=MOST_JOURNAL_PAGES).contains(&journal_pages);
         fits.then_some(Self {
             version,
             block_bytes,
@@ -138,8 +138,14 @@ impl Superblock {
     }
 }
 
+/// Returns whether a block can have this size: a power of two from 512 bytes to 1 MiB.
+#[must_use]
+pub fn is_block_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
+}
+
 /// The page that begins with these bytes.
-pub(super) fn page_of(bytes: &[u8]) -> Box<Page> {
+pub(crate) fn page_of(bytes: &[u8]) -> Box<Page> {
     let mut page = Box::new([0; PAGE_BYTES]);
     for (to, from) in page.iter_mut().zip(bytes) {
         *to = *from;
@@ -157,7 +163,7 @@ pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Supe
         let mut page = [0; PAGE_BYTES];
         match disk.read_at(number * PAGE_BYTES as u64, &mut page) {
             Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-                return Err(VolumeError::io(DiskRole::Metadata, "read")(error));
+                return Err(FormatError::io(DiskRole::Metadata, "read")(error));
             }
             _ => {}
         }
@@ -166,7 +172,7 @@ pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Supe
             None => damage.push(format!("superblock {number} fails its checksum")),
         }
     }
-    found.ok_or(VolumeError::NotAPool {
+    found.ok_or(FormatError::NotAPool {
         why: "its metadata has no superblock that passes its checksum",
     })
 }
@@ -204,6 +210,6 @@ pub fn check_data_header(data: &dyn Disk, superblock: &Superblock) -> Result<Vec
         return Ok(bad);
     }
     let mut header = [0; DATA_HEADER_BYTES];
-    data.read_at(0, &mut header).map_err(VolumeError::io(DiskRole::Data, "read"))?;
-    Err(VolumeError::NotAPool { why: "the data store is not the one of this metadata" })
+    data.read_at(0, &mut header).map_err(FormatError::io(DiskRole::Data, "read"))?;
+    Err(FormatError::NotAPool { why: "the data store is not the one of this metadata" })
 }

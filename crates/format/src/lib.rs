@@ -1,28 +1,44 @@
-//! The structs on disk, as `docs/reference/format.md` specifies them. The engine and the checker
-//! share these structs and nothing else.
+//! A pool on disk, as `docs/reference/format.md` specifies it: numbers, structs, checksums and
+//! fingerprints.
 //!
-//! Nothing here decides when something is written; reading is done here, so that both read alike.
+//! The engine and the checker share this crate and nothing else. Structs are read here, so both read
+//! alike; callers decide when something is written.
 
 mod change;
 mod codec;
 mod commit;
+mod disks;
+mod error;
+mod fingerprint;
+mod hash_many;
+mod journal;
 mod root;
 mod store;
 mod superblock;
 mod table;
+mod types;
 
 pub use change::Change;
 pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror_commit};
+pub use disks::{DiskRole, PoolDisks};
+pub use error::FormatError;
+pub use fingerprint::Fingerprinter;
+pub use journal::{LastCommit, Replayed, replay_journal, ring_offset};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
     StoreTable, StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page,
     index_entry, set_array_value,
 };
-pub use superblock::{Superblock, Version, check_data_header, data_header, read_superblock};
+pub use superblock::{
+    Superblock, Version, check_data_header, data_header, is_block_size, read_superblock,
+};
 pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
+pub use types::{
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+};
 
-use crate::types::Checksum;
 use twox_hash::XxHash3_64;
 
 /// The unit of everything on the metadata disk.

@@ -9,7 +9,7 @@ use blake3::IncrementCounter;
 use blake3::platform::{Platform, words_from_le_bytes_32};
 
 /// Blocks hashed side by side: the most lanes that there are (AVX-512). With fewer lanes they are hashed in turns.
-pub(crate) const LANES: usize = 16;
+const LANES: usize = 16;
 /// Below so many blocks it is faster to hash each on its own, with its chunks side by side.
 const FEWEST: usize = 5;
 

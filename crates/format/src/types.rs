@@ -32,7 +32,8 @@ impl Pbn {
 
     /// Its number as an index.
     #[inline]
-    pub(crate) const fn index(self) -> usize {
+    #[must_use]
+    pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -132,13 +133,15 @@ impl Fingerprint {
 
     /// The lower half, as good a hash as any.
     #[inline]
-    pub(crate) const fn low(self) -> u64 {
+    #[must_use]
+    pub const fn low(self) -> u64 {
         self.0 as u64
     }
 
     /// The upper half.
     #[inline]
-    pub(crate) const fn high(self) -> u64 {
+    #[must_use]
+    pub const fn high(self) -> u64 {
         (self.0 >> 64) as u64
     }
 }

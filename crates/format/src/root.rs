@@ -3,7 +3,8 @@
 use super::codec::Reader;
 use super::superblock::page_of;
 use super::{Link, PAGE_BYTES, Page, PoolSeed, Superblock};
-use crate::error::{DiskRole, Result, VolumeError};
+use crate::DiskRole;
+use crate::error::{FormatError, Result};
 use crate::types::Pbn;
 use gemelo_disk::Disk;
 
@@ -121,7 +122,7 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
     for offset in [0, 1].into_iter().flat_map(Root::offsets) {
         let mut page = Box::new([0; PAGE_BYTES]);
         disk.read_at(offset, page.as_mut_slice())
-            .map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
+            .map_err(FormatError::io(DiskRole::Metadata, "read"))?;
         pages.push((offset, page));
     }
     let roots: Vec<Root> =
@@ -130,7 +131,7 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
         .iter()
         .max_by_key(|root| root.generation)
         .cloned()
-        .ok_or_else(|| VolumeError::damaged("no root passes its checksum"))?;
+        .ok_or_else(|| FormatError::damaged("no root passes its checksum"))?;
     // The copy of the newest root may still be one of the root before the older one.
     let older = roots
         .into_iter()
