@@ -4,7 +4,7 @@ use crate::CheckReport;
 use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    BackendKind, DedupMode, DiskRole, Fingerprint, FormatError, Identity, MAP_PAGE_ENTRIES,
+    DedupMode, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
     MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed,
     RECORD_PAGE_ENTRIES, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume, Version,
     VolumeId, check_data_header, find_roots, read_chain, read_superblock, replay_journal,
@@ -108,7 +108,7 @@ impl Walk {
         };
         let makes_no_sense =
             || FormatError::damaged("the table of the checkpoint cannot be decoded");
-        let is_whole = if walk.superblock.backend.is_cached() {
+        let is_whole = if walk.superblock.backend.layout() != Layout::Pages {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_trees(disk, seed, &table, &mut slots)?
         } else {
@@ -143,7 +143,7 @@ impl Walk {
             disk,
             journal_pages: self.superblock.journal_pages,
             seed,
-            is_table: self.superblock.backend == BackendKind::Table,
+            is_table: self.superblock.backend.layout() == Layout::Arrays,
             buckets: table.buckets,
             slots,
         };

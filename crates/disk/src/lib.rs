@@ -20,7 +20,7 @@ pub use usage::{are_same, check_file_unused, check_no_user, check_unused};
 use std::io::{self, IoSlice};
 
 /// Storage that is addressed by bytes. All methods may be called from many threads at once.
-/// `docs/format.md` says what state a pool assumes it to have after a crash.
+/// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
 pub trait Disk: Send + Sync {
     /// Its length in bytes.
     ///

@@ -1,4 +1,5 @@
-//! A pool on disk, as `docs/format.md` describes it: numbers, structs, checksums and fingerprints.
+//! A pool on disk, as `docs/reference/format.md` specifies it: numbers, structs, checksums and
+//! fingerprints.
 //!
 //! The engine and the checker share this crate and nothing else. Structs are read here, so both read
 //! alike; callers decide when something is written.
@@ -34,8 +35,8 @@ pub use superblock::{
 };
 pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
 pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Lbn, MAX_NAME_BYTES,
-    MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
 
 use twox_hash::XxHash3_64;

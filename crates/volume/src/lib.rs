@@ -1,12 +1,12 @@
 //! Volumes that store each block once: the engine and its metadata.
 //!
 //! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
-//! `docs/format.md`. Nothing here knows of NBD, of load or of printing.
+//! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
 //!
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
 //! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
-pub mod backend;
+mod backend;
 mod counters;
 mod engine;
 mod error;
@@ -18,7 +18,7 @@ mod space;
 mod sync;
 mod volume;
 
-pub use backend::CacheFigures;
+pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{DamagedBlock, FinderReport};
 pub use error::VolumeError;

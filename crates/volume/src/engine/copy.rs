@@ -191,7 +191,7 @@ impl Engine {
         volume: &VolumeShared,
         lbns: impl Iterator<Item = Lbn>,
     ) -> Result<()> {
-        if !self.superblock.backend.is_cached() || !volume.changing.is_locked() {
+        if !volume.changing.is_locked() {
             return Ok(());
         }
         let mut last = None;

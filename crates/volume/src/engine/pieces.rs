@@ -25,6 +25,11 @@ impl Engine {
         state.backend.mapped_blocks(volume) > Self::piece_blocks(state)
     }
 
+    /// The backend needs a change of this whole volume to be made in pieces.
+    pub(super) fn needs_pieces(state: &State, volume: VolumeId) -> bool {
+        state.backend.piece_blocks().is_some() && Self::is_large(state, volume)
+    }
+
     /// Unmaps all from an LBN on.
     fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<()> {
         let mut next = from;
@@ -80,9 +85,6 @@ impl Engine {
     /// Clears what a crash has left. Ends early when told to: the rest is done after the next opening.
     pub(crate) fn clear_left(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         self.clear_hidden(is_stopped)?;
-        if !self.superblock.backend.is_cached() {
-            return Ok(());
-        }
         let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
         for volume in volumes {
             // Not the gate: requests go on meanwhile.

@@ -23,7 +23,9 @@ const LEAST_FREED_SLOTS: u64 = 256;
 impl Engine {
     /// Slots that the next checkpoint may take, and those that have to be there.
     fn slots(&self) -> (u64, u64) {
-        let need = self.state.read().backend.slots();
+        let state = self.state.read();
+        let need = state.backend.local_pages().map(|pages| pages.slots()).unwrap_or_default();
+        drop(state);
         let reserve = need.in_use.clamp(LEAST_RESERVE_SLOTS, MOST_RESERVE_SLOTS);
         (need.next, need.in_use + need.next + reserve)
     }

@@ -1,6 +1,7 @@
 //! Making a pool on two empty disks.
 
 use super::Pool;
+use crate::backend::{self, Home};
 use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{Result, VolumeError};
 use gemelo_disk::DiskError;
@@ -10,6 +11,7 @@ use gemelo_format::{
 };
 use std::io::IoSlice;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The shortest journal: room for a few commits.
 const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
@@ -196,9 +198,13 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
 /// The checkpoint of an empty pool.
 fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
     let seed = PoolSeed::of(superblock);
-    let mut backend = crate::backend::empty(disks, superblock, data_blocks);
+    let home = Home { disk: Arc::clone(&disks.metadata), superblock };
+    let mut backend = backend::empty(&home, data_blocks);
     let mut writes = Vec::new();
-    let (table, table_bytes) = backend.seal(&mut writes)?;
+    let (table, table_bytes) = match backend.local_pages_mut() {
+        Some(pages) => pages.seal(&mut writes)?,
+        None => Default::default(),
+    };
     for (slot, page) in &writes {
         write_page(disks, slot.offset(superblock.journal_pages), page)?;
     }

@@ -5,7 +5,7 @@
 
 use super::open::{Recovered, each_place, recover};
 use super::{Pool, Tuning};
-use crate::backend::{MetadataBackend, VolumeInfo};
+use crate::backend::{Map, VolumeInfo};
 use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
@@ -193,7 +193,7 @@ fn costs(recovered: &Recovered, assessment: &Assessment) -> Vec<RepairCost> {
 }
 
 /// LBNs whose map entries are lost. A map that cannot be read has none that could be counted.
-fn lost_in_map(backend: &dyn MetadataBackend, volume: VolumeId) -> u64 {
+fn lost_in_map(backend: &dyn Map, volume: VolumeId) -> u64 {
     let mut lost = 0;
     let counted = each_place(backend, volume, |_: Lbn, place| {
         lost += u64::from(place == Place::Damaged);

@@ -1,7 +1,7 @@
 //! What a change does to the delta.
 
 use super::layout::Layout;
-use super::{CachedVolume, Overlay};
+use super::{CachedBackend, CachedVolume};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
     Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
@@ -10,7 +10,7 @@ use gemelo_format::{
 /// Beyond every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
-impl<L: Layout> Overlay<L> {
+impl<L: Layout> CachedBackend<L> {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
