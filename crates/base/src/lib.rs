@@ -1,5 +1,6 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, the clock, seeded
-//! random numbers, the monitor to which libraries report progress, the stop flag, and the kinds of failures.
+//! random numbers, the monitor to which libraries report progress, the stop flag, and the kinds of
+//! failures.
 //!
 //! This crate does no input or output, and it contains nothing about blocks, load or volumes.
 

@@ -26,6 +26,9 @@ pub enum FrontEndError {
     /// The memory that is granted is too little for the connections that are allowed.
     #[error(transparent)]
     LittleMemory(Box<dyn Error + Send + Sync>),
+    /// Rights for the file of a socket are given, and no address is a file.
+    #[error(transparent)]
+    NoSocketFile(Box<dyn Error + Send + Sync>),
     /// The front end failed while it served clients.
     #[error(transparent)]
     Failed(Box<dyn Error + Send + Sync>),
@@ -34,7 +37,9 @@ pub enum FrontEndError {
 impl Classified for FrontEndError {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Refused(_) | Self::Exposed(_) | Self::LittleMemory(_) => FailureKind::BadInput,
+            Self::Refused(_) | Self::Exposed(_) | Self::LittleMemory(_) | Self::NoSocketFile(_) => {
+                FailureKind::BadInput
+            }
             Self::InUse(_) => FailureKind::InUse,
             Self::Failed(_) => FailureKind::Failed,
         }

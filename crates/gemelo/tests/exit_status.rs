@@ -8,7 +8,8 @@ mod support;
 
 use common::gemelo;
 use gemelo_base::SystemClock;
-use gemelo_volume::{DedupMode, Pool, Tuning};
+use gemelo_format::DedupMode;
+use gemelo_volume::{Pool, Tuning};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The reason why a request was not carried out, in a form that crosses the control socket.
+//! The error of a request, in a form that crosses the control socket.
 
 use gemelo_base::{Classified, FailureKind};
 use gemelo_disk::DiskError;
@@ -38,25 +38,27 @@ pub enum Remedy {
     Listen,
     /// Grant more memory, or allow fewer connections.
     Memory,
+    /// Name a unix socket as an address to listen at.
+    ListenAtFile,
 }
 
 impl Failure {
-    /// A request that was refused before anything was touched.
+    /// Makes the error of a request that was refused before it changed anything.
     pub fn refused(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: FailureKind::BadInput, remedy: None }
     }
 
-    /// A request that failed after work on it had begun.
+    /// Makes the error of a request that failed while it was performed.
     pub fn midway(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: FailureKind::Failed, remedy: None }
     }
 
-    /// A request that failed with an error after work on it had begun.
+    /// Makes the error of a request that failed while it was performed, with the causes of `error`.
     pub(crate) fn of(what: &str, error: &dyn std::error::Error) -> Self {
         Self::midway(format!("{what}: {}", with_causes(error)))
     }
 
-    /// A pool that cannot be opened: nothing was touched.
+    /// Makes the error of a pool that cannot be opened. Nothing was changed.
     pub(crate) fn of_opening(error: &VolumeError) -> Self {
         let failure = Self::of_error(error);
         let is_damaged = matches!(error, VolumeError::Damaged { .. });
@@ -64,7 +66,7 @@ impl Failure {
         Self { kind: failure.kind.untouched(), remedy, ..failure }
     }
 
-    /// A failure with the text and the kind of an error.
+    /// Makes a failure with the text and the kind of an error.
     pub(crate) fn of_error(error: &(impl Classified + 'static)) -> Self {
         let remedy = (error as &(dyn std::error::Error + 'static))
             .downcast_ref::<VolumeError>()
@@ -72,18 +74,18 @@ impl Failure {
         Self { text: with_causes(error), kind: error.kind(), remedy }
     }
 
-    /// The same failure, found after work had begun.
+    /// Returns the same failure, found after work had begun.
     pub(crate) fn found_midway(self) -> Self {
         Self { kind: self.kind.midway(), ..self }
     }
 
-    /// The same failure, with a remedy.
+    /// Returns the same failure with a remedy.
     #[must_use]
     pub fn with_remedy(self, remedy: Remedy) -> Self {
         Self { remedy: Some(remedy), ..self }
     }
 
-    /// The same failure, with the name of what it is about before its text.
+    /// Puts the name of the thing that the error is about before the message.
     #[must_use]
     pub fn about(self, what: &str) -> Self {
         Self { text: format!("{what}: {}", self.text), ..self }
@@ -104,7 +106,7 @@ const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
     }
 }
 
-/// An error and its causes, in one line.
+/// Returns the message of an error with those of its causes, in one line.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

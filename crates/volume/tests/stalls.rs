@@ -15,7 +15,8 @@ use common::{BLOCK, content, flush, open, options, options_with, read, trim, tun
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_disk::{Disk, FileDisk};
-use gemelo_volume::{BackendKind, DedupMode, Pool, PoolDisks, Tuning, VolumeError};
+use gemelo_format::{BackendKind, DedupMode, PoolDisks};
+use gemelo_volume::{Pool, Tuning, VolumeError};
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;

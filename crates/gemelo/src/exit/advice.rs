@@ -58,6 +58,9 @@ fn of_failure(failure: &Failure) -> Option<Advice> {
         Remedy::Check => "see what is left with `gemelo pool check`".into(),
         Remedy::Encrypt => "encrypt with --tls-certificate and --tls-key, or say --insecure".into(),
         Remedy::Listen => "say --listen unix:PATH or tcp:HOST:PORT".into(),
+        Remedy::ListenAtFile => {
+            "say --listen unix:PATH, or leave out --socket-mode and --socket-group".into()
+        }
         Remedy::Memory => "raise --memory, or allow fewer clients with --most-connections".into(),
     })
 }

@@ -4,8 +4,8 @@ use super::Engine;
 use super::commit::{Committer, Written};
 use crate::backend::{PageWrites, Pressure, Totals};
 use crate::counters::add;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{Link, Page, Root, Slot};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, Link, Page, Root, Slot};
 use parking_lot::MutexGuard;
 use std::io::IoSlice;
 

@@ -6,9 +6,8 @@ use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
 use crate::error::Result;
-use crate::format::Change;
-use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use gemelo_base::is_zero;
+use gemelo_format::{Change, Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! Writes are refused when the reserve cannot be kept; removals, trims and the collector may use it up.
 
 use super::Engine;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{PAGE_BYTES, Slot};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, PAGE_BYTES, Slot};
 use std::sync::atomic::Ordering;
 
 /// Slots beyond what the next checkpoint may take: as many as are in use, so that all could be written anew, within bounds.

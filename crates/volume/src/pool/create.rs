@@ -1,14 +1,14 @@
 //! Making a pool on two empty disks.
 
-use super::{Pool, PoolDisks};
+use super::Pool;
 use crate::backend::{self, Home};
 use crate::engine::LEAST_RESERVE_SLOTS;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{
-    JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header,
-};
-use crate::types::{BackendKind, FingerprintKind, Pbn};
+use crate::error::{Result, VolumeError};
 use gemelo_disk::DiskError;
+use gemelo_format::{
+    BackendKind, DiskRole, FingerprintKind, JOURNAL_PAGE, PAGE_BYTES, Page, Pbn, PoolDisks,
+    PoolSeed, Root, Superblock, Version, data_header, is_block_size,
+};
 use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,11 +58,6 @@ impl Default for PoolOptions {
             force: false,
         }
     }
-}
-
-/// Whether a block can have this size.
-pub(crate) fn is_block_size(bytes: u32) -> bool {
-    bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
 }
 
 impl PoolOptions {

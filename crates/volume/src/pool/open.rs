@@ -1,20 +1,19 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
-use super::{Pool, PoolDisks, Tuning};
+use super::{Pool, Tuning};
 use crate::backend::{self, Damage, Home, Index, LoadOptions, Map, MetadataBackend};
 use crate::counters::PoolCounters;
 use crate::engine::{Committer, Crowd, Damages, Engine, State, VolumeShared, Worker};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::fingerprint::Fingerprinter;
-use crate::format::{
-    PoolSeed, Root, Superblock, Version, check_data_header, data_header, find_roots,
-    read_superblock,
-};
-use crate::journal::{Journal, LastCommit};
+use crate::error::{Result, VolumeError};
+use crate::journal::Journal;
 use crate::readers::Readers;
 use crate::space::Space;
-use crate::types::{Lbn, MAX_VOLUME_BLOCKS, Place, VolumeId};
 use gemelo_base::Clock;
+use gemelo_format::{
+    DiskRole, Fingerprinter, LastCommit, Lbn, MAX_VOLUME_BLOCKS, Place, PoolDisks, PoolSeed, Root,
+    Superblock, Version, VolumeId, check_data_header, data_header, find_roots, read_superblock,
+    replay_journal,
+};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -68,9 +67,10 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
         loaded = backend::load(&home, &root, options, &mut damage);
     }
     let mut backend = loaded?;
-    let mut journal = Journal::new(&superblock, &root, seed);
-    let replayed = journal
-        .replay(&*disks.metadata, &root, |changes| backend.apply(&changes, &mut Vec::new()))?;
+    let replayed = replay_journal(&*disks.metadata, &superblock, &root, seed, |changes| {
+        backend.apply(&changes, &mut Vec::new())
+    })?;
+    let journal = Journal::new(&superblock, &root, seed, replayed.head);
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
     if let Some(what) = replayed.lost {

@@ -7,7 +7,7 @@ use super::trace::input::TraceInput;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::values::Size;
-use crate::{contents, files, pools};
+use crate::{contents, files};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::SystemClock;
@@ -16,7 +16,7 @@ use gemelo_replay::{
     Capacity, MapRule, Plan, PlanOptions, ReplayContents, ReplayOptions, ReplayResult, Speed,
 };
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_target::{Access, Engine, Layout, TargetUri};
+use gemelo_target::{Access, Engine, Layout, Storage, TargetUri};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -96,13 +96,14 @@ struct Replayed<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let options = arguments.options()?;
+    let storage = context.targets.storage(&arguments.target)?;
+    let options = arguments.options(storage.as_ref())?;
     if let Some(path) = &arguments.json {
         files::check_new(path, arguments.force)?;
     }
-    let plan = arguments.plan(context)?;
+    let plan = arguments.plan(storage.as_ref(), context)?;
     let layout = arguments.layout(&plan)?;
-    let target = gemelo_target::plan(&arguments.target, &layout)?;
+    let target = storage.plan(&layout)?;
     if arguments.content.distribution.is_some() && plan.drawn_blocks() == 0 {
         return Err(bad_input(anyhow!(
             "--distribution has no effect here: the trace says the content of every block"
@@ -118,7 +119,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Ok(Outcome::Done);
     }
     let mut target = target.prepare()?;
-    let looks = pools::let_look(target.as_ref());
     let clock = SystemClock::new();
     let monitor = context.monitor.as_ref();
     let environment = Environment { clock: &clock, monitor, stop: &context.stop };
@@ -131,7 +131,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         &options,
         &environment,
     )?;
-    drop(looks);
     let finished = target.finish(arguments.keep).context("cannot remove the file of the replay");
     let warnings = text::advice(&result);
     let replayed = Replayed {
@@ -153,7 +152,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 impl Arguments {
-    fn options(&self) -> anyhow::Result<ReplayOptions> {
+    fn options(&self, storage: &dyn Storage) -> anyhow::Result<ReplayOptions> {
         if self.processes == 0 || self.processes > ReplayOptions::MOST_PROCESSES {
             let most = ReplayOptions::MOST_PROCESSES;
             return Err(bad_input(anyhow!(
@@ -163,7 +162,7 @@ impl Arguments {
         }
         const USUAL_DEPTH: u32 = 32;
         let asked = self.engine;
-        if asked.is_some() && !self.target.has_engines() {
+        if asked.is_some() && !storage.has_engines() {
             let target = &self.target;
             return Err(bad_input(anyhow!(
                 "--engine is for files and devices: leave it out for {target}, and say --queue-depth"
@@ -185,7 +184,7 @@ impl Arguments {
             )));
         }
         let usual = match depth {
-            _ if !self.target.has_engines() => Engine::Native,
+            _ if !storage.has_engines() => Engine::Native,
             1 => Engine::Psync,
             _ => Engine::IoUring,
         };
@@ -202,7 +201,7 @@ impl Arguments {
         self.content.block_size.map_or(USUAL_BLOCK_BYTES, |size| size.0)
     }
 
-    fn plan(&self, context: &Context) -> anyhow::Result<Plan> {
+    fn plan(&self, storage: &dyn Storage, context: &Context) -> anyhow::Result<Plan> {
         if self.trace.traces.iter().any(|path| path.as_os_str() == "-") {
             return Err(bad_input(anyhow!(
                 "a replay reads its trace twice: standard input cannot be"
@@ -216,7 +215,7 @@ impl Arguments {
         }
         let mut trace = self.trace.open()?;
         context.monitor.begin("planning", gemelo_base::Unit::Items, self.trace.limit);
-        let options = PlanOptions { block_bytes, map: self.map, capacity: self.capacity()? };
+        let options = PlanOptions { block_bytes, map: self.map, capacity: self.capacity(storage)? };
         let plan = Plan::new(&mut trace, options, &context.stop)?;
         context.monitor.finish();
         trace.source().check_devices()?;
@@ -226,11 +225,11 @@ impl Arguments {
         Ok(plan)
     }
 
-    fn capacity(&self) -> anyhow::Result<Capacity> {
+    fn capacity(&self, storage: &dyn Storage) -> anyhow::Result<Capacity> {
         if let Some(size) = self.size {
             return Ok(Capacity::Bytes(size.0));
         }
-        let bytes = gemelo_target::capacity(&self.target)?;
+        let bytes = storage.capacity()?;
         Ok(bytes.map_or(Capacity::AsNeeded, Capacity::Bytes))
     }
 

@@ -5,7 +5,7 @@ use super::merge;
 use super::{CachedBackend, Delta, Frozen};
 use crate::backend::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, SlotNeed};
 use crate::error::Result;
-use crate::format::Link;
+use gemelo_format::Link;
 use std::sync::Arc;
 
 /// Entries of a delta that need a page more than those they change: a leaf of the largest entries, half full.

@@ -6,8 +6,10 @@ use super::pages::Pages;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::backend::{Damage, Home, LoadOptions};
 use crate::error::{Result, VolumeError};
-use crate::format::{NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Tree, read_chain};
-use crate::types::{Fingerprint, Identity, Lbn, Pbn, Place};
+use gemelo_format::{
+    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, StoreTable, StoreVolume,
+    Tree, read_chain,
+};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 
