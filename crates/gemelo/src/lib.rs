@@ -5,6 +5,7 @@
 //! This is the only crate that prints. Module [`exit`] decides the exit status.
 
 mod commands;
+mod confirm;
 mod contents;
 mod context;
 mod distributions;

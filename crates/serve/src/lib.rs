@@ -33,3 +33,6 @@ pub use systemd::{HandedOver, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
 };
+
+/// Names of the files and sockets that this crate makes in the directory of a pool.
+pub const POOL_FILES: [&str; 3] = [control::NAME, control::LOOK_NAME, settings::FILE];

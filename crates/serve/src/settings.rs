@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-const FILE: &str = "settings.toml";
+pub(crate) const FILE: &str = "settings.toml";
 /// Permissions of the file: the owner's alone, as of all files of a new pool.
 const MODE: u32 = 0o600;
 

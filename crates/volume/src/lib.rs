@@ -25,8 +25,9 @@ pub use engine::{DamagedBlock, FinderReport};
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat,
-    RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
+    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval,
+    PoolStat, RemovalStep, RepairCost, Tuning, VolumeSummary, convert, record_damage, repair,
+    repair_cost,
 };
 pub use volume::Volume;
 pub use volume_path::{VolumePath, VolumePathError};

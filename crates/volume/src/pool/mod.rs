@@ -8,6 +8,7 @@ mod gc;
 mod live;
 mod make;
 mod open;
+mod remove;
 mod repair;
 mod stat;
 
@@ -18,6 +19,7 @@ pub(crate) use gc::Collector;
 pub use gc::GcReport;
 pub use live::LiveCheck;
 pub use make::NewPool;
+pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{RepairCost, record_damage, repair, repair_cost};
 pub use stat::{PoolStat, VolumeSummary};
 
