@@ -14,7 +14,7 @@ use common::{BLOCK, content, open, read, rounds, tuning, write};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{BackendKind, DedupMode, PoolDisks, Version};
-use gemelo_volume::{Pool, VolumeError, convert};
+use gemelo_volume::{Pool, VolumeError, convert, repair, repair_cost};
 use std::path::PathBuf;
 
 /// The two disks of a pool that is kept for a version, data first.
@@ -85,6 +85,10 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let report =
             check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        let cost = repair_cost(&old.disks(), true, &Silent, &StopFlag::new()).unwrap();
+        assert!(cost.is_empty(), "a pool that has to be converted first cannot be repaired");
+        let refused = repair(&old.disks(), true, &Silent, &StopFlag::new());
+        assert!(matches!(refused, Err(VolumeError::OldFormat { version: 1 })), "{refused:?}");
         let new = Simulation::new(1);
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
         assert_eq!(lost, 0);
