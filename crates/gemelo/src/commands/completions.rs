@@ -22,8 +22,6 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<O
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "gemelo", &mut script);
     let mut out = std::io::stdout().lock();
-    out.write_all(&script)
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")?;
+    out.write_all(&script).and_then(|()| out.flush()).context("cannot write to standard output")?;
     Ok(Outcome::Done)
 }
