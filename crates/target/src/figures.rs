@@ -1,6 +1,6 @@
 //! Figures of a volume and its pool, taken before and after a run.
 
-use gemelo_volume::DedupMode;
+use gemelo_format::DedupMode;
 use serde::{Deserialize, Serialize};
 
 /// Figures of a volume and its pool. Counts of writes start at zero when the pool is opened.

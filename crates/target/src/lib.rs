@@ -25,7 +25,7 @@ mod uri;
 
 pub use error::TargetError;
 pub use figures::PoolFigures;
-pub use gemelo_volume::DedupMode;
+pub use gemelo_format::DedupMode;
 pub use layout::{Access, AtStart, Layout};
 pub use plan::{Plan, Target, capacity, check_overwritable, plan};
 pub use pool::OpenedPool;
