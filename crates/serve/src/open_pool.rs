@@ -89,8 +89,11 @@ impl OpenPool {
         let pool = &self.pool;
         match request {
             Request::Stat => return Ok(Reply::Stat(Box::new(self.stat()?))),
-            Request::CreateVolume { name, size_bytes, mode } => {
+            Request::CreateVolume { name, size_bytes, mode, is_imported: false } => {
                 pool.create_volume(name, *size_bytes, *mode)?;
+            }
+            Request::CreateVolume { name, size_bytes, mode, is_imported: true } => {
+                pool.create_imported_volume(name, *size_bytes, *mode)?;
             }
             Request::RemoveVolume { name, force } => self.remove(name, *force)?,
             Request::RenameVolume { name, new_name } => pool.rename_volume(name, new_name)?,
@@ -122,7 +125,7 @@ impl OpenPool {
     }
 
     fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {
-        let found = self.pool.volumes().into_iter().find(|volume| volume.name == name);
+        let found = self.pool.volumes().into_iter().find(|volume| volume.record.name == name);
         found.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })
     }
 
@@ -156,16 +159,16 @@ impl OpenPool {
         monitor: &dyn Monitor,
     ) -> Result<(), Failure> {
         let volume = self.summary(name)?;
-        if size_bytes < volume.size_bytes && !force {
+        if size_bytes < volume.record.size_bytes && !force {
             let text = format!(
                 "volume '{name}' has {} bytes, and would lose what is beyond {size_bytes}: say --force to cut it",
-                volume.size_bytes
+                volume.record.size_bytes
             );
             return Err(Failure::refused(text));
         }
         let clients = connected(self.connections(name) as u64);
         self.pool.resize_volume(name, size_bytes)?;
-        if let (Some(clients), true) = (clients, size_bytes < volume.size_bytes) {
+        if let (Some(clients), true) = (clients, size_bytes < volume.record.size_bytes) {
             monitor.warn(&format!(
                 "volume '{name}' was cut under {clients}: what is beyond its new end is an error for them"
             ));
@@ -216,7 +219,7 @@ fn report_on(
     let volumes = pool.volumes();
     let file_system_free_bytes = free_below(directory);
     let connections_of =
-        |server: &Server, volume: &VolumeSummary| server.connections(Some(&volume.name));
+        |server: &Server, volume: &VolumeSummary| server.connections(Some(&volume.record.name));
     let server = server.map(|server| {
         let counts = server.counts();
         ServerStat {
@@ -320,7 +323,7 @@ impl Exports for VolumeExports {
         let volumes = self.pool.upgrade().map(|open| open.pool.volumes()).unwrap_or_default();
         volumes
             .into_iter()
-            .map(|volume| volume.name)
+            .map(|volume| volume.record.name)
             .filter(|name| self.is_exported(name))
             .collect()
     }

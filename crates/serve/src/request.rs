@@ -17,8 +17,11 @@ pub enum Request {
         name: String,
         /// Its size in bytes.
         size_bytes: u64,
-        /// Whether it looks for duplicates.
+        /// When the volume looks for duplicates.
         mode: DedupMode,
+        /// An import is going to fill it.
+        #[serde(default)]
+        is_imported: bool,
     },
     /// A volume is to go.
     RemoveVolume {

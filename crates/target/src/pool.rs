@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 /// Returns the size of a volume in bytes.
 pub(crate) fn size_bytes(place: &PoolVolume) -> Result<u64, TargetError> {
     let pool = open(place, Tuning { read_only: true, background: false, ..Tuning::default() })?;
-    summary(&pool, place).map(|volume| volume.size_bytes)
+    summary(&pool, place).map(|volume| volume.record.size_bytes)
 }
 
 /// A volume that was checked and can carry the layout, with its open pool.
@@ -46,10 +46,10 @@ fn open(place: &PoolVolume, tuning: Tuning) -> Result<Pool, TargetError> {
 
 fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, TargetError> {
     let volumes = pool.volumes();
-    if let Some(found) = volumes.iter().find(|volume| volume.name == place.volume) {
+    if let Some(found) = volumes.iter().find(|volume| volume.record.name == place.volume) {
         return Ok(found.clone());
     }
-    let names: Vec<String> = volumes.into_iter().map(|volume| volume.name).collect();
+    let names: Vec<String> = volumes.into_iter().map(|volume| volume.record.name).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Err(TargetError::NoVolume { place: place.clone(), known })
 }
@@ -68,14 +68,14 @@ impl FoundVolume {
         let writes = layout.access.writes();
         let pool = open(place, Tuning { read_only: !writes, ..Tuning::default() })?;
         let found = summary(&pool, place)?;
-        if found.size_bytes < need_bytes {
+        if found.record.size_bytes < need_bytes {
             return Err(TargetError::TooSmall {
                 path: path(),
-                have_bytes: found.size_bytes,
+                have_bytes: found.record.size_bytes,
                 need_bytes,
             });
         }
-        if writes && (found.read_only || pool.is_read_only()) {
+        if writes && (found.record.read_only || pool.is_read_only()) {
             return Err(TargetError::ReadOnly { path: path() });
         }
         if layout.access == Access::Create && !layout.force && found.mapped_blocks > 0 {
@@ -164,7 +164,7 @@ impl Target for VolumeTarget {
         let volume = summary(pool, &self.place).ok()?;
         Some(PoolFigures {
             block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
-            mode: volume.mode,
+            mode: volume.record.mode,
             logical_blocks: stat.logical_blocks,
             physical_blocks: stat.physical_blocks,
             unique_blocks: volume.stat.unique_blocks,

@@ -11,7 +11,7 @@ use crate::pool::{Pool, Recovered, Tuning, each_place, recover};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use gemelo_format::{
     DiskRole, Fingerprint, Fingerprinter, Lbn, PAGE_BYTES, Pbn, Place, PoolDisks, PoolSeed,
-    VolumeId, data_header, read_superblock,
+    VolumeId, VolumeRecord, data_header, read_superblock,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::IoSlice;
@@ -155,7 +155,7 @@ impl Judge<'_> {
 }
 
 fn costs(recovered: &Recovered, assessment: &Assessment) -> Vec<RepairCost> {
-    let cost = |volume: crate::backend::VolumeInfo| {
+    let cost = |volume: VolumeRecord| {
         let of_map = lost_in_map(&*recovered.backend, volume.id);
         let lost_blocks = assessment.lost_blocks.get(&volume.id).copied().unwrap_or(0) + of_map;
         let undone_blocks = recovered.undone.get(&volume.id).copied().unwrap_or(0);

@@ -5,10 +5,10 @@ use super::store::{TreeReader, compare_counts, compare_index};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    Change, DedupMode, DiskRole, Fingerprint, Identity, Layout, Lbn, MAP_PAGE_ENTRIES,
-    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed,
-    RECORD_PAGE_ENTRIES, Root, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume,
-    Version, VolumeId, check_data_header, find_roots, read_chain, read_superblock, replay_journal,
+    Change, DiskRole, Fingerprint, Identity, Layout, Lbn, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1,
+    PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed, RECORD_PAGE_ENTRIES, Root, Slot,
+    StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, check_data_header, find_roots,
+    read_chain, read_superblock, replay_journal,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,13 +18,19 @@ const MOST_LOST_BLOCKS: u64 = 1 << 26;
 /// A volume with its map, without the gaps.
 #[derive(Clone)]
 pub(crate) struct WalkVolume {
-    pub(crate) name: String,
-    /// Its size in blocks.
-    pub(crate) blocks: u64,
-    pub(crate) mode: DedupMode,
-    pub(crate) read_only: bool,
-    pub(crate) is_hidden: bool,
+    pub(crate) record: VolumeRecord,
     pub(crate) map: BTreeMap<u64, Place>,
+}
+
+impl WalkVolume {
+    const fn new(record: VolumeRecord) -> Self {
+        Self { record, map: BTreeMap::new() }
+    }
+
+    /// The volume's size in blocks.
+    const fn blocks(&self, block_bytes: u64) -> u64 {
+        self.record.size_bytes / block_bytes
+    }
 }
 
 /// The state that recovery reaches.
@@ -138,7 +144,7 @@ impl Walk {
         let mut is_whole = true;
         let part = if self.superblock.version == Version::V1 { Part::MapV1 } else { Part::Map };
         for volume in &table.volumes {
-            let blocks = volume.size_bytes / block_bytes;
+            let blocks = volume.record.size_bytes / block_bytes;
             let found = reader.read(volume.map, part)?;
             let mut map: BTreeMap<u64, Place> = BTreeMap::new();
             map.extend(
@@ -147,7 +153,7 @@ impl Walk {
             if found.lost.is_empty() && map.len() as u64 != volume.mapped {
                 let what = format!(
                     "volume '{}' maps {} blocks, not {}",
-                    volume.name,
+                    volume.record.name,
                     map.len(),
                     volume.mapped
                 );
@@ -157,15 +163,14 @@ impl Walk {
                 is_whole = false;
                 let what = format!(
                     "the map of blocks {} and after of volume '{}' is lost",
-                    lost.start, volume.name
+                    lost.start, volume.record.name
                 );
                 reader.slots.report.add(true, what);
                 let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
                 map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
             }
-            let StoreVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
-            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
-            self.volumes.insert(volume.id, walked);
+            let record = volume.record.clone();
+            self.volumes.insert(record.id, WalkVolume { record, map });
         }
         let counts = reader.read(table.counts, Part::Counts)?;
         let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
@@ -209,7 +214,7 @@ impl Walk {
             Version::V2 => MAP_PAGE_ENTRIES,
         };
         for volume in &table.volumes {
-            let blocks = volume.size_bytes / block_bytes;
+            let blocks = volume.record.size_bytes / block_bytes;
             let mut map = BTreeMap::new();
             for page in &volume.pages {
                 slots.add(page.slot);
@@ -219,7 +224,7 @@ impl Walk {
                     is_whole = false;
                     let what = format!(
                         "the map page of blocks {first} and after of volume '{}' is lost",
-                        volume.name
+                        volume.record.name
                     );
                     slots.report.add(true, what);
                 }
@@ -233,15 +238,17 @@ impl Walk {
                     if lbn >= blocks {
                         slots.report.add(
                             true,
-                            format!("volume '{}' maps block {lbn}, beyond its end", volume.name),
+                            format!(
+                                "volume '{}' maps block {lbn}, beyond its end",
+                                volume.record.name
+                            ),
                         );
                     }
                     map.insert(lbn, place);
                 }
             }
-            let TableVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
-            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
-            self.volumes.insert(volume.id, walked);
+            let record = volume.record.clone();
+            self.volumes.insert(record.id, WalkVolume { record, map });
         }
         for page in &table.records {
             slots.add(page.slot);
@@ -326,31 +333,28 @@ impl Walk {
                 let end = first.0.saturating_add(count);
                 self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
             }
-            Change::Create { volume, name, size_bytes, mode } => {
-                let (blocks, map) = (size_bytes / block_bytes, BTreeMap::new());
-                let (read_only, is_hidden) = (false, false);
-                self.volumes
-                    .insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden, map });
+            Change::Create(record) => {
+                self.volumes.insert(record.id, WalkVolume::new(record));
             }
             Change::Remove { volume } => drop(self.volumes.remove(&volume)),
-            Change::Rename { volume, name } => self.volume(volume)?.name = name,
+            Change::Rename { volume, name } => self.volume(volume)?.record.name = name,
             Change::Resize { volume, size_bytes } => {
                 let blocks = size_bytes / block_bytes;
                 let volume = self.volume(volume)?;
-                volume.blocks = blocks;
+                volume.record.size_bytes = size_bytes;
                 volume.map.retain(|lbn, _| *lbn < blocks);
             }
-            Change::Clone { source, volume, name, read_only } => {
-                let copy = WalkVolume { name, read_only, ..self.volume(source)?.clone() };
+            Change::Clone { source, volume, name, read_only, created_s } => {
+                let source = self.volume(source)?;
+                let record = source.record.cloned(volume, &name, read_only, created_s);
+                let copy = WalkVolume { record, map: source.map.clone() };
                 self.volumes.insert(volume, copy);
             }
-            Change::Begin { source, volume, name, read_only } => {
-                let WalkVolume { blocks, mode, .. } = *self.volume(source)?;
-                let map = BTreeMap::new();
-                self.volumes.insert(
-                    volume,
-                    WalkVolume { name, blocks, mode, read_only, is_hidden: true, map },
-                );
+            Change::Begin { source, volume, name, read_only, created_s } => {
+                let source = &self.volume(source)?.record;
+                let record = source.cloned(volume, &name, read_only, created_s);
+                let record = VolumeRecord { is_hidden: true, ..record };
+                self.volumes.insert(volume, WalkVolume::new(record));
             }
             Change::Copy { source, volume, first, count } => {
                 let lbns = first.0..first.0.saturating_add(count);
@@ -363,15 +367,15 @@ impl Walk {
                 self.volume(volume)?.map.extend(copied);
             }
             Change::Shrink { volume, size_bytes } => {
-                self.volume(volume)?.blocks = size_bytes / block_bytes;
+                self.volume(volume)?.record.size_bytes = size_bytes;
             }
-            Change::SetMode { volume, mode } => self.volume(volume)?.mode = mode,
-            Change::Hide { volume } => self.volume(volume)?.is_hidden = true,
-            Change::Show { volume } => self.volume(volume)?.is_hidden = false,
+            Change::SetMode { volume, mode } => self.volume(volume)?.record.mode = mode,
+            Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
+            Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
             Change::Suspect { .. } => {}
             Change::Lose { volume, first, count } => {
                 let volume = self.volume(volume)?;
-                let end = first.0.saturating_add(count).min(volume.blocks);
+                let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
                 volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
             }
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
@@ -389,8 +393,9 @@ impl Walk {
     }
 
     fn set(&mut self, id: VolumeId, lbn: Lbn, place: Place) -> Result<()> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
         let volume = self.volume(id)?;
-        if lbn.0 >= volume.blocks {
+        if lbn.0 >= volume.blocks(block_bytes) {
             return Err(VolumeError::damaged(format!(
                 "a commit maps block {} of volume {id}, beyond its end",
                 lbn.0
@@ -437,7 +442,7 @@ impl Walk {
             if absent > 0 {
                 let what = format!(
                     "the data store ends before {absent} of the blocks of volume '{}'",
-                    volume.name
+                    volume.record.name
                 );
                 report.add(true, what);
                 report.lost_blocks += absent as u64;
