@@ -1,5 +1,6 @@
 //! Why something could not be done: the kind, and where.
 
+use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
 use gemelo_format::{DiskRole, FormatError};
@@ -182,6 +183,16 @@ impl From<FormatError> for VolumeError {
             FormatError::Io { disk, action, source } => Self::io(disk, action)(source),
             FormatError::NotAPool { why } => Self::NotAPool { why },
             FormatError::Damaged { what } => Self::Damaged { what },
+        }
+    }
+}
+
+/// A conversion and a repair begin with a check.
+impl From<CheckError> for VolumeError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Format(error) => error.into(),
+            CheckError::Interrupted => Self::Interrupted,
         }
     }
 }

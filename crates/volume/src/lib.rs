@@ -1,4 +1,4 @@
-//! Volumes that store each block once: the engine, its metadata and its checker.
+//! Volumes that store each block once: the engine and its metadata.
 //!
 //! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
 //! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
@@ -7,7 +7,6 @@
 //! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
 mod backend;
-pub mod check;
 mod counters;
 mod engine;
 mod error;
@@ -20,13 +19,12 @@ mod sync;
 mod volume;
 
 pub use backend::{CacheFigures, about_backend};
-pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{DamagedBlock, FinderReport};
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat, Tuning,
-    VolumeSummary, convert,
+    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat,
+    RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
 };
 pub use volume::Volume;

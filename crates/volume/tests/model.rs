@@ -15,9 +15,10 @@ use common::simulated::Simulation;
 use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
+use gemelo_check::{CheckOptions, check};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
-use gemelo_volume::{CheckOptions, Pool, PoolOptions, Tuning, Volume, VolumeError, check};
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
     let mut random = Random::new(seed);
@@ -36,7 +37,7 @@ fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
         let pool = open(&simulation.disks(), *tuning).unwrap();
         check_recovered(&pool, &mut model);
         pool.close().unwrap();
-        let options = CheckOptions { data: true, repair: false };
+        let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "seed {seed}: {:?}", report.problems);
     }

@@ -2,9 +2,10 @@
 
 use super::disk::{MemoryDisk, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_device::{Export, ExportTable};
 use gemelo_format::{BackendKind, PoolDisks};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
-use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
+use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
 use gemelo_nbd::wire::{
     BASE_ALLOCATION, BlockDescriptor, BlockSizes, ChunkHeader, ChunkKind, ClientFlags, Command,
     ErrorCode, ExportFlags, HandshakeFlags, Info, InfoKind, InfoRequest, MetaContextRequest,

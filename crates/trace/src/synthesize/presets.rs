@@ -3,7 +3,7 @@
 
 use super::{Arrival, SynthesisError, SynthesisSpec};
 use gemelo_content::{Distribution, Figure, SummaryFigures};
-use gemelo_load::Pattern;
+use gemelo_pattern::Pattern;
 
 /// The published figures of a trace: Koller and Rangaswami, "I/O Deduplication", FAST 2010, table
 /// 1, for one week; the mean size of a request is from Mao et al., IEEE Transactions on Computers

@@ -6,10 +6,9 @@
 use super::create::format_metadata;
 use super::directory::{METADATA, failed};
 use super::{Pool, PoolDirectory, Tuning};
-use crate::check::CheckReport;
-use crate::check::walk::{Walk, WalkVolume};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use gemelo_check::{CheckReport, Walk, WalkVolume};
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
     Change, Checksum, DiskRole, Fingerprint, FingerprintKind, Fingerprinter, Lbn, Pbn, Place,

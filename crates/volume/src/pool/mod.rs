@@ -8,6 +8,7 @@ mod gc;
 mod live;
 mod make;
 mod open;
+mod repair;
 mod stat;
 
 pub use convert::{Conversion, convert};
@@ -17,7 +18,7 @@ pub(crate) use gc::Collector;
 pub use gc::GcReport;
 pub use live::LiveCheck;
 pub use make::NewPool;
-pub(crate) use open::{Recovered, each_place, recover};
+pub use repair::{RepairCost, record_damage, repair, repair_cost};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{DamagedBlock, Engine, Worker};

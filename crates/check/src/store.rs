@@ -1,34 +1,34 @@
 //! The trees of the backends `table` and `btree`, read page by page with code of its own.
 
-use super::walk::Slots;
-use crate::error::{Result, VolumeError};
+use crate::walk::Slots;
 use gemelo_disk::Disk;
 use gemelo_format::{
-    DIRECTORY_ENTRIES, DiskRole, Fingerprint, NODE_REF_BYTES, Node, NodeRef, PAGE_BYTES, Page,
-    Part, PoolSeed, StoreTable, Tree, array_value, bucket_entries, bucket_of, index_entry,
+    DIRECTORY_ENTRIES, DiskRole, Fingerprint, FormatError, NODE_REF_BYTES, Node, NodeRef,
+    PAGE_BYTES, Page, Part, PoolSeed, StoreTable, Tree, array_value, bucket_entries, bucket_of,
+    index_entry,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// What is in a tree: values by key, and keys that were in pages that are lost.
 #[derive(Default)]
-pub(super) struct Found {
-    pub(super) values: Vec<(u64, u128)>,
-    pub(super) lost: Vec<Range<u64>>,
+pub(crate) struct Found {
+    pub(crate) values: Vec<(u64, u128)>,
+    pub(crate) lost: Vec<Range<u64>>,
 }
 
 /// Reads trees.
-pub(super) struct TreeReader<'r, 's> {
-    pub(super) disk: &'r dyn Disk,
-    pub(super) journal_pages: u64,
-    pub(super) seed: PoolSeed,
-    pub(super) is_table: bool,
-    pub(super) buckets: u32,
-    pub(super) slots: &'r mut Slots<'s>,
+pub(crate) struct TreeReader<'r, 's> {
+    pub(crate) disk: &'r dyn Disk,
+    pub(crate) journal_pages: u64,
+    pub(crate) seed: PoolSeed,
+    pub(crate) is_table: bool,
+    pub(crate) buckets: u32,
+    pub(crate) slots: &'r mut Slots<'s>,
 }
 
 impl TreeReader<'_, '_> {
-    pub(super) fn read(&mut self, tree: Tree, part: Part) -> Result<Found> {
+    pub(crate) fn read(&mut self, tree: Tree, part: Part) -> Result<Found, FormatError> {
         let mut found = Found::default();
         if let Some(root) = tree.root {
             self.node(root, tree.height, 0..u64::MAX, part, &mut found)?;
@@ -36,14 +36,14 @@ impl TreeReader<'_, '_> {
         Ok(found)
     }
 
-    fn page(&mut self, at: NodeRef) -> Result<Option<Box<Page>>> {
+    fn page(&mut self, at: NodeRef) -> Result<Option<Box<Page>>, FormatError> {
         if !self.slots.add(at.slot) {
             return Ok(None);
         }
         let mut page = Box::new([0; PAGE_BYTES]);
         match self.disk.read_at(at.slot.offset(self.journal_pages), page.as_mut_slice()) {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-            other => other.map_err(VolumeError::io(DiskRole::Metadata, "read"))?,
+            other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
         }
         Ok((self.seed.checksum(&*page) == at.checksum).then_some(page))
     }
@@ -56,7 +56,7 @@ impl TreeReader<'_, '_> {
         keys: Range<u64>,
         part: Part,
         found: &mut Found,
-    ) -> Result<()> {
+    ) -> Result<(), FormatError> {
         let each = part.array_entries() as u64;
         let span = |level: u8| {
             each.saturating_mul((DIRECTORY_ENTRIES as u64).saturating_pow(level.into()))
@@ -130,7 +130,7 @@ fn node_entries(page: &Page, part: Part, level: u8, keys: &Range<u64>) -> Option
 }
 
 /// Compares the counts on disk with what the maps refer to.
-pub(super) fn compare_counts(
+pub(crate) fn compare_counts(
     counts: &[(u64, u128)],
     references: &HashMap<u32, u64>,
     slots: &mut Slots<'_>,
@@ -155,7 +155,7 @@ pub(super) fn compare_counts(
 }
 
 /// Compares the index with the fingerprints of referenced blocks. Of a full bucket an index entry may be missing.
-pub(super) fn compare_index(
+pub(crate) fn compare_index(
     index: &[(u64, u128)],
     table: &StoreTable,
     fingerprints: &HashMap<u32, Fingerprint>,

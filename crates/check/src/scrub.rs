@@ -1,8 +1,7 @@
 //! Contents compared with their checksums, and with their fingerprints.
 
-use super::CheckReport;
-use super::walk::Walk;
-use crate::error::{Result, VolumeError};
+use crate::walk::Walk;
+use crate::{CheckError, CheckReport};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolDisks, PoolSeed};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,13 +12,13 @@ const BLOCKS_AT_ONCE: usize = 256;
 const MOST_NAMED: usize = 4;
 
 /// Reads all contents that a map refers to. Gives the blocks that are damaged.
-pub(super) fn scrub(
+pub(crate) fn scrub(
     disks: &PoolDisks,
     walk: &Walk,
     report: &mut CheckReport,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Vec<Pbn>> {
+) -> Result<Vec<Pbn>, CheckError> {
     let seed = PoolSeed::of(&walk.superblock);
     let fingerprinter = Fingerprinter::new(walk.superblock.fingerprint, walk.superblock.key);
     let block_bytes = u64::from(walk.superblock.block_bytes);
@@ -32,7 +31,7 @@ pub(super) fn scrub(
     let mut damaged: BTreeMap<Pbn, Vec<Checksum>> = BTreeMap::new();
     for some in contents.chunks(BLOCKS_AT_ONCE) {
         if stop.is_raised() {
-            return Err(VolumeError::Interrupted);
+            return Err(CheckError::Interrupted);
         }
         for (pbn, checksum) in some {
             let offset = u64::from(pbn.number()) * block_bytes;

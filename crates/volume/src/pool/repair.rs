@@ -3,11 +3,11 @@
 //! Every map entry has a checksum of its content, so each block is judged on its own: it is kept if its
 //! content passes, whatever else was damaged.
 
-use super::RepairCost;
+use super::open::{Recovered, each_place, recover};
+use super::{Pool, Tuning};
 use crate::backend::Map;
 use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
-use crate::pool::{Pool, Recovered, Tuning, each_place, recover};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use gemelo_format::{
     DiskRole, Fingerprint, Fingerprinter, Lbn, PAGE_BYTES, Pbn, Place, PoolDisks, PoolSeed,
@@ -16,6 +16,18 @@ use gemelo_format::{
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;
+
+/// The blocks of a volume that a repair gives up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairCost {
+    /// The name of the volume.
+    pub volume: String,
+    /// Blocks that give an error afterwards, because their content is lost.
+    pub lost_blocks: u64,
+    /// Blocks that go back to an older content, because a commit that changed them, or one before
+    /// it, is lost.
+    pub undone_blocks: u64,
+}
 
 /// The outcome of a look at all contents that a repair has to judge.
 #[derive(Default)]
@@ -28,8 +40,13 @@ struct Assessment {
     lost_blocks: BTreeMap<VolumeId, u64>,
 }
 
-/// Repairs. Gives what was given up.
-pub(super) fn repair(
+/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, marks the
+/// rest as lost, and returns what was given up. With `data`, all contents are read and judged.
+///
+/// # Errors
+/// If there is no pool that can be repaired, a disk cannot be read or written, or the work was
+/// stopped.
+pub fn repair(
     disks: &PoolDisks,
     data: bool,
     monitor: &dyn Monitor,
@@ -46,8 +63,12 @@ pub(super) fn repair(
     Ok(costs)
 }
 
-/// Finds out what a repair would give up, and changes nothing.
-pub(super) fn cost(
+/// Returns what [`repair`] would give up, and writes nothing. The list is empty for a pool that
+/// cannot be repaired: it is damaged beyond that, or has to be converted first.
+///
+/// # Errors
+/// If there is no pool, a disk cannot be read, or the work was stopped.
+pub fn repair_cost(
     disks: &PoolDisks,
     data: bool,
     monitor: &dyn Monitor,
@@ -55,16 +76,22 @@ pub(super) fn cost(
 ) -> Result<Vec<RepairCost>> {
     let recovered = match recover(disks, true, Tuning::default().cache_bytes) {
         Ok(recovered) => recovered,
-        // Beyond repair: the problems say so.
-        Err(VolumeError::Damaged { .. }) => return Ok(Vec::new()),
+        // A check reports both.
+        Err(VolumeError::Damaged { .. } | VolumeError::OldFormat { .. }) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let assessment = assess(disks, &recovered, data, monitor, stop)?;
     Ok(costs(&recovered, &assessment))
 }
 
-/// Makes blocks suspect; see [`super::record_damage`].
-pub(super) fn record(disks: &PoolDisks, damaged: &[Pbn]) -> Result<()> {
+/// Marks blocks of the pool on two disks, which no process may have open, as damaged, so that their
+/// contents are not shared before they are written anew. It leaves a pool with damaged metadata
+/// alone, because a repair comes first.
+///
+/// # Errors
+/// If there is no pool, or a disk cannot be read or written.
+pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
+    let damaged: Vec<Pbn> = blocks.iter().copied().filter_map(Pbn::new).collect();
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = match Pool::open_disks(disks.clone(), tuning, Arc::new(SystemClock::new())) {
         Ok(pool) => pool,
@@ -74,7 +101,7 @@ pub(super) fn record(disks: &PoolDisks, damaged: &[Pbn]) -> Result<()> {
     if pool.is_read_only() {
         return Ok(());
     }
-    pool.suspect(damaged);
+    pool.suspect(&damaged);
     pool.close()
 }
 

@@ -1,12 +1,11 @@
-//! All metadata, read and replayed in the plainest way.
+//! The metadata of a checkpoint, read in the plainest way.
 
-use super::CheckReport;
-use super::store::{TreeReader, compare_counts, compare_index};
-use crate::error::{Result, VolumeError};
+use crate::CheckReport;
+use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    Change, DiskRole, Fingerprint, Identity, Layout, Lbn, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1,
-    PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed, RECORD_PAGE_ENTRIES, Root, Slot,
+    DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1,
+    PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed, RECORD_PAGE_ENTRIES, Slot,
     StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, check_data_header, find_roots,
     read_chain, read_superblock, replay_journal,
 };
@@ -17,35 +16,45 @@ const MOST_LOST_BLOCKS: u64 = 1 << 26;
 
 /// A volume with its map, without the gaps.
 #[derive(Clone)]
-pub(crate) struct WalkVolume {
-    pub(crate) record: VolumeRecord,
-    pub(crate) map: BTreeMap<u64, Place>,
+pub struct WalkVolume {
+    /// The record of the volume.
+    pub record: VolumeRecord,
+    /// Places of the LBNs that are not unmapped.
+    pub map: BTreeMap<u64, Place>,
 }
 
 impl WalkVolume {
-    const fn new(record: VolumeRecord) -> Self {
+    pub(crate) const fn new(record: VolumeRecord) -> Self {
         Self { record, map: BTreeMap::new() }
     }
 
-    /// The volume's size in blocks.
-    const fn blocks(&self, block_bytes: u64) -> u64 {
+    /// Gives the volume's size in blocks.
+    pub(crate) const fn blocks(&self, block_bytes: u64) -> u64 {
         self.record.size_bytes / block_bytes
     }
 }
 
-/// The state that recovery reaches.
-pub(crate) struct Walk {
-    pub(crate) superblock: Superblock,
-    pub(crate) data_blocks: u64,
+/// The state of a pool that recovery reaches.
+pub struct Walk {
+    /// Identity and shape of the pool.
+    pub superblock: Superblock,
+    /// Size of the data store in blocks, block 0 included.
+    pub data_blocks: u64,
     /// Blocks that the data disk is long enough for.
-    pub(super) present_blocks: u64,
-    pub(crate) volumes: BTreeMap<VolumeId, WalkVolume>,
-    pub(crate) fingerprints: HashMap<u32, Fingerprint>,
+    pub(crate) present_blocks: u64,
+    /// All volumes.
+    pub volumes: BTreeMap<VolumeId, WalkVolume>,
+    /// Fingerprints by PBN.
+    pub fingerprints: HashMap<u32, Fingerprint>,
 }
 
 impl Walk {
-    /// Reads it. `None` if it is too damaged to be counted.
-    pub(crate) fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>> {
+    /// Reads all metadata, and adds faults to the report. `None` if they are too damaged to be
+    /// counted.
+    ///
+    /// # Errors
+    /// If there is no pool, or a disk cannot be read.
+    pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, FormatError> {
         let mut damage = Vec::new();
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
         damage.into_iter().for_each(|what| report.add(false, what));
@@ -55,7 +64,7 @@ impl Walk {
         let walked = Self::read_all(disks, superblock, report);
         match walked {
             Ok(walk) => Ok(Some(walk)),
-            Err(VolumeError::Damaged { what }) => {
+            Err(FormatError::Damaged { what }) => {
                 report.add(true, what);
                 Ok(None)
             }
@@ -67,7 +76,7 @@ impl Walk {
         disks: &PoolDisks,
         superblock: Superblock,
         report: &mut CheckReport,
-    ) -> Result<Self> {
+    ) -> Result<Self, FormatError> {
         let disk = &*disks.metadata;
         let seed = PoolSeed::of(&superblock);
         let found = find_roots(disk, &superblock, seed)?;
@@ -91,7 +100,7 @@ impl Walk {
             slots.add(*slot);
         }
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
-        let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
+        let data_bytes = disks.data.len().map_err(FormatError::io(DiskRole::Data, "measure"))?;
         let present_blocks = data_bytes / u64::from(superblock.block_bytes);
         let mut walk = Self {
             data_blocks: root.data_blocks,
@@ -101,7 +110,7 @@ impl Walk {
             fingerprints,
         };
         let makes_no_sense =
-            || VolumeError::damaged("the table of the checkpoint cannot be decoded");
+            || FormatError::damaged("the table of the checkpoint cannot be decoded");
         let is_whole = if walk.superblock.backend.layout() != Layout::Pages {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_trees(disk, seed, &table, &mut slots)?
@@ -131,7 +140,7 @@ impl Walk {
         seed: PoolSeed,
         table: &StoreTable,
         slots: &mut Slots<'_>,
-    ) -> Result<bool> {
+    ) -> Result<bool, FormatError> {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut reader = TreeReader {
             disk,
@@ -205,7 +214,7 @@ impl Walk {
         seed: PoolSeed,
         table: &Table,
         slots: &mut Slots<'_>,
-    ) -> Result<bool> {
+    ) -> Result<bool, FormatError> {
         let mut is_whole = true;
         let block_bytes = u64::from(self.superblock.block_bytes);
         let version = self.superblock.version;
@@ -281,173 +290,13 @@ impl Walk {
         disk: &dyn Disk,
         seed: PoolSeed,
         page: &PageRef,
-    ) -> Result<Option<Box<Page>>> {
+    ) -> Result<Option<Box<Page>>, FormatError> {
         let mut image = Box::new([0; PAGE_BYTES]);
         match disk.read_at(page.slot.offset(self.superblock.journal_pages), image.as_mut_slice()) {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-            other => other.map_err(VolumeError::io(DiskRole::Metadata, "read"))?,
+            other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
         }
         Ok((seed.checksum(&*image) == page.checksum).then_some(image))
-    }
-
-    /// What the engine had counted at the checkpoint, and what is there.
-    fn compare_totals(&self, root: &Root, report: &mut CheckReport) {
-        let counts = self.reference_counts();
-        let references: u64 = counts.values().sum();
-        if (references, counts.len() as u64) != (root.references, root.physical) {
-            let what = format!(
-                "the checkpoint has {references} references to {} blocks, but its root says {} to {}",
-                counts.len(),
-                root.references,
-                root.physical
-            );
-            report.add(false, what);
-        }
-    }
-
-    /// References to each PBN.
-    pub(super) fn reference_counts(&self) -> HashMap<u32, u64> {
-        let mut counts = HashMap::new();
-        for place in self.volumes.values().flat_map(|volume| volume.map.values()) {
-            if let Some(pbn) = place.pbn() {
-                *counts.entry(pbn.number()).or_default() += 1;
-            }
-        }
-        counts
-    }
-
-    fn replay(&mut self, change: Change) -> Result<()> {
-        let block_bytes = u64::from(self.superblock.block_bytes);
-        match change {
-            Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
-                self.fingerprints.remove(&pbn.number());
-                if !fingerprint.is_none() {
-                    self.fingerprints.insert(pbn.number(), fingerprint);
-                }
-                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
-            }
-            Change::Share { volume, lbn, pbn, checksum } => {
-                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
-            }
-            Change::Unmap { volume, first, count } => {
-                let end = first.0.saturating_add(count);
-                self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
-            }
-            Change::Create(record) => {
-                self.volumes.insert(record.id, WalkVolume::new(record));
-            }
-            Change::Remove { volume } => drop(self.volumes.remove(&volume)),
-            Change::Rename { volume, name } => self.volume(volume)?.record.name = name,
-            Change::Resize { volume, size_bytes } => {
-                let blocks = size_bytes / block_bytes;
-                let volume = self.volume(volume)?;
-                volume.record.size_bytes = size_bytes;
-                volume.map.retain(|lbn, _| *lbn < blocks);
-            }
-            Change::Clone { source, volume, name, read_only, created_s } => {
-                let source = self.volume(source)?;
-                let record = source.record.cloned(volume, &name, read_only, created_s);
-                let copy = WalkVolume { record, map: source.map.clone() };
-                self.volumes.insert(volume, copy);
-            }
-            Change::Begin { source, volume, name, read_only, created_s } => {
-                let source = &self.volume(source)?.record;
-                let record = source.cloned(volume, &name, read_only, created_s);
-                let record = VolumeRecord { is_hidden: true, ..record };
-                self.volumes.insert(volume, WalkVolume::new(record));
-            }
-            Change::Copy { source, volume, first, count } => {
-                let lbns = first.0..first.0.saturating_add(count);
-                let copied: Vec<_> = self
-                    .volume(source)?
-                    .map
-                    .range(lbns)
-                    .map(|(lbn, place)| (*lbn, *place))
-                    .collect();
-                self.volume(volume)?.map.extend(copied);
-            }
-            Change::Shrink { volume, size_bytes } => {
-                self.volume(volume)?.record.size_bytes = size_bytes;
-            }
-            Change::SetMode { volume, mode } => self.volume(volume)?.record.mode = mode,
-            Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
-            Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
-            Change::Suspect { .. } => {}
-            Change::Lose { volume, first, count } => {
-                let volume = self.volume(volume)?;
-                let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
-                volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
-            }
-            Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
-            Change::Identify { pbn, fingerprint } => {
-                self.fingerprints.insert(pbn.number(), fingerprint);
-            }
-        }
-        Ok(())
-    }
-
-    fn volume(&mut self, id: VolumeId) -> Result<&mut WalkVolume> {
-        self.volumes.get_mut(&id).ok_or_else(|| {
-            VolumeError::damaged(format!("a commit changes volume {id}, which is not there"))
-        })
-    }
-
-    fn set(&mut self, id: VolumeId, lbn: Lbn, place: Place) -> Result<()> {
-        let block_bytes = u64::from(self.superblock.block_bytes);
-        let volume = self.volume(id)?;
-        if lbn.0 >= volume.blocks(block_bytes) {
-            return Err(VolumeError::damaged(format!(
-                "a commit maps block {} of volume {id}, beyond its end",
-                lbn.0
-            )));
-        }
-        volume.map.insert(lbn.0, place);
-        Ok(())
-    }
-
-    /// Counts all, and finds what cannot be.
-    pub(super) fn count(&self, report: &mut CheckReport) {
-        let counts = self.reference_counts();
-        report.references = counts.values().sum();
-        report.physical_blocks = counts.len() as u64;
-        let reserved = self.superblock.reserved_blocks();
-        report.free_blocks = self.data_blocks.saturating_sub(reserved + report.physical_blocks);
-        let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
-        for (pbn, references) in &counts {
-            if u64::from(*pbn) >= self.data_blocks {
-                report.add(
-                    true,
-                    format!("{references} blocks are in block {pbn}, outside of the data store"),
-                );
-            }
-            if let Some(fingerprint) = self.fingerprints.get(pbn) {
-                *contents.entry(*fingerprint).or_default() += 1;
-            }
-        }
-        self.count_absent(report);
-        report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
-        for volume in self.volumes.values() {
-            let lost = volume.map.values().filter(|place| **place == Place::Damaged).count();
-            report.lost_blocks += lost as u64;
-        }
-    }
-
-    /// Finds contents beyond the end of the data disk.
-    fn count_absent(&self, report: &mut CheckReport) {
-        let is_absent = |place: &&Place| {
-            place.pbn().is_some_and(|pbn| u64::from(pbn.number()) >= self.present_blocks)
-        };
-        for volume in self.volumes.values() {
-            let absent = volume.map.values().filter(is_absent).count();
-            if absent > 0 {
-                let what = format!(
-                    "the data store ends before {absent} of the blocks of volume '{}'",
-                    volume.record.name
-                );
-                report.add(true, what);
-                report.lost_blocks += absent as u64;
-            }
-        }
     }
 }
 
@@ -462,14 +311,14 @@ fn place_in(image: &Page, at: usize, version: Version) -> Place {
 }
 
 /// Each slot is used once.
-pub(super) struct Slots<'r> {
+pub(crate) struct Slots<'r> {
     seen: HashSet<Slot>,
-    pub(super) report: &'r mut CheckReport,
+    pub(crate) report: &'r mut CheckReport,
 }
 
 impl Slots<'_> {
     /// Whether it was not in use yet.
-    pub(super) fn add(&mut self, slot: Slot) -> bool {
+    pub(crate) fn add(&mut self, slot: Slot) -> bool {
         let is_new = self.seen.insert(slot);
         if !is_new {
             self.report.add(true, format!("slot {} is used twice", slot.number()));

@@ -1,62 +1,82 @@
-//! A volume of a pool that another process serves, as a block device: through a control connection that was attached.
+//! An export as a block device.
 
-use crate::control;
-use crate::failure::Failure;
-use gemelo_device::{BlockDevice, DeviceError, Durability, Extent, Geometry, Operation, Request};
-use gemelo_nbd::client::{Client, ClientError, Submission, Wait};
-use gemelo_nbd::wire::{ErrorCode, ExportFlags, STATE_HOLE, STATE_ZERO};
-use parking_lot::Mutex;
+use super::{Client, ClientError, Submission, Wait};
+use crate::wire::{ErrorCode, ExportFlags, STATE_HOLE, STATE_ZERO};
+use gemelo_device::{
+    BlockDevice, ConnectError, DeviceError, Durability, Extent, Geometry, Operation, Request,
+};
 use std::io;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Requests in flight.
+/// Most requests in flight.
 const DEPTH: usize = 64;
-/// How long the server may take to answer the first words.
+
+/// Longest time that the server may take for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of a trim or zeroing at once, and of a question for extents: a multiple of every block size.
+
+/// Longest range, in bytes, that one request trims, zeroes or describes: a multiple of every block
+/// size. A request's length has 32 bits.
 const PIECE_BYTES: u64 = 1 << 30;
 
+/// Preferred block size and longest request, in bytes, of a server that does not give them. They
+/// are the protocol's defaults ("Block size constraints"), or below.
+const USUAL_PREFERRED_BYTES: u32 = 4096;
+const USUAL_MAXIMUM_BYTES: u32 = 1 << 20;
+
+/// Opens an export over a connection on which the server begins a session. It is a
+/// [`gemelo_device::Connect`].
+///
+/// # Errors
+/// Fails if there is no such export, or if the connection fails.
+pub fn connect_device(
+    stream: UnixStream,
+    export: &str,
+) -> Result<Arc<dyn BlockDevice>, ConnectError> {
+    let client = Client::over(stream, export, DEPTH, HANDSHAKE_TIMEOUT);
+    let client = client.map_err(|error| match error {
+        ClientError::NoSuchExport => ConnectError::NoSuchExport,
+        error => ConnectError::Failed(error.into()),
+    })?;
+    Ok(Arc::new(RemoteDevice::new(client)))
+}
+
 /// A block device behind a connection.
-pub(crate) struct RemoteDevice {
+struct RemoteDevice {
     client: Mutex<Client>,
     geometry: Geometry,
 }
 
 impl RemoteDevice {
-    /// A connection of its own to a volume of a pool that another process serves.
-    pub(crate) fn attach(directory: &Path, name: &str) -> Result<Self, Failure> {
-        let stream = control::attach(directory)?;
-        let client =
-            Client::over(stream, name, DEPTH, HANDSHAKE_TIMEOUT).map_err(|error| match error {
-                ClientError::NoSuchExport => {
-                    Failure::refused(format!("there is no volume '{name}'"))
-                }
-                error => Failure::of("the process that serves the pool refuses the volume", &error),
-            })?;
+    fn new(client: Client) -> Self {
         let export = client.export();
-        let preferred = export.block_sizes.map_or(4096, |sizes| sizes.preferred);
+        let sizes = export.block_sizes;
         let geometry = Geometry {
             size_bytes: export.size_bytes,
             minimum_block_bytes: 1,
-            preferred_block_bytes: preferred,
-            maximum_request_bytes: export.block_sizes.map_or(1 << 20, |sizes| sizes.maximum),
+            preferred_block_bytes: sizes.map_or(USUAL_PREFERRED_BYTES, |sizes| sizes.preferred),
+            maximum_request_bytes: sizes.map_or(USUAL_MAXIMUM_BYTES, |sizes| sizes.maximum),
             read_only: export.flags.has(ExportFlags::READ_ONLY),
         };
-        Ok(Self { client: Mutex::new(client), geometry })
+        Self { client: Mutex::new(client), geometry }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Client> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The parts of a range that one request can have.
+/// Splits a range into parts that one request can have.
 fn pieces(offset: u64, length: u64) -> impl Iterator<Item = (u64, u32)> {
     (0..length.div_ceil(PIECE_BYTES)).map(move |number| {
         let start = number * PIECE_BYTES;
-        // Not above PIECE_BYTES.
+        // A part is not longer than PIECE_BYTES, which has 31 bits.
         (offset + start, (length - start).min(PIECE_BYTES) as u32)
     })
 }
 
-/// What an operation is on the wire.
+/// Translates an operation into the requests that perform it.
 fn submissions<'a>(operation: &'a Operation<'_>) -> Vec<Submission<'a>> {
     match operation {
         Operation::Read { offset, buffer } => {
@@ -90,7 +110,7 @@ fn submissions<'a>(operation: &'a Operation<'_>) -> Vec<Submission<'a>> {
     }
 }
 
-/// The connection failed, and so will everything after it.
+/// Returns the error of a request whose connection failed. All later requests fail as well.
 fn lost(error: ClientError) -> DeviceError {
     DeviceError::Io(io::Error::new(io::ErrorKind::NotConnected, error))
 }
@@ -104,7 +124,7 @@ fn device_error(code: ErrorCode) -> Option<DeviceError> {
     }
 }
 
-/// Sends a request and gives the numbers of replies that came meanwhile to `done`.
+/// Performs one request.
 fn perform(client: &mut Client, request: &mut Request<'_>) -> Result<(), DeviceError> {
     let mut data = Vec::new();
     for submission in submissions(&request.operation) {
@@ -123,7 +143,7 @@ fn perform(client: &mut Client, request: &mut Request<'_>) -> Result<(), DeviceE
     Ok(())
 }
 
-/// Whether all requests of a batch are writes, which can be in flight together.
+/// Returns whether all requests of a batch are writes, which can be in flight together.
 fn are_writes(batch: &[Request<'_>]) -> bool {
     batch.iter().all(|request| matches!(request.operation, Operation::Write { .. }))
 }
@@ -162,7 +182,7 @@ impl BlockDevice for RemoteDevice {
     }
 
     fn execute(&self, batch: &mut [Request<'_>]) {
-        let mut client = self.client.lock();
+        let mut client = self.lock();
         if are_writes(batch) {
             if let Err(error) = write_all(&mut client, batch) {
                 let text = error.to_string();
@@ -183,7 +203,7 @@ impl BlockDevice for RemoteDevice {
         length: u64,
         most_extents: usize,
     ) -> Result<Vec<Extent>, DeviceError> {
-        let mut client = self.client.lock();
+        let mut client = self.lock();
         let mut extents = Vec::new();
         let Some((offset, length)) = pieces(offset, length).next() else { return Ok(extents) };
         let submission = Submission::BlockStatus { offset, length, one: most_extents == 1 };
