@@ -31,7 +31,7 @@ impl Storage for VolumeStorage {
     fn capacity(&self) -> Result<Option<u64>, TargetError> {
         let tuning = Tuning { read_only: true, background: false, ..Tuning::default() };
         let pool = open(&self.place, tuning)?;
-        Ok(Some(summary(&pool, &self.place)?.size_bytes))
+        Ok(Some(summary(&pool, &self.place)?.record.size_bytes))
     }
 
     fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
@@ -180,7 +180,7 @@ impl Target for VolumeTarget {
         let volume = summary(pool, &self.place).ok()?;
         Some(PoolFigures {
             block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
-            mode: policy(volume.mode),
+            mode: policy(volume.record.mode),
             logical_blocks: stat.logical_blocks,
             physical_blocks: stat.physical_blocks,
             unique_blocks: volume.stat.unique_blocks,
