@@ -2,7 +2,8 @@
 //! control socket use the same list.
 
 use crate::report::StatReport;
-use gemelo_volume::{DedupMode, FinderReport, GcReport, LiveCheck};
+use gemelo_format::DedupMode;
+use gemelo_volume::{FinderReport, GcReport, LiveCheck};
 use serde::{Deserialize, Serialize};
 
 /// A request to an open pool.

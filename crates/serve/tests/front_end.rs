@@ -10,8 +10,9 @@ use gemelo_device::{
     BlockDevice, ConnectError, DeviceError, Exports, Extent, FrontEnd, FrontEndError,
     FrontEndFigures, Geometry, Listening, Request, Transfers,
 };
+use gemelo_format::DedupMode;
 use gemelo_serve::{Access, Failure, Purpose, Reply, ServeOptions, serve};
-use gemelo_volume::{DedupMode, Pool, PoolOptions, Tuning};
+use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
