@@ -3,8 +3,9 @@
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
-use crate::values::{OnOff, Percent, Size, Span};
+use crate::values::OnOff;
 use clap::Args;
+use gemelo_base::values::{Percent, Size, Span};
 use gemelo_nbd::server::{ListenAddress, ServerConfig, TlsPolicy, tls_from_files};
 use gemelo_serve::{Addresses, ServeOptions, Settings, Thresholds};
 use gemelo_volume::Tuning;

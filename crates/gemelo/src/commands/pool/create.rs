@@ -3,9 +3,10 @@
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
-use crate::values::{OnOff, Size, Span};
+use crate::values::OnOff;
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
+use gemelo_base::values::{Size, Span};
 use gemelo_serve::{Failure, Settings};
 use gemelo_volume::{BackendKind, FingerprintKind, NewPool, PoolOptions};
 use std::path::{Path, PathBuf};
