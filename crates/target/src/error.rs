@@ -2,7 +2,7 @@
 
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind};
-use gemelo_volume::VolumeError;
+use gemelo_disk::DiskError;
 use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ pub enum TargetError {
     },
     /// The device does not exist, or it cannot be used as a target.
     #[error(transparent)]
-    Device(VolumeError),
+    Device(DiskError),
     /// Something else uses the block device or file.
     #[error("{} is in use: {by}; give another target, or end that use first", path.display())]
     InUse {

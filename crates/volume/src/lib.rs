@@ -1,43 +1,30 @@
-//! Volumes that store each block once: the engine, its metadata and its checker.
+//! Volumes that store each block once: the engine and its metadata.
 //!
 //! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
-//! `docs/format.md`. Nothing here knows of NBD, of load or of printing.
+//! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
 //!
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
-//! writes fresh ones through [`disk`], changes the backend and appends the changes to the [`journal`].
+//! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
-pub mod backend;
-pub mod check;
+mod backend;
 mod counters;
-pub mod disk;
 mod engine;
 mod error;
-mod fingerprint;
-pub mod format;
-mod hash_many;
 mod journal;
 mod load;
 mod pool;
 mod readers;
 mod space;
 mod sync;
-mod types;
 mod volume;
 
-pub use backend::CacheFigures;
-pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
+pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
-pub use disk::{Disk, DiskAccess, FileDisk};
 pub use engine::{DamagedBlock, FinderReport};
-pub use error::{DiskRole, VolumeError};
-pub use fingerprint::Fingerprinter;
+pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions,
-    PoolStat, Tuning, VolumeSummary, convert,
-};
-pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES,
-    MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat,
+    RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
 };
 pub use volume::Volume;

@@ -1,6 +1,6 @@
 //! Which PBNs are free, and which are next.
 
-use crate::types::Pbn;
+use gemelo_format::Pbn;
 
 /// Words that a search for freed blocks looks at while writers wait: some 50 µs.
 const LOOKED_AT: u32 = 16_384;

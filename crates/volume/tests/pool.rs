@@ -12,9 +12,10 @@ mod common;
 
 use common::{content, flush, read, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
-use gemelo_volume::{
-    CheckOptions, DedupMode, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check,
-};
+use gemelo_check::{CheckOptions, check};
+use gemelo_disk::DiskError;
+use gemelo_format::DedupMode;
+use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning, VolumeError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
     assert_eq!(read(&pool.volume("disk 2").unwrap(), 777, 7415).unwrap(), bytes[..7415]);
     pool.close().unwrap();
     let disks = PoolDirectory::lock(&path).unwrap().disks();
-    let options = CheckOptions { data: true, repair: false };
+    let options = CheckOptions { data: true };
     let report = check(&disks, options, &Silent, &StopFlag::new()).unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
     assert_eq!(report.checked_contents, 2);
@@ -93,7 +94,7 @@ fn disks_can_be_elsewhere() {
     pool.close().unwrap();
     let other = folder.path().join("other");
     let taken = Pool::create(&other, &PoolOptions { data: Some(data), ..small() });
-    assert!(matches!(taken, Err(VolumeError::Exists { .. })));
+    assert!(matches!(taken, Err(VolumeError::Disk(DiskError::Exists { .. }))));
 }
 
 #[test]
@@ -115,7 +116,10 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     }
     assert!(matches!(open(&path), Err(VolumeError::NotAPool { .. })));
     Pool::create(&path, &small()).unwrap();
-    assert!(matches!(Pool::create(&path, &small()), Err(VolumeError::Exists { .. })));
+    assert!(matches!(
+        Pool::create(&path, &small()),
+        Err(VolumeError::Disk(DiskError::Exists { .. }))
+    ));
     let pool = open(&path).unwrap();
     for (name, size) in [
         ("", 4096),

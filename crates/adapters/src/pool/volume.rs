@@ -7,11 +7,12 @@ use super::queue::BatchQueue;
 use super::{OnOpen, PoolTargetError, PoolVolume};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
+use gemelo_format::DedupMode;
 use gemelo_target::{
     Access, AtStart, DedupPolicy, Layout, PlannedTarget, PoolFigures, Queue, QueueOptions, Storage,
     Target, TargetError,
 };
-use gemelo_volume::{DedupMode, Pool, Tuning, Volume, VolumeError, VolumeSummary};
+use gemelo_volume::{Pool, Tuning, Volume, VolumeError, VolumeSummary};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,14 +1,19 @@
 //! `gemelo serve`: the volumes of a pool over NBD.
 
+mod permissions;
+
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
 use crate::values::OnOff;
 use clap::Args;
 use gemelo_base::values::{Percent, Size, Span};
-use gemelo_nbd::server::{ListenAddress, ServerConfig, TlsPolicy, tls_from_files};
-use gemelo_serve::{Addresses, ServeOptions, Settings, Thresholds};
+use gemelo_nbd::server::{
+    ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
+};
+use gemelo_serve::{Addresses, HandedOver, ServeOptions, Settings, Thresholds, handed_over};
 use gemelo_volume::Tuning;
+use permissions::{FileMode, GroupId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +27,13 @@ pub(crate) struct Arguments {
     /// Where to listen: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
+    /// Mode of the unix sockets of --listen: who may write to one may connect [default: as the umask
+    /// says, or 0660 with --socket-group]
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<FileMode>,
+    /// Group of the unix sockets of --listen: its name or number
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<GroupId>,
     /// Refuse all changes, by clients and by commands
     #[arg(long)]
     read_only: bool,
@@ -67,6 +79,9 @@ pub(crate) struct Arguments {
     /// Let a connection wait so long for the next request without sleeping: faster answers for a busy processor
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     busy_wait: Span,
+    /// Write a line to standard error when a client connects and when it leaves
+    #[arg(long)]
+    log_connections: bool,
     /// Give back at most so much freed space a second to the system; 0 for none [default: 64m]
     #[arg(long, value_name = "SIZE")]
     collect_rate: Option<Size>,
@@ -121,10 +136,29 @@ impl Arguments {
 
     fn options(&self) -> anyhow::Result<ServeOptions> {
         Ok(ServeOptions {
-            listen: self.listen.clone(),
+            // Each protocol by which clients reach volumes is a line here.
+            front_ends: vec![Box::new(self.nbd()?)],
             volumes: self.volume.clone(),
             tuning: self.tuning()?,
-            server: ServerConfig {
+            metrics: self.metrics,
+            thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
+        })
+    }
+
+    fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
+        let handed_over =
+            handed_over().map_err(pools::error)?.into_iter().map(|socket| match socket {
+                HandedOver::Unix(listener) => Listener::from_unix(listener),
+                HandedOver::Tcp(listener) => Listener::from_tcp(listener),
+            });
+        Ok(NbdFrontEnd {
+            handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
+            listen: self.listen.clone(),
+            socket_access: SocketAccess {
+                mode: self.socket_mode.map(|mode| mode.0),
+                group: self.socket_group.map(|group| group.0),
+            },
+            config: ServerConfig {
                 most_connections: self.most_connections as usize,
                 most_handshakes: self.most_handshakes as usize,
                 idle_timeout: unless_zero(self.idle_timeout),
@@ -133,11 +167,10 @@ impl Arguments {
                 busy_wait: self.busy_wait.0,
                 tls: self.tls()?,
                 allow_insecure: self.insecure,
+                log_connections: self.log_connections,
                 ..ServerConfig::default()
             },
             memory_bytes: self.memory.map(|memory| memory.0),
-            metrics: self.metrics,
-            thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
         })
     }
 }
@@ -152,12 +185,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let monitor = Arc::clone(&context.monitor);
     // Nobody may be reading what is printed; the server serves all the same.
     let ready = |addresses: &Addresses| {
-        let nbd = addresses.nbd.iter().map(|address| format!("listening at {address}\n"));
+        let nbd = addresses.clients.iter().map(|address| format!("listening at {address}\n"));
         let metrics =
             addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
         let _ = context.print(&nbd.chain(metrics).collect::<String>());
     };
-    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready)
+    gemelo_serve::serve(&arguments.pool, options, monitor, &context.stop, ready)
         .map_err(pools::error)?;
     let _ = context.print("stopped\n");
     Ok(Outcome::Done)

@@ -1,5 +1,5 @@
-//! Presets with the published figures of the FIU traces. `docs/traces.md` gives the source of each
-//! figure and lists the assumed ones.
+//! Presets with the published figures of the FIU traces. `docs/reference/traces.md` gives the
+//! source of each figure and lists the assumed ones.
 
 use super::{Arrival, SynthesisError, SynthesisSpec};
 use gemelo_content::{Distribution, Figure, SummaryFigures};

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::error::{Result, VolumeError};
-use crate::types::{Checksum, Lbn, Pbn, VolumeId};
+use gemelo_format::{Checksum, Lbn, Pbn, VolumeId};
 
 /// A block to be read: where it is in a volume and in the data store, and the checksum it must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 
 use super::Engine;
 use crate::counters::add;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, build_commit, mirror_commit};
+use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
-use crate::types::Pbn;
+use gemelo_format::{
+    COMMIT_HEADER_BYTES, Change, DiskRole, PAGE_BYTES, Pbn, build_commit, mirror_commit,
+};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 

@@ -6,8 +6,7 @@
 
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Lbn, VolumeId};
+use gemelo_format::{Change, Lbn, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// LBNs that are copied before one of them is changed. The writer waits for it, so they are few.
@@ -192,7 +191,7 @@ impl Engine {
         volume: &VolumeShared,
         lbns: impl Iterator<Item = Lbn>,
     ) -> Result<()> {
-        if !self.superblock.backend.is_cached() || !volume.changing.is_locked() {
+        if !volume.changing.is_locked() {
             return Ok(());
         }
         let mut last = None;

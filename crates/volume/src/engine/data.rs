@@ -1,8 +1,8 @@
 //! Reading and writing blocks of the data store, and getting free ones.
 
 use super::Engine;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::types::Pbn;
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, Pbn};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -11,8 +11,7 @@ use super::worker::Bell;
 use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::Result;
-use crate::format::Change;
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use std::collections::BTreeMap;
 
 /// LBNs of a group: two pages of a map, so that one look-up stays in few pages.

@@ -6,7 +6,7 @@ use super::volumes::PATCH_LOCKS;
 use super::write::{Failed, Item, Source};
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, Place, VolumeId};
+use gemelo_format::{Lbn, Place, VolumeId};
 use parking_lot::MutexGuard;
 
 /// The patched blocks of a list.

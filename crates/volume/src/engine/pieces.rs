@@ -5,8 +5,7 @@
 
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Lbn, VolumeId};
+use gemelo_format::{Change, Lbn, VolumeId};
 
 /// LBNs that are unmapped in one hold of the state's lock, of a backend in memory: less than a millisecond.
 pub(super) const UNMAP_BLOCKS: u64 = 16_384;
@@ -24,6 +23,11 @@ impl Engine {
     /// Whether a change of the whole volume would take too long, or too much.
     pub(super) fn is_large(state: &State, volume: VolumeId) -> bool {
         state.backend.mapped_blocks(volume) > Self::piece_blocks(state)
+    }
+
+    /// The backend needs a change of this whole volume to be made in pieces.
+    pub(super) fn needs_pieces(state: &State, volume: VolumeId) -> bool {
+        state.backend.piece_blocks().is_some() && Self::is_large(state, volume)
     }
 
     /// Unmaps all from an LBN on.
@@ -81,9 +85,6 @@ impl Engine {
     /// Clears what a crash has left. Ends early when told to: the rest is done after the next opening.
     pub(crate) fn clear_left(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         self.clear_hidden(is_stopped)?;
-        if !self.superblock.backend.is_cached() {
-            return Ok(());
-        }
         let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
         for volume in volumes {
             // Not the gate: requests go on meanwhile.

@@ -6,8 +6,7 @@ use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
 use crate::error::Result;
-use crate::format::Change;
-use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +138,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         state.backend.find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend.records(&pbns, &mut self.records)?;
-        state.backend.warm(&self.places)
+        state.backend.prefetch(&self.places)
     }
 
     /// Computes the checksums of all contents that get a map entry.

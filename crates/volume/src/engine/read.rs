@@ -3,8 +3,8 @@
 use super::segment::Range;
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, Place, VolumeId};
 use gemelo_device::Extent;
+use gemelo_format::{Lbn, Place, VolumeId};
 
 /// A read request within the volume.
 pub(super) struct Read<'a> {

@@ -5,8 +5,8 @@
 //! Writes are refused when the reserve cannot be kept; removals, trims and the collector may use it up.
 
 use super::Engine;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{PAGE_BYTES, Slot};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, PAGE_BYTES, Slot};
 use std::sync::atomic::Ordering;
 
 /// Slots beyond what the next checkpoint may take: as many as are in use, so that all could be written anew, within bounds.
@@ -23,7 +23,9 @@ const LEAST_FREED_SLOTS: u64 = 256;
 impl Engine {
     /// Slots that the next checkpoint may take, and those that have to be there.
     fn slots(&self) -> (u64, u64) {
-        let need = self.state.read().backend.slots();
+        let state = self.state.read();
+        let need = state.backend.local_pages().map(|pages| pages.slots()).unwrap_or_default();
+        drop(state);
         let reserve = need.in_use.clamp(LEAST_RESERVE_SLOTS, MOST_RESERVE_SLOTS);
         (need.next, need.in_use + need.next + reserve)
     }

@@ -5,9 +5,10 @@ use super::finder::DirtyGroups;
 use super::{Engine, State};
 use crate::counters::VolumeCounters;
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
 use crate::load::Load;
-use crate::types::{DedupMode, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, VolumeId};
+use gemelo_format::{
+    Change, DedupMode, DiskRole, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, VolumeId,
+};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -140,7 +141,7 @@ impl Engine {
         }
         let State { backend, open, .. } = state;
         if let Err(error) = backend.apply(std::slice::from_ref(change), &mut open.freed) {
-            self.stop(crate::error::DiskRole::Metadata, "change");
+            self.stop(DiskRole::Metadata, "change");
             return Err(error);
         }
         open.append(change);
@@ -262,7 +263,7 @@ impl Engine {
         read_only: bool,
     ) -> Result<bool> {
         let name = name.to_owned();
-        if self.superblock.backend.is_cached() && Self::is_large(state, source) {
+        if Self::needs_pieces(state, source) {
             self.apply(state, &Change::Begin { source, volume, name, read_only })?;
             state.copies.push(Copying::new(source, volume));
             return Ok(false);
@@ -346,15 +347,11 @@ impl Engine {
         // Waits for copies of it that are being made.
         let _alone = volume.changing.write();
         let id = volume.id;
-        if self.superblock.backend.is_cached() {
-            // What an earlier cut has left beyond the end must not come back.
-            self.unmap_beyond(&volume)?;
-        }
+        // What an earlier cut has left beyond the end must not come back.
+        self.unmap_beyond(&volume)?;
         let is_cut = self.change_closed(&volume, |state, removed| {
             check_there(*removed, name)?;
-            let is_cut = size_bytes < volume.size_bytes()
-                && self.superblock.backend.is_cached()
-                && Self::is_large(state, id);
+            let is_cut = size_bytes < volume.size_bytes() && Self::needs_pieces(state, id);
             let shrink = Change::Shrink { volume: id, size_bytes };
             let resize = Change::Resize { volume: id, size_bytes };
             self.apply(state, if is_cut { &shrink } else { &resize })?;
@@ -388,7 +385,7 @@ impl Engine {
         // Of two that come at once, the second compares with what the first has made.
         let _alone = self.catalogue.lock();
         let now = self.state.read().backend.totals().data_blocks;
-        let most = u64::from(crate::types::Pbn::LAST.number()) + 1;
+        let most = u64::from(Pbn::LAST.number()) + 1;
         if data_blocks < now || data_blocks > most {
             return Err(VolumeError::BadOption {
                 what: format!("a data store of {data_blocks} blocks"),
@@ -396,7 +393,7 @@ impl Engine {
             });
         }
         let length = data_blocks * u64::from(self.superblock.block_bytes);
-        let disk = crate::error::DiskRole::Data;
+        let disk = DiskRole::Data;
         // A file that is longer, after an attempt that failed halfway, is never cut: blocks may be in use there.
         if self.data.len().map_err(VolumeError::io(disk, "measure"))? < length {
             self.data.set_len(length).map_err(VolumeError::io(disk, "enlarge"))?;

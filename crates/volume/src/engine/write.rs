@@ -7,16 +7,13 @@ use super::plan::{Plan, Tally};
 use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Lbn, Pbn, Place, VolumeId};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place, VolumeId};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Passes after which a block is given up: each means that another write to it came in between.
 const MOST_PASSES: u32 = 10_000;
-/// LBNs warmed in one hold of the state's lock: if all have to be read, some milliseconds.
-const WARM_BLOCKS: u64 = 64;
 
 /// What a block is to become.
 #[derive(Debug)]
@@ -229,17 +226,9 @@ impl Engine {
 
     /// Reads what changes of these blocks will need, before anybody has to wait for it.
     pub(super) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
-        if !self.superblock.backend.is_cached() {
-            return Ok(());
-        }
-        let (mut next, mut places) = (first, Vec::new());
+        let (mut next, end) = (Lbn(first), Lbn(end));
         while next < end {
-            let lbns: Vec<Lbn> = (next..end.min(next + WARM_BLOCKS)).map(Lbn).collect();
-            places.clear();
-            let state = self.state.read();
-            state.backend.look_up(volume, &lbns, &mut places)?;
-            state.backend.warm(&places)?;
-            next += WARM_BLOCKS;
+            next = self.state.read().backend.warm(volume, next, end)?;
         }
         Ok(())
     }

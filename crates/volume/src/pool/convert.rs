@@ -5,15 +5,15 @@
 
 use super::create::format_metadata;
 use super::directory::{METADATA, failed};
-use super::{Pool, PoolDirectory, PoolDisks, Tuning};
-use crate::check::CheckReport;
-use crate::check::walk::{Walk, WalkVolume};
-use crate::disk::{Disk, FileDisk};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::fingerprint::Fingerprinter;
-use crate::format::{Change, PoolSeed, Superblock, Version};
-use crate::types::{Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
+use super::{Pool, PoolDirectory, Tuning};
+use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use gemelo_check::{CheckReport, Walk, WalkVolume};
+use gemelo_disk::{Disk, FileDisk};
+use gemelo_format::{
+    Change, Checksum, DiskRole, Fingerprint, FingerprintKind, Fingerprinter, Lbn, Pbn, Place,
+    PoolDisks, PoolSeed, Superblock, Version, VolumeId,
+};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,9 @@
 use super::Pool;
 use crate::counters::add;
 use crate::engine::Engine;
-use crate::error::{DiskRole, Result, VolumeError};
+use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_format::DiskRole;
 use serde::{Deserialize, Serialize};
 
 /// Blocks discarded at once: the writers miss them meanwhile.

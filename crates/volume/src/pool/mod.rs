@@ -8,38 +8,29 @@ mod gc;
 mod live;
 mod make;
 mod open;
+mod repair;
 mod stat;
 
 pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
-pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;
 pub(crate) use gc::Collector;
 pub use gc::GcReport;
 pub use live::LiveCheck;
 pub use make::NewPool;
-pub(crate) use open::{Recovered, each_place, recover};
+pub use repair::{RepairCost, record_damage, repair, repair_cost};
 pub use stat::{PoolStat, VolumeSummary};
 
-use crate::disk::{Disk, DiskAccess};
 use crate::engine::{DamagedBlock, Engine, Worker};
 use crate::error::{Result, VolumeError};
-use crate::types::{DedupMode, Pbn};
 use crate::volume::Volume;
 use gemelo_base::Clock;
+use gemelo_disk::DiskAccess;
+use gemelo_format::{DedupMode, Pbn};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The two disks of a pool.
-#[derive(Clone)]
-pub struct PoolDisks {
-    /// The contents.
-    pub data: Arc<dyn Disk>,
-    /// Everything else.
-    pub metadata: Arc<dyn Disk>,
-}
 
 /// How an open pool behaves; nothing of it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,20 +1,19 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
-use super::{Pool, PoolDisks, Tuning};
-use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
+use super::{Pool, Tuning};
+use crate::backend::{self, Damage, Home, Index, LoadOptions, Map, MetadataBackend};
 use crate::counters::PoolCounters;
 use crate::engine::{Committer, Crowd, Damages, Engine, State, VolumeShared, Worker};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::fingerprint::Fingerprinter;
-use crate::format::{
-    PoolSeed, Root, Superblock, Version, check_data_header, data_header, find_roots,
-    read_superblock,
-};
-use crate::journal::{Journal, LastCommit};
+use crate::error::{Result, VolumeError};
+use crate::journal::Journal;
 use crate::readers::Readers;
 use crate::space::Space;
-use crate::types::{Lbn, MAX_VOLUME_BLOCKS, Place, VolumeId};
 use gemelo_base::Clock;
+use gemelo_format::{
+    DiskRole, Fingerprinter, LastCommit, Lbn, MAX_VOLUME_BLOCKS, Place, PoolDisks, PoolSeed, Root,
+    Superblock, Version, VolumeId, check_data_header, data_header, find_roots, read_superblock,
+    replay_journal,
+};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -61,15 +60,17 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
     let newest = found.newest.generation;
     let mut root = found.newest;
     let options = LoadOptions { cache_bytes, salvages: salvage };
-    let mut loaded = backend::load(disks, &superblock, &root, options, &mut damage);
+    let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+    let mut loaded = backend::load(&home, &root, options, &mut damage);
     if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
         root = older;
-        loaded = backend::load(disks, &superblock, &root, options, &mut damage);
+        loaded = backend::load(&home, &root, options, &mut damage);
     }
     let mut backend = loaded?;
-    let mut journal = Journal::new(&superblock, &root, seed);
-    let replayed = journal
-        .replay(&*disks.metadata, &root, |changes| backend.apply(&changes, &mut Vec::new()))?;
+    let replayed = replay_journal(&*disks.metadata, &superblock, &root, seed, |changes| {
+        backend.apply(&changes, &mut Vec::new())
+    })?;
+    let journal = Journal::new(&superblock, &root, seed, replayed.head);
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
     if let Some(what) = replayed.lost {
@@ -102,7 +103,7 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
 fn find_absent(
     disks: &PoolDisks,
     superblock: &Superblock,
-    backend: &dyn MetadataBackend,
+    backend: &dyn Index,
     damage: &mut Damage,
 ) -> Result<()> {
     let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
@@ -124,7 +125,7 @@ fn find_absent(
 
 /// Calls with every LBN of a volume that is not unmapped.
 pub(crate) fn each_place(
-    backend: &dyn MetadataBackend,
+    backend: &dyn Map,
     volume: VolumeId,
     mut each: impl FnMut(Lbn, Place) -> Result<()>,
 ) -> Result<()> {

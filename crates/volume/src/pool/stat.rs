@@ -3,10 +3,9 @@
 use super::Pool;
 use crate::backend::{CacheFigures, VolumeInfo};
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::PAGE_BYTES;
+use crate::error::{Result, VolumeError};
 use crate::load::LoadStat;
-use crate::types::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{BackendKind, DedupMode, DiskRole, FingerprintKind, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// A volume in a list.

@@ -16,10 +16,12 @@ pub(crate) fn text(report: &StatReport) -> String {
     }
     if let Some(server) = &report.server {
         text += &format!(
-            "\nServed by process {}, {}, {} so far\n",
+            "\nServed by process {}, {}, {} so far\nRequests and replies of clients take {} of {}\n",
             server.process_id,
             format_counted(server.connections, "client"),
-            format_counted(server.accepted_connections, "connection")
+            format_counted(server.accepted_connections, "connection"),
+            format_size(server.memory_bytes),
+            format_size(server.memory_limit_bytes)
         );
         text += "\nSince the pool was opened\n";
         text += &activity(&report.volumes).render(2);
@@ -78,9 +80,9 @@ fn metadata(report: &StatReport) -> Table {
     table.row(["backend", pool.backend.name()]);
     table.row(["fingerprints in the index".to_owned(), format_count(pool.index_entries)]);
     table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
-    if pool.backend.is_cached() {
-        let looked_up = pool.cache.hits + pool.cache.misses;
-        let share = pool.cache.hits as f64 * 100.0 / looked_up.max(1) as f64;
+    let looked_up = pool.cache.hits + pool.cache.misses;
+    if looked_up > 0 {
+        let share = pool.cache.hits as f64 * 100.0 / looked_up as f64;
         table
             .row(["cache hits".to_owned(), format!("{share:.1} % of {}", format_count(looked_up))]);
     }

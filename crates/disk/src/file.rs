@@ -1,0 +1,238 @@
+//! A disk that is a file or a block device, locked for as long as it is open.
+
+use crate::error::{DiskError, Result};
+use crate::lock::{self, DiskAccess};
+use crate::{Disk, usage};
+use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Slices that one system call takes (`IOV_MAX` of Linux).
+const MAX_SLICES: usize = 1024;
+/// The mode of a new file: contents and the key of the fingerprints are the owner's alone, whatever
+/// the umask.
+const NEW_FILE_MODE: u32 = 0o600;
+/// Bytes at each end of a device that labels are in: file systems, volume managers and partition
+/// tables have them in the first MiB, GPT, ZFS and MD RAID also in the last.
+pub(crate) const LABEL_BYTES: u64 = 1 << 20;
+
+/// A file or block device, locked.
+#[derive(Debug)]
+pub struct FileDisk {
+    file: File,
+    is_device: bool,
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+    move |source| DiskError::File { action, path: path.to_owned(), source }
+}
+
+impl FileDisk {
+    /// Opens and locks what exists. Shared, it needs no right to write and no space.
+    ///
+    /// # Errors
+    /// If it does not exist, is neither file nor block device, another process has it, or a device
+    /// is in use.
+    pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
+        let status = rustix::fs::stat(path).map_err(|error| failed("open", path)(error.into()))?;
+        // Asked before it is opened: opening a pipe would wait for a writer.
+        let is_device = Self::is_device_at(path, &status)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == DiskAccess::Exclusive);
+        if is_device && access == DiskAccess::Exclusive {
+            // The kernel gives a device to one who asks so, and to nobody if it is mounted or part
+            // of another.
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        match options.open(path) {
+            Ok(file) => Self::locked(path, file, access),
+            Err(error) if is_device && error.kind() == io::ErrorKind::ResourceBusy => {
+                Err(busy_device(path, &status))
+            }
+            Err(error) => Err(failed("open", path)(error)),
+        }
+    }
+
+    /// Makes a new file, readable by its owner alone, and locks it.
+    ///
+    /// # Errors
+    /// If there is one already, or it cannot be made.
+    pub fn create(path: &Path) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
+        match options.open(path) {
+            Ok(file) => Self::locked(path, file, DiskAccess::Exclusive),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(DiskError::Exists { path: path.to_owned() })
+            }
+            Err(error) => Err(failed("make", path)(error)),
+        }
+    }
+
+    fn locked(path: &Path, file: File, access: DiskAccess) -> Result<Self> {
+        let status =
+            rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
+        let is_device = Self::is_device_at(path, &status)?;
+        if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
+            return Ok(Self { file, is_device });
+        }
+        Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
+    }
+
+    /// Returns whether the path is a block device and not a file.
+    ///
+    /// # Errors
+    /// If it is neither: nothing else can be a disk.
+    pub fn is_device_at(path: &Path, status: &Stat) -> Result<bool> {
+        let found = match FileType::from_raw_mode(status.st_mode) {
+            FileType::BlockDevice => return Ok(true),
+            FileType::RegularFile => return Ok(false),
+            FileType::Directory => "a directory",
+            FileType::CharacterDevice => "a character device",
+            FileType::Fifo => "a pipe",
+            FileType::Socket => "a socket",
+            _ => "something else",
+        };
+        Err(DiskError::NoDisk { path: path.to_owned(), found })
+    }
+
+    /// Returns whether the disk is a block device.
+    #[must_use]
+    pub const fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    /// Names the data in a device's places of labels, in words; `None` if they are blank.
+    ///
+    /// # Errors
+    /// If the device cannot be read.
+    pub fn found_on_it(&self) -> io::Result<Option<String>> {
+        crate::signature::found_on(&self.file, self.len()?)
+    }
+
+    /// Overwrites the places of labels on a device with zeros, so that no program recognises the
+    /// data that the device held before.
+    ///
+    /// # Errors
+    /// If the device cannot be written.
+    pub fn wipe_labels(&self) -> io::Result<()> {
+        let length = self.len()?;
+        let zeros = vec![0; LABEL_BYTES.min(length) as usize];
+        self.write_at(0, &mut [IoSlice::new(&zeros)])?;
+        self.write_at(length - zeros.len() as u64, &mut [IoSlice::new(&zeros)])
+    }
+}
+
+/// Why the kernel does not give out a device.
+fn busy_device(path: &Path, status: &Stat) -> DiskError {
+    match usage::user_of(status) {
+        Some(by) => DiskError::DeviceInUse { path: path.to_owned(), by },
+        None => {
+            let opened = File::open(path);
+            let holder =
+                opened.map_or_else(|_| "another process".to_owned(), |file| lock::holder(&file));
+            DiskError::Locked { path: path.to_owned(), holder }
+        }
+    }
+}
+
+impl Disk for FileDisk {
+    fn len(&self) -> io::Result<u64> {
+        if self.is_device {
+            // A device's metadata has no length, its end has.
+            return Ok(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?);
+        }
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        if !self.is_device {
+            return self.file.set_len(length);
+        }
+        if self.len()? < length {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        if self.is_device {
+            // A device has its space, to its end.
+            return if self.len()? < offset.saturating_add(length) {
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            } else {
+                Ok(())
+            };
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), offset, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, mut offset: u64, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            let some = slices.get(..MAX_SLICES).unwrap_or(slices);
+            match rustix::io::pwritev(&self.file, some, offset) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut slices, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, offset, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_land_one_after_another_however_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
+        disk.set_len(8192).unwrap();
+        let bytes: Vec<u8> = (0..3000).map(|i| (i % 251) as u8).collect();
+        let mut slices: Vec<IoSlice<'_>> =
+            bytes.iter().map(|b| IoSlice::new(std::slice::from_ref(b))).collect();
+        disk.write_at(100, &mut slices).unwrap();
+        let mut back = vec![0; 3000];
+        disk.read_at(100, &mut back).unwrap();
+        assert_eq!(back, bytes);
+        assert_eq!(disk.len().unwrap(), 8192);
+        disk.discard(0, 4096).unwrap();
+        disk.sync().unwrap();
+    }
+
+    #[test]
+    fn reading_beyond_the_end_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
+        assert_eq!(disk.read_at(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(FileDisk::create(&folder.path().join("disk")).is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! Locks on open disks, and who holds them.
+//!
+//! The lock is the system's (`flock`) on the file or device node itself, so it follows the storage
+//! through every name, link and copied directory, needs no file of its own, and ends with the
+//! process. Device nodes that are not the same node are told apart by this lock; writers of a
+//! device also claim it from the kernel, which knows the device behind the node.
+
+use rustix::fs::{FlockOperation, Stat, flock};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often a lock on a device is tried for: `udev` holds a shared one for some milliseconds after
+/// a device was written.
+const DEVICE_ATTEMPTS: u32 = 50;
+/// The wait between two attempts.
+const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
+/// Open files of one process that are looked through for the one that is locked.
+const MOST_FILES: usize = 65_536;
+
+/// What a disk is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskAccess {
+    /// Reading, together with others that read.
+    Shared,
+    /// Reading and writing, alone.
+    Exclusive,
+}
+
+/// Takes the lock without waiting for another program's work; `false` if somebody else has it.
+pub(crate) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Result<bool> {
+    let operation = match access {
+        DiskAccess::Shared => FlockOperation::NonBlockingLockShared,
+        DiskAccess::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    };
+    let attempts = if is_device { DEVICE_ATTEMPTS } else { 1 };
+    for attempt in 1..=attempts {
+        match flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if attempt < attempts => std::thread::sleep(ATTEMPT_EVERY),
+            Err(Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+/// Who holds a lock on this file: "process 12 (gemelo)", or "another process" if the system does
+/// not tell.
+pub(crate) fn holder(file: &File) -> String {
+    let Ok(status) = rustix::fs::fstat(file) else { return unknown() };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let named = || flocks(&locks).filter(|lock| lock.inode == status.st_ino);
+    let found = named()
+        .find(|lock| has_open(lock.process, &status) == Some(true))
+        .or_else(|| named().find(|lock| has_open(lock.process, &status).is_none()))
+        // Some file systems give the table other numbers than `stat`. This process may have a lock
+        // on another file.
+        .or_else(|| {
+            let mut others = flocks(&locks).filter(|lock| lock.process != std::process::id());
+            others.find(|lock| has_open(lock.process, &status) == Some(true))
+        });
+    found.map_or_else(unknown, |lock| name(lock.process))
+}
+
+/// Who has a lock on a file that lets nobody else read it; nothing if nobody has, or it cannot be
+/// asked.
+pub(crate) fn locked_by(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
+    let is_free = take(&file, DiskAccess::Shared, false).unwrap_or(true);
+    (!is_free).then(|| holder(&file))
+}
+
+fn unknown() -> String {
+    "another process".to_owned()
+}
+
+/// A process by its number and, if the system tells it, the name of its command.
+fn name(process: u32) -> String {
+    match fs::read_to_string(format!("/proc/{process}/comm")) {
+        Ok(command) => format!("process {process} ({})", command.trim_end().escape_debug()),
+        Err(_) => format!("process {process}"),
+    }
+}
+
+/// A lock of the system's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Flock {
+    process: u32,
+    inode: u64,
+}
+
+/// The locks that are held: `1: FLOCK ADVISORY WRITE 708 fe:00:1234 0 EOF` (proc_locks(5)). A line
+/// with an arrow waits.
+fn flocks(table: &str) -> impl Iterator<Item = Flock> {
+    table.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let is_flock = words.next()? == "FLOCK";
+        let process = words.nth(2)?.parse().ok()?;
+        let inode = words.next()?.rsplit(':').next()?.parse().ok()?;
+        is_flock.then_some(Flock { process, inode })
+    })
+}
+
+/// Whether a process has a file open; nothing if it belongs to somebody else, who keeps that to
+/// himself.
+fn has_open(process: u32, status: &Stat) -> Option<bool> {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    let is_same = |path: &Path| {
+        rustix::fs::stat(path)
+            .is_ok_and(|other| (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino))
+    };
+    Some(files.flatten().take(MOST_FILES).any(|entry| is_same(&entry.path())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_table_is_understood() {
+        let table = "1: POSIX  ADVISORY  WRITE 1 fe:00:1 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 6379 fe:00:5464355 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 6380 fe:00:5464355 0 EOF\n\
+                     3: OFDLCK ADVISORY  READ -1 fe:00:2 0 EOF\n\
+                     nonsense\n";
+        let found: Vec<Flock> = flocks(table).collect();
+        assert_eq!(found, [Flock { process: 6379, inode: 5_464_355 }]);
+    }
+
+    #[test]
+    fn readers_share_and_a_writer_is_alone_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "").unwrap();
+        let open = || File::open(&path).unwrap();
+        let (one, two, three) = (open(), open(), open());
+        assert!(take(&one, DiskAccess::Shared, false).unwrap());
+        assert!(take(&two, DiskAccess::Shared, false).unwrap());
+        assert!(!take(&three, DiskAccess::Exclusive, false).unwrap());
+        let command = fs::read_to_string("/proc/self/comm").unwrap();
+        let ours = format!("process {} ({})", std::process::id(), command.trim_end());
+        assert_eq!(holder(&three), ours);
+        // A lock on another file is no lock on this one.
+        let other = File::create(folder.path().join("other")).unwrap();
+        assert!(take(&other, DiskAccess::Exclusive, false).unwrap());
+        drop((one, two));
+        assert_eq!(holder(&three), "another process");
+        assert!(take(&three, DiskAccess::Exclusive, false).unwrap());
+    }
+}

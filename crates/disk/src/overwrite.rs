@@ -1,0 +1,83 @@
+//! Whether a path that a user named may be overwritten.
+
+use crate::error::{DiskError, Result};
+use crate::{signature, usage};
+use rustix::fs::{FileType, SeekFrom};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Whether a block device can be overwritten: nothing else uses it, and it is blank where labels
+/// are, or `force` is set. What is no block device is left to the caller, but for a device that
+/// does not exist.
+///
+/// # Errors
+/// If it cannot, or cannot be looked at.
+pub fn check_overwritable(path: &Path, force: bool) -> Result<()> {
+    let Ok(status) = rustix::fs::stat(path) else { return check_existing_device(path) };
+    if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
+        return Ok(());
+    }
+    usage::check_unused(path, &status)?;
+    if force {
+        return Ok(());
+    }
+    let failed = |source| DiskError::File { action: "read", path: path.to_owned(), source };
+    let found = File::open(path).and_then(|device| {
+        let length = rustix::fs::seek(&device, SeekFrom::End(0))?;
+        signature::found_on(&device, length)
+    });
+    match found.map_err(failed)? {
+        Some(what) => Err(DiskError::HoldsData { path: path.to_owned(), what }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a path that can only be a misspelt device: it does not exist, and its folder is `/dev`
+/// or below. A file made there would be in memory, and gone when the machine is. `/dev/shm` is for
+/// files.
+///
+/// # Errors
+/// If it is one.
+pub fn check_existing_device(path: &Path) -> Result<()> {
+    // A link that leads nowhere does not exist either.
+    let is_missing = rustix::fs::stat(path).is_err();
+    let place = std::path::absolute(link_target(path)).unwrap_or_else(|_| path.to_owned());
+    let folder = place.parent().unwrap_or(Path::new("/"));
+    // The folder may be misspelt as well.
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    if is_missing && folder.starts_with("/dev") && !folder.starts_with("/dev/shm") {
+        return Err(DiskError::NoDevice { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+/// Where a link leads, whether or not something is there; the path itself if it is no link.
+fn link_target(path: &Path) -> PathBuf {
+    let target = std::fs::read_link(path).ok();
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    target.map_or_else(|| path.to_owned(), |target| folder.join(target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_device_is_told_from_a_file_to_be_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/no-such-disk", &link).unwrap();
+        for path in [Path::new("/dev/no-such-disk"), Path::new("/dev/disk/by-id/no/such"), &link] {
+            let refused = check_existing_device(path);
+            assert!(matches!(refused, Err(DiskError::NoDevice { .. })), "{path:?}: {refused:?}");
+            assert!(check_overwritable(path, true).is_err(), "{path:?}");
+        }
+        for path in [
+            Path::new("/dev/shm/no-such-file"),
+            &folder.path().join("file"),
+            Path::new("/dev/null"),
+        ] {
+            check_overwritable(path, false).unwrap();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether something else uses a block device or a file: a mount, swap, a mapping on top, a loop
+//! device.
+
+use crate::error::{DiskError, Result};
+use crate::lock;
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Refuses a block device that is mounted, holds swap, carries another device, backs a loop device
+/// or is otherwise claimed.
+///
+/// # Errors
+/// If it is in use, or cannot be opened.
+pub fn check_unused(path: &Path, status: &Stat) -> Result<()> {
+    check_no_user(path, status)?;
+    claim(path)
+}
+
+/// As [`check_unused`], for a caller that claims the device itself.
+///
+/// # Errors
+/// If something uses the device.
+pub fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
+    match user_of(status) {
+        Some(by) => Err(DiskError::DeviceInUse { path: path.to_owned(), by }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a file that holds swap, backs a loop device, or is locked by another process, as the
+/// disks of an open pool are.
+///
+/// # Errors
+/// If it is.
+pub fn check_file_unused(path: &Path, status: &Stat) -> Result<()> {
+    match backed_by(status).or_else(|| lock::locked_by(path)) {
+        Some(by) => Err(DiskError::DeviceInUse { path: path.to_owned(), by }),
+        None => Ok(()),
+    }
+}
+
+/// Whether both are one file or one block device.
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    let is_device =
+        |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
+    if is_device(one) && is_device(other) {
+        return one.st_rdev == other.st_rdev;
+    }
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// Returns whether two paths lead to the same existing file or block device.
+#[must_use]
+pub fn are_same(one: &Path, other: &Path) -> bool {
+    match (rustix::fs::stat(one), rustix::fs::stat(other)) {
+        (Ok(one), Ok(other)) => is_same(&one, &other),
+        _ => false,
+    }
+}
+
+/// What uses a block device, as far as the system tells, in words.
+pub(crate) fn user_of(status: &Stat) -> Option<String> {
+    let numbers = device_numbers(status.st_rdev);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    for number in &numbers {
+        if let Some(place) = mounted_at(&mounts, number) {
+            return Some(format!("mounted at {place}"));
+        }
+        if let Some(holder) = first_entry(&sysfs(number).join("holders")) {
+            return Some(format!("part of {holder}"));
+        }
+    }
+    backed_by(status)
+}
+
+/// Whether a file or device is swap or what a loop device stores in, in words.
+fn backed_by(status: &Stat) -> Option<String> {
+    let is_it = |other: &Path| rustix::fs::stat(other).is_ok_and(|other| is_same(status, &other));
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let swap_files = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    if swap_files.map(unescape).any(|file| is_it(Path::new(&file))) {
+        return Some("swap".to_owned());
+    }
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let backing =
+            fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        if !backing.is_empty() && is_it(Path::new(backing.trim_end_matches('\n'))) {
+            return Some(format!("it backs /dev/{}", entry.file_name().to_string_lossy()));
+        }
+    }
+    None
+}
+
+/// Asks the kernel for the device alone, for a moment; it refuses that for one in use.
+fn claim(path: &Path) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::BUSY) => {
+            let by = "the kernel says so".to_owned();
+            Err(DiskError::DeviceInUse { path: path.to_owned(), by })
+        }
+        Err(error) => {
+            Err(DiskError::File { action: "open", path: path.to_owned(), source: error.into() })
+        }
+    }
+}
+
+fn sysfs(number: &str) -> PathBuf {
+    Path::new("/sys/dev/block").join(number)
+}
+
+/// `major:minor` of the device and of its partitions.
+fn device_numbers(device: u64) -> Vec<String> {
+    let own = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let entries = fs::read_dir(sysfs(&own)).into_iter().flatten().flatten();
+    let partitions = entries.filter(|entry| entry.path().join("partition").exists());
+    let numbers = partitions.filter_map(|entry| fs::read_to_string(entry.path().join("dev")).ok());
+    let mut all: Vec<String> = numbers.map(|number| number.trim().to_owned()).collect();
+    all.push(own);
+    all
+}
+
+/// Where a device is mounted: the third field of a line of mountinfo is the device, the fifth the
+/// place (proc(5)).
+fn mounted_at(mounts: &str, number: &str) -> Option<String> {
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(number))?;
+    line.split(' ').nth(4).map(unescape)
+}
+
+/// Undoes the `\040` of /proc's tables.
+fn unescape(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+fn first_entry(folder: &Path) -> Option<String> {
+    let entry = fs::read_dir(folder).ok()?.flatten().next()?;
+    Some(entry.file_name().to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mounted_device_is_found_by_its_numbers() {
+        let mounts = "36 35 98:0 /mnt1 /mnt\\040two rw,noatime master:1 - ext3 /dev/root rw\n";
+        assert_eq!(mounted_at(mounts, "98:0").as_deref(), Some("/mnt two"));
+        assert_eq!(mounted_at(mounts, "98:1"), None);
+        assert_eq!(mounted_at("", "98:0"), None);
+    }
+}
