@@ -1,6 +1,7 @@
-//! Which known name somebody may have meant.
+//! Finds the known names that resemble a wrong one.
 
-/// How alike two names are, 0 to 100: the pairs of neighbouring letters that both have.
+/// The likeness of two names from 0 to 100: the share of neighbouring pairs of letters that both
+/// have.
 fn likeness(one: &str, other: &str) -> usize {
     let pairs = |text: &str| -> Vec<(char, char)> {
         let letters: Vec<char> = text.chars().filter(|letter| letter.is_alphanumeric()).collect();

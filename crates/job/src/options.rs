@@ -1,8 +1,8 @@
-//! The options of a job. Every one is also a key of the job file, with the same name and the same values: the file's
-//! keys go through the same parser.
+//! The options of a job. Each is also a key of the job file, with the same name and the same values,
+//! because the keys of the file go through the same parser.
 
-use crate::values::{Percent, Size, Span};
 use clap::{Args, ValueEnum};
+use gemelo_base::values::{Percent, Size, Span};
 use gemelo_content::AssignmentMode;
 use gemelo_load::{JobOperation, Populate, SyncPolicy, Verify};
 use gemelo_pattern::Pattern;
@@ -14,7 +14,7 @@ macro_rules! choice {
     ($(#[$doc:meta])* $name:ident is $of:ty { $($(#[$variant_doc:meta])* $variant:ident),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-        pub(crate) enum $name { $($(#[$variant_doc])* $variant),* }
+        pub enum $name { $($(#[$variant_doc])* $variant),* }
 
         impl From<$name> for $of {
             fn from(choice: $name) -> Self {
@@ -101,11 +101,12 @@ macro_rules! options {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Default, PartialEq, Args)]
-        pub(crate) struct $name { $($(#[$field_doc])* pub(crate) $field: Option<$type>),* }
+        pub struct $name { $($(#[$field_doc])* pub $field: Option<$type>),* }
 
         impl $name {
-            /// These options, and where one is absent, the other's.
-            pub(crate) fn or(self, other: Self) -> Self {
+            /// Returns these options, and the other's where one is absent.
+            #[must_use]
+            pub fn or(self, other: Self) -> Self {
                 Self { $($field: self.$field.or(other.$field)),* }
             }
         }
@@ -235,19 +236,22 @@ options!(
 
 /// All options of a job.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
-pub(crate) struct JobOptions {
+pub struct JobOptions {
+    /// The target, the load and the measurement.
     #[command(flatten)]
-    pub(crate) load: LoadOptions,
+    pub load: LoadOptions,
+    /// The contents that are written.
     #[command(flatten)]
-    pub(crate) content: ContentOptions,
+    pub content: ContentOptions,
     /// Name of the job in the output
     #[arg(long, value_name = "NAME", help_heading = "Measurement")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
 }
 
 impl JobOptions {
-    /// These options, and where one is absent, the other's.
-    pub(crate) fn or(self, other: Self) -> Self {
+    /// Returns these options, and the other's where one is absent.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
         Self {
             name: self.name.or(other.name),
             content: self.content.or(other.content),

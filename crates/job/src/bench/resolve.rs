@@ -1,56 +1,55 @@
-//! From the options of a job to what the libraries run: defaults filled in, contradictions refused.
+//! Resolves the options of a job: fills in defaults and refuses contradictions.
 
 use super::effect::{self, Given};
-use super::options::{JobOptions, LoadOptions};
-use crate::contents;
-use crate::exit::{OrBadInput, bad_input};
-use anyhow::{Context as _, anyhow};
+use super::error::ResolveError;
+use crate::engine::choose;
+use crate::options::{JobOptions, LoadOptions};
+use crate::{JobEnvironment, contents};
 use gemelo_base::Monitor;
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, Job, JobOperation, JobSpec, Pace, Populate};
 use gemelo_pattern::Pattern;
-use gemelo_target::{Engine, Storage, TargetUri, Targets};
+use gemelo_target::{Engine, Storage, TargetUri};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Size of each process's file where nothing says it.
+/// Size in bytes of each process's file if the job names none.
 const USUAL_FILE_BYTES: u64 = 1 << 30;
-/// Operations under way with io_uring where nothing says it.
-const USUAL_URING_DEPTH: u32 = 32;
-/// Length of an interval where nothing says it.
+/// Length of an interval if the job names none.
 const USUAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A job as it was resolved: what a result file keeps of the input.
+/// A resolved job, as a result file keeps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct JobInput {
-    /// Its name in the output.
-    pub(crate) name: String,
-    /// What it runs against.
-    pub(crate) target: String,
-    /// The distribution, as it was named.
-    pub(crate) distribution: String,
+pub struct JobInput {
+    /// Name of the job in the output.
+    pub name: String,
+    /// Target of the load.
+    pub target: TargetUri,
+    /// Name or file of the distribution.
+    pub distribution: String,
     /// The load.
-    pub(crate) job: JobSpec,
-    /// What is written.
-    pub(crate) content: ContentSpec,
-    /// Blocks of the data set that carries the distribution.
-    pub(crate) data_set_blocks: u64,
+    pub job: JobSpec,
+    /// Contents that are written.
+    pub content: ContentSpec,
+    /// Number of blocks of the data set that carries the distribution.
+    pub data_set_blocks: u64,
 }
 
 /// A job that is ready to run.
-pub(crate) struct ResolvedJob {
-    pub(crate) input: JobInput,
-    pub(crate) storage: Arc<dyn Storage>,
-    pub(crate) job: Job,
-    pub(crate) contents: Contents,
-    pub(crate) force: bool,
-    pub(crate) access_log: Option<PathBuf>,
-    pub(crate) log: Option<PathBuf>,
-    /// Whether the user said what files hold before the run.
-    pub(crate) says_populate: bool,
-    /// Options that may have no effect.
+pub struct ResolvedJob {
+    /// The job as the result keeps it.
+    pub input: JobInput,
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) job: Job,
+    pub(super) contents: Contents,
+    pub(super) force: bool,
+    pub(super) access_log: Option<PathBuf>,
+    pub(super) log: Option<PathBuf>,
+    /// `true` if the user named what files hold before the run.
+    pub(super) says_populate: bool,
+    /// Given options that may have no effect.
     pub(super) given: Vec<Given>,
 }
 
@@ -61,23 +60,23 @@ struct Destination<'a> {
     storage: &'a dyn Storage,
 }
 
-/// The job that the options describe, the `index`-th of the run.
-///
-/// # Errors
-/// All are bad input.
-pub(crate) fn resolve(
+impl ResolvedJob {
+    /// Returns the files that the job writes beside its result.
+    pub fn outputs(&self) -> impl Iterator<Item = &Path> {
+        [&self.access_log, &self.log].into_iter().flatten().map(PathBuf::as_path)
+    }
+}
+
+/// Resolves the options of a job, the `index`-th of the run.
+pub(super) fn resolve(
     options: JobOptions,
     index: usize,
-    targets: &Targets,
-    monitor: &dyn Monitor,
-) -> anyhow::Result<ResolvedJob> {
+    environment: &JobEnvironment<'_>,
+) -> Result<ResolvedJob, ResolveError> {
+    let monitor = environment.monitor;
     let content = contents::resolve(&options.content, monitor)?;
-    let uri =
-        options.load.target.clone().context(
-        "say where load goes: --target DIRECTORY, FILE, DEVICE, pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or null:",
-    );
-    let uri = uri.or_bad_input()?;
-    let storage = targets.storage(&uri).or_bad_input()?;
+    let uri = options.load.target.clone().ok_or(ResolveError::NoTarget)?;
+    let storage = environment.targets.storage(&uri)?;
     let destination = Destination { uri: &uri, storage: storage.as_ref() };
     let spec = job_spec(&options.load, &content, destination)?;
     let operation = match spec.operation {
@@ -88,9 +87,9 @@ pub(crate) fn resolve(
     let name = options
         .name
         .unwrap_or_else(|| format!("{}-{operation}-{}", index + 1, kind_of(spec.pattern)));
-    let job = Job::new(spec.clone()).with_context(|| format!("job {name}")).or_bad_input()?;
-    let contents =
-        Contents::new(&content, &job).with_context(|| format!("job {name}")).or_bad_input()?;
+    let in_job = |source| ResolveError::InJob { name: name.clone(), source: Box::new(source) };
+    let job = Job::new(spec.clone()).map_err(|error| in_job(error.into()))?;
+    let contents = Contents::new(&content, &job).map_err(|error| in_job(error.into()))?;
     for shortfall in contents.generator.shortfalls() {
         monitor.warn(&shortfall);
     }
@@ -99,7 +98,7 @@ pub(crate) fn resolve(
     Ok(ResolvedJob {
         input: JobInput {
             name,
-            target: uri.to_string(),
+            target: uri,
             distribution: contents::distribution_name(&options.content).to_owned(),
             job: spec,
             content,
@@ -116,13 +115,13 @@ pub(crate) fn resolve(
     })
 }
 
-/// The pattern without its figures.
+/// Returns the name of the pattern without its figures.
 fn kind_of(pattern: Pattern) -> String {
     let text = pattern.to_string();
     text.split(':').next().unwrap_or(&text).to_owned()
 }
 
-/// Of all blocks, the share in contents that were cut short above which the user should know.
+/// Share of blocks in contents that were cut short from which the user is warned.
 const WORTH_TELLING: f64 = 0.001;
 
 fn warn_of_cut_contents(contents: &Contents, monitor: &dyn Monitor) {
@@ -142,7 +141,7 @@ fn job_spec(
     options: &LoadOptions,
     content: &ContentSpec,
     target: Destination<'_>,
-) -> anyhow::Result<JobSpec> {
+) -> Result<JobSpec, ResolveError> {
     let block_bytes = content.block_bytes as u64;
     let processes = options.processes.unwrap_or(1);
     let file_bytes = match options.file_size {
@@ -182,60 +181,43 @@ fn job_spec(
     })
 }
 
-fn nanoseconds(duration: Duration) -> anyhow::Result<u64> {
-    u64::try_from(duration.as_nanos()).context("a duration is above 584 years").or_bad_input()
+fn nanoseconds(duration: Duration) -> Result<u64, ResolveError> {
+    u64::try_from(duration.as_nanos()).map_err(|_| ResolveError::Duration)
 }
 
-fn engine(options: &LoadOptions, target: Destination<'_>) -> anyhow::Result<(Engine, usize)> {
-    let depth = options.queue_depth;
-    let uri = target.uri;
-    if !target.storage.has_engines() {
-        if options.engine.is_some() {
-            return Err(bad_input(anyhow!(
-                "--engine is for files and devices: leave it out for {uri}, and say --queue-depth"
-            )));
-        }
-        return Ok((Engine::Native, depth.unwrap_or(1) as usize));
-    }
-    let usual = if depth.is_some_and(|depth| depth > 1) { Engine::IoUring } else { Engine::Psync };
-    let engine = options.engine.map_or(usual, Into::into);
-    let usual_depth = if engine == Engine::IoUring { USUAL_URING_DEPTH } else { 1 };
-    Ok((engine, depth.unwrap_or(usual_depth) as usize))
+fn engine(options: &LoadOptions, target: Destination<'_>) -> Result<(Engine, usize), ResolveError> {
+    let engine = options.engine.map(Into::into);
+    choose(engine, options.queue_depth, target.storage)
+        .map_err(|_| ResolveError::NoEngines { target: target.uri.clone() })
 }
 
-fn pace(options: &LoadOptions) -> anyhow::Result<Pace> {
+fn pace(options: &LoadOptions) -> Result<Pace, ResolveError> {
     let peak = options.peak == Some(true);
     match (options.rate, options.read_rate, options.write_rate) {
         (None, None, None) => Ok(Pace::Peak),
-        _ if peak => {
-            Err(bad_input(anyhow!("--peak is as fast as possible, a rate is not: say one of them")))
-        }
+        _ if peak => Err(ResolveError::PeakAndRate),
         (Some(ops_per_s), None, None) => Ok(Pace::Rate { ops_per_s }),
         (None, Some(reads_per_s), Some(writes_per_s)) => {
             Ok(Pace::Rates { reads_per_s, writes_per_s })
         }
-        (None, _, _) => Err(bad_input(anyhow!(
-            "--read-rate and --write-rate go together, or say --rate for both"
-        ))),
-        (Some(_), _, _) => Err(bad_input(anyhow!(
-            "--rate is for all operations: leave out --read-rate and --write-rate"
-        ))),
+        (None, _, _) => Err(ResolveError::OneRate),
+        (Some(_), _, _) => Err(ResolveError::RateForAll),
     }
 }
 
-/// A device, volume, export or existing file is used as a whole; other files have a size of their own.
+/// Returns the size of each process's file or region if the job names none. A device, volume, export
+/// or existing file is used as a whole.
 fn usual_file_bytes(
     target: Destination<'_>,
     processes: u32,
     block_bytes: u64,
-) -> anyhow::Result<u64> {
-    let Some(bytes) = target.storage.current_bytes().or_bad_input()? else {
+) -> Result<u64, ResolveError> {
+    let Some(bytes) = target.storage.current_bytes()? else {
         return Ok(USUAL_FILE_BYTES);
     };
-    let uri = target.uri;
     let share = bytes / u64::from(processes.max(1)) / block_bytes * block_bytes;
     if share == 0 {
-        return Err(bad_input(anyhow!("{uri} is too small for a block for each process")));
+        return Err(ResolveError::NoRoom { target: target.uri.clone() });
     }
     Ok(share)
 }

@@ -1,9 +1,8 @@
-//! Options that have no effect in any job: their user expects something that will not come.
+//! Finds options that have no effect in any job, because their user expects an effect.
 
-use super::options::{LoadOptions, SyncChoice};
+use super::error::ResolveError;
 use super::resolve::ResolvedJob;
-use crate::exit::bad_input;
-use anyhow::anyhow;
+use crate::options::{LoadOptions, SyncChoice};
 use gemelo_load::{Job, JobOperation, Pace};
 use gemelo_target::Storage;
 
@@ -12,11 +11,11 @@ use gemelo_target::Storage;
 pub(super) struct Given {
     option: &'static str,
     has_effect: bool,
-    /// What the option is for.
+    /// The jobs in which the option has an effect.
     purpose: &'static str,
 }
 
-/// The options given for a job that may have no effect in it.
+/// Returns the given options of a job that may have no effect in it.
 pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> Vec<Given> {
     let spec = job.spec();
     let is_drawn = !matches!(spec.pace, Pace::Rates { .. });
@@ -50,13 +49,13 @@ pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> 
     given.map(|(_, option, has_effect, purpose)| Given { option, has_effect, purpose }).collect()
 }
 
-/// Refuses an option that has no effect in any of the jobs. What a file says for all its jobs need
-/// not suit every one.
-pub(super) fn check(jobs: &[ResolvedJob]) -> anyhow::Result<()> {
+/// Refuses an option that has no effect in any of the jobs. A key that a file gives for all its jobs
+/// need not have an effect in each.
+pub(super) fn check(jobs: &[ResolvedJob]) -> Result<(), ResolveError> {
     let all = || jobs.iter().flat_map(|job| &job.given);
     let idle =
         all().find(|given| !all().any(|other| other.option == given.option && other.has_effect));
     idle.map_or(Ok(()), |Given { option, purpose, .. }| {
-        Err(bad_input(anyhow!("{option} has no effect here, it is for {purpose}: leave it out")))
+        Err(ResolveError::NoEffect { option, purpose })
     })
 }

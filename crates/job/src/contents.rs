@@ -1,30 +1,54 @@
-//! From the content options of a command to the specification of what it writes.
+//! Turns the content options of a job into the specification of its contents.
 
-use crate::commands::bench::options::ContentOptions;
-use crate::distributions::{self, USUAL_BLOCK_BYTES};
-use crate::exit::OrBadInput;
-use gemelo_base::Monitor;
+use crate::distributions::{self, NamedDistributionError, USUAL_BLOCK_BYTES};
+use crate::options::ContentOptions;
 use gemelo_base::random::fresh_word;
-use gemelo_content::{AssignmentMode, ContentSpec, Nature};
+use gemelo_base::{Classified, FailureKind, Monitor};
+use gemelo_content::{AssignmentMode, ContentError, ContentSpec, Nature};
+use thiserror::Error;
 
-/// The distribution of a command that names none.
+/// The distribution of a job that names none.
 const USUAL_DISTRIBUTION: &str = "personal";
-/// The seed of a command that names none: the same everywhere, so that duplicates are the same everywhere.
+/// The seed of a job that names none. It is fixed, so that duplicates are the same on every host.
 const USUAL_SEED: u64 = 1;
 
-/// The distribution that the options ask for, as it was named.
-pub(crate) fn distribution_name(options: &ContentOptions) -> &str {
+/// Returns the name of the distribution that the options ask for.
+#[must_use]
+pub fn distribution_name(options: &ContentOptions) -> &str {
     options.distribution.as_deref().unwrap_or(USUAL_DISTRIBUTION)
 }
 
-/// The contents that the options ask for.
+/// The reason why content options describe no contents.
+#[derive(Debug, Error)]
+pub enum ContentOptionsError {
+    /// The distribution cannot be found or read.
+    #[error(transparent)]
+    Distribution(#[from] NamedDistributionError),
+    /// A figure is outside its range.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// The block size is larger than memory.
+    #[error("the block size is {block_bytes} bytes, which this machine cannot address")]
+    BlockSize {
+        /// The given block size.
+        block_bytes: u64,
+    },
+}
+
+impl Classified for ContentOptionsError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
+}
+
+/// Resolves content options. Remarks on the distribution go to the monitor.
 ///
 /// # Errors
-/// All are bad input: an unknown or malformed distribution, a figure out of its range.
-pub(crate) fn resolve(
+/// Fails if the distribution is unknown or malformed, or a figure is outside its range.
+pub fn resolve(
     options: &ContentOptions,
     monitor: &dyn Monitor,
-) -> anyhow::Result<ContentSpec> {
+) -> Result<ContentSpec, ContentOptionsError> {
     let name = distribution_name(options);
     let named = distributions::load(name)?;
     for note in &named.notes {
@@ -37,13 +61,14 @@ pub(crate) fn resolve(
             "the duplicates of {name} were counted in blocks of {counted_at} bytes, the load has blocks of {block_bytes}"
         ));
     }
-    let block_bytes = usize::try_from(block_bytes).or_bad_input()?;
+    let block_bytes =
+        usize::try_from(block_bytes).map_err(|_| ContentOptionsError::BlockSize { block_bytes })?;
     let mut spec =
         ContentSpec::new(named.distribution, block_bytes, options.seed.unwrap_or(USUAL_SEED));
     if let Some(profile) = &named.profile {
         spec = spec.with_natures_of(profile);
     }
-    // What is asked for holds for all classes, whatever the profile says.
+    // An option holds for all classes and replaces the figures of the profile.
     let all =
         spec.class_natures.iter_mut().map(|class| &mut class.nature).chain([&mut spec.nature]);
     for nature in all {
@@ -59,6 +84,6 @@ pub(crate) fn resolve(
     spec.duplicate_distance = options.duplicate_distance;
     spec.similar_share = options.similar.map_or(0.0, |percent| percent.0);
     spec.shifted_share = options.shifted.map_or(0.0, |percent| percent.0);
-    spec.check().or_bad_input()?;
+    spec.check()?;
     Ok(spec)
 }

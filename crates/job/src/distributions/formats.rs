@@ -1,10 +1,12 @@
 //! The file formats of distributions: the DEDISbench text, gemelo's profile as TOML or JSON, and CSV.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_content::{Distribution, DistributionError, ParseNote, Profile, ProfileError};
+use thiserror::Error;
 
 /// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// `<duplicates> <contents>` a line, as DEDISbench reads it
     Text,
     /// TOML with name, source, block size and the nature of contents
@@ -15,25 +17,49 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// What a file holds.
+/// The distribution in a file.
 #[derive(Debug)]
-pub(crate) struct Parsed {
-    pub(crate) distribution: Distribution,
-    pub(crate) profile: Option<Profile>,
-    pub(crate) notes: Vec<ParseNote>,
+pub struct Parsed {
+    /// Duplicates of contents.
+    pub distribution: Distribution,
+    /// Source, block size and nature of contents, where the file states them.
+    pub profile: Option<Profile>,
+    /// Remarks about accepted oddities of the file.
+    pub notes: Vec<ParseNote>,
 }
 
-/// What is wrong with a file.
+/// A fault of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
-    /// Counted from 1, where the problem has a place.
+pub struct Problem {
+    /// Counted from 1, if the fault is on one line.
     line: Option<usize>,
     message: String,
 }
 
+/// The reason why a distribution cannot be written in a format.
+#[derive(Debug, Error)]
+pub enum FormatError {
+    /// The profile has no valid distribution.
+    #[error(transparent)]
+    Distribution(#[from] DistributionError),
+    /// TOML cannot hold the profile.
+    #[error(transparent)]
+    Toml(#[from] toml::ser::Error),
+    /// JSON cannot hold the profile.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+impl Classified for FormatError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::Failed
+    }
+}
+
 impl Problem {
-    /// The problem with its place: `FILE:LINE: message`.
-    pub(crate) fn at(&self, name: &str) -> String {
+    /// Returns the fault with its place: `FILE:LINE: message`.
+    #[must_use]
+    pub fn at(&self, name: &str) -> String {
         match self.line {
             Some(line) => format!("{name}:{line}: {}", self.message),
             None => format!("{name}: {}", self.message),
@@ -59,14 +85,15 @@ impl Problem {
         let line = toml.span().map(|span| {
             text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
         });
-        // The first line says it; more is a drawing of the place.
+        // The further lines of the message only draw the place in the text.
         let message = toml.message().lines().next().unwrap_or_default();
         Self { line, message: format!("not a profile: {message}") }
     }
 }
 
-/// A note with its place: `FILE:LINE: message`.
-pub(crate) fn note_at(name: &str, note: &ParseNote) -> String {
+/// Returns a remark with its place: `FILE:LINE: message`.
+#[must_use]
+pub fn note_at(name: &str, note: &ParseNote) -> String {
     let text = note.to_string();
     match text.strip_prefix("line ") {
         Some(rest) => format!("{name}:{rest}"),
@@ -81,8 +108,9 @@ impl Format {
     #[cfg(test)]
     pub(crate) const ALL: [Self; 4] = [Self::Text, Self::Profile, Self::Json, Self::Csv];
 
-    /// The format of a text, by its first line that says something.
-    pub(crate) fn of(text: &str) -> Self {
+    /// Recognises the format of a text by its first line that is neither empty nor a comment.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
         let lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
         let first =
             lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
@@ -97,8 +125,9 @@ impl Format {
         }
     }
 
-    /// The format that a file's name asks for.
-    pub(crate) fn of_name(path: &std::path::Path) -> Self {
+    /// Returns the format that the extension of a file's name stands for.
+    #[must_use]
+    pub fn of_name(path: &std::path::Path) -> Self {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("toml") => Self::Profile,
             Some("json") => Self::Json,
@@ -108,7 +137,10 @@ impl Format {
     }
 
     /// Reads a text of this format.
-    pub(crate) fn parse(self, text: &str) -> Result<Parsed, Problem> {
+    ///
+    /// # Errors
+    /// Fails with the first fault of the text.
+    pub fn parse(self, text: &str) -> Result<Parsed, Problem> {
         match self {
             Self::Text | Self::Csv => {
                 let (distribution, notes) = Distribution::parse_with_notes(&self.plain(text))
@@ -126,8 +158,9 @@ impl Format {
         }
     }
 
-    /// All that is wrong with a text of this format; nothing for one that [`Format::parse`] reads.
-    pub(crate) fn problems(self, text: &str) -> Vec<Problem> {
+    /// Returns all faults of a text of this format. There are none if [`Format::parse`] reads it.
+    #[must_use]
+    pub fn problems(self, text: &str) -> Vec<Problem> {
         match self {
             Self::Text | Self::Csv => {
                 Distribution::problems(&self.plain(text)).iter().map(Problem::of).collect()
@@ -136,7 +169,7 @@ impl Format {
         }
     }
 
-    /// A CSV text as a DEDISbench one, line by line.
+    /// Converts a CSV text to a DEDISbench one, line by line.
     fn plain(self, text: &str) -> std::borrow::Cow<'_, str> {
         if self == Self::Text {
             return text.into();
@@ -147,8 +180,11 @@ impl Format {
         text.lines().map(plain).collect::<String>().into()
     }
 
-    /// A profile in this format; text and CSV hold the distribution alone.
-    pub(crate) fn write(self, profile: &Profile) -> anyhow::Result<String> {
+    /// Writes a profile in this format. Text and CSV hold the distribution alone.
+    ///
+    /// # Errors
+    /// Fails if the profile has no valid distribution, or the format cannot hold it.
+    pub fn write(self, profile: &Profile) -> Result<String, FormatError> {
         let distribution = profile.to_distribution()?;
         Ok(match self {
             Self::Text => distribution.to_text(),
