@@ -197,6 +197,8 @@ fn figures_are_told_over_http() {
         "gemelo_volume_batch_requests_count{volume=\"a\"} 6",
         "gemelo_volume_connections{volume=\"a\"} 1",
         "gemelo_pool_warnings 0",
+        "gemelo_server_memory_bytes 131072",
+        "gemelo_server_memory_limit_bytes 268435456",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} in {page}");
     }

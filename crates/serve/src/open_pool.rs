@@ -164,7 +164,7 @@ impl OpenPool {
         let volume = self.summary(name)?;
         if size_bytes < volume.size_bytes && !force {
             let text = format!(
-                "volume '{name}' has {} bytes, and would lose what is beyond {size_bytes}: say --force to cut it",
+                "volume '{name}' has {} bytes and would lose its data beyond byte {size_bytes}: say --force to cut it",
                 volume.size_bytes
             );
             return Err(Failure::refused(text));
@@ -173,7 +173,7 @@ impl OpenPool {
         self.pool.resize_volume(name, size_bytes)?;
         if let (Some(clients), true) = (clients, size_bytes < volume.size_bytes) {
             monitor.warn(&format!(
-                "volume '{name}' was cut under {clients}: what is beyond its new end is an error for them"
+                "volume '{name}' was cut under {clients}: requests beyond its new end fail"
             ));
         }
         Ok(())
@@ -230,10 +230,14 @@ fn server_stat(front_ends: &[Arc<dyn Listening>], volumes: &[VolumeSummary]) -> 
         ..ServerStat::default()
     };
     for front_end in front_ends {
-        let FrontEndFigures { accepted, refused, broken, .. } = front_end.figures();
+        let figures = front_end.figures();
+        let FrontEndFigures { accepted, refused, broken, memory_bytes, memory_limit_bytes } =
+            figures;
         stat.accepted_connections += accepted;
         stat.refused_connections += refused;
         stat.broken_connections += broken;
+        stat.memory_bytes += memory_bytes;
+        stat.memory_limit_bytes += memory_limit_bytes;
     }
     stat
 }

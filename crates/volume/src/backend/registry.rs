@@ -5,8 +5,7 @@ use super::traits::MetadataBackend;
 use super::{cached, log};
 use crate::error::Result;
 use gemelo_disk::Disk;
-use gemelo_format::BackendKind;
-use gemelo_format::{Root, Superblock};
+use gemelo_format::{BackendKind, Root, Superblock};
 use std::sync::Arc;
 
 /// The disk and the parameters of the pool whose metadata a backend keeps.

@@ -1,22 +1,23 @@
 //! A queue for an export of an NBD server. All requests in flight share one connection.
 
-use super::buffers::Buffers;
-use super::{Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait};
 use gemelo_nbd::client::{self, Client, ClientError, Submission};
 use gemelo_nbd::wire::{ErrorCode, ExportFlags};
+use gemelo_target::{
+    Buffers, Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait,
+};
 use std::io;
 
 /// A place in an export.
 #[derive(Debug, Clone)]
-pub(crate) struct NbdPlace {
+pub(super) struct NbdPlace {
     /// Name of the place for messages.
-    pub(crate) name: String,
+    pub(super) name: String,
     /// First byte of the place in the export.
-    pub(crate) first_byte: u64,
+    pub(super) first_byte: u64,
     /// Length in bytes of the longest read or write.
-    pub(crate) most_bytes: usize,
+    pub(super) most_bytes: usize,
     /// `true` if other connections see this connection's writes only after it has flushed.
-    pub(crate) flushes_at_end: bool,
+    pub(super) flushes_at_end: bool,
 }
 
 /// A request in flight. The server may have answered some of its parts.
@@ -29,7 +30,7 @@ struct Flight {
 }
 
 /// A connection with its requests.
-pub(crate) struct NbdQueue {
+pub(super) struct NbdQueue {
     client: Client,
     place: NbdPlace,
     buffers: Buffers,
@@ -62,7 +63,7 @@ impl Part {
 }
 
 impl NbdQueue {
-    pub(crate) fn new(client: Client, place: NbdPlace, options: &QueueOptions) -> Self {
+    pub(super) fn new(client: Client, place: NbdPlace, options: &QueueOptions) -> Self {
         Self {
             client,
             place,

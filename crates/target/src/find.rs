@@ -1,125 +1,54 @@
-//! Turns a name and a layout into a target in two steps: [`plan`] checks everything, then
-//! [`Plan::prepare`] makes the places.
+//! Checks that files, a directory or a block device can carry a layout, without changing anything.
 
 use crate::error::AtPath;
-use crate::figures::PoolFigures;
-use crate::nbd::{self, FoundExport};
-use crate::null::NullTarget;
-use crate::pool::{self, FoundVolume, OpenedPool};
-use crate::queue::{Queue, QueueOptions};
-use crate::storage::{Found, Storage};
-use crate::{Access, AtStart, Layout, TargetError, TargetUri, device, direct};
-use gemelo_base::{Monitor, StopFlag};
+use crate::files::{Files, Found};
+use crate::storage::{PlannedTarget, Storage, Target};
+use crate::{Access, Layout, TargetError, device, direct};
 use rustix::fs::{FileType, Stat};
 use std::path::{Path, PathBuf};
 
-/// Storage with one place for each process.
-pub trait Target: Send + Sync {
-    /// Returns the name of a process's place, for messages.
-    fn place(&self, process: u32) -> String;
-
-    /// Returns whether written data can be read back.
-    fn holds_data(&self) -> bool;
-
-    /// Returns the content of the places before the job writes to them.
-    fn at_start(&self) -> AtStart;
-
-    /// Opens a process's place for the calling thread. Several queues can be open on one place.
-    ///
-    /// # Errors
-    /// Fails if the place cannot be opened, or if the engine is not available.
-    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError>;
-
-    /// Returns the number of queues that may be open at once, on all places together.
-    fn most_queues(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Completes the work that the storage does some time after it has acknowledged writes: an
-    /// off-line volume searches for its duplicates. Figures taken afterwards cover all writes.
-    ///
-    /// # Errors
-    /// Fails if that work fails. The written data stays as it is.
-    fn settle(&self, _monitor: &dyn Monitor, _stop: &StopFlag) -> Result<(), TargetError> {
-        Ok(())
-    }
-
-    /// Returns the pool that this process has opened for the target, so that its figures can be
-    /// exported; `None` for all other storage, and for a pool opened read-only.
-    fn pool(&self) -> Option<OpenedPool> {
-        None
-    }
-
-    /// Returns the figures of storage that deduplicates; `None` for all other storage.
-    fn pool_figures(&self) -> Option<PoolFigures> {
-        None
-    }
-
-    /// Removes the files that were made for this target, unless `keep` is set, and closes the pool,
-    /// which makes all writes durable. A target that is dropped without this call removes its files
-    /// too.
-    ///
-    /// # Errors
-    /// Fails if a file cannot be removed, or if a pool cannot be closed.
-    fn finish(&mut self, keep: bool) -> Result<(), TargetError>;
+/// A directory, a file or a block device. The path need not exist, because a job can make files.
+#[derive(Debug)]
+pub struct FileStorage {
+    path: PathBuf,
 }
 
-/// A target that was checked, and in which nothing was changed yet.
+impl FileStorage {
+    /// Names the storage at a path.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+}
+
+impl Storage for FileStorage {
+    fn capacity(&self) -> Result<Option<u64>, TargetError> {
+        device::size_bytes(&self.path)
+    }
+
+    fn current_bytes(&self) -> Result<Option<u64>, TargetError> {
+        match self.path.metadata() {
+            Ok(data) if data.is_file() && data.len() > 0 => Ok(Some(data.len())),
+            _ => self.capacity(),
+        }
+    }
+
+    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+        let found = find(&self.path, layout, layout.total_bytes()?)?;
+        Ok(Box::new(FilePlan { found, layout: *layout }))
+    }
+}
+
+/// Files or a device that were checked, and in which nothing was changed yet.
 #[derive(Debug)]
-pub struct Plan {
-    found: Checked,
+struct FilePlan {
+    found: Found,
     layout: Layout,
 }
 
-#[derive(Debug)]
-enum Checked {
-    Null,
-    Storage(Found),
-    Volume(FoundVolume),
-    Export(FoundExport),
-}
-
-/// Returns the size in bytes of storage that has a fixed size: a block device, a volume or an
-/// export.
-///
-/// # Errors
-/// Fails if the storage cannot be opened or measured.
-pub fn capacity(uri: &TargetUri) -> Result<Option<u64>, TargetError> {
-    match uri {
-        TargetUri::Null => Ok(None),
-        TargetUri::Path(path) => device::size_bytes(path),
-        TargetUri::Pool(place) => pool::size_bytes(place).map(Some),
-        TargetUri::Nbd(uri) => nbd::size_bytes(uri).map(Some),
-    }
-}
-
-/// Checks that the storage can carry the layout, and changes nothing in it.
-///
-/// # Errors
-/// Fails with everything that can be refused before a run; see [`TargetError`].
-pub fn plan(uri: &TargetUri, layout: &Layout) -> Result<Plan, TargetError> {
-    let total_bytes = layout.total_bytes()?;
-    let found = match uri {
-        TargetUri::Null => Checked::Null,
-        TargetUri::Path(path) => Checked::Storage(find(path, layout, total_bytes)?),
-        TargetUri::Pool(place) => Checked::Volume(FoundVolume::check(place, layout, total_bytes)?),
-        TargetUri::Nbd(uri) => Checked::Export(FoundExport::check(uri, layout, total_bytes)?),
-    };
-    Ok(Plan { found, layout: *layout })
-}
-
-impl Plan {
-    /// Makes the places. If this fails midway, it removes the files that it has made.
-    ///
-    /// # Errors
-    /// Fails if a file cannot be made, opened or given its size.
-    pub fn prepare(self) -> Result<Box<dyn Target>, TargetError> {
-        Ok(match self.found {
-            Checked::Null => Box::new(NullTarget),
-            Checked::Storage(found) => Box::new(Storage::prepare(found, self.layout)?),
-            Checked::Volume(found) => Box::new(found.into_target(self.layout)),
-            Checked::Export(found) => Box::new(found.into_target(self.layout)),
-        })
+impl PlannedTarget for FilePlan {
+    fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
+        Ok(Box::new(Files::prepare(self.found, self.layout)?))
     }
 }
 
@@ -248,10 +177,6 @@ fn check_device(
 pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
     device::check_overwritable(path, force)
 }
-
-/// Bytes at the beginning of storage that are overwritten without `--force` only if they are zeros:
-/// file systems, volume managers and partition tables all write to the first MiB.
-pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 
 fn check_writable(path: &Path, layout: &Layout) -> Result<(), TargetError> {
     if layout.access.writes() && !direct::is_writable(path) {

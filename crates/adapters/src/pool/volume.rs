@@ -3,64 +3,80 @@
 //! The pool is opened once for all processes of a job: when the job is checked. It is closed when
 //! the target is finished.
 
-use crate::figures::PoolFigures;
-use crate::plan::Target;
-use crate::queue::{BatchQueue, Queue, QueueOptions};
-use crate::uri::PoolVolume;
-use crate::{Access, AtStart, Layout, TargetError};
+use super::queue::BatchQueue;
+use super::{OnOpen, PoolTargetError, PoolVolume};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_format::DedupMode;
+use gemelo_target::{
+    Access, AtStart, DedupPolicy, Layout, PlannedTarget, PoolFigures, Queue, QueueOptions, Storage,
+    Target, TargetError,
+};
 use gemelo_volume::{Pool, Tuning, Volume, VolumeError, VolumeSummary};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-/// Returns the size of a volume in bytes.
-pub(crate) fn size_bytes(place: &PoolVolume) -> Result<u64, TargetError> {
-    let pool = open(place, Tuning { read_only: true, background: false, ..Tuning::default() })?;
-    summary(&pool, place).map(|volume| volume.size_bytes)
+/// A volume of a pool.
+pub(super) struct VolumeStorage {
+    pub(super) place: PoolVolume,
+    pub(super) on_open: Option<OnOpen>,
+}
+
+impl Storage for VolumeStorage {
+    fn has_engines(&self) -> bool {
+        false
+    }
+
+    fn capacity(&self) -> Result<Option<u64>, TargetError> {
+        let tuning = Tuning { read_only: true, background: false, ..Tuning::default() };
+        let pool = open(&self.place, tuning)?;
+        Ok(Some(summary(&pool, &self.place)?.size_bytes))
+    }
+
+    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+        Ok(Box::new(self.check(layout)?))
+    }
 }
 
 /// A volume that was checked and can carry the layout, with its open pool.
-pub(crate) struct FoundVolume {
+struct PlannedVolume {
     place: PoolVolume,
     pool: Pool,
     volume: Volume,
     at_start: AtStart,
+    layout: Layout,
+    on_open: Option<OnOpen>,
 }
 
-impl fmt::Debug for FoundVolume {
+impl fmt::Debug for PlannedVolume {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("FoundVolume").field(&self.place).finish()
+        formatter.debug_tuple("PlannedVolume").field(&self.place).finish()
     }
 }
 
-fn open(place: &PoolVolume, tuning: Tuning) -> Result<Pool, TargetError> {
+fn open(place: &PoolVolume, tuning: Tuning) -> Result<Pool, PoolTargetError> {
     let directory = &place.directory;
     Pool::open(directory, tuning, Arc::new(SystemClock::new())).map_err(|error| match error {
-        VolumeError::InUse { holder } => TargetError::PoolInUse { place: place.clone(), holder },
-        source => TargetError::Pool { directory: directory.clone(), source },
+        VolumeError::InUse { holder } => PoolTargetError::InUse { place: place.clone(), holder },
+        source => PoolTargetError::Open { directory: directory.clone(), source },
     })
 }
 
-fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, TargetError> {
+fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetError> {
     let volumes = pool.volumes();
     if let Some(found) = volumes.iter().find(|volume| volume.name == place.volume) {
         return Ok(found.clone());
     }
     let names: Vec<String> = volumes.into_iter().map(|volume| volume.name).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    Err(TargetError::NoVolume { place: place.clone(), known })
+    Err(PoolTargetError::NoVolume { place: place.clone(), known })
 }
 
-impl FoundVolume {
+impl VolumeStorage {
     /// Checks that a volume can carry the layout. Opening a pool changes nothing in it.
-    pub(crate) fn check(
-        place: &PoolVolume,
-        layout: &Layout,
-        need_bytes: u64,
-    ) -> Result<Self, TargetError> {
+    fn check(&self, layout: &Layout) -> Result<PlannedVolume, TargetError> {
+        let (place, need_bytes) = (&self.place, layout.total_bytes()?);
         let path = || PathBuf::from(place.to_string());
         if layout.direct {
             return Err(TargetError::NoDirect { path: path() });
@@ -81,33 +97,39 @@ impl FoundVolume {
         if layout.access == Access::Create && !layout.force && found.mapped_blocks > 0 {
             return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
-        let volume = pool
-            .volume(&place.volume)
-            .map_err(|source| TargetError::Pool { directory: place.directory.clone(), source })?;
+        let volume = pool.volume(&place.volume).map_err(|source| PoolTargetError::Open {
+            directory: place.directory.clone(),
+            source,
+        })?;
         let at_start = if found.mapped_blocks == 0 { AtStart::Zeros } else { AtStart::Unknown };
-        Ok(Self { place: place.clone(), pool, volume, at_start })
-    }
-
-    pub(crate) fn into_target(self, layout: Layout) -> VolumeTarget {
-        let Self { place, pool, volume, at_start } = self;
-        VolumeTarget { place, pool: Some(Arc::new(pool)), volume, at_start, layout }
+        Ok(PlannedVolume {
+            place: place.clone(),
+            pool,
+            volume,
+            at_start,
+            layout: *layout,
+            on_open: self.on_open.clone(),
+        })
     }
 }
 
-/// A pool that this process has opened for a target.
-#[derive(Clone)]
-pub struct OpenedPool {
-    /// Directory of the pool.
-    pub directory: PathBuf,
-    /// The pool. The reference is dead once the target is finished.
-    pub pool: Weak<Pool>,
+impl PlannedTarget for PlannedVolume {
+    fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
+        let Self { place, pool, volume, at_start, layout, on_open } = *self;
+        let pool = Arc::new(pool);
+        let on_open = on_open.filter(|_| !pool.is_read_only());
+        let shown = on_open.and_then(|show| show(&place.directory, Arc::downgrade(&pool)));
+        Ok(Box::new(VolumeTarget { place, pool: Some(pool), shown, volume, at_start, layout }))
+    }
 }
 
 /// A volume as a target. Each process has a region of it.
-pub(crate) struct VolumeTarget {
+struct VolumeTarget {
     place: PoolVolume,
     /// `None` once the target is finished.
     pool: Option<Arc<Pool>>,
+    /// The result of [`OnOpen`]. It may hold the pool for moments, so it goes before the pool.
+    shown: Option<Box<dyn Send + Sync>>,
     volume: Volume,
     at_start: AtStart,
     layout: Layout,
@@ -115,6 +137,7 @@ pub(crate) struct VolumeTarget {
 
 impl VolumeTarget {
     fn close(&mut self) -> Result<(), TargetError> {
+        self.shown = None;
         let Some(pool) = self.pool.take() else { return Ok(()) };
         let directory = || self.place.directory.clone();
         let closed = match Arc::try_unwrap(pool) {
@@ -124,7 +147,7 @@ impl VolumeTarget {
             Err(held) if held.is_read_only() => Ok(()),
             Err(held) => held.checkpoint(),
         };
-        closed.map_err(|source| TargetError::ClosePool { directory: directory(), source })
+        Ok(closed.map_err(|source| PoolTargetError::Close { directory: directory(), source })?)
     }
 }
 
@@ -151,20 +174,13 @@ impl Target for VolumeTarget {
         )))
     }
 
-    fn pool(&self) -> Option<OpenedPool> {
-        // A read-only pool can be opened by other processes as well, so they need no access through
-        // this one.
-        let pool = Arc::downgrade(self.pool.as_ref().filter(|pool| !pool.is_read_only())?);
-        Some(OpenedPool { directory: self.place.directory.clone(), pool })
-    }
-
     fn pool_figures(&self) -> Option<PoolFigures> {
         let pool = self.pool.as_ref()?;
         let stat = pool.stat().ok()?;
         let volume = summary(pool, &self.place).ok()?;
         Some(PoolFigures {
             block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
-            mode: volume.mode,
+            mode: policy(volume.mode),
             logical_blocks: stat.logical_blocks,
             physical_blocks: stat.physical_blocks,
             unique_blocks: volume.stat.unique_blocks,
@@ -176,18 +192,27 @@ impl Target for VolumeTarget {
 
     fn settle(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<(), TargetError> {
         let is_offline =
-            self.pool_figures().is_some_and(|figures| figures.mode == DedupMode::Offline);
+            self.pool_figures().is_some_and(|figures| figures.mode == DedupPolicy::Offline);
         let Some(pool) = self.pool.as_ref().filter(|_| is_offline) else { return Ok(()) };
         match pool.find(monitor, stop) {
             Ok(_) | Err(VolumeError::Interrupted) => Ok(()),
             Err(source) => {
-                Err(TargetError::Settle { directory: self.place.directory.clone(), source })
+                let directory = self.place.directory.clone();
+                Err(PoolTargetError::Settle { directory, source }.into())
             }
         }
     }
 
     fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {
         self.close()
+    }
+}
+
+const fn policy(mode: DedupMode) -> DedupPolicy {
+    match mode {
+        DedupMode::Off => DedupPolicy::Off,
+        DedupMode::Inline => DedupPolicy::Inline,
+        DedupMode::Offline => DedupPolicy::Offline,
     }
 }
 

@@ -5,13 +5,14 @@
 //! have received it. All requests of a batch complete together, so each has the latency of the
 //! whole batch.
 
-use super::buffers::Buffers;
-use super::{Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait};
 use gemelo_device::{self as device, BlockDevice, DeviceError, Durability};
+use gemelo_target::{
+    Buffers, Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait,
+};
 use std::io;
 
 /// A queue whose requests go to the device in batches.
-pub(crate) struct BatchQueue<D> {
+pub(super) struct BatchQueue<D> {
     device: D,
     name: String,
     first_byte: u64,
@@ -21,7 +22,7 @@ pub(crate) struct BatchQueue<D> {
 }
 
 impl<D: BlockDevice> BatchQueue<D> {
-    pub(crate) fn new(device: D, name: String, first_byte: u64, options: &QueueOptions) -> Self {
+    pub(super) fn new(device: D, name: String, first_byte: u64, options: &QueueOptions) -> Self {
         Self {
             device,
             name,

@@ -1,10 +1,13 @@
 //! An export of an NBD server as a target, with one connection for each process.
 
-use crate::plan::{LABEL_BYTES, Target};
-use crate::queue::{NbdPlace, NbdQueue, Queue, QueueOptions};
-use crate::{Access, AtStart, Layout, TargetError};
+use super::ExportError;
+use super::queue::{NbdPlace, NbdQueue};
 use gemelo_nbd::client::{Client, ClientError, ExportInfo, NbdUri, Submission};
 use gemelo_nbd::wire::{ErrorCode, ExportFlags};
+use gemelo_target::{
+    Access, AtStart, LABEL_BYTES, Layout, PlannedTarget, Queue, QueueOptions, Storage, Target,
+    TargetError,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,22 +18,37 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// constraints").
 const USUAL_MOST_BYTES: u32 = 32 << 20;
 
-/// Returns the size of an export in bytes.
-pub(crate) fn size_bytes(uri: &NbdUri) -> Result<u64, TargetError> {
-    Ok(connect(uri, 1)?.export().size_bytes)
+/// An export of an NBD server.
+pub(super) struct ExportStorage {
+    pub(super) uri: NbdUri,
 }
 
-fn connect(uri: &NbdUri, depth: usize) -> Result<Client, TargetError> {
+impl Storage for ExportStorage {
+    fn has_engines(&self) -> bool {
+        false
+    }
+
+    fn capacity(&self) -> Result<Option<u64>, TargetError> {
+        Ok(Some(connect(&self.uri, 1)?.export().size_bytes))
+    }
+
+    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+        let found = FoundExport::check(&self.uri, layout, layout.total_bytes()?)?;
+        Ok(Box::new(ExportTarget { found, layout: *layout }))
+    }
+}
+
+fn connect(uri: &NbdUri, depth: usize) -> Result<Client, ExportError> {
     Client::connect(uri, depth, CONNECT_TIMEOUT).map_err(|source| failed(uri, source))
 }
 
-fn failed(uri: &NbdUri, source: ClientError) -> TargetError {
-    TargetError::Nbd { uri: Box::new(uri.clone()), source: Box::new(source) }
+fn failed(uri: &NbdUri, source: ClientError) -> ExportError {
+    ExportError::Client { uri: uri.clone(), source }
 }
 
 /// An export that was checked and can carry the layout.
 #[derive(Debug)]
-pub(crate) struct FoundExport {
+struct FoundExport {
     uri: NbdUri,
     /// `true` if several connections see each other's writes and a flush on one covers all of them.
     allows_many: bool,
@@ -40,11 +58,7 @@ pub(crate) struct FoundExport {
 
 impl FoundExport {
     /// Checks that an export can carry the layout.
-    pub(crate) fn check(
-        uri: &NbdUri,
-        layout: &Layout,
-        need_bytes: u64,
-    ) -> Result<Self, TargetError> {
+    fn check(uri: &NbdUri, layout: &Layout, need_bytes: u64) -> Result<Self, TargetError> {
         let path = || PathBuf::from(uri.to_string());
         if layout.direct {
             return Err(TargetError::NoDirect { path: path() });
@@ -71,20 +85,14 @@ impl FoundExport {
         }
         let allows_many = export.flags.has(ExportFlags::CAN_MULTI_CONN);
         if layout.processes > 1 && !allows_many {
-            return Err(TargetError::Connections {
-                uri: Box::new(uri.clone()),
-                wanted: layout.processes,
-            });
+            let (uri, wanted) = (uri.clone(), layout.processes);
+            return Err(ExportError::Connections { uri, wanted }.into());
         }
         let must_be_blank = layout.access == Access::Create && !layout.force;
         if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {
             return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
         Ok(Self { uri: uri.clone(), allows_many, most_bytes: most_bytes(&export) })
-    }
-
-    pub(crate) fn into_target(self, layout: Layout) -> ExportTarget {
-        ExportTarget { found: self, layout }
     }
 }
 
@@ -115,9 +123,16 @@ fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientErro
 }
 
 /// An export as a target. Each process has a region of it.
-pub(crate) struct ExportTarget {
+#[derive(Debug)]
+struct ExportTarget {
     found: FoundExport,
     layout: Layout,
+}
+
+impl PlannedTarget for ExportTarget {
+    fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
+        Ok(self)
+    }
 }
 
 impl Target for ExportTarget {
