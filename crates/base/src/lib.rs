@@ -12,6 +12,7 @@ mod permutation;
 pub mod random;
 pub mod stop;
 pub mod units;
+pub mod values;
 
 pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -6,14 +6,11 @@
 
 mod commands;
 mod confirm;
-mod contents;
 mod context;
-mod distributions;
 mod exit;
 mod files;
 pub mod fuzzing;
 mod json;
-mod nearest;
 mod pools;
 mod progress;
 mod stored;

@@ -1,5 +1,5 @@
 //! The exit status of every command that works on a pool, for each kind of failure that
-//! `docs/exit-status.md` lists: the pool in use, damaged, full.
+//! `docs/reference/exit-status.md` lists: the pool in use, damaged, full.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -4,8 +4,9 @@ mod permissions;
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::values::{OnOff, Percent, Size, Span};
+use crate::values::OnOff;
 use clap::Args;
+use gemelo_base::values::{Percent, Size, Span};
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };

@@ -30,7 +30,42 @@ pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
         |error| of_filebench(error.downcast_ref()?),
     ];
     let of_block = error.downcast_ref().map(block_size);
-    of_block.or_else(|| ASKED.iter().find_map(|ask| ask(error)))
+    let known = of_block.or_else(|| ASKED.iter().find_map(|ask| ask(error)));
+    known.or_else(|| advice(inner(error)?))
+}
+
+/// The error that one of the library of jobs passes on as its own, so that no chain shows it.
+fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    use gemelo_job::bench::ResolveError;
+    use gemelo_job::filebench::FilebenchJobError;
+    use gemelo_job::replay::ReplayJobError;
+    use gemelo_job::verify::VerifyError;
+    if let Some(error) = error.downcast_ref::<Box<ResolveError>>() {
+        return Some(error.as_ref());
+    }
+    let of_bench = error.downcast_ref().and_then(|error: &'a ResolveError| match error {
+        ResolveError::Job(error) => Some(error as &'a (dyn Error + 'static)),
+        ResolveError::Target(error) => Some(error),
+        _ => None,
+    });
+    let of_replay = error.downcast_ref().and_then(|error: &'a ReplayJobError| match error {
+        ReplayJobError::Trace(error) => Some(error as &'a (dyn Error + 'static)),
+        ReplayJobError::Plan(error) => Some(error),
+        ReplayJobError::Target(error) => Some(error),
+        ReplayJobError::Replay(error) => Some(error),
+        _ => None,
+    });
+    let of_filebench = error.downcast_ref().and_then(|error: &'a FilebenchJobError| match error {
+        FilebenchJobError::Refused(error) => Some(error as &'a (dyn Error + 'static)),
+        _ => None,
+    });
+    let of_verify = error.downcast_ref().and_then(|error: &'a VerifyError| match error {
+        VerifyError::Target(error) | VerifyError::Close(error) => {
+            Some(error as &'a (dyn Error + 'static))
+        }
+        _ => None,
+    });
+    of_bench.or(of_replay).or(of_filebench).or(of_verify)
 }
 
 const ANOTHER_DEVICE: &str = "name another device, or say --force to overwrite it";

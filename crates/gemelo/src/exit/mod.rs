@@ -1,6 +1,6 @@
 //! How a command ends: exit status and error text, decided in one place.
 //!
-//! `docs/exit-status.md` is the user's table of the statuses.
+//! `docs/reference/exit-status.md` is the user's table of the statuses.
 
 mod advice;
 mod kind;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_failure_has_a_status_of_its_own_that_the_document_lists() {
-        let document = include_str!("../../../../docs/exit-status.md");
+        let document = include_str!("../../../../docs/reference/exit-status.md");
         let statuses: HashSet<u8> = FailureKind::ALL.into_iter().map(status).collect();
         assert_eq!(statuses.len(), FailureKind::ALL.len());
         for status in statuses.into_iter().chain([DONE]) {

@@ -3,10 +3,10 @@
 use super::SCHEMA;
 use super::columns::{Column, Columns};
 use crate::context::Context;
-use crate::distributions;
-use crate::exit::Outcome;
+use crate::exit::{OrBadInput, Outcome};
 use crate::json::{JsonOption, Made};
 use clap::Args;
+use gemelo_job::distributions;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -39,7 +39,9 @@ pub(super) fn print(
 ) -> anyhow::Result<Outcome> {
     let columns = names
         .iter()
-        .map(|name| Ok(Column::of(short(name), &distributions::load(name)?.distribution)))
+        .map(|name| {
+            Ok(Column::of(short(name), &distributions::load(name).or_bad_input()?.distribution))
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let columns = Columns::new(columns);
     let made = Made { schema: SCHEMA, input: names, result: &columns, warnings: Vec::new() };

@@ -62,8 +62,8 @@ fn contents(pool: &str, report: &StatReport) -> String {
     for volume in &report.volumes {
         text += &format!(
             "  volume {}: {}, {} mapped\n",
-            volume.name.escape_debug(),
-            format_size(volume.size_bytes),
+            volume.record.name.escape_debug(),
+            format_size(volume.record.size_bytes),
             format_size(volume.mapped_blocks * block_bytes)
         );
     }

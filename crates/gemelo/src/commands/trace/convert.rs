@@ -1,12 +1,13 @@
 //! `gemelo trace convert`: a trace in another format, and what that format could not carry.
 
-use super::input::{TraceInput, for_each};
+use super::input::for_each;
 use super::output::TraceFile;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::files;
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line};
+use gemelo_job::TraceInput;
 use gemelo_trace::{Format, RecordSource, TraceWriter};
 use std::path::PathBuf;
 

@@ -1,15 +1,17 @@
 //! `gemelo trace stat`: what the papers' tables say of a trace, and a distribution and a job made of it.
 
-use super::input::{ReadTrace, TraceInput, for_each};
+use super::input::for_each;
 use super::stat_text;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome, bad_input};
 use crate::files;
 use crate::json::{JsonOption, Made};
-use crate::values::{BlockSize, Size};
+use crate::values::BlockSize;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
+use gemelo_base::values::Size;
 use gemelo_content::Profile;
+use gemelo_job::{ReadTrace, TraceInput};
 use gemelo_trace::{
     AccessProfile, Counting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window,
 };

@@ -62,11 +62,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         .iter()
         .enumerate()
         .map(|(at, volume)| Row {
-            name: &volume.name,
-            size_bytes: volume.size_bytes,
+            name: &volume.record.name,
+            size_bytes: volume.record.size_bytes,
             mapped_bytes: volume.mapped_blocks * block_bytes,
-            dedup: name_of(volume.mode),
-            read_only: volume.read_only,
+            dedup: name_of(volume.record.mode),
+            read_only: volume.record.read_only,
             clients: connections.and_then(|connections| connections.get(at).copied()),
         })
         .collect();
