@@ -23,7 +23,7 @@ const ON_POOLS: &[&[&str]] = &[
     &["pool", "find", "POOL"],
     &["pool", "check", "POOL"],
     &["pool", "check", "POOL", "--repair", "--yes"],
-    &["pool", "check", "POOL", "--data", "--json", "OUT"],
+    &["pool", "check", "POOL", "--data"],
     &["pool", "grow", "POOL", "--capacity", "128m"],
     &["volume", "create", "POOL/new", "--size", "1m"],
     &["volume", "ls", "POOL"],

@@ -51,7 +51,7 @@ pub struct PoolRemoval {
     /// The disks to wipe, with the byte offsets of their headers.
     wiped: Vec<(PathBuf, FileDisk, Vec<u64>)>,
     /// The other disks, which are locked as long as they are open.
-    _held: Vec<FileDisk>,
+    held: Vec<FileDisk>,
 }
 
 impl PoolRemoval {
@@ -69,7 +69,7 @@ impl PoolRemoval {
             directory: directory.to_owned(),
             steps: Vec::new(),
             wiped: Vec::new(),
-            _held: Vec::new(),
+            held: Vec::new(),
         };
         let metadata = removal.open(METADATA)?;
         let superblock = match &metadata {
@@ -173,7 +173,7 @@ impl PoolRemoval {
                 self.wiped.push((link.clone(), disk, headers));
                 self.steps.push(RemovalStep::Wipe { link, target, is_device });
             }
-            (disk, _) => self._held.extend(disk),
+            (disk, _) => self.held.extend(disk),
         }
         self.add_file(name);
     }
