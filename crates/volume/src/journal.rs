@@ -82,10 +82,12 @@ impl Journal {
         if let Some(at) = self.place(bytes as u64) {
             self.head = at + bytes as u64;
         }
+        debug_assert!(self.head <= self.ring_bytes, "the head is in the ring");
     }
 
     /// What is before this offset is in the newest durable checkpoint.
-    pub(crate) const fn trim(&mut self, offset: u64) {
+    pub(crate) fn trim(&mut self, offset: u64) {
+        debug_assert!(offset <= self.ring_bytes, "the tail is in the ring");
         self.tail = offset;
     }
 

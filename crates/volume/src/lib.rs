@@ -18,8 +18,6 @@ mod hash_many;
 mod journal;
 mod load;
 mod pool;
-mod readers;
-mod space;
 mod sync;
 mod types;
 mod volume;
@@ -28,13 +26,13 @@ pub use backend::CacheFigures;
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
 pub use disk::{Disk, DiskAccess, FileDisk};
-pub use engine::{DamagedBlock, FinderReport};
+pub use engine::{DamagedBlock, FinderReport, GcReport};
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions,
-    PoolStat, Tuning, VolumeSummary, convert,
+    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning,
+    VolumeSummary, convert,
 };
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES,

@@ -30,7 +30,7 @@ impl Engine {
     ) -> Result<()> {
         let Some(first) = run.first() else { return Ok(()) };
         if !self.tuning.verify_reads {
-            return self.read_data(first.pbn, within, buffer);
+            return self.data.read(first.pbn, within, buffer);
         }
         let block_bytes = self.block_bytes();
         let (mut run, mut rest) = (run, buffer);
@@ -52,7 +52,7 @@ impl Engine {
     /// Reads whole blocks that lie one after another.
     fn read_whole(&self, volume: VolumeId, run: &[Wanted], buffer: &mut [u8]) -> Result<()> {
         let Some(first) = run.first() else { return Ok(()) };
-        let is_read = self.read_data(first.pbn, 0, buffer).is_ok();
+        let is_read = self.data.read(first.pbn, 0, buffer).is_ok();
         for (wanted, content) in run.iter().zip(buffer.chunks_exact_mut(self.block_bytes())) {
             if !is_read || self.seed.of_content(content) != wanted.checksum {
                 self.read_again(volume, *wanted, content)?;
@@ -88,7 +88,7 @@ impl Engine {
     /// The second try of a block that could not be read or failed its checksum.
     #[cold]
     fn read_again(&self, volume: VolumeId, wanted: Wanted, content: &mut [u8]) -> Result<()> {
-        let read = self.read_data(wanted.pbn, 0, content);
+        let read = self.data.read(wanted.pbn, 0, content);
         if read.is_ok() && self.seed.of_content(content) == wanted.checksum {
             return Ok(());
         }

@@ -133,13 +133,13 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         self.records.reserve(lbns.len());
         self.most_references = engine.tuning.most_references;
-        let state = engine.state.read();
-        self.version = state.open.version();
-        state.backend.look_up(volume.id, &lbns, &mut self.places)?;
-        state.backend.find(&self.fingerprints, &mut self.found)?;
+        let state = engine.state();
+        self.version = state.version();
+        state.backend().look_up(volume.id(), &lbns, &mut self.places)?;
+        state.backend().find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
-        state.backend.records(&pbns, &mut self.records)?;
-        state.backend.warm(&self.places)
+        state.backend().records(&pbns, &mut self.records)?;
+        state.backend().warm(&self.places)
     }
 
     /// Computes the checksums of all contents that get a map entry.
@@ -217,7 +217,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let (pbn, record) = ((*self.found.get(at)?)?, self.records.get(at)?);
         let is_shareable = record.references < self.most_references;
         let is_right = record.is_suspect && is_shareable && !must_compare;
-        (is_right && !engine.is_unwritable(pbn)).then_some(pbn)
+        (is_right && !engine.damages.is_unwritable(pbn)).then_some(pbn)
     }
 
     fn checksum(&self, at: usize) -> Checksum {
@@ -253,7 +253,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let writes: Vec<(Pbn, &[u8])> =
             self.blocks.iter().filter_map(|block| Some((target(block)?, block.content))).collect();
         let mut lost: Vec<Pbn> = Vec::new();
-        engine.write_data(&writes, |run, error| {
+        engine.data.write(&writes, |run, error| {
             for (pbn, _) in run {
                 let fresh = self.blocks.iter().find(|block| block.pbn == Some(*pbn));
                 fresh.into_iter().for_each(|block| failed(block.request, error));
@@ -268,7 +268,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         {
             block.step = match block.step {
                 Step::Heal(pbn) => {
-                    engine.note_unwritable(pbn);
+                    engine.damages.note_unwritable(pbn);
                     Step::Retry
                 }
                 _ => Step::Failed,
@@ -325,11 +325,11 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     /// Which contents that were not known are known by now, because another writer has stored them meanwhile; nothing
     /// if nothing has changed since the look-up. They go through another pass, and are shared there.
     pub(super) fn stored_meanwhile(&self, state: &State) -> Result<Vec<bool>> {
-        if state.open.version() == self.version {
+        if state.version() == self.version {
             return Ok(Vec::new());
         }
         let mut now = Vec::with_capacity(self.blocks.len());
-        state.backend.find(&self.fingerprints, &mut now)?;
+        state.backend().find(&self.fingerprints, &mut now)?;
         let before_and_now = self.found.iter().zip(now);
         Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
     }
@@ -390,7 +390,7 @@ pub(super) fn has_content(
     stored: &mut Vec<u8>,
 ) -> bool {
     stored.resize(content.len(), 0);
-    let is_read = engine.read_data(pbn, 0, stored).is_ok();
+    let is_read = engine.data.read(pbn, 0, stored).is_ok();
     if is_read && stored.as_slice() == content {
         return true;
     }

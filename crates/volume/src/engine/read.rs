@@ -30,9 +30,9 @@ impl Engine {
             lbns.extend(read.range.blocks(block_bytes).map(Lbn));
         }
         // Pinned before the look-up: none of these blocks is written again until all is read.
-        let _pin = self.readers.pin();
+        let _pin = self.pin();
         let mut places = Vec::with_capacity(lbns.len());
-        let looked_up = self.state.read().backend.look_up(volume.id, &lbns, &mut places);
+        let looked_up = self.state().backend().look_up(volume.id(), &lbns, &mut places);
         if let Err(error) = looked_up {
             let text = error.to_string();
             reads.iter().for_each(|read| failed(read.request, VolumeError::damaged(text.clone())));
@@ -43,7 +43,7 @@ impl Engine {
             let blocks = read.range.blocks(block_bytes).count();
             let (mine, others) = rest.split_at_checked(blocks).unwrap_or_default();
             rest = others;
-            if let Err(error) = self.read_one(volume.id, read, mine) {
+            if let Err(error) = self.read_one(volume.id(), read, mine) {
                 failed(read.request, error);
             }
         }
@@ -92,11 +92,12 @@ impl Engine {
         let mut next = blocks.start;
         while next < blocks.end {
             let mut places = Vec::new();
-            let state = self.state.read();
-            state.backend.look_up(volume.id, &[Lbn(next)], &mut places)?;
+            let state = self.state();
+            state.backend().look_up(volume.id(), &[Lbn(next)], &mut places)?;
             if places.pop() == Some(Place::Unmapped) {
                 // Most of a large volume is nothing at all, and is passed over.
-                let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
+                let mapped =
+                    state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
                 let end = mapped.map_or(blocks.end, |lbn| lbn.0.max(next + 1));
                 if !add_extent(&mut extents, range.part(next..end, block_bytes), false, most) {
                     return Ok(extents);
@@ -105,7 +106,7 @@ impl Engine {
                 continue;
             }
             let lbns: Vec<Lbn> = (next..blocks.end.min(next + EXTENT_BLOCKS)).map(Lbn).collect();
-            state.backend.look_up(volume.id, &lbns, &mut places)?;
+            state.backend().look_up(volume.id(), &lbns, &mut places)?;
             drop(state);
             for (lbn, place) in lbns.iter().zip(places) {
                 let bytes = range.part(lbn.0..lbn.0 + 1, block_bytes);

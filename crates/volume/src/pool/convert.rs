@@ -137,7 +137,7 @@ impl<'c> Converter<'c> {
             pool,
             seed: PoolSeed::of(superblock),
             old_fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
-            fingerprinter: pool.engine.fingerprinter.clone(),
+            fingerprinter: pool.engine.fingerprinter().clone(),
             content: vec![0; superblock.block_bytes as usize],
             stored: HashMap::new(),
             lost: 0,

@@ -2,24 +2,19 @@
 
 use super::{Pool, PoolDisks, Tuning};
 use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
-use crate::counters::PoolCounters;
-use crate::engine::{Committer, Crowd, Damages, Engine, State, VolumeShared, Worker};
+use crate::engine::{Engine, EngineParts, Space, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::fingerprint::Fingerprinter;
 use crate::format::{
     PoolSeed, Root, Superblock, Version, check_data_header, data_header, find_roots,
     read_superblock,
 };
 use crate::journal::{Journal, LastCommit};
-use crate::readers::Readers;
-use crate::space::Space;
 use crate::types::{Lbn, MAX_VOLUME_BLOCKS, Place, VolumeId};
 use gemelo_base::Clock;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// LBNs that are looked up at once.
 const LBNS_AT_ONCE: u64 = 4096;
@@ -36,7 +31,6 @@ pub(crate) struct Recovered {
     last_commit: Option<LastCommit>,
     /// Whether what is lost is known to be, and the pool may be written.
     is_salvaged: bool,
-    seed: PoolSeed,
     generation: u64,
     journal: Journal,
     next_commit: u64,
@@ -89,7 +83,6 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
         root,
         last_commit: replayed.last,
         is_salvaged: salvage,
-        seed,
         generation,
         journal,
         next_commit,
@@ -167,7 +160,6 @@ impl Pool {
             backend,
             root,
             last_commit,
-            seed,
             generation,
             journal,
             next_commit,
@@ -193,55 +185,28 @@ impl Pool {
                 write_again(&disks, &superblock, &root, (&journal, last_commit.as_ref()))?;
             }
         }
-        let hidden = backend
-            .volumes()
-            .into_iter()
-            .filter(|info| info.is_hidden)
-            .map(|info| info.id)
-            .collect();
-        let volumes = backend.volumes().into_iter().filter(|info| !info.is_hidden).map(|info| {
-            (info.name, VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only))
-        });
-        let engine = Engine {
-            fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
-            volumes: RwLock::new(volumes.collect()),
-            state: RwLock::new(State::new(backend, next_commit)),
-            crowd: Crowd::default(),
-            committer: Mutex::new(Committer::new(journal, next_commit - 1, generation)),
-            space: Mutex::new(space),
+        let engine = Engine::new(EngineParts {
             data: disks.data,
             metadata: disks.metadata,
             clock,
             superblock,
-            seed,
             tuning,
-            is_read_only,
-            readers: Readers::default(),
-            limbo: Mutex::default(),
-            checkpointer: Mutex::default(),
-            collector: Mutex::default(),
-            syncing: Default::default(),
-            stopped: OnceLock::new(),
-            hidden: Mutex::new(hidden),
-            counters: PoolCounters::default(),
-            damages: Damages::default(),
-            open_bytes: AtomicU64::new(0),
-            waiting_bytes: AtomicU64::new(0),
-            taken_blocks: AtomicU64::new(0),
-            allocated_slots: AtomicU64::new(0),
-            allocator: Mutex::default(),
-            catalogue: Mutex::default(),
-        };
+            backend,
+            space,
+            journal,
+            next_commit,
+            generation,
+        });
         let engine = Arc::new(engine);
-        if !engine.is_read_only {
-            // On a file system that is full already there is the room that is there.
+        if !is_read_only {
+            // On a file system that is full already the pool gets along with the room that it has.
             let _ = engine.reserve_slots();
         }
-        if !engine.is_read_only && !engine.tuning.background {
+        if !is_read_only && !engine.has_background() {
             // What fails here is done at the next opening.
             let _ = engine.clear_left(&|| false);
         }
-        let workers = if engine.tuning.background && !is_read_only {
+        let workers = if engine.has_background() && !is_read_only {
             Worker::start_all(&engine).map_err(|source| VolumeError::Io {
                 disk: DiskRole::Metadata,
                 action: "start the threads that look after",

@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::backend::{CacheFigures, VolumeInfo};
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::error::{DiskRole, Result, VolumeError};
+use crate::error::Result;
 use crate::format::PAGE_BYTES;
 use crate::load::LoadStat;
 use crate::types::{BackendKind, DedupMode, FingerprintKind};
@@ -89,20 +89,19 @@ impl Pool {
     /// All volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeSummary> {
-        let infos = self.engine.state.read().backend.volumes();
-        let live = self.engine.volumes.read();
+        let infos = self.engine.state().backend().volumes();
+        let live = self.engine.volumes();
         let live_of = |info: &VolumeInfo| live.get(&info.name);
-        let waiting = |info: &VolumeInfo| {
-            live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting())
-        };
+        let waiting =
+            |info: &VolumeInfo| live_of(info).map_or((0, false), |volume| volume.waiting_groups());
         let mut list: Vec<VolumeSummary> = infos
             .into_iter()
             .filter(|info| !info.is_hidden)
             .map(|info| VolumeSummary {
                 dirty_groups: waiting(&info).0,
                 is_swept: waiting(&info).1,
-                stat: live_of(&info).map(|volume| volume.counters.read()).unwrap_or_default(),
-                load: live_of(&info).map(|volume| volume.load.read()).unwrap_or_default(),
+                stat: live_of(&info).map(|volume| volume.counters().read()).unwrap_or_default(),
+                load: live_of(&info).map(|volume| volume.load().read()).unwrap_or_default(),
                 name: info.name,
                 size_bytes: info.size_bytes,
                 mode: info.mode,
@@ -120,17 +119,15 @@ impl Pool {
     /// If the metadata disk cannot be measured.
     pub fn stat(&self) -> Result<PoolStat> {
         let engine = &self.engine;
-        let (journal_used_bytes, journal_bytes, generation) = engine.committer.lock().figures();
-        let totals = engine.state.read().backend.totals();
-        let free_blocks = engine.space.lock().free();
+        let journal = engine.journal_figures();
+        let totals = engine.state().backend().totals();
+        let free_blocks = engine.free_blocks();
         let capacity_blocks =
-            totals.data_blocks.saturating_sub(engine.superblock.reserved_blocks());
-        let metadata =
-            engine.metadata.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
+            totals.data_blocks.saturating_sub(engine.superblock().reserved_blocks());
         Ok(PoolStat {
-            block_bytes: engine.superblock.block_bytes,
-            fingerprint: engine.superblock.fingerprint,
-            backend: engine.superblock.backend,
+            block_bytes: engine.superblock().block_bytes,
+            fingerprint: engine.superblock().fingerprint,
+            backend: engine.superblock().backend,
             cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
@@ -139,13 +136,13 @@ impl Pool {
             pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
-            metadata_disk_bytes: metadata,
+            metadata_disk_bytes: engine.metadata_disk_bytes()?,
             metadata_used_bytes: totals.pages * PAGE_BYTES as u64,
-            journal_used_bytes,
-            journal_bytes,
-            generation,
-            volumes: engine.volumes.read().len() as u64,
-            activity: engine.counters.read(),
+            journal_used_bytes: journal.used_bytes,
+            journal_bytes: journal.ring_bytes,
+            generation: journal.generation,
+            volumes: engine.volume_count(),
+            activity: engine.activity(),
         })
     }
 }

@@ -1,7 +1,8 @@
-//! When a freed block may be written again: not before every request that may still read it has ended.
+//! When a freed block may be written again: after every request that may still read it has ended.
 //!
-//! A request looks up a PBN and reads it later, without a lock between. It pins the epoch of its beginning; a block that was
-//! freed in an epoch is free for use once all pins of that epoch and the one before are gone.
+//! A request looks up a PBN and reads it later, without a lock between. It pins the epoch in which
+//! it began. A block that was freed in an epoch may be written again once all pins of that epoch
+//! and of the one before are gone.
 //!
 //! `tests/readers.rs` compiles this file with atomics that try out orders of execution.
 
@@ -54,16 +55,16 @@ impl Readers {
     }
 }
 
-/// Blocks that no durable state refers to, but a request may.
+/// Blocks that no durable state refers to and that a request may still read.
 #[derive(Debug, Default)]
-pub(crate) struct Limbo {
-    /// Came in the present epoch.
+pub(crate) struct Retired {
+    /// Freed in the present epoch.
     fresh: Vec<Pbn>,
-    /// Came in the epoch before.
+    /// Freed in the epoch before.
     waiting: Vec<Pbn>,
 }
 
-impl Limbo {
+impl Retired {
     /// Adds blocks, which no map refers to any more.
     pub(crate) fn add(&mut self, pbns: &mut Vec<Pbn>) {
         self.fresh.append(pbns);
@@ -73,7 +74,7 @@ impl Limbo {
         self.fresh.len() + self.waiting.len()
     }
 
-    /// Hands out the blocks that nobody can be reading.
+    /// Hands out the blocks that no request can be reading.
     pub(crate) fn collect(&mut self, readers: &Readers, mut free: impl FnMut(Pbn)) {
         while self.len() > 0 && readers.advance() {
             // The epoch that has just ended is the one of `fresh`; that of `waiting` had no requests left.

@@ -1,12 +1,13 @@
-//! Which PBNs are free, and which are next.
+//! The free PBNs, and the order in which they are given out.
 
 use crate::types::Pbn;
 
 /// Words that a search for freed blocks looks at while writers wait: some 50 µs.
 const LOOKED_AT: u32 = 16_384;
 
-/// A bitmap of the data store, with one of its full words above it. Free PBNs are given in ascending order from where the
-/// last ones were, so that blocks written together lie together.
+/// A bitmap of the PBNs, with a bitmap of its full words above it. Free PBNs are given in ascending
+/// order from the last ones on, so that blocks written together have numbers in a row, which a store
+/// may lay out side by side.
 #[derive(Debug)]
 pub(crate) struct Space {
     /// A set bit is a PBN in use, or none at all.
@@ -22,8 +23,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Of a data store of this many blocks, all free but block 0. What stays free takes no memory: the bitmaps begin as
-    /// zeros, which the system gives only when they are touched.
+    /// The space of a data store of this many blocks, all free but block 0. Bitmaps of zeros take no
+    /// memory before they are touched.
     pub(crate) fn new(blocks: u64) -> Self {
         let words = blocks.div_ceil(64) as usize;
         let mut space = Self {
@@ -94,6 +95,11 @@ impl Space {
 
     pub(crate) const fn free(&self) -> u64 {
         self.free
+    }
+
+    /// The number of blocks, block 0 included.
+    pub(crate) const fn blocks(&self) -> u64 {
+        self.blocks
     }
 
     /// Marks a PBN as used; whether it was free.
@@ -168,8 +174,9 @@ impl Space {
         }
     }
 
-    /// Takes the first run of freed PBNs at or after `from` that has at least `least` of them, at most `most`: the first,
-    /// and how many. Looks at no more than `LOOKED_AT` words; gives where to go on, or [`None`] at the end.
+    /// Takes the first run of freed PBNs at or after `from` that has at least `least` of them, at
+    /// most `most`: the first, and how many. Looks at no more than `LOOKED_AT` words; gives where to
+    /// go on, or [`None`] at the end.
     pub(crate) fn take_freed_run(
         &mut self,
         from: u32,
@@ -225,12 +232,13 @@ impl Space {
         self.full.iter().enumerate().skip(first).find_map(masked)
     }
 
-    /// How many free PBNs were used before.
+    /// Free PBNs that were used before.
     pub(crate) const fn freed(&self) -> u64 {
         self.freed_blocks
     }
 
-    /// Takes the first run of free PBNs at or after `from`, at most `most` of them: the first, and how many.
+    /// Takes the first run of free PBNs at or after `from`, at most `most` of them: the first, and
+    /// how many.
     pub(crate) fn take_run(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
         let is_free = |space: &Self, number: u32| {
             space

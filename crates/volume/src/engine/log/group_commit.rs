@@ -1,21 +1,24 @@
-//! Who waits for a commit: one leads and writes it, the others follow and wait for it to be durable.
+//! Group commit: of the threads that need a commit to be durable one leads and writes it, and the
+//! others wait for the leader.
 //!
-//! All followers of a commit are woken at once, so that what they write next can be in one commit again. The next leader
-//! gives as many as there were last time a moment to come: a commit costs two syncs, however many wait for it.
+//! All followers of a commit are woken at once, so that their next writes can share a commit again.
+//! The next leader waits a moment until as many threads have come as last time, because a commit
+//! costs two syncs, however many wait for it.
 
+use crate::engine::locks::{Held, Rank, enter};
 use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 
-/// A leader waits at most this part of what the last commit took.
+/// A leader waits at most this part of the time that the last commit took.
 const WAIT_PER_COMMIT: u64 = 4;
-/// And at most this, for a medium whose last sync took seconds.
+/// A leader waits at most this long, for a medium whose last sync took seconds.
 const MOST_WAIT_NS: u64 = 2_000_000;
 
 #[derive(Debug, Default)]
 struct Members {
     is_led: bool,
     followers: usize,
-    /// The last commit that a leader of this crowd has made durable.
+    /// The last commit that a leader has made durable.
     durable: u64,
     /// Members of the last commit, its leader included.
     last_members: usize,
@@ -24,23 +27,25 @@ struct Members {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd {
+pub(super) struct GroupCommit {
     members: Mutex<Members>,
-    /// There is no leader any more.
+    /// Signalled when the leader is gone.
     ended: Condvar,
-    /// There are as many followers as last time.
+    /// Signalled when as many threads wait as last time.
     complete: Condvar,
 }
 
-/// Leads until it is dropped; then another may.
+/// The lead of a group, until it is dropped; then another thread may lead.
 pub(super) struct Lead<'c> {
-    crowd: &'c Crowd,
+    group: &'c GroupCommit,
+    _held: Held,
 }
 
-impl Crowd {
-    /// Waits until the commit of this number is durable, or gives the lead: to the first who comes, after the others had a
-    /// moment to come.
+impl GroupCommit {
+    /// Waits until the commit of this number is durable, or gives the lead to the first thread that
+    /// comes, after the others had a moment to come.
     pub(super) fn join(&self, number: u64) -> Option<Lead<'_>> {
+        let held = enter(Rank::GroupCommit);
         let mut members = self.members.lock();
         loop {
             if members.durable >= number {
@@ -62,14 +67,14 @@ impl Crowd {
             self.complete.wait_for(&mut members, Duration::from_nanos(wait_ns));
         }
         members.last_members = members.followers + 1;
-        Some(Lead { crowd: self })
+        Some(Lead { group: self, _held: held })
     }
 }
 
 impl Lead<'_> {
-    /// This commit is durable, and took so long.
+    /// Notes that this commit is durable, and how long it took.
     pub(super) fn succeed(&self, durable: u64, took_ns: u64) {
-        let mut members = self.crowd.members.lock();
+        let mut members = self.group.members.lock();
         members.durable = members.durable.max(durable);
         members.last_commit_ns = took_ns;
     }
@@ -77,9 +82,9 @@ impl Lead<'_> {
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        let mut members = self.crowd.members.lock();
+        let mut members = self.group.members.lock();
         members.is_led = false;
-        self.crowd.ended.notify_all();
+        self.group.ended.notify_all();
     }
 }
 
@@ -90,16 +95,16 @@ mod tests {
 
     #[test]
     fn one_leads_and_all_others_follow() {
-        let crowd = Crowd::default();
+        let group = GroupCommit::default();
         let leads = AtomicU64::new(0);
-        let first = crowd.join(1).unwrap();
+        let first = group.join(1).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..7 {
                 scope.spawn(|| {
-                    leads.fetch_add(u64::from(crowd.join(2).is_some()), Ordering::Relaxed)
+                    leads.fetch_add(u64::from(group.join(2).is_some()), Ordering::Relaxed)
                 });
             }
-            while crowd.members.lock().followers < 7 {
+            while group.members.lock().followers < 7 {
                 std::thread::yield_now();
             }
             first.succeed(2, 0);
@@ -114,11 +119,11 @@ mod tests {
 
     #[test]
     fn after_a_failure_another_one_leads() {
-        let crowd = Crowd::default();
-        let first = crowd.join(1).unwrap();
+        let group = GroupCommit::default();
+        let first = group.join(1).unwrap();
         std::thread::scope(|scope| {
-            let follower = scope.spawn(|| crowd.join(1).is_some());
-            while crowd.members.lock().followers < 1 {
+            let follower = scope.spawn(|| group.join(1).is_some());
+            while group.members.lock().followers < 1 {
                 std::thread::yield_now();
             }
             drop(first);

@@ -1,18 +1,19 @@
-//! Writing the state of one instant, so that the journal before it is not needed any more.
+//! Checkpoints: writing the state of one instant, so that the journal before it is not needed any
+//! more.
 
-use super::Engine;
+use super::Log;
 use super::commit::{Committer, Written};
 use crate::backend::{PageWrites, Pressure, Totals};
 use crate::counters::add;
+use crate::engine::locks::OrderedGuard;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{Page, Root, Slot};
-use parking_lot::MutexGuard;
 use std::io::IoSlice;
 
 /// Pages copied under the state's lock at once: some 30 µs.
 const PAGES_AT_ONCE: usize = 64;
 
-/// What a root says besides where its table is.
+/// The fields of a root that are known when the state is frozen.
 struct Mark {
     generation: u64,
     next_commit: u64,
@@ -20,7 +21,7 @@ struct Mark {
     totals: Totals,
 }
 
-impl Engine {
+impl Log {
     /// Writes a checkpoint.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let _alone = self.checkpointer.lock();
@@ -29,7 +30,7 @@ impl Engine {
 
     /// Writes a checkpoint if the backend's memory is full, or waits for the one that is under way.
     pub(super) fn relieve(&self) -> Result<()> {
-        if !self.superblock.backend.is_cached() || self.pressure() < Pressure::Full {
+        if !self.is_cached() || self.pressure() < Pressure::Full {
             return Ok(());
         }
         let _alone = self.checkpointer.lock();
@@ -37,25 +38,25 @@ impl Engine {
     }
 
     pub(super) fn pressure(&self) -> Pressure {
-        self.state.read().backend.pressure()
+        self.read().backend.pressure()
     }
 
-    /// As [`Self::checkpoint`], by who holds the checkpointer's lock.
+    /// As [`Self::checkpoint`], for a caller that holds the checkpointer's lock.
     pub(super) fn checkpoint_alone(&self) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         let mut committer = self.committer.lock();
         let (next_commit, totals) = self.freeze(&mut committer);
         let written = self.write_waiting(&mut committer);
-        if self.stopped.get().is_some() {
+        if self.health.is_stopped() {
             return written.map(|_| ());
         }
         let mark = Mark {
-            generation: committer.generation + 1,
+            generation: committer.generation() + 1,
             next_commit,
-            journal_offset: committer.journal.head(),
+            journal_offset: committer.head(),
             totals,
         };
-        // Without room for the commit nobody else may write one before the root is durable.
+        // If the commit had no room, no other may be written before the root is durable.
         let held = match written {
             Ok(Written::All) => {
                 drop(committer);
@@ -67,53 +68,47 @@ impl Engine {
     }
 
     fn freeze(&self, committer: &mut Committer) -> (u64, Totals) {
-        let mut state = self.state.write();
-        let closed = state.open.close();
-        committer.push(closed);
-        self.note_waiting(committer);
-        self.open_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+        let mut state = self.write();
+        self.close_now(&mut state, committer);
         state.backend.freeze();
-        (state.open.number, state.backend.totals())
+        (state.open.number(), state.backend.totals())
     }
 
-    fn write_frozen(&self, mark: &Mark, held: Option<MutexGuard<'_, Committer>>) -> Result<()> {
+    fn write_frozen(&self, mark: &Mark, held: Option<OrderedGuard<'_, Committer>>) -> Result<()> {
         if let Err(error) = self.write_pages_and_root(mark) {
-            self.state.write().backend.abandon();
+            self.write().backend.abandon();
             return Err(error);
         }
-        let garbage = self.state.write().backend.finish();
+        let garbage = self.write().backend.finish();
         drop(garbage);
         let mut committer = held.unwrap_or_else(|| self.committer.lock());
-        committer.generation = mark.generation;
-        committer.journal.trim(mark.journal_offset);
-        // Those that wait with a number before the root's are in it.
-        if committer.durable + 1 < mark.next_commit {
-            let mut freed = committer.forget_waiting(mark.next_commit);
-            self.note_waiting(&committer);
-            // With the committer, so that who counts blocks finds these here or there.
-            self.release(&mut freed);
+        let mut freed = committer.note_root(mark.generation, mark.journal_offset, mark.next_commit);
+        if !freed.is_empty() {
+            // The committer is held, so a count of the blocks finds these here or there.
+            self.retire(&mut freed);
         }
+        self.note_waiting(&committer);
         drop(committer);
         add(&self.counters.checkpoints, 1);
         Ok(())
     }
 
     fn write_pages_and_root(&self, mark: &Mark) -> Result<()> {
-        let merge = self.state.read().backend.merge();
+        let merge = self.read().backend.merge();
         if let Some(merge) = merge {
             add(&self.counters.checkpoint_pages, merge()?);
         }
         let mut writes = PageWrites::new();
         loop {
-            let more = self.state.write().backend.gather(PAGES_AT_ONCE, &mut writes)?;
+            let more = self.write().backend.gather(PAGES_AT_ONCE, &mut writes)?;
             self.write_pages(&mut writes)?;
             if !more {
                 break;
             }
         }
-        let (table, table_bytes) = self.state.write().backend.seal(&mut writes)?;
+        let (table, table_bytes) = self.write().backend.seal(&mut writes)?;
         self.write_pages(&mut writes)?;
-        self.sync(DiskRole::Metadata)?;
+        self.sync()?;
         let root = Root {
             generation: mark.generation,
             next_commit: mark.next_commit,
@@ -129,8 +124,8 @@ impl Engine {
         for offset in Root::offsets(mark.generation) {
             // A root that was written in spite of an error would begin a history of its own.
             self.write_metadata(offset, &[&*page])
-                .inspect_err(|_| self.stop(DiskRole::Metadata, "write the root of"))?;
-            self.sync(DiskRole::Metadata)?;
+                .inspect_err(|_| self.health.stop(DiskRole::Metadata, "write the root of"))?;
+            self.sync()?;
         }
         Ok(())
     }
@@ -153,7 +148,7 @@ impl Engine {
     fn write_metadata(&self, offset: u64, pages: &[&Page]) -> Result<()> {
         let mut slices: Vec<IoSlice<'_>> =
             pages.iter().map(|page| IoSlice::new(page.as_slice())).collect();
-        self.metadata
+        self.disk
             .write_at(offset, &mut slices)
             .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }

@@ -1,16 +1,16 @@
-//! The collector: makes freed blocks usable, and gives free space back to the system, by hand or in the background.
+//! The collector: makes freed blocks usable, and gives free space back to the system, when a command
+//! asks for it or in the background.
 
-use super::Pool;
+use super::Engine;
 use crate::counters::add;
-use crate::engine::Engine;
-use crate::error::{DiskRole, Result, VolumeError};
+use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use serde::{Deserialize, Serialize};
 
 /// Blocks discarded at once: the writers miss them meanwhile.
 const RUN_BLOCKS: u32 = 16_384;
 
-/// What the collector did.
+/// Blocks that the collector has given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GcReport {
     /// Blocks that were freed and became usable.
@@ -19,52 +19,50 @@ pub struct GcReport {
     pub discarded_blocks: u64,
 }
 
-impl Pool {
-    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back to the system, at most
-    /// `most_bytes_per_s`.
-    ///
-    /// # Errors
-    /// If the checkpoint or a discard fails, or the work was stopped.
-    pub fn gc(
+impl Engine {
+    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back to
+    /// the system, at most `most_bytes_per_s`.
+    pub(crate) fn collect(
         &self,
         most_bytes_per_s: Option<u64>,
         monitor: &dyn Monitor,
         stop: &StopFlag,
     ) -> Result<GcReport> {
-        let engine = &self.engine;
-        let before = engine.space.lock().free();
-        engine.clear_hidden(&|| stop.is_raised())?;
-        let is_full = match engine.checkpoint() {
+        let before = self.free_blocks();
+        self.clear_hidden(&|| stop.is_raised())?;
+        let is_full = match self.checkpoint() {
             Err(VolumeError::NoSpace { .. }) => true,
             other => other.map(|()| false)?,
         };
         if is_full {
-            // What was freed is durable with the journal, and giving it back may make room for a checkpoint.
-            engine.flush()?;
+            // The journal makes freed blocks durable, and giving their space back may make room for a
+            // checkpoint.
+            self.flush()?;
         }
-        engine.reclaim_all();
-        let free = engine.space.lock().free();
+        self.reclaim_all();
+        let free = self.free_blocks();
         monitor.begin("Giving back free space", Unit::Items, Some(free));
-        let discarded_blocks = engine.discard_free(most_bytes_per_s, monitor, stop)?;
+        let discarded_blocks = self.discard_free(most_bytes_per_s, monitor, stop)?;
         monitor.finish();
         if is_full {
-            engine.checkpoint()?;
+            self.checkpoint()?;
         }
         Ok(GcReport { reclaimed_blocks: free.saturating_sub(before), discarded_blocks })
     }
 }
 
-/// Fewer neighbouring blocks are not given back in the background: a file with a hole for each would be in pieces, and
-/// they are the first to be used again.
+/// Fewer neighbouring blocks are not given back in the background: a file with a hole for each would
+/// be in pieces, and they are the first to be used again.
 const LEAST_RUN_BLOCKS: u32 = 16;
-/// What was saved up while there was nothing to do: a burst of this many seconds' worth.
+/// An allowance that was not used is saved up, for a burst of this many seconds' worth.
 const MOST_SAVED_S: u64 = 1;
 /// How long the background collector rests after it has looked at the whole store.
 const REST_NS: u64 = 10_000_000_000;
 
-/// The collector of the background: gives the space of freed blocks back to the system, within a rate.
+/// The collector of the background: gives the space of freed blocks back to the system, within a
+/// rate.
 #[derive(Debug)]
-pub(crate) struct Collector {
+pub(super) struct Collector {
     bytes_per_s: u64,
     allowed_bytes: u64,
     at_ns: u64,
@@ -72,12 +70,12 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    pub(crate) const fn new(bytes_per_s: u64, now_ns: u64) -> Self {
+    pub(super) const fn new(bytes_per_s: u64, now_ns: u64) -> Self {
         Self { bytes_per_s, allowed_bytes: 0, at_ns: now_ns, next: 0 }
     }
 
     /// Goes on, as far as the rate allows.
-    pub(crate) fn work(&mut self, engine: &Engine) -> Result<()> {
+    pub(super) fn work(&mut self, engine: &Engine) -> Result<()> {
         let now_ns = engine.clock.now_ns();
         if self.bytes_per_s == 0 || now_ns <= self.at_ns {
             return Ok(());
@@ -88,7 +86,7 @@ impl Collector {
             self.allowed_bytes.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most);
         self.at_ns = now_ns;
         let block_bytes = engine.block_bytes() as u64;
-        if engine.space.lock().freed() == 0 {
+        if engine.data.undiscarded_blocks() == 0 {
             return Ok(());
         }
         loop {
@@ -97,17 +95,10 @@ impl Collector {
             if blocks < LEAST_RUN_BLOCKS {
                 return Ok(());
             }
-            let _collector = engine.collector.lock();
-            let (run, next) =
-                engine.space.lock().take_freed_run(self.next, LEAST_RUN_BLOCKS, blocks);
-            if let Some((first, count)) = run {
-                let bytes = u64::from(count) * block_bytes;
-                let result = engine.data.discard(u64::from(first.number()) * block_bytes, bytes);
-                engine.space.lock().release_discarded(first, count);
-                result.map_err(VolumeError::io(DiskRole::Data, "discard from"))?;
-                self.allowed_bytes -= bytes;
-                add(&engine.counters.discarded_blocks, u64::from(count));
-            }
+            let (count, next) =
+                engine.data.discard_undiscarded(self.next, (LEAST_RUN_BLOCKS, blocks))?;
+            self.allowed_bytes -= u64::from(count) * block_bytes;
+            add(&engine.counters.discarded_blocks, u64::from(count));
             let Some(next) = next else {
                 self.next = 0;
                 self.at_ns = now_ns.saturating_add(REST_NS);
@@ -133,13 +124,8 @@ impl Engine {
             if stop.is_raised() {
                 return Err(VolumeError::Interrupted);
             }
-            let collector = self.collector.lock();
-            let Some((first, count)) = self.space.lock().take_run(next, RUN_BLOCKS) else { break };
+            let Some((first, count)) = self.data.discard_free(next, RUN_BLOCKS)? else { break };
             let bytes = u64::from(count) * block_bytes;
-            let result = self.data.discard(u64::from(first.number()) * block_bytes, bytes);
-            self.space.lock().release_discarded(first, count);
-            drop(collector);
-            result.map_err(VolumeError::io(DiskRole::Data, "discard from"))?;
             discarded += u64::from(count);
             next = first.number() + count;
             monitor.advance(u64::from(count));

@@ -1,16 +1,17 @@
 //! Copying the map of a volume piece by piece, while the volume is served.
 //!
-//! The copy is what the source was at one instant, that of the change *begin*. From then on a change of the source first
-//! copies the pieces that it touches, unless they are copied already; the command copies the others in their order. Both
-//! are ordinary changes *copy* in the journal. A crash in between leaves a hidden volume, which is cleared.
+//! The copy is what the source was at one instant, that of the change *begin*. From then on a change
+//! of the source first copies the pieces that it touches, unless they are copied already; the
+//! command copies the others in their order. Both are ordinary changes *copy* in the journal. A crash
+//! in between leaves a hidden volume, which is cleared.
 
-use super::{Engine, State, VolumeShared};
+use super::{Log, State};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
 use crate::types::{Lbn, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// LBNs that are copied before one of them is changed. The writer waits for it, so they are few.
+/// LBNs that are copied before one of them is changed. They are few, because the writer waits.
 const PIECE_BLOCKS: u64 = 32;
 /// LBNs that the command copies in one hold of the state's lock: about a millisecond.
 const STEP_BLOCKS: u64 = 512;
@@ -30,7 +31,7 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    pub(super) const fn new(source: VolumeId, volume: VolumeId) -> Self {
+    const fn new(source: VolumeId, volume: VolumeId) -> Self {
         Self { source, volume, cursor: 0, early: BTreeSet::new(), is_saturated: false }
     }
 
@@ -63,8 +64,13 @@ impl Copying {
     }
 }
 
-impl Engine {
-    /// To be called before every change: copies what the change touches of the sources of copies.
+impl Log {
+    /// Begins a copy, whose change *begin* was made in this state.
+    pub(crate) fn begin_copy(state: &mut State, source: VolumeId, volume: VolumeId) {
+        state.copies.push(Copying::new(source, volume));
+    }
+
+    /// Copies what a change touches of the sources of copies. Called before every change.
     pub(super) fn copy_before(&self, state: &mut State, change: &Change) -> Result<()> {
         let (source, first, end) = match change {
             Change::Store { volume, lbn, .. } | Change::Share { volume, lbn, .. } => {
@@ -142,22 +148,22 @@ impl Engine {
     }
 
     /// Copies all that the source of a copy had at its beginning, and ends the copying.
-    pub(super) fn copy_all(&self, source: VolumeId, volume: VolumeId) -> Result<()> {
+    pub(crate) fn copy_all(&self, source: VolumeId, volume: VolumeId) -> Result<()> {
         let mut copied = Ok(true);
         while let Ok(true) = copied {
             copied = self.copy_step(source, volume);
         }
-        self.state.write().copies.retain(|copying| copying.volume != volume);
+        self.write().copies.retain(|copying| copying.volume != volume);
         copied.map(|_| ())
     }
 
     /// Copies the next LBNs; whether there may be more.
     fn copy_step(&self, source: VolumeId, volume: VolumeId) -> Result<bool> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.bound_open_commit()?;
         self.reserve_slots()?;
         let (first, count) = {
-            let state = self.state.read();
+            let state = self.read();
             let copying = state.copies.iter().find(|copying| copying.volume == volume);
             let Some(cursor) = copying.map(|copying| copying.cursor) else { return Ok(false) };
             // Nothing else was there when the copying began: what came since was copied before it came.
@@ -169,7 +175,7 @@ impl Engine {
         };
         let end = first + count;
         self.warm(source, first, end)?;
-        let mut state = self.state.write();
+        let mut state = self.write();
         let Some(at) = state.copies.iter().position(|copying| copying.volume == volume) else {
             return Ok(false);
         };
@@ -186,19 +192,20 @@ impl Engine {
         }
     }
 
-    /// Reads what the copying before changes of these blocks will need, before anybody has to wait for it.
-    pub(super) fn warm_pieces(
+    /// Reads what the copying before changes of these blocks will need, before any thread has to wait
+    /// for it.
+    pub(crate) fn warm_pieces(
         &self,
-        volume: &VolumeShared,
+        volume: VolumeId,
         lbns: impl Iterator<Item = Lbn>,
     ) -> Result<()> {
-        if !self.superblock.backend.is_cached() || !volume.changing.is_locked() {
+        if !self.is_cached() {
             return Ok(());
         }
         let mut last = None;
         for piece in lbns.map(|lbn| lbn.0 / PIECE_BLOCKS) {
             if last.replace(piece) != Some(piece) {
-                self.warm(volume.id, piece * PIECE_BLOCKS, (piece + 1) * PIECE_BLOCKS)?;
+                self.warm(volume, piece * PIECE_BLOCKS, (piece + 1) * PIECE_BLOCKS)?;
             }
         }
         Ok(())
