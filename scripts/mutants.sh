@@ -1,5 +1,5 @@
 #!/bin/bash
-# Changes the engine in one place at a time and looks whether a test notices: see docs/tests.md.
+# Changes the engine in one place at a time and looks whether a test notices: see docs/internals/tests.md.
 # Arguments: files, from the root of the checkout; without any, the whole engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
-//! The built-in distributions, by name. `docs/distributions.md` gives the source of each.
+//! The built-in distributions, by name. `docs/reference/distributions.md` gives the source of each.
 
 use crate::{Profile, ProfileError};
 

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(
     missing_docs,
-    reason = "the variants are the names of the language, which docs/filebench.md describes"
+    reason = "the variants are the language's names; see docs/reference/filebench.md"
 )]
 pub enum Kind {
     Read,

@@ -109,7 +109,8 @@ const READERS: &[Reader] = &[
 ];
 
 /// Commands that read no file.
-const OTHERS: &[&[&str]] = &[&["distribution", "fit"], &["pool", "create"]];
+const OTHERS: &[&[&str]] =
+    &[&["completions"], &["distribution", "fit"], &["manual"], &["pool", "create"]];
 
 /// The commands that do something, as the words that call them.
 fn leaves() -> Vec<Vec<String>> {

@@ -302,8 +302,8 @@ fn duckdb_reads_a_set_with_one_statement() {
     let file = data.blocks("file", (1..=50).chain([1, 2, 2]).chain([0; 4]), b"tail");
     let set = data.text("set.parquet");
     done(&["scan", "--save", &set, "--distribution", &data.text("d"), &file]);
-    // The statement of docs/scan-format.md.
-    let document = include_str!("../../../docs/scan-format.md");
+    // The statement of docs/reference/scan-format.md.
+    let document = include_str!("../../../docs/reference/scan-format.md");
     let statement =
         document.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let statement = statement.replace("host1.set", &set);

@@ -8,8 +8,8 @@
 
 use crate::job::{Job, Populate};
 use crate::operations;
-use crate::pattern::Pattern;
 use gemelo_content::{Assignment, ContentId};
+use gemelo_pattern::Pattern;
 use gemelo_target::AtStart;
 use serde::{Deserialize, Serialize};
 use std::collections::TryReserveError;

@@ -1,7 +1,7 @@
 //! Jobs: descriptions of load, validated before the target is touched.
 
-use crate::pattern::Pattern;
 use gemelo_content::{ContentId, ContentSpec};
+use gemelo_pattern::Pattern;
 use gemelo_target::{Access, Engine, Layout};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -17,7 +17,6 @@ mod job;
 mod log;
 mod measure;
 mod operations;
-mod pattern;
 mod populate;
 mod process;
 mod result;
@@ -33,7 +32,6 @@ pub use history::{History, OtherLayout, Segment, UncertainWrite};
 pub use job::{Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, Verify};
 pub use log::{LogError, LogRecord, read_log};
 pub use measure::{Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
-pub use pattern::{Pattern, PatternError, Positions};
 pub use result::{
     Ended, Failure, Found, Interval, IntervalFigures, Measured, Mismatch, OperationFigures, Place,
     Populated, PredictedBlocks, ProcessResult, RunResult, Stored, Timing, Verification,

@@ -2,8 +2,8 @@
 //! streams, so the n-th write goes to the same block however many reads came before it.
 
 use crate::job::{Job, JobOperation, Pace};
-use crate::pattern::{Pattern, Positions};
 use gemelo_base::random::{Random, mix_pair};
+use gemelo_pattern::{Pattern, Positions};
 
 /// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

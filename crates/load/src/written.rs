@@ -148,8 +148,8 @@ mod tests {
     use super::*;
     use crate::history::Segment;
     use crate::job::Populate;
-    use crate::pattern::Pattern;
     use gemelo_content::{ContentSpec, Distribution};
+    use gemelo_pattern::Pattern;
     use gemelo_target::AtStart;
 
     fn history(populate: Populate, writes: Vec<u64>) -> History {

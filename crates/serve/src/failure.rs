@@ -1,5 +1,6 @@
 //! Why a request was not done, in a form that crosses the control socket.
 
+use gemelo_disk::DiskError;
 use gemelo_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -55,16 +56,14 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
         let is_refusal = match &error {
-            VolumeError::File { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
-            VolumeError::Exists { .. }
+            VolumeError::Disk(DiskError::File { source, .. }) => {
+                source.kind() != std::io::ErrorKind::StorageFull
+            }
+            VolumeError::Disk(_)
             | VolumeError::NotAPool { .. }
             | VolumeError::OldFormat { .. }
             | VolumeError::PresentFormat
             | VolumeError::InUse { .. }
-            | VolumeError::DeviceInUse { .. }
-            | VolumeError::HoldsData { .. }
-            | VolumeError::NoDevice { .. }
-            | VolumeError::NoDisk { .. }
             | VolumeError::LostDisk { .. }
             | VolumeError::OneDisk { .. }
             | VolumeError::SmallDevice { .. }

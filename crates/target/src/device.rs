@@ -1,10 +1,10 @@
 //! Checks of block devices and files as targets: their size and whether something else uses them.
-//! The crate `gemelo-volume` finds the users of a device and the data on it, because it makes the
-//! same checks for the disks of a pool.
+//! The crate `gemelo-disk` finds the users of a device and the data on it, because a pool makes the
+//! same checks for its disks.
 
 use crate::TargetError;
 use crate::error::AtPath;
-use gemelo_volume::{VolumeError, disk};
+use gemelo_disk::DiskError;
 use rustix::fs::{FileType, Stat};
 use std::path::Path;
 
@@ -21,30 +21,30 @@ pub(crate) fn size_bytes(path: &Path) -> Result<Option<u64>, TargetError> {
 
 /// Refuses a block device that something else uses.
 pub(crate) fn check_unused(path: &Path, status: &Stat) -> Result<(), TargetError> {
-    disk::check_unused(path, status).map_err(refused)
+    gemelo_disk::check_unused(path, status).map_err(refused)
 }
 
 /// Refuses a file that something else uses: as swap space, behind a loop device, or as the disk of
 /// an open pool.
 pub(crate) fn check_file_unused(path: &Path, status: &Stat) -> Result<(), TargetError> {
-    disk::check_file_unused(path, status).map_err(refused)
+    gemelo_disk::check_file_unused(path, status).map_err(refused)
 }
 
 /// Refuses a path below `/dev` that names no existing device. A file made there would fill memory.
 pub(crate) fn check_existing(path: &Path) -> Result<(), TargetError> {
-    disk::check_existing_device(path).map_err(refused)
+    gemelo_disk::check_existing_device(path).map_err(refused)
 }
 
 /// Refuses a block device that is in use, and, unless `force` is set, one that holds data.
 pub(crate) fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
-    disk::check_overwritable(path, force).map_err(refused)
+    gemelo_disk::check_overwritable(path, force).map_err(refused)
 }
 
-fn refused(error: VolumeError) -> TargetError {
+fn refused(error: DiskError) -> TargetError {
     match error {
-        VolumeError::DeviceInUse { path, by } => TargetError::InUse { path, by },
-        VolumeError::HoldsData { path, what } => TargetError::HoldsData { path, what },
-        VolumeError::File { action, path, source } => TargetError::Io { action, path, source },
+        DiskError::DeviceInUse { path, by } => TargetError::InUse { path, by },
+        DiskError::HoldsData { path, what } => TargetError::HoldsData { path, what },
+        DiskError::File { action, path, source } => TargetError::Io { action, path, source },
         error => TargetError::Device(error),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::uri::PoolVolume;
 use gemelo_base::units::format_size;
+use gemelo_disk::DiskError;
 use gemelo_nbd::client::{ClientError, NbdUri, UriError};
 use gemelo_volume::VolumeError;
 use std::path::PathBuf;
@@ -156,7 +157,7 @@ pub enum TargetError {
     },
     /// The device does not exist, or it cannot be used as a target.
     #[error(transparent)]
-    Device(VolumeError),
+    Device(DiskError),
     /// Something else uses the block device or file.
     #[error("{} is in use: {by}; give another target, or end that use first", path.display())]
     InUse {

@@ -241,7 +241,7 @@ fn check_device(
 }
 
 /// Refuses a block device that is in use, and, unless `force` is set, one that holds data, as
-/// [`gemelo_volume::disk::check_overwritable`] does.
+/// [`gemelo_disk::check_overwritable`] does.
 ///
 /// # Errors
 /// Fails if the device must not be overwritten, or if it cannot be examined.

@@ -16,7 +16,7 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_volume::{BackendKind, DedupMode, Pool, PoolOptions, Tuning, Volume};
+use gemelo_volume::{BackendKind, DedupMode, Layout, Pool, PoolOptions, Tuning, Volume};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -236,7 +236,7 @@ fn lines() -> Vec<(String, BackendKind, u64)> {
     let mut lines = Vec::new();
     for backend in BackendKind::ALL {
         let name = backend.name();
-        if backend.is_cached() {
+        if backend.layout() != Layout::Pages {
             lines.extend(CACHES_KIB.map(|kib| (format!("{name} {kib} KiB"), backend, kib)));
         } else {
             lines.push((name.to_owned(), backend, 0));

@@ -15,8 +15,9 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_disk::{Disk, FileDisk};
 use gemelo_volume::{
-    BackendKind, DedupMode, Disk, FileDisk, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning,
+    BackendKind, DedupMode, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning,
 };
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};

@@ -13,9 +13,8 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_volume::{
-    DedupMode, Disk, FileDisk, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning,
-};
+use gemelo_disk::{Disk, FileDisk};
+use gemelo_volume::{DedupMode, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning};
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -1,6 +1,8 @@
 //! Why something could not be done: the kind, and where.
 
 use gemelo_device::DeviceError;
+use gemelo_disk::DiskError;
+use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -36,22 +38,9 @@ pub enum VolumeError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A file of the pool's directory could not be used.
-    #[error("cannot {action} '{path}'")]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// What was to be created is there already.
-    #[error("'{path}' exists already")]
-    Exists {
-        /// What exists.
-        path: PathBuf,
-    },
+    /// A file or device of the pool is refused, or could not be used.
+    #[error(transparent)]
+    Disk(DiskError),
     /// There is no pool where one was expected.
     #[error("this is no pool: {why}")]
     NotAPool {
@@ -75,38 +64,6 @@ pub enum VolumeError {
     InUse {
         /// "process 123", or what else is known.
         holder: String,
-    },
-    /// A device that something else uses.
-    #[error("'{path}' is in use: {by}")]
-    DeviceInUse {
-        /// The device.
-        path: PathBuf,
-        /// By what: "mounted at /mnt".
-        by: String,
-    },
-    /// A device that would be overwritten.
-    #[error("'{path}' holds {what}: name another device, or say --force to overwrite it")]
-    HoldsData {
-        /// The device.
-        path: PathBuf,
-        /// "an XFS file system", or just "data".
-        what: String,
-    },
-    /// A path below `/dev` where nothing is.
-    #[error(
-        "there is no device '{path}': files are not made in /dev, where they would be in memory"
-    )]
-    NoDevice {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Neither a file nor a block device.
-    #[error("'{path}' is {found}: name a file or a block device")]
-    NoDisk {
-        /// The path.
-        path: PathBuf,
-        /// What it is.
-        found: &'static str,
     },
     /// A link of the pool's directory that leads nowhere.
     #[error(
@@ -218,9 +175,19 @@ impl VolumeError {
     }
 
     fn with_source(&self) -> String {
-        match self {
-            Self::Io { source, .. } | Self::File { source, .. } => format!("{self}: {source}"),
-            _ => self.to_string(),
+        match self.source() {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+}
+
+/// A locked disk is a pool in use; every other error keeps its own words.
+impl From<DiskError> for VolumeError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Locked { holder, .. } => Self::InUse { holder },
+            error => Self::Disk(error),
         }
     }
 }

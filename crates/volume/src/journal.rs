@@ -1,12 +1,12 @@
 //! The ring of commits: where the next one goes, and reading them back after a crash.
 
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     COMMIT_HEADER_BYTES, Change, Commit, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PoolSeed, Root,
     Superblock, Version, build_commit, mirror_commit,
 };
 use crate::types::VolumeId;
+use gemelo_disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 

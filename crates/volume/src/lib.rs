@@ -1,15 +1,14 @@
 //! Volumes that store each block once: the engine, its metadata and its checker.
 //!
 //! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
-//! `docs/format.md`. Nothing here knows of NBD, of load or of printing.
+//! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
 //!
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
-//! writes fresh ones through [`disk`], changes the backend and appends the changes to the [`journal`].
+//! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
-pub mod backend;
+mod backend;
 pub mod check;
 mod counters;
-pub mod disk;
 mod engine;
 mod error;
 mod fingerprint;
@@ -22,10 +21,9 @@ mod sync;
 mod types;
 mod volume;
 
-pub use backend::CacheFigures;
+pub use backend::{CacheFigures, about_backend};
 pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
-pub use disk::{Disk, DiskAccess, FileDisk};
 pub use engine::{DamagedBlock, FinderReport, GcReport};
 pub use error::{DiskRole, VolumeError};
 pub use fingerprint::Fingerprinter;
@@ -35,7 +33,7 @@ pub use pool::{
     VolumeSummary, convert,
 };
 pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, MAX_NAME_BYTES,
-    MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
 pub use volume::Volume;

@@ -304,6 +304,16 @@ impl BackendKind {
     /// All there are.
     pub const ALL: [Self; 4] = [Self::Log, Self::Ram, Self::Table, Self::BTree];
 
+    /// How the metadata lie on the metadata disk.
+    #[must_use]
+    pub const fn layout(self) -> Layout {
+        match self {
+            Self::Log | Self::Ram => Layout::Pages,
+            Self::Table => Layout::Arrays,
+            Self::BTree => Layout::Trees,
+        }
+    }
+
     /// From the byte on disk.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
@@ -337,12 +347,18 @@ impl BackendKind {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
+}
 
-    /// Whether its memory is bounded by [`crate::Tuning::cache_bytes`].
-    #[must_use]
-    pub const fn is_cached(self) -> bool {
-        matches!(self, Self::Table | Self::BTree)
-    }
+/// How metadata lie on the metadata disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Pages of maps and records, all of which are read when the pool is opened. Counts and index are
+    /// not stored.
+    Pages,
+    /// Arrays of pages and a hash table, read page by page when they are needed.
+    Arrays,
+    /// B-trees, read page by page when they are needed.
+    Trees,
 }
 
 /// The longest name of a volume in bytes.

@@ -19,9 +19,9 @@ use common::{
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_device::DeviceError;
+use gemelo_disk::{Disk, FileDisk};
 use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Disk, FileDisk, Pool, PoolDisks, PoolOptions, Tuning,
-    Volume, check,
+    BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
 };
 use std::collections::HashSet;
 use std::io::{self, IoSlice};

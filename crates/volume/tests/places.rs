@@ -13,6 +13,7 @@ mod common;
 
 use common::{read, write};
 use gemelo_base::SystemClock;
+use gemelo_disk::DiskError;
 use gemelo_volume::{
     DedupMode, FingerprintKind, Fingerprinter, NewPool, Pool, PoolDirectory, PoolOptions, Tuning,
     VolumeError,
@@ -256,7 +257,9 @@ fn a_device_that_holds_something_is_named_and_taken_by_force_only() {
     ] {
         device.write(offset, bytes);
         let made = Pool::create(&device.pool(), &device.options());
-        let Err(VolumeError::HoldsData { what, .. }) = made else { panic!("{named}: {made:?}") };
+        let Err(VolumeError::Disk(DiskError::HoldsData { what, .. })) = made else {
+            panic!("{named}: {made:?}")
+        };
         assert!(what.starts_with(named), "{what} for {named}");
         assert!(!device.pool().exists());
         device.write(offset, &vec![0; bytes.len()]);
@@ -267,7 +270,9 @@ fn a_device_that_holds_something_is_named_and_taken_by_force_only() {
     let bytes = fs::read(&device.device).unwrap();
     assert!(bytes[bytes.len() - 512..].iter().all(|byte| *byte == 0), "the old label is gone");
     let again = device.folder.path().join("again");
-    let Err(VolumeError::HoldsData { what, .. }) = Pool::create(&again, &device.options()) else {
+    let Err(VolumeError::Disk(DiskError::HoldsData { what, .. })) =
+        Pool::create(&again, &device.options())
+    else {
         panic!("over another pool")
     };
     assert_eq!(what, "the data store of a pool");
@@ -287,14 +292,14 @@ fn a_device_is_had_by_one_under_all_its_names() {
     let force = PoolOptions { force: true, ..device.options() };
     let other = device.folder.path().join("other");
     let made = Pool::create(&other, &force);
-    assert!(matches!(made, Err(VolumeError::DeviceInUse { .. })), "{made:?}");
+    assert!(matches!(made, Err(VolumeError::Disk(DiskError::DeviceInUse { .. }))), "{made:?}");
     // Another node of the same device is not locked, but the kernel knows what is behind it.
     let node = device.folder.path().join("node");
     let numbers = fs::metadata(&device.device).unwrap().rdev();
     let kind = rustix::fs::FileType::BlockDevice;
     rustix::fs::mknodat(rustix::fs::CWD, &node, kind, 0o600.into(), numbers).unwrap();
     let made = Pool::create(&other, &PoolOptions { data: Some(node), ..force.clone() });
-    assert!(matches!(made, Err(VolumeError::DeviceInUse { .. })), "{made:?}");
+    assert!(matches!(made, Err(VolumeError::Disk(DiskError::DeviceInUse { .. }))), "{made:?}");
     let one = PoolOptions { metadata: Some(link), ..force };
     assert!(matches!(Pool::create(&other, &one), Err(VolumeError::OneDisk { .. })));
     assert!(!other.exists());
@@ -319,8 +324,11 @@ fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
                 ..small()
             };
             let made = Pool::create(&pool, &options);
-            let is_refused =
-                matches!(made, Err(VolumeError::NoDevice { .. } | VolumeError::NoDisk { .. }));
+            let is_refused = matches!(
+                made,
+                Err(VolumeError::Disk(DiskError::NoDevice { .. })
+                    | VolumeError::Disk(DiskError::NoDisk { .. }))
+            );
             assert!(is_refused, "{place}: {made:?}");
             assert!(!pool.exists() && (place == "/dev/null" || !Path::new(place).exists()));
         }
@@ -344,7 +352,7 @@ fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
     symlink(&device.device, other.join("data")).unwrap();
     let opened = open(&other).map(drop);
     assert!(Command::new("umount").arg(&mount).status().unwrap().success());
-    let is_mounted = |error: &VolumeError| matches!(error, VolumeError::DeviceInUse { by, .. } if by.contains("mounted at"));
+    let is_mounted = |error: &VolumeError| matches!(error, VolumeError::Disk(DiskError::DeviceInUse { by, .. }) if by.contains("mounted at"));
     assert!(is_mounted(&made.unwrap_err()) && is_mounted(&opened.unwrap_err()));
     assert!(!device.pool().exists());
 }
@@ -397,7 +405,7 @@ fn contents_with_one_sha1_are_not_shared() {
                 "block {at} with {mode:?}"
             );
         }
-        let disks = PoolDirectory::open(&path, gemelo_volume::DiskAccess::Shared);
+        let disks = PoolDirectory::open(&path, gemelo_disk::DiskAccess::Shared);
         assert!(disks.is_err(), "the pool is open");
     }
 }

@@ -12,6 +12,7 @@ mod common;
 
 use common::{content, flush, read, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_disk::DiskError;
 use gemelo_volume::{
     CheckOptions, DedupMode, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check,
 };
@@ -93,7 +94,7 @@ fn disks_can_be_elsewhere() {
     pool.close().unwrap();
     let other = folder.path().join("other");
     let taken = Pool::create(&other, &PoolOptions { data: Some(data), ..small() });
-    assert!(matches!(taken, Err(VolumeError::Exists { .. })));
+    assert!(matches!(taken, Err(VolumeError::Disk(DiskError::Exists { .. }))));
 }
 
 #[test]
@@ -115,7 +116,10 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     }
     assert!(matches!(open(&path), Err(VolumeError::NotAPool { .. })));
     Pool::create(&path, &small()).unwrap();
-    assert!(matches!(Pool::create(&path, &small()), Err(VolumeError::Exists { .. })));
+    assert!(matches!(
+        Pool::create(&path, &small()),
+        Err(VolumeError::Disk(DiskError::Exists { .. }))
+    ));
     let pool = open(&path).unwrap();
     for (name, size) in [
         ("", 4096),

@@ -16,7 +16,7 @@ use common::simulated::{DATA, METADATA, Simulation};
 use common::{BLOCK, content, flush, open, options, read, trim, tuning, write};
 use gemelo_device::DeviceError;
 use gemelo_volume::format::PAGE_BYTES;
-use gemelo_volume::{BackendKind, DedupMode, FingerprintKind, Pool, PoolOptions, Volume};
+use gemelo_volume::{BackendKind, DedupMode, FingerprintKind, Layout, Pool, PoolOptions, Volume};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -424,7 +424,7 @@ fn a_sync_beside_or_after_a_failed_one_acknowledges_nothing() {
 #[test]
 fn a_snapshot_is_of_one_moment() {
     for backend in BackendKind::ALL {
-        let blocks = if backend.is_cached() { 1500 } else { 17_000 };
+        let blocks = if backend.layout() == Layout::Pages { 17_000 } else { 1500 };
         let world = World::new(&PoolOptions { backend, ..options(2 * blocks) });
         world.pool.resize_volume("a", blocks * BLOCK as u64).unwrap();
         for lbn in (0..blocks).step_by(100) {

@@ -1,11 +1,13 @@
 //! One module a command: its arguments, the call of the library, the printed result.
 
 pub(crate) mod bench;
+mod completions;
 pub(crate) mod dedisbench;
 mod distribution;
 mod filebench;
 mod generate;
 mod log;
+mod manual;
 mod pool;
 mod replay;
 mod scan;
@@ -63,6 +65,10 @@ enum Command {
     /// Every `pool` and `volume` command works on the pool meanwhile. With socket activation it listens at the sockets it was
     /// started with.
     Serve(Box<serve::Arguments>),
+    /// Print a script that completes the command line in a shell
+    Completions(completions::Arguments),
+    /// Write the manual pages
+    Manual(manual::Arguments),
 }
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -81,5 +87,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Pool(arguments) => pool::run(&arguments, context),
         Command::Volume(arguments) => volume::run(&arguments, context),
         Command::Serve(arguments) => serve::run(&arguments, context),
+        Command::Completions(arguments) => completions::run(&arguments, context),
+        Command::Manual(arguments) => manual::run(&arguments, context),
     }
 }

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_load::Pattern;
+use gemelo_pattern::Pattern;
 use std::path::PathBuf;
 
 /// Sequential write, rewrite, read and reread, uniform read and write, NURand read and write: the order in which the

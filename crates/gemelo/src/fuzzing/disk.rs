@@ -2,9 +2,9 @@
 
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_disk::Disk;
 use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, Disk, Pool, PoolDisks, PoolOptions, Tuning,
-    check,
+    BackendKind, CheckOptions, CheckReport, DedupMode, Pool, PoolDisks, PoolOptions, Tuning, check,
 };
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex, PoisonError};

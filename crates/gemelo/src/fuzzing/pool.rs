@@ -243,7 +243,7 @@ pub(super) fn changes(bytes: &[u8]) {
 
 /// The small pool with each backend: data and metadata.
 static POOLS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
-    let backends = [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::BTree];
+    let backends = BackendKind::ALL;
     backends.into_iter().filter_map(|backend| small_pool(backend).ok()).collect()
 });
 

@@ -4,7 +4,8 @@
 use super::memory::{Event, Shared};
 use super::{BLOCK, blocks, job, operations, run_by};
 use gemelo_base::{ManualClock, StopFlag};
-use gemelo_load::{Ended, JobOperation, JobSpec, Pace, Pattern, Phase, RunResult};
+use gemelo_load::{Ended, JobOperation, JobSpec, Pace, Phase, RunResult};
+use gemelo_pattern::Pattern;
 use gemelo_target::Engine;
 use std::sync::Arc;
 

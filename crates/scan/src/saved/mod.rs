@@ -1,4 +1,4 @@
-//! The saved fingerprint set: a Parquet file. `docs/scan-format.md` specifies its layout.
+//! The saved fingerprint set: a Parquet file. `docs/reference/scan-format.md` specifies its layout.
 //!
 //! The file contains a checksum over every byte. Readers check it before they use any other value.
 

@@ -1,7 +1,7 @@
 //! The trace formats: their names, their recognition, and a parser for each.
 //!
 //! A parser turns a line into a record. It allocates nothing, and its error names the malformed
-//! field. `docs/traces.md` lists the columns of every format with their sources.
+//! field. `docs/reference/traces.md` lists the columns of every format with their sources.
 
 mod blkparse;
 mod csv;

@@ -1,7 +1,7 @@
 //! Describes the accesses of a trace in the terms of a job.
 
 use super::Statistics;
-use gemelo_load::Pattern;
+use gemelo_pattern::Pattern;
 use serde::{Deserialize, Serialize};
 
 /// The accesses of a trace in the terms of a job, so that `gemelo bench` can run a similar load.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::Names;
-use gemelo_load::Pattern;
+use gemelo_pattern::Pattern;
 
 const BLOCK: u64 = 4096;
 const NO_LIMIT: MemoryLimit = MemoryLimit(u64::MAX);

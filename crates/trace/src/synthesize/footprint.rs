@@ -1,7 +1,7 @@
 //! Computes the size of a region in which a number of accesses with a pattern touches a given
 //! number of places.
 
-use gemelo_load::Pattern;
+use gemelo_pattern::Pattern;
 
 /// Halvings of the interval that contains the size, enough for 64 bits.
 const BISECTIONS: u32 = 64;
@@ -46,7 +46,7 @@ pub(super) fn places_for(pattern: Pattern, accesses: u64, touched: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemelo_load::Positions;
+    use gemelo_pattern::Positions;
 
     #[test]
     fn regions_are_as_large_as_they_have_to_be() {

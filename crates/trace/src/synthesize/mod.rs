@@ -22,7 +22,7 @@ use gemelo_base::random::{Random, mix_pair};
 use gemelo_content::{
     Assignment, ContentError, ContentId, ContentSpec, Distribution, DistributionError,
 };
-use gemelo_load::{Pattern, Positions};
+use gemelo_pattern::{Pattern, Positions};
 use thiserror::Error;
 
 /// The figures of the trace to make.

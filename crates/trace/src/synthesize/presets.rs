@@ -1,9 +1,9 @@
-//! Presets with the published figures of the FIU traces. `docs/traces.md` gives the source of each
-//! figure and lists the assumed ones.
+//! Presets with the published figures of the FIU traces. `docs/reference/traces.md` gives the
+//! source of each figure and lists the assumed ones.
 
 use super::{Arrival, SynthesisError, SynthesisSpec};
 use gemelo_content::{Distribution, Figure, SummaryFigures};
-use gemelo_load::Pattern;
+use gemelo_pattern::Pattern;
 
 /// The published figures of a trace: Koller and Rangaswami, "I/O Deduplication", FAST 2010, table
 /// 1, for one week; the mean size of a request is from Mao et al., IEEE Transactions on Computers

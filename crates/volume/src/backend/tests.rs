@@ -1,15 +1,16 @@
 //! What every backend does: the same random changes to each and to a plain model, with checkpoints in between that succeed,
 //! fail, or are what the next process begins with.
 
-use super::{Damage, LoadOptions, MetadataBackend, PageWrites, empty, load};
-use crate::disk::FileDisk;
+use super::{Damage, Home, LoadOptions, MetadataBackend, PageWrites, empty, load};
 use crate::error::VolumeError;
 use crate::format::{Change, PoolSeed, Root, Superblock, Version};
 use crate::pool::PoolDisks;
 use crate::types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn, Pbn, Place,
+    VolumeId,
 };
 use gemelo_base::random::{Random, mix64};
+use gemelo_disk::FileDisk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -60,7 +61,8 @@ impl Model {
     }
 }
 
-struct Bench {
+/// A backend beside its model.
+struct Pair {
     disks: PoolDisks,
     superblock: Superblock,
     backend: Box<dyn MetadataBackend>,
@@ -73,13 +75,14 @@ struct Bench {
     _folder: tempfile::TempDir,
 }
 
-impl Bench {
+impl Pair {
     fn new(kind: BackendKind, seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = |name| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
         let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
         let superblock = superblock(kind);
-        let backend = empty(&disks, &superblock, DATA_BLOCKS);
+        let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+        let backend = empty(&home, DATA_BLOCKS);
         let random = Random::new(seed);
         let (model, free) = (Model::default(), Vec::new());
         Self {
@@ -233,8 +236,9 @@ impl Bench {
             merge().unwrap();
         }
         let mut writes = PageWrites::new();
-        while self.backend.gather(64, &mut writes).unwrap() {}
-        let (table, table_bytes) = self.backend.seal(&mut writes).unwrap();
+        let pages = self.backend.local_pages_mut().unwrap();
+        while pages.gather(64, &mut writes).unwrap() {}
+        let (table, table_bytes) = pages.seal(&mut writes).unwrap();
         for (slot, page) in writes {
             let offset = slot.offset(self.superblock.journal_pages);
             self.disks.metadata.write_at(offset, &mut [IoSlice::new(&*page)]).unwrap();
@@ -256,7 +260,9 @@ impl Bench {
     fn reload(&mut self, root: &Root) {
         let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
         let mut damage = Damage::default();
-        self.backend = load(&self.disks, &self.superblock, root, options, &mut damage).unwrap();
+        let disk = Arc::clone(&self.disks.metadata);
+        let home = Home { disk, superblock: &self.superblock };
+        self.backend = load(&home, root, options, &mut damage).unwrap();
         self.backend.settle().unwrap();
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
     }
@@ -289,7 +295,7 @@ impl Bench {
             let fingerprint = self.model.fingerprints[&pbn.number()];
             let right = references[&pbn.number()];
             // A page that volumes share holds one reference, in the backends that share pages.
-            let least = if self.superblock.backend.is_cached() { right } else { 1 };
+            let least = if self.superblock.backend.layout() == Layout::Pages { 1 } else { right };
             assert_eq!(record.fingerprint, fingerprint);
             assert!(
                 (least..=right).contains(&record.references),
@@ -319,37 +325,37 @@ impl Bench {
 
 fn conform(kind: BackendKind) {
     for seed in 0..2 {
-        let mut bench = Bench::new(kind, seed);
-        bench.create(1);
-        bench.create(2);
-        let root = bench.write();
-        bench.reload(&root);
+        let mut pair = Pair::new(kind, seed);
+        pair.create(1);
+        pair.create(2);
+        let root = pair.write();
+        pair.reload(&root);
         for round in 0..8 {
-            (0..3000).for_each(|_| bench.step(true));
-            bench.backend.freeze();
-            let at_freeze = bench.model.clone();
+            (0..3000).for_each(|_| pair.step(true));
+            pair.backend.freeze();
+            let at_freeze = pair.model.clone();
             // Totals of the root are those of the instant of the freeze.
-            let root = bench.write();
-            (0..500).for_each(|_| bench.step(false));
+            let root = pair.write();
+            (0..500).for_each(|_| pair.step(false));
             match round % 3 {
                 0 => {
-                    bench.backend.abandon();
-                    bench.compare();
+                    pair.backend.abandon();
+                    pair.compare();
                 }
                 1 => {
-                    bench.backend.finish();
-                    bench.generation += 1;
-                    bench.compare();
+                    pair.backend.finish();
+                    pair.generation += 1;
+                    pair.compare();
                 }
                 // The next process has the state of the freeze.
                 _ => {
-                    bench.model = at_freeze;
-                    bench.backend.finish();
-                    let pages = bench.backend.totals().pages;
-                    bench.reload(&root);
-                    assert_eq!(bench.backend.totals().pages, pages, "no slot is lost");
-                    bench.compare();
-                    bench.free_unused();
+                    pair.model = at_freeze;
+                    pair.backend.finish();
+                    let pages = pair.backend.totals().pages;
+                    pair.reload(&root);
+                    assert_eq!(pair.backend.totals().pages, pages, "no slot is lost");
+                    pair.compare();
+                    pair.free_unused();
                 }
             }
         }
@@ -379,8 +385,8 @@ fn btree_conforms() {
 #[test]
 fn what_does_not_fit_the_state_is_an_error() {
     for kind in BackendKind::ALL {
-        let mut bench = Bench::new(kind, 1);
-        bench.create(1);
+        let mut pair = Pair::new(kind, 1);
+        pair.create(1);
         let (volume, missing, lbn) = (VolumeId(1), VolumeId(9), Lbn(0));
         let pbn = Pbn::new(DATA_BLOCKS as u32).unwrap();
         let wrong = [
@@ -403,11 +409,11 @@ fn what_does_not_fit_the_state_is_an_error() {
             Change::Create { volume, name: "x".into(), size_bytes: 512, mode: DedupMode::Off },
         ];
         for change in wrong {
-            let result = bench.backend.apply(std::slice::from_ref(&change), &mut Vec::new());
+            let result = pair.backend.apply(std::slice::from_ref(&change), &mut Vec::new());
             assert!(matches!(result, Err(VolumeError::Damaged { .. })), "{kind:?}: {change:?}");
         }
         let mut places = Vec::new();
-        assert!(bench.backend.look_up(missing, &[lbn], &mut places).is_err());
-        assert_eq!(PoolSeed::of(&bench.superblock), PoolSeed::of(&superblock(kind)));
+        assert!(pair.backend.look_up(missing, &[lbn], &mut places).is_err());
+        assert_eq!(PoolSeed::of(&pair.superblock), PoolSeed::of(&superblock(kind)));
     }
 }

@@ -4,7 +4,7 @@
 //! content passes, whatever else was damaged.
 
 use super::RepairCost;
-use crate::backend::MetadataBackend;
+use crate::backend::Map;
 use crate::engine::Wanted;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
@@ -165,7 +165,7 @@ fn costs(recovered: &Recovered, assessment: &Assessment) -> Vec<RepairCost> {
 }
 
 /// LBNs whose map entries are lost. A map that cannot be read has none that could be counted.
-fn lost_in_map(backend: &dyn MetadataBackend, volume: VolumeId) -> u64 {
+fn lost_in_map(backend: &dyn Map, volume: VolumeId) -> u64 {
     let mut lost = 0;
     let counted = each_place(backend, volume, |_: Lbn, place| {
         lost += u64::from(place == Place::Damaged);

@@ -1,13 +1,13 @@
 //! The trees of the backends `table` and `btree`, read page by page with code of its own.
 
 use super::walk::Slots;
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     DIRECTORY_ENTRIES, NODE_REF_BYTES, Node, NodeRef, PAGE_BYTES, Page, Part, PoolSeed, StoreTable,
     Tree, array_value, bucket_entries, bucket_of, index_entry,
 };
 use crate::types::Fingerprint;
+use gemelo_disk::Disk;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 

@@ -2,7 +2,6 @@
 
 use super::CheckReport;
 use super::store::{TreeReader, compare_counts, compare_index};
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     Change, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, PoolSeed,
@@ -11,7 +10,8 @@ use crate::format::{
 };
 use crate::journal::Journal;
 use crate::pool::PoolDisks;
-use crate::types::{BackendKind, DedupMode, Fingerprint, Identity, Lbn, Place, VolumeId};
+use crate::types::{DedupMode, Fingerprint, Identity, Layout, Lbn, Place, VolumeId};
+use gemelo_disk::Disk;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// LBNs of one lost page that are counted as lost.
@@ -98,7 +98,7 @@ impl Walk {
         };
         let makes_no_sense =
             || VolumeError::damaged("the table of the checkpoint cannot be decoded");
-        let is_whole = if walk.superblock.backend.is_cached() {
+        let is_whole = if walk.superblock.backend.layout() != Layout::Pages {
             let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
             walk.read_trees(disk, seed, &table, &mut slots)?
         } else {
@@ -133,7 +133,7 @@ impl Walk {
             disk,
             journal_pages: self.superblock.journal_pages,
             seed,
-            is_table: self.superblock.backend == BackendKind::Table,
+            is_table: self.superblock.backend.layout() == Layout::Arrays,
             buckets: table.buckets,
             slots,
         };

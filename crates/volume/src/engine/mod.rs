@@ -39,7 +39,6 @@ pub(crate) use worker::Worker;
 
 use crate::backend::MetadataBackend;
 use crate::counters::{PoolActivity, PoolCounters};
-use crate::disk::Disk;
 use crate::error::Result;
 use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock};
@@ -49,6 +48,7 @@ use catalogue::Catalogue;
 use damage::Damages;
 use data::{DataPath, Pin};
 use gemelo_base::Clock;
+use gemelo_disk::Disk;
 use health::Health;
 use locks::{OrderedRead, OrderedWrite};
 use log::{Log, LogParts, State};

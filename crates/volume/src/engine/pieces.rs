@@ -30,6 +30,11 @@ impl Engine {
         state.backend().mapped_blocks(volume) > Self::piece_blocks(state)
     }
 
+    /// The backend needs a change of this whole volume to be made in pieces.
+    pub(super) fn needs_pieces(state: &State, volume: VolumeId) -> bool {
+        state.backend().piece_blocks().is_some() && Self::is_large(state, volume)
+    }
+
     /// Unmaps all from an LBN on.
     fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<()> {
         let mut next = from;
@@ -85,9 +90,6 @@ impl Engine {
     /// opening.
     pub(crate) fn clear_left(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         self.clear_hidden(is_stopped)?;
-        if !self.superblock.backend.is_cached() {
-            return Ok(());
-        }
         for volume in self.volumes().into_values() {
             // The gate stays open, so that requests go on meanwhile.
             let _alone = volume.resize();

@@ -139,7 +139,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         state.backend().find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
         state.backend().records(&pbns, &mut self.records)?;
-        state.backend().warm(&self.places)
+        state.backend().prefetch(&self.places)
     }
 
     /// Computes the checksums of all contents that get a map entry.

@@ -131,7 +131,7 @@ impl Engine {
         read_only: bool,
     ) -> Result<bool> {
         let name = name.to_owned();
-        if self.superblock.backend.is_cached() && Self::is_large(state, source) {
+        if Self::needs_pieces(state, source) {
             self.log.apply(state, &Change::Begin { source, volume, name, read_only })?;
             Log::begin_copy(state, source, volume);
             return Ok(false);
@@ -210,15 +210,11 @@ impl Engine {
         // Waits for copies of it that are being made.
         let _alone = volume.resize();
         let id = volume.id();
-        if self.superblock.backend.is_cached() {
-            // Blocks that an earlier cut has left beyond the end must not come back.
-            self.unmap_beyond(&volume)?;
-        }
+        // Blocks that an earlier cut has left beyond the end must not come back.
+        self.unmap_beyond(&volume)?;
         let is_cut = self.change_closed(&volume, |state, removed| {
             check_there(*removed, name)?;
-            let is_cut = size_bytes < volume.size_bytes()
-                && self.superblock.backend.is_cached()
-                && Self::is_large(state, id);
+            let is_cut = size_bytes < volume.size_bytes() && Self::needs_pieces(state, id);
             let shrink = Change::Shrink { volume: id, size_bytes };
             let resize = Change::Resize { volume: id, size_bytes };
             self.log.apply(state, if is_cut { &shrink } else { &resize })?;

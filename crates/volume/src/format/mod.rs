@@ -1,4 +1,5 @@
-//! The structs on disk, as `docs/format.md` has them: shared by the engine and the checker, and all they share.
+//! The structs on disk, as `docs/reference/format.md` specifies them. The engine and the checker
+//! share these structs and nothing else.
 //!
 //! Nothing here decides when something is written; reading is done here, so that both read alike.
 

@@ -3,9 +3,9 @@
 use super::codec::Reader;
 use super::superblock::page_of;
 use super::{Link, PAGE_BYTES, Page, PoolSeed, Superblock};
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::types::Pbn;
+use gemelo_disk::Disk;
 
 const MAGIC: &[u8; 8] = b"GEMELORT";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;

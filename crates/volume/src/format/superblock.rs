@@ -2,9 +2,9 @@
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page};
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
+use gemelo_disk::Disk;
 use twox_hash::XxHash3_64;
 
 const MAGIC: &[u8; 8] = b"GEMELOSB";

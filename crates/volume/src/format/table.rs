@@ -2,9 +2,9 @@
 
 use super::codec::{Reader, put_text};
 use super::{PAGE_BYTES, Page, PoolSeed, Slot};
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::types::{DedupMode, VolumeId};
+use gemelo_disk::Disk;
 
 /// Bytes of a link.
 const LINK_BYTES: usize = 16;

@@ -1,14 +1,17 @@
 //! Making a pool on two empty disks.
 
 use super::{Pool, PoolDisks};
+use crate::backend::{self, Home};
 use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header,
 };
 use crate::types::{BackendKind, FingerprintKind, Pbn};
+use gemelo_disk::DiskError;
 use std::io::IoSlice;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The shortest journal: room for a few commits.
 const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
@@ -120,7 +123,7 @@ fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     std::fs::File::open(&path)
         .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|source| VolumeError::File { action: "read", path, source })?;
+        .map_err(|source| DiskError::File { action: "read", path, source })?;
     Ok(bytes)
 }
 
@@ -200,9 +203,13 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
 /// The checkpoint of an empty pool.
 fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
     let seed = PoolSeed::of(superblock);
-    let mut backend = crate::backend::empty(disks, superblock, data_blocks);
+    let home = Home { disk: Arc::clone(&disks.metadata), superblock };
+    let mut backend = backend::empty(&home, data_blocks);
     let mut writes = Vec::new();
-    let (table, table_bytes) = backend.seal(&mut writes)?;
+    let (table, table_bytes) = match backend.local_pages_mut() {
+        Some(pages) => pages.seal(&mut writes)?,
+        None => Default::default(),
+    };
     for (slot, page) in &writes {
         write_page(disks, slot.offset(superblock.journal_pages), page)?;
     }

@@ -1,8 +1,8 @@
 //! A pool's directory: the names of its two disks, which are locked while the pool is open.
 
 use super::PoolDisks;
-use crate::disk::{DiskAccess, FileDisk};
 use crate::error::{Result, VolumeError};
+use gemelo_disk::{DiskAccess, DiskError, FileDisk};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct PoolDirectory {
 }
 
 pub(super) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
-    move |source| VolumeError::File { action, path: path.to_owned(), source }
+    move |source| DiskError::File { action, path: path.to_owned(), source }.into()
 }
 
 impl PoolDirectory {
@@ -71,20 +71,20 @@ fn open_disk(
 ) -> Result<FileDisk> {
     let path = folder.join(name);
     match FileDisk::open(&path, access) {
-        Err(VolumeError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+        Err(DiskError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             match std::fs::read_link(&path) {
                 Ok(target) => Err(VolumeError::LostDisk { path, target: folder.join(target) }),
                 Err(_) => Err(VolumeError::NotAPool { why: missing }),
             }
         }
-        other => other,
+        other => Ok(other?),
     }
 }
 
 /// Refuses a directory whose two names lead to one disk.
 fn refuse_one_disk(folder: &Path) -> Result<()> {
     let data = folder.join(DATA);
-    if crate::disk::are_same(&data, &folder.join(METADATA)) {
+    if gemelo_disk::are_same(&data, &folder.join(METADATA)) {
         return Err(VolumeError::OneDisk { path: data });
     }
     Ok(())

@@ -6,8 +6,10 @@
 
 use super::directory::{DATA, METADATA, failed};
 use super::{Pool, PoolDisks, PoolOptions};
-use crate::disk::{Disk, DiskAccess, FileDisk, check_existing_device, check_no_user};
 use crate::error::{Result, VolumeError};
+use gemelo_disk::{
+    Disk, DiskAccess, DiskError, FileDisk, are_same, check_existing_device, check_no_user,
+};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -69,7 +71,7 @@ impl<'a> Places<'a> {
         for name in [METADATA, DATA] {
             let name = folder.join(name);
             if name.symlink_metadata().is_ok() {
-                return Err(VolumeError::Exists { path: name });
+                return Err(DiskError::Exists { path: name }.into());
             }
         }
         let place = |place: &Option<PathBuf>, name: &str| -> Result<Option<PathBuf>> {
@@ -82,7 +84,7 @@ impl<'a> Places<'a> {
         let (data, metadata) = (place(&options.data, DATA)?, place(&options.metadata, METADATA)?);
         let places = Self { folder, options, data, metadata };
         let (data, metadata) = (places.path_of(DATA), places.path_of(METADATA));
-        if resolved(&data) == resolved(&metadata) || crate::disk::are_same(&data, &metadata) {
+        if resolved(&data) == resolved(&metadata) || are_same(&data, &metadata) {
             return Err(VolumeError::OneDisk { path: data });
         }
         Ok(places)
@@ -120,9 +122,7 @@ impl<'a> Places<'a> {
             check_no_user(place, &status)?;
         }
         let in_use = |error| match error {
-            VolumeError::InUse { holder } => {
-                VolumeError::DeviceInUse { path: place.to_owned(), by: holder }
-            }
+            DiskError::Locked { path, holder } => DiskError::DeviceInUse { path, by: holder },
             error => error,
         };
         let disk = FileDisk::open(place, DiskAccess::Exclusive).map_err(in_use)?;
@@ -138,10 +138,10 @@ impl<'a> Places<'a> {
             }
             let found = disk.found_on_it().map_err(failed("read", place))?;
             if let (Some(what), false) = (found, self.options.force) {
-                return Err(VolumeError::HoldsData { path: place.to_owned(), what });
+                return Err(DiskError::HoldsData { path: place.to_owned(), what }.into());
             }
         } else if have_bytes > 0 {
-            return Err(VolumeError::Exists { path: place.to_owned() });
+            return Err(DiskError::Exists { path: place.to_owned() }.into());
         }
         Ok(Some(disk))
     }
@@ -226,7 +226,7 @@ impl Made {
             Ok(()) => self.undo.push(Undo::RemoveDirectory(path.to_owned())),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if !path.is_dir() {
-                    return Err(VolumeError::Exists { path: path.to_owned() });
+                    return Err(DiskError::Exists { path: path.to_owned() }.into());
                 }
             }
             Err(error) => return Err(failed("make", path)(error)),

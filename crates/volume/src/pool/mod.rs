@@ -18,12 +18,12 @@ pub use make::NewPool;
 pub(crate) use open::{Recovered, each_place, recover};
 pub use stat::{PoolStat, VolumeSummary};
 
-use crate::disk::{Disk, DiskAccess};
 use crate::engine::{DamagedBlock, Engine, GcReport, Worker};
 use crate::error::{Result, VolumeError};
 use crate::types::{DedupMode, Pbn};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
+use gemelo_disk::{Disk, DiskAccess};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;

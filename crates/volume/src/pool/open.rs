@@ -1,7 +1,7 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
 use super::{Pool, PoolDisks, Tuning};
-use crate::backend::{self, Damage, LoadOptions, MetadataBackend};
+use crate::backend::{self, Damage, Home, Index, LoadOptions, Map, MetadataBackend};
 use crate::engine::{Engine, EngineParts, Space, Worker};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
@@ -55,10 +55,11 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
     let newest = found.newest.generation;
     let mut root = found.newest;
     let options = LoadOptions { cache_bytes, salvages: salvage };
-    let mut loaded = backend::load(disks, &superblock, &root, options, &mut damage);
+    let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+    let mut loaded = backend::load(&home, &root, options, &mut damage);
     if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
         root = older;
-        loaded = backend::load(disks, &superblock, &root, options, &mut damage);
+        loaded = backend::load(&home, &root, options, &mut damage);
     }
     let mut backend = loaded?;
     let mut journal = Journal::new(&superblock, &root, seed);
@@ -95,7 +96,7 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
 fn find_absent(
     disks: &PoolDisks,
     superblock: &Superblock,
-    backend: &dyn MetadataBackend,
+    backend: &dyn Index,
     damage: &mut Damage,
 ) -> Result<()> {
     let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
@@ -117,7 +118,7 @@ fn find_absent(
 
 /// Calls with every LBN of a volume that is not unmapped.
 pub(crate) fn each_place(
-    backend: &dyn MetadataBackend,
+    backend: &dyn Map,
     volume: VolumeId,
     mut each: impl FnMut(Lbn, Place) -> Result<()>,
 ) -> Result<()> {

@@ -28,7 +28,8 @@
 use super::hold::{Call, Gate, Hold};
 use super::medium::Image;
 use gemelo_base::random::Random;
-use gemelo_volume::{Disk, PoolDisks};
+use gemelo_disk::Disk;
+use gemelo_volume::PoolDisks;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

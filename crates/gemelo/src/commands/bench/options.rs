@@ -4,7 +4,8 @@
 use crate::values::{Percent, Size, Span};
 use clap::{Args, ValueEnum};
 use gemelo_content::AssignmentMode;
-use gemelo_load::{JobOperation, Pattern, Populate, SyncPolicy, Verify};
+use gemelo_load::{JobOperation, Populate, SyncPolicy, Verify};
+use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, TargetUri};
 use std::path::PathBuf;
 

@@ -6,10 +6,10 @@ use crate::pools;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
+use gemelo_disk::DiskAccess;
 use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
 use gemelo_volume::{
-    CheckOptions, CheckReport, DiskAccess, PoolDirectory, RepairCost, VolumeError, check,
-    record_damage,
+    CheckOptions, CheckReport, PoolDirectory, RepairCost, VolumeError, check, record_damage,
 };
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

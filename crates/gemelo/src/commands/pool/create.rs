@@ -4,10 +4,11 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
 use crate::values::{OnOff, Size, Span};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
 use gemelo_serve::{Failure, Settings};
-use gemelo_volume::{BackendKind, FingerprintKind, NewPool, PoolOptions};
+use gemelo_volume::{BackendKind, FingerprintKind, NewPool, PoolOptions, about_backend};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -28,8 +29,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "4k")]
     block_size: Size,
     /// Where metadata are kept while the pool is open
-    #[arg(long, value_name = "KIND", default_value = "log")]
-    backend: Backend,
+    #[arg(long, value_name = "KIND", default_value = "log", value_parser = backend_parser())]
+    backend: BackendKind,
     /// Memory for metadata, with the backends table and btree [default: 256m]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
@@ -51,28 +52,11 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-/// The backends by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Backend {
-    /// In memory, compactly, with a journal; checkpoints write what changed
-    Log,
-    /// In memory; checkpoints write everything
-    Ram,
-    /// Arrays and a hash table on disk, with a cache
-    Table,
-    /// Copy-on-write B-trees on disk, with a cache
-    Btree,
-}
-
-impl From<Backend> for BackendKind {
-    fn from(name: Backend) -> Self {
-        match name {
-            Backend::Log => Self::Log,
-            Backend::Ram => Self::Ram,
-            Backend::Table => Self::Table,
-            Backend::Btree => Self::BTree,
-        }
-    }
+/// Reads the name of a backend; its help lists all backends.
+fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
+    let value = |kind: BackendKind| PossibleValue::new(kind.name()).help(about_backend(kind));
+    PossibleValuesParser::new(BackendKind::ALL.map(value))
+        .try_map(|name| BackendKind::from_name(&name).ok_or("no such backend"))
 }
 
 /// The kinds of fingerprints by name.
@@ -130,7 +114,7 @@ impl Arguments {
             block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
             capacity_bytes,
             fingerprint: self.fingerprint.into(),
-            backend: self.backend.into(),
+            backend: self.backend,
             data: self.data.clone(),
             metadata,
             force: self.force,

@@ -78,9 +78,9 @@ fn metadata(report: &StatReport) -> Table {
     table.row(["backend", pool.backend.name()]);
     table.row(["fingerprints in the index".to_owned(), format_count(pool.index_entries)]);
     table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
-    if pool.backend.is_cached() {
-        let looked_up = pool.cache.hits + pool.cache.misses;
-        let share = pool.cache.hits as f64 * 100.0 / looked_up.max(1) as f64;
+    let looked_up = pool.cache.hits + pool.cache.misses;
+    if looked_up > 0 {
+        let share = pool.cache.hits as f64 * 100.0 / looked_up as f64;
         table
             .row(["cache hits".to_owned(), format!("{share:.1} % of {}", format_count(looked_up))]);
     }

@@ -10,7 +10,7 @@ use crate::{distributions, files};
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_line};
-use gemelo_load::Pattern;
+use gemelo_pattern::Pattern;
 use gemelo_trace::{
     Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter,
     presets,

@@ -1,7 +1,7 @@
 //! What a change does to the delta.
 
 use super::layout::Layout;
-use super::{CachedVolume, Overlay};
+use super::{CachedBackend, CachedVolume};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
 use crate::types::{Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
@@ -9,7 +9,7 @@ use crate::types::{Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn,
 /// Beyond every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
-impl<L: Layout> Overlay<L> {
+impl<L: Layout> CachedBackend<L> {
     pub(super) fn apply_one(&mut self, change: &Change, freed: &mut Vec<Pbn>) -> Result<()> {
         match change {
             Change::Store { volume, lbn, pbn, fingerprint, checksum } => {

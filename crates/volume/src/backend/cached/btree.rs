@@ -1,6 +1,6 @@
 //! The layout `btree`: copy-on-write B-trees, each node of which is written once for all changes of a checkpoint.
 
-use super::layout::{Index, IndexEdit, Layout, Leaf, MOST_CANDIDATES, Visitor};
+use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
 use crate::format::{MOST_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
@@ -239,7 +239,12 @@ impl Layout for BTreeLayout {
             .tree(tree, &mut (&mut edits as &mut dyn Iterator<Item = Entry>).peekable())
     }
 
-    fn candidates(pages: &Pages, index: &Index, tag: u32, found: &mut Vec<u32>) -> Result<()> {
+    fn candidates(
+        pages: &Pages,
+        index: &StoredIndex,
+        tag: u32,
+        found: &mut Vec<u32>,
+    ) -> Result<()> {
         struct OfTag<'f>(u32, &'f mut Vec<u32>);
         impl Visitor for OfTag<'_> {
             fn value(&mut self, key: u64, _value: u128) -> ControlFlow<()> {
@@ -253,12 +258,16 @@ impl Layout for BTreeLayout {
         Self::walk(pages, &index.tree, Part::Index, index_entry(tag, 0), &mut OfTag(tag, found))
     }
 
-    fn merge_index(pages: &Pages, index: &Index, mut edits: Vec<IndexEdit>) -> Result<Index> {
+    fn merge_index(
+        pages: &Pages,
+        index: &StoredIndex,
+        mut edits: Vec<IndexEdit>,
+    ) -> Result<StoredIndex> {
         edits.sort_unstable();
         let come = edits.iter().filter(|(_, comes)| *comes).count() as u64;
         let entries = index.entries.saturating_add(come).saturating_sub(edits.len() as u64 - come);
         let mut values = edits.iter().map(|(entry, comes)| (*entry, u128::from(*comes)));
         let tree = Self::merge(pages, &index.tree, Part::Index, &mut values)?;
-        Ok(Index { tree, buckets: 0, entries })
+        Ok(StoredIndex { tree, buckets: 0, entries })
     }
 }

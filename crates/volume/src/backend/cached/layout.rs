@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The index on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Index {
+pub(crate) struct StoredIndex {
     pub(super) tree: Tree,
     /// Of a hash table.
     pub(super) buckets: u32,
@@ -99,10 +99,15 @@ pub(crate) trait Layout: Send + Sync + 'static {
     ) -> Result<Tree>;
 
     /// Adds PBNs that the index has for a tag, at most [`MOST_CANDIDATES`].
-    fn candidates(pages: &Pages, index: &Index, tag: u32, found: &mut Vec<u32>) -> Result<()>;
+    fn candidates(pages: &Pages, index: &StoredIndex, tag: u32, found: &mut Vec<u32>)
+    -> Result<()>;
 
     /// The index after these edits, which are in no order.
-    fn merge_index(pages: &Pages, index: &Index, edits: Vec<IndexEdit>) -> Result<Index>;
+    fn merge_index(
+        pages: &Pages,
+        index: &StoredIndex,
+        edits: Vec<IndexEdit>,
+    ) -> Result<StoredIndex>;
 }
 
 /// PBNs looked at for one fingerprint. By chance there are two of a tag in a pool of 2^32 blocks; a content has several if it

@@ -1,18 +1,15 @@
 //! Reading a checkpoint: only what says which slots are in use; or, to salvage what is left of a damaged one, all of it.
 
+use super::layout::StoredIndex;
 use super::layout::{Layout, Visitor};
 use super::pages::Pages;
-use super::{CachedVolume, Index, Overlay, Version};
-use crate::backend::Damage;
-use crate::disk::Disk;
+use super::{CachedBackend, CachedVolume, Version};
+use crate::backend::{Damage, Home, LoadOptions};
 use crate::error::{Result, VolumeError};
-use crate::format::{
-    NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Superblock, Tree, read_chain,
-};
+use crate::format::{NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Tree, read_chain};
 use crate::types::{Fingerprint, Identity, Lbn, Pbn, Place};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 
 /// LBNs that one lost page can cost for them to be marked one by one: 256 GiB of blocks of 4 KiB.
 const MOST_LOST_BLOCKS: u64 = 1 << 26;
@@ -75,25 +72,25 @@ impl Visitor for Salvage<'_> {
     }
 }
 
-impl<L: Layout> Overlay<L> {
+impl<L: Layout> CachedBackend<L> {
     /// Reads the checkpoint of a root.
-    pub(in crate::backend) fn load(
-        disk: Arc<dyn Disk>,
-        superblock: &Superblock,
+    pub(super) fn load(
+        home: &Home<'_>,
         root: &Root,
-        options: (u64, bool),
+        options: LoadOptions,
         damage: &mut Damage,
     ) -> Result<Self> {
-        let (cache_bytes, salvages) = options;
+        let LoadOptions { cache_bytes, salvages } = options;
+        let superblock = home.superblock;
         let seed = PoolSeed::of(superblock);
-        let chain =
-            read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        let (disk, journal_pages) = (&*home.disk, superblock.journal_pages);
+        let chain = read_chain(disk, journal_pages, root.table, root.table_bytes, seed)?;
         for (slot, _) in &chain.damaged_copies {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
         }
         let table = StoreTable::decode(&chain.stream)
             .ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
-        let mut backend = Self::new(disk, superblock, root.data_blocks, cache_bytes);
+        let mut backend = Self::new(home, root.data_blocks, cache_bytes);
         backend.next_volume = root.next_volume;
         for slot in &chain.slots {
             backend.pages.claim(*slot);
@@ -148,7 +145,7 @@ impl<L: Layout> Overlay<L> {
             maps: table.volumes.iter().map(|volume| (volume.id, volume.map)).collect(),
             counts: table.counts,
             fingerprints: table.fingerprints,
-            index: Index {
+            index: StoredIndex {
                 tree: table.index,
                 buckets: table.buckets,
                 entries: table.index_entries,

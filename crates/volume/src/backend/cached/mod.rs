@@ -4,10 +4,12 @@
 //! disk in the order of their keys, so that each page is read, changed and written once. A look-up asks the delta, the
 //! frozen one, and then the pages. What is on disk is exactly the state of the last checkpoint.
 
+mod answers;
 mod apply;
 mod array;
 mod btree;
 mod cache;
+mod checkpoint;
 mod delta;
 mod layout;
 mod load;
@@ -16,26 +18,38 @@ mod pages;
 mod prove;
 mod table;
 
-pub(crate) use btree::BTreeLayout;
-pub(crate) use table::TableLayout;
-
-use super::{
-    Garbage, Merge, MetadataBackend, PageWrites, Pressure, Record, SlotNeed, Totals, VolumeInfo,
-};
-use crate::disk::Disk;
+use super::registry::{Home, Registration};
 use crate::error::{Result, VolumeError};
-use crate::format::{
-    Change, Link, Part, PoolSeed, Slot, StoreTable, StoreVolume, Superblock, Tree,
-};
-use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, Place, VolumeId};
+use crate::format::{Part, PoolSeed, Slot, StoreTable, StoreVolume, Tree};
+use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, VolumeId};
+use btree::BTreeLayout;
 use delta::{Delta, Words};
-use layout::{Cursor, Index, Layout, MOST_CANDIDATES, Values};
+use layout::{Cursor, Layout, MOST_CANDIDATES, StoredIndex};
 use pages::Pages;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+use table::TableLayout;
+
+/// The backend `table`.
+pub(super) const TABLE: Registration = Registration {
+    about: "Arrays and a hash table on disk, with a cache",
+    empty: |home, data_blocks| Box::new(CachedBackend::<TableLayout>::new(home, data_blocks, 0)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(CachedBackend::<TableLayout>::load(home, root, options, damage)?))
+    },
+};
+
+/// The backend `btree`.
+pub(super) const BTREE: Registration = Registration {
+    about: "Copy-on-write B-trees on disk, with a cache",
+    empty: |home, data_blocks| Box::new(CachedBackend::<BTreeLayout>::new(home, data_blocks, 0)),
+    load: |home, root, options, damage| {
+        Ok(Box::new(CachedBackend::<BTreeLayout>::load(home, root, options, damage)?))
+    },
+};
 
 /// Of the memory that is set, half is for pages, an eighth each for the delta and the frozen one; the rest is what a merge
 /// takes, and what maps in memory take while they grow.
@@ -45,17 +59,6 @@ const DELTA_SHARE: u64 = 8;
 const LEAST_CACHE_BYTES: u64 = 64 << 10;
 /// Bytes of the delta for each LBN that is unmapped or copied at once: what they take, several times over.
 const PIECE_SHARE: u64 = 512;
-
-/// Entries of a delta that need a page more than those they change: a leaf of the largest entries, half full.
-const LEAF_ENTRIES: u64 = 64;
-/// One page in this many is above others, at most.
-const ABOVE_PART: u64 = 64;
-/// Pages from the roots of all trees down, those that split included.
-const PATH_PAGES: u64 = 64;
-/// Bytes of the table for each volume with the longest name, at most.
-const TABLE_VOLUME_BYTES: u64 = 512;
-/// Bytes of the table in a page of its own, which is written twice: a lower bound.
-const TABLE_PIECE_BYTES: u64 = 2048;
 
 #[derive(Debug, Clone)]
 struct CachedVolume {
@@ -73,7 +76,7 @@ struct Version {
     maps: BTreeMap<VolumeId, Tree>,
     counts: Tree,
     fingerprints: Tree,
-    index: Index,
+    index: StoredIndex,
 }
 
 /// What a checkpoint writes.
@@ -83,7 +86,7 @@ struct Frozen {
 }
 
 /// See the module.
-pub(crate) struct Overlay<L> {
+pub(super) struct CachedBackend<L> {
     block_bytes: u64,
     data_blocks: u64,
     next_volume: u32,
@@ -111,15 +114,11 @@ const fn tag(fingerprint: Fingerprint) -> u32 {
     (fingerprint.low() >> 32) as u32
 }
 
-impl<L: Layout> Overlay<L> {
-    /// An empty one.
-    pub(super) fn new(
-        disk: Arc<dyn Disk>,
-        superblock: &Superblock,
-        data_blocks: u64,
-        cache_bytes: u64,
-    ) -> Self {
+impl<L: Layout> CachedBackend<L> {
+    /// Makes an empty one, for a data store of this many blocks.
+    fn new(home: &Home<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
         let cache_bytes = cache_bytes.max(LEAST_CACHE_BYTES);
+        let superblock = home.superblock;
         let seed = PoolSeed::of(superblock);
         Self {
             block_bytes: u64::from(superblock.block_bytes),
@@ -134,7 +133,7 @@ impl<L: Layout> Overlay<L> {
             version: Version::default(),
             merged: Arc::default(),
             pages: Arc::new(Pages::new(
-                disk,
+                Arc::clone(&home.disk),
                 superblock.journal_pages,
                 seed,
                 cache_bytes / CACHE_SHARE,
@@ -296,204 +295,5 @@ impl<L: Layout> Overlay<L> {
     fn has_recent_count(&self, pbn: u32) -> bool {
         self.active.counts.contains_key(&pbn)
             || self.frozen().is_some_and(|delta| delta.counts.contains_key(&pbn))
-    }
-}
-
-impl<L: Layout> MetadataBackend for Overlay<L> {
-    fn volumes(&self) -> Vec<VolumeInfo> {
-        let info = |(id, volume): (&VolumeId, &CachedVolume)| VolumeInfo {
-            id: *id,
-            name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
-            mode: volume.mode,
-            read_only: volume.read_only,
-            is_hidden: volume.is_hidden,
-            mapped_blocks: volume.mapped,
-        };
-        self.volumes.iter().map(info).collect()
-    }
-
-    fn mapped_blocks(&self, volume: VolumeId) -> u64 {
-        self.volumes.get(&volume).map_or(0, |volume| volume.mapped)
-    }
-
-    fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
-        self.volume(volume)?;
-        let mut stored = self.map(volume);
-        for lbn in lbns {
-            places.push(match self.word_by(&mut stored, volume, *lbn) {
-                Ok(word) => Place::from_word(word),
-                Err(VolumeError::Damaged { .. }) => Place::Damaged,
-                Err(error) => return Err(error),
-            });
-        }
-        Ok(())
-    }
-
-    fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
-        self.volume(volume)?;
-        self.next_word(volume, from, end)
-    }
-
-    fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
-        let mut candidates = Vec::new();
-        for wanted in fingerprints {
-            found.push(self.find_one(*wanted, &mut candidates)?);
-        }
-        Ok(())
-    }
-
-    fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
-        let (mut counts, mut fingerprints) = (self.counts(), self.fingerprints());
-        for pbn in pbns {
-            let references = self.count_by(&mut counts, pbn.number())?;
-            let identity = self.identity_by(&mut fingerprints, pbn.number())?;
-            records.push(Record::new(identity, references));
-        }
-        Ok(())
-    }
-
-    fn warm(&self, places: &[Place]) -> Result<()> {
-        let mut counts = self.counts();
-        for place in places {
-            if let Some(pbn) = place.pbn() {
-                self.count_by(&mut counts, pbn.number())?;
-            }
-        }
-        if self.pages.is_damaged() {
-            return Err(VolumeError::damaged("a page was damaged when it was read"));
-        }
-        Ok(())
-    }
-
-    fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()> {
-        let mut stored = Values(|pbn: u64, _| {
-            if let Some(pbn) =
-                Pbn::new(pbn as u32).filter(|pbn| !self.has_recent_count(pbn.number()))
-            {
-                visit(pbn);
-            }
-        });
-        L::walk(&self.pages, &self.version.counts, Part::Counts, 0, &mut stored)?;
-        for delta in self.frozen().into_iter().chain([&self.active]) {
-            for pbn in delta.counts.keys() {
-                let is_shown = std::ptr::eq(delta, &raw const self.active)
-                    || !self.active.counts.contains_key(pbn);
-                if is_shown && self.count(*pbn)? > 0 {
-                    Pbn::new(*pbn).into_iter().for_each(&mut *visit);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
-        changes.iter().try_for_each(|change| self.apply_one(change, freed))
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn is_record_lost(&self, pbn: Pbn) -> bool {
-        self.lost_fingerprints.iter().any(|lost| lost.contains(&u64::from(pbn.number())))
-    }
-
-    fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()> {
-        self.restore_all(computed, lost)
-    }
-
-    fn prove(&self, most: usize) -> Result<Vec<String>> {
-        self.prove_counts(most)
-    }
-
-    fn totals(&self) -> Totals {
-        let deltas = self.frozen().into_iter().chain([&self.active]);
-        let recent: u64 = deltas.clone().map(Delta::index_entries).sum();
-        Totals {
-            references: self.references,
-            physical: self.physical,
-            data_blocks: self.data_blocks,
-            next_volume: self.next_volume,
-            index_entries: self.version.index.entries + recent,
-            memory_bytes: deltas.map(Delta::bytes).sum::<u64>() + self.pages.cache().memory_bytes(),
-            pages: self.pages.in_use(),
-            cache: self.pages.cache().figures(),
-        }
-    }
-
-    fn pressure(&self) -> Pressure {
-        match self.active.bytes() {
-            bytes if bytes >= self.most_delta_bytes => Pressure::Full,
-            bytes if bytes >= self.most_delta_bytes / 2 => Pressure::High,
-            _ => Pressure::Low,
-        }
-    }
-
-    fn piece_blocks(&self) -> Option<u64> {
-        Some((self.most_delta_bytes / PIECE_SHARE).max(1))
-    }
-
-    fn slots(&self) -> SlotNeed {
-        let in_use = self.pages.in_use();
-        let deltas = self.frozen().into_iter().chain([&self.active]);
-        let entries: u64 = deltas.map(Delta::entries).sum();
-        // Each entry changes a page of a leaf, and adds to it; those above are few of many.
-        let leaves = entries.min(in_use) + entries / LEAF_ENTRIES;
-        let above = leaves.min(in_use / ABOVE_PART) + PATH_PAGES * u64::from(entries > 0);
-        let table = 2 * (self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1);
-        SlotNeed { in_use, next: leaves + above + table }
-    }
-
-    fn freeze(&mut self) {
-        self.pages.begin();
-        let frozen =
-            Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
-        self.frozen = Some(Arc::new(frozen));
-    }
-
-    fn merge(&self) -> Option<Merge> {
-        let frozen = Arc::clone(self.frozen.as_ref()?);
-        let (pages, version, merged) =
-            (Arc::clone(&self.pages), self.version.clone(), Arc::clone(&self.merged));
-        Some(Box::new(move || {
-            let after = merge::merge::<L>(&pages, &version, &frozen)?;
-            *merged.lock() = Some(after);
-            pages.flush()
-        }))
-    }
-
-    fn gather(&mut self, _most: usize, _writes: &mut PageWrites) -> Result<bool> {
-        Ok(false)
-    }
-
-    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)> {
-        let stream = self.table().encode();
-        let (pages, link) = self.pages.chain(&stream)?;
-        self.table.iter().for_each(|slot| self.pages.retire(*slot));
-        self.sealed = Some(pages.iter().map(|(slot, _)| *slot).collect());
-        writes.extend(pages);
-        Ok((link, stream.len() as u64))
-    }
-
-    fn finish(&mut self) -> Garbage {
-        let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
-        if let Some(version) = self.merged.lock().take() {
-            self.version = version;
-        }
-        if let Some(table) = self.sealed.take() {
-            self.table = table;
-        }
-        self.pages.finish();
-        Some(Box::new(garbage))
-    }
-
-    fn abandon(&mut self) {
-        *self.merged.lock() = None;
-        self.sealed = None;
-        if let Some(frozen) = self.frozen.take() {
-            self.active.put_under(&frozen.delta);
-        }
-        self.pages.abandon();
     }
 }

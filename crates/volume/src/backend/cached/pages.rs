@@ -2,9 +2,9 @@
 
 use super::cache::Cache;
 use crate::backend::slots::Slots;
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{ChainPages, Link, NodeRef, PAGE_BYTES, Page, PoolSeed, Slot, build_chain};
+use gemelo_disk::Disk;
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Counting again: whether counts, totals and index are what maps and fingerprints say.
 
-use super::Overlay;
+use super::CachedBackend;
 use super::layout::Layout;
 use crate::error::Result;
 use crate::types::{Lbn, Place};
 use std::collections::BTreeMap;
 
-impl<L: Layout> Overlay<L> {
+impl<L: Layout> CachedBackend<L> {
     pub(super) fn prove_counts(&self, most: usize) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
@@ -56,7 +56,7 @@ impl<L: Layout> Overlay<L> {
     }
 
     fn visit(&self, visit: &mut dyn FnMut(u32)) -> Result<()> {
-        use crate::backend::MetadataBackend;
+        use crate::backend::Index;
         self.visit_used(&mut |pbn| visit(pbn.number()))
     }
 

@@ -4,7 +4,7 @@
 //! both is not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
-use super::layout::{Index, IndexEdit, Layout, Leaf, MOST_CANDIDATES, Visitor};
+use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
 use crate::format::{
@@ -45,7 +45,7 @@ impl LeafEdits for Values<'_> {
 /// Index entries that come and go, as changes of the pages of buckets.
 struct Buckets<'e> {
     pages: &'e Pages,
-    before: Index,
+    before: StoredIndex,
     buckets: u32,
     /// Those that change, in ascending order.
     touched: Peekable<std::vec::IntoIter<u32>>,
@@ -55,7 +55,7 @@ struct Buckets<'e> {
     rest: Option<(u32, Vec<u64>)>,
 }
 
-fn entries_of(pages: &Pages, index: &Index, bucket: u32) -> Result<Vec<u64>> {
+fn entries_of(pages: &Pages, index: &StoredIndex, bucket: u32) -> Result<Vec<u64>> {
     let mut entries = Vec::new();
     for number in [u64::from(bucket) * 2, u64::from(bucket) * 2 + 1] {
         let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
@@ -188,7 +188,12 @@ impl Layout for TableLayout {
         array::update(pages, tree, last / part.array_entries() as u64, &mut values)
     }
 
-    fn candidates(pages: &Pages, index: &Index, tag: u32, found: &mut Vec<u32>) -> Result<()> {
+    fn candidates(
+        pages: &Pages,
+        index: &StoredIndex,
+        tag: u32,
+        found: &mut Vec<u32>,
+    ) -> Result<()> {
         let bucket = u64::from(bucket_of(tag, index.buckets));
         for number in [bucket * 2, bucket * 2 + 1] {
             let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
@@ -205,7 +210,11 @@ impl Layout for TableLayout {
         Ok(())
     }
 
-    fn merge_index(pages: &Pages, index: &Index, edits: Vec<IndexEdit>) -> Result<Index> {
+    fn merge_index(
+        pages: &Pages,
+        index: &StoredIndex,
+        edits: Vec<IndexEdit>,
+    ) -> Result<StoredIndex> {
         if edits.is_empty() {
             return Ok(*index);
         }
@@ -233,6 +242,6 @@ impl Layout for TableLayout {
         after.touched = touched.into_iter().peekable();
         after.edits = edits.into_iter().peekable();
         let tree = array::update(pages, &index.tree, last, &mut after)?;
-        Ok(Index { tree, buckets, entries })
+        Ok(StoredIndex { tree, buckets, entries })
     }
 }

@@ -1,6 +1,6 @@
 //! What a change does to map, records and index.
 
-use super::map::{Map, MapPage, is_shared};
+use super::map::{MapPage, PagedMap, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
 use crate::format::Change;
@@ -24,7 +24,7 @@ impl LogBackend {
             Change::Unmap { volume, first, count } => self.unmap(*volume, *first, *count, freed),
             Change::Create { volume, name, size_bytes, mode } => {
                 self.check_size(*size_bytes)?;
-                let map = Map::default();
+                let map = PagedMap::default();
                 let new = LogVolume {
                     name: name.clone(),
                     size_bytes: *size_bytes,
@@ -195,7 +195,7 @@ impl LogBackend {
         let end = Lbn(first.0.saturating_add(count));
         let mut next = first;
         while let Some(lbn) = self.volume_mut(id)?.map.next_mapped(next, end) {
-            let (page, after) = Map::page_of(lbn);
+            let (page, after) = PagedMap::page_of(lbn);
             let is_whole = first <= page && after <= end;
             if is_whole {
                 self.unmap_page(id, lbn, freed)?;

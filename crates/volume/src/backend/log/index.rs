@@ -18,11 +18,11 @@ const MOST_FILLERS: usize = 2;
 type Shard = HashTable<u32>;
 
 /// The index of a pool.
-pub(super) struct Index {
+pub(super) struct HashIndex {
     shards: Vec<Shard>,
 }
 
-impl Index {
+impl HashIndex {
     pub(super) fn new() -> Self {
         Self { shards: (0..SHARDS).map(|_| HashTable::new()).collect() }
     }
@@ -113,7 +113,7 @@ fn fill_part(first: usize, part: &mut [Shard], each: usize, records: &Records) {
     }
     let mut gathered: Vec<Vec<Gathered>> = part.iter().map(|_| Vec::with_capacity(each)).collect();
     records.visit(&mut |pbn, record| {
-        let at = Index::shard(record.fingerprint).checked_sub(first);
+        let at = HashIndex::shard(record.fingerprint).checked_sub(first);
         if let Some(pbns) = at.and_then(|at| gathered.get_mut(at))
             && record.references > 0
             && !record.fingerprint.is_none()

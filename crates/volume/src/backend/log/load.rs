@@ -3,15 +3,15 @@
 use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
 use super::records::RecordPage;
-use super::{LogBackend, LogVolume, Map};
-use crate::backend::Damage;
-use crate::disk::Disk;
+use super::{LogBackend, LogVolume, PagedMap};
+use crate::backend::{Damage, Home};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
-    MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Superblock,
-    Table, TableVolume, read_chain,
+    MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Table,
+    TableVolume, read_chain,
 };
-use crate::types::{BackendKind, Fingerprint, Identity, Pbn, Place};
+use crate::types::{Fingerprint, Identity, Pbn, Place};
+use gemelo_disk::Disk;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -19,19 +19,17 @@ use std::sync::Arc;
 const READ_PAGES: usize = 256;
 
 impl LogBackend {
-    /// Reads the checkpoint of a root. [`Self::settle`] has to follow, after the journal was replayed.
-    ///
-    /// # Errors
-    /// If the table is damaged, or the disk cannot be read.
-    pub fn load(
-        disk: &dyn Disk,
-        superblock: &Superblock,
+    /// Reads the checkpoint of a root. `settle` has to follow after the journal was replayed. Fails if
+    /// the table is damaged or the disk cannot be read.
+    pub(super) fn load(
+        home: &Home<'_>,
         root: &Root,
-        seed: PoolSeed,
+        writes_image: bool,
         damage: &mut Damage,
     ) -> Result<Self> {
-        let writes_image = superblock.backend == BackendKind::Ram;
-        let mut backend = Self::new(superblock.block_bytes, root.data_blocks, seed, writes_image);
+        let (disk, superblock) = (&*home.disk, home.superblock);
+        let seed = PoolSeed::of(superblock);
+        let mut backend = Self::new(superblock, root.data_blocks, writes_image);
         backend.is_counting = false;
         backend.next_volume = root.next_volume;
         let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
@@ -89,7 +87,8 @@ impl LogBackend {
             wanted.push((PageKey::Map(volume.id, page.number), *page));
         }
         let TableVolume { name, size_bytes, mode, read_only, is_hidden, .. } = volume.clone();
-        let new = LogVolume { name, size_bytes, mode, read_only, is_hidden, map: Map::default() };
+        let new =
+            LogVolume { name, size_bytes, mode, read_only, is_hidden, map: PagedMap::default() };
         if volume.id.0 >= self.next_volume || self.volumes.insert(volume.id, new).is_some() {
             return Err(VolumeError::damaged(format!("volume {} cannot be", volume.id)));
         }

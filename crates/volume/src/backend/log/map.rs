@@ -54,7 +54,7 @@ type Group = Box<[MapEntry]>;
 
 /// The map of a volume.
 #[derive(Default)]
-pub(super) struct Map {
+pub(super) struct PagedMap {
     groups: Vec<Option<Group>>,
     mapped: u64,
     /// Those of the mapped LBNs whose PBN is known.
@@ -68,7 +68,7 @@ const fn place(lbn: Lbn) -> (usize, usize) {
     ((lbn.0 / entries) as usize, (lbn.0 % entries) as usize)
 }
 
-impl Map {
+impl PagedMap {
     fn page(&self, number: usize) -> Option<&MapPage> {
         let group = self.groups.get(number / GROUP_PAGES)?.as_ref()?;
         group.get(number % GROUP_PAGES)?.page.as_deref()

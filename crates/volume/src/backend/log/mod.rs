@@ -4,6 +4,7 @@
 //! page of a map 8 bytes. Reference counts and index are not on disk: [`load`] computes them.
 
 mod apply;
+mod checkpoint;
 mod index;
 mod load;
 mod map;
@@ -13,29 +14,33 @@ mod records;
 #[cfg(test)]
 mod tests;
 
+use super::registry::Registration;
 use super::{
-    CacheFigures, Garbage, MetadataBackend, PageWrites, Record, SlotNeed, Totals, VolumeInfo,
+    CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, VolumeInfo, Volumes,
 };
 use crate::error::{Result, VolumeError};
-use crate::format::{Change, Link, PoolSeed, RECORD_PAGE_ENTRIES, Table, TableVolume, build_chain};
+use crate::format::{Change, PoolSeed, RECORD_PAGE_ENTRIES, Superblock, Table, TableVolume};
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
-use index::Index;
-use map::{Map, MapPage};
+use index::HashIndex;
+use map::{MapPage, PagedMap};
 use pager::{PageKey, Pager};
 use records::Records;
 use std::collections::{BTreeMap, HashSet};
 use std::hint::black_box;
 
-/// Bytes that the table has for each page, and for each volume with the longest name: upper bounds.
-const TABLE_PAGE_BYTES: u64 = 24;
-const TABLE_VOLUME_BYTES: u64 = 512;
-/// Bytes of the table in a page of its own, which is written twice: a lower bound.
-const TABLE_PIECE_BYTES: u64 = 2048;
+/// The backend `log`: a checkpoint writes the pages that changed.
+pub(super) const LOG: Registration = Registration {
+    about: "In memory, compactly, with a journal; checkpoints write what changed",
+    empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, false)),
+    load: |home, root, _, damage| Ok(Box::new(LogBackend::load(home, root, false, damage)?)),
+};
 
-/// Slots that a table of this many pages and volumes takes at most.
-const fn table_slots(pages: u64, volumes: u64) -> u64 {
-    2 * ((pages * TABLE_PAGE_BYTES + volumes * TABLE_VOLUME_BYTES) / TABLE_PIECE_BYTES + 1)
-}
+/// The backend `ram`: a checkpoint writes all pages.
+pub(super) const RAM: Registration = Registration {
+    about: "In memory; checkpoints write everything",
+    empty: |home, data_blocks| Box::new(LogBackend::new(home.superblock, data_blocks, true)),
+    load: |home, root, _, damage| Ok(Box::new(LogBackend::load(home, root, true, damage)?)),
+};
 
 struct LogVolume {
     name: String,
@@ -43,17 +48,17 @@ struct LogVolume {
     mode: DedupMode,
     read_only: bool,
     is_hidden: bool,
-    map: Map,
+    map: PagedMap,
 }
 
-/// The backend `log`, and `ram`.
-pub struct LogBackend {
+/// The backends `log` and `ram`.
+pub(super) struct LogBackend {
     block_bytes: u64,
     data_blocks: u64,
     next_volume: u32,
     volumes: BTreeMap<VolumeId, LogVolume>,
     records: Records,
-    index: Index,
+    index: HashIndex,
     pager: Pager,
     /// Entries of maps whose page is another volume's as well, but one for each such page.
     shared_pages: u64,
@@ -69,17 +74,16 @@ pub struct LogBackend {
 }
 
 impl LogBackend {
-    /// An empty one, for a data store of this many blocks.
-    #[must_use]
-    pub fn new(block_bytes: u32, data_blocks: u64, seed: PoolSeed, writes_image: bool) -> Self {
+    /// Makes an empty one, for a data store of this many blocks.
+    fn new(superblock: &Superblock, data_blocks: u64, writes_image: bool) -> Self {
         Self {
-            block_bytes: u64::from(block_bytes),
+            block_bytes: u64::from(superblock.block_bytes),
             data_blocks,
             next_volume: 1,
             volumes: BTreeMap::new(),
             records: Records::default(),
-            index: Index::new(),
-            pager: Pager::new(seed),
+            index: HashIndex::new(),
+            pager: Pager::new(PoolSeed::of(superblock)),
             shared_pages: 0,
             physical: 0,
             is_counting: true,
@@ -121,44 +125,19 @@ impl LogBackend {
     }
 }
 
-impl MetadataBackend for LogBackend {
-    fn volumes(&self) -> Vec<VolumeInfo> {
-        let info = |(id, volume): (&VolumeId, &LogVolume)| VolumeInfo {
-            id: *id,
-            name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
-            mode: volume.mode,
-            read_only: volume.read_only,
-            is_hidden: volume.is_hidden,
-            mapped_blocks: volume.map.mapped(),
-        };
-        self.volumes.iter().map(info).collect()
-    }
-
-    fn mapped_blocks(&self, volume: VolumeId) -> u64 {
-        self.volumes.get(&volume).map_or(0, |volume| volume.map.mapped())
-    }
-
+impl Map for LogBackend {
     fn look_up(&self, volume: VolumeId, lbns: &[Lbn], places: &mut Vec<Place>) -> Result<()> {
         let map = &self.volume(volume)?.map;
         places.extend(lbns.iter().map(|lbn| Place::from_word(map.word(*lbn))));
         Ok(())
     }
 
-    fn warm(&self, places: &[Place]) -> Result<()> {
-        let stored = |place: &Place| place.pbn().map(|pbn| self.records.get(pbn));
-        for record in places.iter().filter_map(stored) {
-            if record.references == 1 {
-                black_box(self.index.find(record.fingerprint, &self.records));
-            }
-        }
-        Ok(())
-    }
-
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
         Ok(self.volume(volume)?.map.next_mapped(from, end))
     }
+}
 
+impl Index for LogBackend {
     fn find(&self, fingerprints: &[Fingerprint], found: &mut Vec<Option<Pbn>>) -> Result<()> {
         found.extend(fingerprints.iter().map(|wanted| self.index.find(*wanted, &self.records)));
         Ok(())
@@ -178,14 +157,37 @@ impl MetadataBackend for LogBackend {
         Ok(())
     }
 
-    fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
-        changes.iter().try_for_each(|change| self.apply_one(change, freed))
+    fn prefetch(&self, places: &[Place]) -> Result<()> {
+        let stored = |place: &Place| place.pbn().map(|pbn| self.records.get(pbn));
+        for record in places.iter().filter_map(stored) {
+            if record.references == 1 {
+                black_box(self.index.find(record.fingerprint, &self.records));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Volumes for LogBackend {
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        let info = |(id, volume): (&VolumeId, &LogVolume)| VolumeInfo {
+            id: *id,
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            mode: volume.mode,
+            read_only: volume.read_only,
+            is_hidden: volume.is_hidden,
+            mapped_blocks: volume.map.mapped(),
+        };
+        self.volumes.iter().map(info).collect()
     }
 
-    fn settle(&mut self) -> Result<()> {
-        self.settle_all()
+    fn mapped_blocks(&self, volume: VolumeId) -> u64 {
+        self.volumes.get(&volume).map_or(0, |volume| volume.map.mapped())
     }
+}
 
+impl Repair for LogBackend {
     fn is_record_lost(&self, pbn: Pbn) -> bool {
         self.lost_records.contains(&(pbn.number() / RECORD_PAGE_ENTRIES as u32))
     }
@@ -197,13 +199,23 @@ impl MetadataBackend for LogBackend {
     fn prove(&self, most: usize) -> Result<Vec<String>> {
         Ok(self.prove_counts(most))
     }
+}
+
+impl MetadataBackend for LogBackend {
+    fn apply(&mut self, changes: &[Change], freed: &mut Vec<Pbn>) -> Result<()> {
+        changes.iter().try_for_each(|change| self.apply_one(change, freed))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.settle_all()
+    }
 
     fn totals(&self) -> Totals {
         let maps = self.volumes.values().map(|volume| &volume.map);
-        let map_bytes: u64 = maps.clone().map(Map::memory_bytes).sum();
+        let map_bytes: u64 = maps.clone().map(PagedMap::memory_bytes).sum();
         let shared_bytes = self.shared_pages * size_of::<MapPage>() as u64;
         Totals {
-            references: maps.map(Map::stored).sum(),
+            references: maps.map(PagedMap::stored).sum(),
             physical: self.physical,
             data_blocks: self.data_blocks,
             next_volume: self.next_volume,
@@ -213,92 +225,6 @@ impl MetadataBackend for LogBackend {
                 + self.index.memory_bytes(),
             pages: self.pager.slots.in_use(),
             cache: CacheFigures::default(),
-        }
-    }
-
-    fn slots(&self) -> SlotNeed {
-        let in_use = self.pager.slots.in_use();
-        let changed = self.pager.changed_pages();
-        // The image after the next one has to fit beside that one: pages that are new are in both.
-        let pages = if self.writes_image { in_use + 2 * changed } else { changed };
-        SlotNeed { in_use, next: pages + table_slots(in_use + pages, self.volumes.len() as u64) }
-    }
-
-    fn freeze(&mut self) {
-        if self.writes_image {
-            self.touch_all();
-        }
-        for key in self.pager.freeze() {
-            match key {
-                PageKey::Map(id, number) => {
-                    if let Some(entry) =
-                        self.volumes.get_mut(&id).and_then(|volume| volume.map.entry_mut(number))
-                    {
-                        entry.freeze();
-                    }
-                }
-                PageKey::Record(number) => {
-                    if let Some(entry) = self.records.entry_mut(number) {
-                        entry.freeze();
-                    }
-                }
-            }
-        }
-    }
-
-    fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool> {
-        for _ in 0..most {
-            let Some(key) = self.pager.next_frozen() else { return Ok(false) };
-            match key {
-                PageKey::Map(id, number) => {
-                    // A volume that was removed before the freeze has left keys behind.
-                    let Some(volume) = self.volumes.get_mut(&id) else { continue };
-                    if let Some(entry) = volume.map.entry_mut(number) {
-                        self.pager.gather(key, entry, writes)?;
-                    }
-                }
-                PageKey::Record(number) => {
-                    if let Some(entry) = self.records.entry_mut(number) {
-                        self.pager.gather(key, entry, writes)?;
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)> {
-        let stream = self.table().encode();
-        let pager = &mut self.pager;
-        let slots = &mut pager.slots;
-        let (pages, link) = build_chain(&stream, pager.seed, || slots.take())
-            .ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
-        pager.replace_table(pages.iter().map(|(slot, _)| *slot).collect());
-        writes.extend(pages);
-        Ok((link, stream.len() as u64))
-    }
-
-    fn finish(&mut self) -> Garbage {
-        self.pager.finish();
-        None
-    }
-
-    fn abandon(&mut self) {
-        for key in self.pager.abandon() {
-            match key {
-                PageKey::Map(id, number) => {
-                    if let Some(entry) =
-                        self.volumes.get_mut(&id).and_then(|volume| volume.map.entry_mut(number))
-                    {
-                        self.pager.touch_again(key, entry);
-                    }
-                }
-                PageKey::Record(number) => {
-                    if let Some(entry) = self.records.entry_mut(number) {
-                        self.pager.touch_again(key, entry);
-                    }
-                }
-            }
         }
     }
 }

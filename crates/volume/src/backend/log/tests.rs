@@ -1,13 +1,16 @@
 //! A checkpoint is a picture of one instant, and what is loaded from it is what was frozen.
 
 use super::LogBackend;
-use crate::backend::{MetadataBackend, PageWrites, Totals};
-use crate::disk::{Disk, FileDisk};
-use crate::format::{Change, Link, PoolSeed, Root, Superblock, Version};
+use crate::backend::{
+    Checkpoint, Damage, Home, LocalPages, Map, MetadataBackend, PageWrites, Repair, Totals,
+};
+use crate::format::{Change, Link, Root, Superblock, Version};
 use crate::types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
 };
+use gemelo_disk::{Disk, FileDisk};
 use std::io::IoSlice;
+use std::sync::Arc;
 
 const VOLUME: VolumeId = VolumeId(1);
 
@@ -25,7 +28,7 @@ fn superblock() -> Superblock {
 }
 
 fn backend() -> LogBackend {
-    let mut backend = LogBackend::new(512, 10_000, PoolSeed::of(&superblock()), false);
+    let mut backend = LogBackend::new(&superblock(), 10_000, false);
     let create = Change::Create {
         volume: VOLUME,
         name: "a".into(),
@@ -68,7 +71,7 @@ fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> (Link, u64) {
     table
 }
 
-fn load(disk: &FileDisk, (table, table_bytes): (Link, u64), totals: Totals) -> LogBackend {
+fn load(disk: &Arc<FileDisk>, (table, table_bytes): (Link, u64), totals: Totals) -> LogBackend {
     let root = Root {
         generation: 1,
         next_commit: 1,
@@ -81,18 +84,18 @@ fn load(disk: &FileDisk, (table, table_bytes): (Link, u64), totals: Totals) -> L
         physical: totals.physical,
     };
     let superblock = superblock();
-    let mut damage = crate::backend::Damage::default();
-    let mut backend =
-        LogBackend::load(disk, &superblock, &root, PoolSeed::of(&superblock), &mut damage).unwrap();
+    let mut damage = Damage::default();
+    let home = Home { disk: Arc::clone(disk) as Arc<dyn Disk>, superblock: &superblock };
+    let mut backend = LogBackend::load(&home, &root, false, &mut damage).unwrap();
     backend.settle().unwrap();
     assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
     backend
 }
 
-fn disk() -> (tempfile::TempDir, FileDisk) {
+fn disk() -> (tempfile::TempDir, Arc<FileDisk>) {
     let folder = tempfile::tempdir().unwrap();
     let disk = FileDisk::create(&folder.path().join("metadata")).unwrap();
-    (folder, disk)
+    (folder, Arc::new(disk))
 }
 
 #[test]
@@ -219,7 +222,7 @@ fn a_full_count_stays_full() {
 
 #[test]
 fn a_mapped_block_takes_less_than_forty_bytes() {
-    let mut backend = LogBackend::new(512, 1 << 20, PoolSeed::of(&superblock()), false);
+    let mut backend = LogBackend::new(&superblock(), 1 << 20, false);
     let blocks = 600_000;
     let create = Change::Create {
         volume: VOLUME,

@@ -12,9 +12,9 @@ mod space;
 
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::types::Pbn;
+use gemelo_disk::Disk;
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};

@@ -7,7 +7,7 @@ use crate::backend::{PageWrites, Pressure, Totals};
 use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{Page, Root, Slot};
+use crate::format::{Link, Page, Root, Slot};
 use std::io::IoSlice;
 
 /// Pages copied under the state's lock at once: some 30 µs.
@@ -30,7 +30,7 @@ impl Log {
 
     /// Writes a checkpoint if the backend's memory is full, or waits for the one that is under way.
     pub(super) fn relieve(&self) -> Result<()> {
-        if !self.is_cached() || self.pressure() < Pressure::Full {
+        if self.pressure() < Pressure::Full {
             return Ok(());
         }
         let _alone = self.checkpointer.lock();
@@ -98,16 +98,7 @@ impl Log {
         if let Some(merge) = merge {
             add(&self.counters.checkpoint_pages, merge()?);
         }
-        let mut writes = PageWrites::new();
-        loop {
-            let more = self.write().backend.gather(PAGES_AT_ONCE, &mut writes)?;
-            self.write_pages(&mut writes)?;
-            if !more {
-                break;
-            }
-        }
-        let (table, table_bytes) = self.write().backend.seal(&mut writes)?;
-        self.write_pages(&mut writes)?;
+        let (table, table_bytes) = self.write_local_pages()?;
         self.sync()?;
         let root = Root {
             generation: mark.generation,
@@ -128,6 +119,25 @@ impl Log {
             self.sync()?;
         }
         Ok(())
+    }
+
+    /// Writes the frozen pages and the table, if the backend keeps them on the metadata disk. Gives
+    /// the place of the table's first page and the table's length.
+    fn write_local_pages(&self) -> Result<(Link, u64)> {
+        let mut writes = PageWrites::new();
+        loop {
+            let mut state = self.write();
+            let Some(pages) = state.backend.local_pages_mut() else {
+                return Ok(Default::default());
+            };
+            let is_more = pages.gather(PAGES_AT_ONCE, &mut writes)?;
+            let table = if is_more { None } else { Some(pages.seal(&mut writes)?) };
+            drop(state);
+            self.write_pages(&mut writes)?;
+            if let Some(table) = table {
+                return Ok(table);
+            }
+        }
     }
 
     /// Writes pages in the order of their slots, neighbours at once, and empties the list.

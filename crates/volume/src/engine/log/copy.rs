@@ -199,9 +199,6 @@ impl Log {
         volume: VolumeId,
         lbns: impl Iterator<Item = Lbn>,
     ) -> Result<()> {
-        if !self.is_cached() {
-            return Ok(());
-        }
         let mut last = None;
         for piece in lbns.map(|lbn| lbn.0 / PIECE_BLOCKS) {
             if last.replace(piece) != Some(piece) {

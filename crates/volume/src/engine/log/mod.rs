@@ -20,13 +20,13 @@ use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::backend::MetadataBackend;
 use crate::counters::PoolCounters;
-use crate::disk::Disk;
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{PAGE_BYTES, PoolSeed, Superblock};
 use crate::journal::Journal;
 use crate::pool::Tuning;
 use commit::Committer;
 use gemelo_base::Clock;
+use gemelo_disk::Disk;
 use group_commit::GroupCommit;
 use reserve::Reserve;
 use std::sync::Arc;
@@ -135,11 +135,6 @@ impl Log {
     /// Length of the metadata disk in bytes.
     pub(crate) fn disk_bytes(&self) -> Result<u64> {
         self.disk.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))
-    }
-
-    /// Whether changes of a backend wait for pages to be read.
-    fn is_cached(&self) -> bool {
-        self.superblock.backend.is_cached()
     }
 
     const fn journal_bytes(&self) -> u64 {

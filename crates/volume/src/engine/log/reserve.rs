@@ -42,7 +42,9 @@ impl Reserve {
 impl Log {
     /// Slots that the next checkpoint may take, and those that have to be there.
     fn slots(&self) -> (u64, u64) {
-        let need = self.read().backend.slots();
+        let state = self.read();
+        let need = state.backend.local_pages().map(|pages| pages.slots()).unwrap_or_default();
+        drop(state);
         let reserve = need.in_use.clamp(LEAST_RESERVE_SLOTS, MOST_RESERVE_SLOTS);
         (need.next, need.in_use + need.next + reserve)
     }

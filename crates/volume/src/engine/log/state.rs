@@ -9,9 +9,6 @@ use crate::format::Change;
 use crate::types::{Lbn, VolumeId};
 use std::sync::atomic::Ordering;
 
-/// LBNs warmed in one hold of the state's lock: some milliseconds if all have to be read.
-const WARM_BLOCKS: u64 = 64;
-
 /// See the module.
 pub(crate) struct State {
     pub(super) backend: Box<dyn MetadataBackend>,
@@ -89,17 +86,9 @@ impl Log {
 
     /// Reads what changes of these blocks will need, before any thread has to wait for it.
     pub(crate) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
-        if !self.is_cached() {
-            return Ok(());
-        }
-        let (mut next, mut places) = (first, Vec::new());
+        let (mut next, end) = (Lbn(first), Lbn(end));
         while next < end {
-            let lbns: Vec<Lbn> = (next..end.min(next + WARM_BLOCKS)).map(Lbn).collect();
-            places.clear();
-            let state = self.read();
-            state.backend.look_up(volume, &lbns, &mut places)?;
-            state.backend.warm(&places)?;
-            next += WARM_BLOCKS;
+            next = self.read().backend.warm(volume, next, end)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Whether something else uses a block device or a file: a mount, swap, a mapping on top, a loop
 //! device.
 
-use super::lock;
-use crate::error::{Result, VolumeError};
+use crate::error::{DiskError, Result};
+use crate::lock;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,13 @@ pub fn check_unused(path: &Path, status: &Stat) -> Result<()> {
     claim(path)
 }
 
-/// As [`check_unused`], for one who claims the device by himself.
-pub(crate) fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
+/// As [`check_unused`], for a caller that claims the device itself.
+///
+/// # Errors
+/// If something uses the device.
+pub fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
     match user_of(status) {
-        Some(by) => Err(VolumeError::DeviceInUse { path: path.to_owned(), by }),
+        Some(by) => Err(DiskError::DeviceInUse { path: path.to_owned(), by }),
         None => Ok(()),
     }
 }
@@ -32,13 +35,13 @@ pub(crate) fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
 /// If it is.
 pub fn check_file_unused(path: &Path, status: &Stat) -> Result<()> {
     match backed_by(status).or_else(|| lock::locked_by(path)) {
-        Some(by) => Err(VolumeError::DeviceInUse { path: path.to_owned(), by }),
+        Some(by) => Err(DiskError::DeviceInUse { path: path.to_owned(), by }),
         None => Ok(()),
     }
 }
 
 /// Whether both are one file or one block device.
-pub(super) fn is_same(one: &Stat, other: &Stat) -> bool {
+fn is_same(one: &Stat, other: &Stat) -> bool {
     let is_device =
         |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
     if is_device(one) && is_device(other) {
@@ -47,8 +50,9 @@ pub(super) fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Whether two paths lead to one file or block device that is there.
-pub(crate) fn are_same(one: &Path, other: &Path) -> bool {
+/// Returns whether two paths lead to the same existing file or block device.
+#[must_use]
+pub fn are_same(one: &Path, other: &Path) -> bool {
     match (rustix::fs::stat(one), rustix::fs::stat(other)) {
         (Ok(one), Ok(other)) => is_same(&one, &other),
         _ => false,
@@ -56,7 +60,7 @@ pub(crate) fn are_same(one: &Path, other: &Path) -> bool {
 }
 
 /// What uses a block device, as far as the system tells, in words.
-pub(super) fn user_of(status: &Stat) -> Option<String> {
+pub(crate) fn user_of(status: &Stat) -> Option<String> {
     let numbers = device_numbers(status.st_rdev);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     for number in &numbers {
@@ -95,10 +99,10 @@ fn claim(path: &Path) -> Result<()> {
         Ok(_) => Ok(()),
         Err(rustix::io::Errno::BUSY) => {
             let by = "the kernel says so".to_owned();
-            Err(VolumeError::DeviceInUse { path: path.to_owned(), by })
+            Err(DiskError::DeviceInUse { path: path.to_owned(), by })
         }
         Err(error) => {
-            Err(VolumeError::File { action: "open", path: path.to_owned(), source: error.into() })
+            Err(DiskError::File { action: "open", path: path.to_owned(), source: error.into() })
         }
     }
 }

@@ -1,25 +1,26 @@
-//! The engine's only way to storage, hence the only place where faults are injected.
+//! Storage that is addressed by bytes: the trait [`Disk`], and files and block devices behind it.
 //!
-//! [`FileDisk`] is the storage that there is: files and block devices, locked while they are open.
-//! What a path must not be used for, because somebody else uses it or it holds something, is told
-//! by [`check_overwritable`] and [`check_unused`].
+//! A pool reaches storage only through [`Disk`], so tests inject faults in this one place. A
+//! [`FileDisk`] is locked while it is open. [`check_overwritable`] and [`check_unused`] refuse a
+//! path that something else uses or that holds data. The contents of a disk are left to callers.
 
+mod error;
 mod file;
 mod lock;
 mod overwrite;
 mod signature;
 mod usage;
 
+pub use error::DiskError;
 pub use file::FileDisk;
 pub use lock::DiskAccess;
 pub use overwrite::{check_existing_device, check_overwritable};
-pub(crate) use usage::{are_same, check_no_user};
-pub use usage::{check_file_unused, check_unused};
+pub use usage::{are_same, check_file_unused, check_no_user, check_unused};
 
 use std::io::{self, IoSlice};
 
-/// Storage that is addressed by bytes. All methods may be called from many threads at once; what the engine assumes of
-/// it after a crash is in `docs/format.md`.
+/// Storage that is addressed by bytes. All methods may be called from many threads at once.
+/// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
 pub trait Disk: Send + Sync {
     /// Its length in bytes.
     ///
@@ -41,8 +42,8 @@ pub trait Disk: Send + Sync {
     /// If there is no space, or the device is too small.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
-    /// Sees to it that writes to the range need no space any more; it may make the disk longer, by zeros. What is there
-    /// stays. Where the system cannot do it, it does nothing.
+    /// Reserves space, so that later writes to the range need none. The disk may become longer, by
+    /// zeros. Present contents stay. It does nothing where the system does not support it.
     ///
     /// # Errors
     /// If there is no space, or the system says so.

@@ -1,9 +1,8 @@
 //! A disk that is a file or a block device, locked for as long as it is open.
 
-use super::Disk;
-use super::lock::{self, DiskAccess};
-use super::usage;
-use crate::error::{Result, VolumeError};
+use crate::error::{DiskError, Result};
+use crate::lock::{self, DiskAccess};
+use crate::{Disk, usage};
 use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -18,7 +17,7 @@ const MAX_SLICES: usize = 1024;
 const NEW_FILE_MODE: u32 = 0o600;
 /// Bytes at each end of a device that labels are in: file systems, volume managers and partition
 /// tables have them in the first MiB, GPT, ZFS and MD RAID also in the last.
-pub(super) const LABEL_BYTES: u64 = 1 << 20;
+pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 
 /// A file or block device, locked.
 #[derive(Debug)]
@@ -27,8 +26,8 @@ pub struct FileDisk {
     is_device: bool,
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
-    move |source| VolumeError::File { action, path: path.to_owned(), source }
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+    move |source| DiskError::File { action, path: path.to_owned(), source }
 }
 
 impl FileDisk {
@@ -67,7 +66,7 @@ impl FileDisk {
         match options.open(path) {
             Ok(file) => Self::locked(path, file, DiskAccess::Exclusive),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(VolumeError::Exists { path: path.to_owned() })
+                Err(DiskError::Exists { path: path.to_owned() })
             }
             Err(error) => Err(failed("make", path)(error)),
         }
@@ -80,11 +79,14 @@ impl FileDisk {
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
             return Ok(Self { file, is_device });
         }
-        Err(VolumeError::InUse { holder: lock::holder(&file) })
+        Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
 
-    /// Whether this is a block device and not a file; nothing else can be a disk.
-    pub(crate) fn is_device_at(path: &Path, status: &Stat) -> Result<bool> {
+    /// Returns whether the path is a block device and not a file.
+    ///
+    /// # Errors
+    /// If it is neither: nothing else can be a disk.
+    pub fn is_device_at(path: &Path, status: &Stat) -> Result<bool> {
         let found = match FileType::from_raw_mode(status.st_mode) {
             FileType::BlockDevice => return Ok(true),
             FileType::RegularFile => return Ok(false),
@@ -94,22 +96,29 @@ impl FileDisk {
             FileType::Socket => "a socket",
             _ => "something else",
         };
-        Err(VolumeError::NoDisk { path: path.to_owned(), found })
+        Err(DiskError::NoDisk { path: path.to_owned(), found })
     }
 
-    /// Whether it is a block device.
-    pub(crate) const fn is_device(&self) -> bool {
+    /// Returns whether the disk is a block device.
+    #[must_use]
+    pub const fn is_device(&self) -> bool {
         self.is_device
     }
 
-    /// What a device has in the places of labels, in words; nothing if they are blank.
-    pub(crate) fn found_on_it(&self) -> io::Result<Option<String>> {
-        super::signature::found_on(&self.file, self.len()?)
+    /// Names the data in a device's places of labels, in words; `None` if they are blank.
+    ///
+    /// # Errors
+    /// If the device cannot be read.
+    pub fn found_on_it(&self) -> io::Result<Option<String>> {
+        crate::signature::found_on(&self.file, self.len()?)
     }
 
-    /// Overwrites the places of labels on a device with zeros, so that nobody takes it for what it
-    /// was.
-    pub(crate) fn wipe_labels(&self) -> io::Result<()> {
+    /// Overwrites the places of labels on a device with zeros, so that no program recognises the
+    /// data that the device held before.
+    ///
+    /// # Errors
+    /// If the device cannot be written.
+    pub fn wipe_labels(&self) -> io::Result<()> {
         let length = self.len()?;
         let zeros = vec![0; LABEL_BYTES.min(length) as usize];
         self.write_at(0, &mut [IoSlice::new(&zeros)])?;
@@ -118,14 +127,14 @@ impl FileDisk {
 }
 
 /// Why the kernel does not give out a device.
-fn busy_device(path: &Path, status: &Stat) -> VolumeError {
+fn busy_device(path: &Path, status: &Stat) -> DiskError {
     match usage::user_of(status) {
-        Some(by) => VolumeError::DeviceInUse { path: path.to_owned(), by },
+        Some(by) => DiskError::DeviceInUse { path: path.to_owned(), by },
         None => {
             let opened = File::open(path);
             let holder =
                 opened.map_or_else(|_| "another process".to_owned(), |file| lock::holder(&file));
-            VolumeError::InUse { holder }
+            DiskError::Locked { path: path.to_owned(), holder }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Anything but zeros in the first or last MiB counts as data; the marks only give it a name.
 //! Places and bytes are those of `libblkid` (util-linux), whose source names the format documents.
 
-use super::file::LABEL_BYTES;
+use crate::file::LABEL_BYTES;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,7 @@ const ZFS_STEP: usize = 1024;
 const ZFS_MAGIC: u64 = 0x00ba_b10c;
 
 /// What a device of this length has in the places of labels, in words; nothing if they are blank.
-pub(super) fn found_on(device: &File, length: u64) -> io::Result<Option<String>> {
+pub(crate) fn found_on(device: &File, length: u64) -> io::Result<Option<String>> {
     let mut part = vec![0; LABEL_BYTES.min(length) as usize];
     device.read_exact_at(&mut part, 0)?;
     if let Some(name) = named(&part) {

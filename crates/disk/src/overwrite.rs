@@ -1,7 +1,7 @@
 //! Whether a path that a user named may be overwritten.
 
-use super::{signature, usage};
-use crate::error::{Result, VolumeError};
+use crate::error::{DiskError, Result};
+use crate::{signature, usage};
 use rustix::fs::{FileType, SeekFrom};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ pub fn check_overwritable(path: &Path, force: bool) -> Result<()> {
     if force {
         return Ok(());
     }
-    let failed = |source| VolumeError::File { action: "read", path: path.to_owned(), source };
+    let failed = |source| DiskError::File { action: "read", path: path.to_owned(), source };
     let found = File::open(path).and_then(|device| {
         let length = rustix::fs::seek(&device, SeekFrom::End(0))?;
         signature::found_on(&device, length)
     });
     match found.map_err(failed)? {
-        Some(what) => Err(VolumeError::HoldsData { path: path.to_owned(), what }),
+        Some(what) => Err(DiskError::HoldsData { path: path.to_owned(), what }),
         None => Ok(()),
     }
 }
@@ -46,7 +46,7 @@ pub fn check_existing_device(path: &Path) -> Result<()> {
     // The folder may be misspelt as well.
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     if is_missing && folder.starts_with("/dev") && !folder.starts_with("/dev/shm") {
-        return Err(VolumeError::NoDevice { path: path.to_owned() });
+        return Err(DiskError::NoDevice { path: path.to_owned() });
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ mod tests {
         std::os::unix::fs::symlink("/dev/no-such-disk", &link).unwrap();
         for path in [Path::new("/dev/no-such-disk"), Path::new("/dev/disk/by-id/no/such"), &link] {
             let refused = check_existing_device(path);
-            assert!(matches!(refused, Err(VolumeError::NoDevice { .. })), "{path:?}: {refused:?}");
+            assert!(matches!(refused, Err(DiskError::NoDevice { .. })), "{path:?}: {refused:?}");
             assert!(check_overwritable(path, true).is_err(), "{path:?}");
         }
         for path in [

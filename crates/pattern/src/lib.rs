@@ -1,6 +1,9 @@
-//! Access patterns, which choose the next block that a process reads or writes. The n-th draw is a
-//! function of seed, process and n alone, so that the writes of a run can be computed again
-//! afterwards.
+//! Access patterns, which choose the next block that a process reads or writes.
+//!
+//! The n-th draw is a function of seed, process and n alone, so that the writes of a run can be
+//! computed again afterwards. Load and the synthesis of traces draw from the same patterns.
+//!
+//! This crate leaves to others what is done with the blocks.
 
 mod zipf;
 

@@ -30,7 +30,7 @@ pub enum DiskAccess {
 }
 
 /// Takes the lock without waiting for another program's work; `false` if somebody else has it.
-pub(super) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Result<bool> {
+pub(crate) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Result<bool> {
     let operation = match access {
         DiskAccess::Shared => FlockOperation::NonBlockingLockShared,
         DiskAccess::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -49,7 +49,7 @@ pub(super) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Resu
 
 /// Who holds a lock on this file: "process 12 (gemelo)", or "another process" if the system does
 /// not tell.
-pub(super) fn holder(file: &File) -> String {
+pub(crate) fn holder(file: &File) -> String {
     let Ok(status) = rustix::fs::fstat(file) else { return unknown() };
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let named = || flocks(&locks).filter(|lock| lock.inode == status.st_ino);
@@ -67,7 +67,7 @@ pub(super) fn holder(file: &File) -> String {
 
 /// Who has a lock on a file that lets nobody else read it; nothing if nobody has, or it cannot be
 /// asked.
-pub(super) fn locked_by(path: &Path) -> Option<String> {
+pub(crate) fn locked_by(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     let is_free = take(&file, DiskAccess::Shared, false).unwrap_or(true);
     (!is_free).then(|| holder(&file))

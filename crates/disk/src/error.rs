@@ -1,0 +1,69 @@
+//! Errors of files and block devices: the kind, and the path.
+
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The reason why a file or block device is refused, or cannot be used.
+#[derive(Debug, Error)]
+pub enum DiskError {
+    /// A system call failed.
+    #[error("cannot {action} '{path}'")]
+    File {
+        /// The attempted action, as a verb.
+        action: &'static str,
+        /// The file or device.
+        path: PathBuf,
+        /// The error of the system call.
+        source: io::Error,
+    },
+    /// The path of a new file is taken.
+    #[error("'{path}' exists already")]
+    Exists {
+        /// The existing file.
+        path: PathBuf,
+    },
+    /// Another process has locked the file or device.
+    #[error("'{path}' is in use by {holder}")]
+    Locked {
+        /// The file or device.
+        path: PathBuf,
+        /// "process 123 (gemelo)", or "another process" if the system does not tell.
+        holder: String,
+    },
+    /// Something else uses the device or file, such as a mount.
+    #[error("'{path}' is in use: {by}")]
+    DeviceInUse {
+        /// The device or file.
+        path: PathBuf,
+        /// The use, such as "mounted at /mnt".
+        by: String,
+    },
+    /// The device holds data, which would be overwritten.
+    #[error("'{path}' holds {what}: name another device, or say --force to overwrite it")]
+    HoldsData {
+        /// The device.
+        path: PathBuf,
+        /// The kind of data, such as "an XFS file system", or just "data".
+        what: String,
+    },
+    /// The path is below `/dev`, and no device is there.
+    #[error(
+        "there is no device '{path}': files are not made in /dev, where they would be in memory"
+    )]
+    NoDevice {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path is neither a file nor a block device.
+    #[error("'{path}' is {found}: name a file or a block device")]
+    NoDisk {
+        /// The path.
+        path: PathBuf,
+        /// The kind of file at the path.
+        found: &'static str,
+    },
+}
+
+/// The result of most functions of this crate.
+pub(crate) type Result<T> = std::result::Result<T, DiskError>;

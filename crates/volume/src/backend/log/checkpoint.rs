@@ -1,0 +1,116 @@
+//! Writing a checkpoint: which pages are frozen, and the table that names them.
+
+use super::LogBackend;
+use super::pager::PageKey;
+use crate::backend::{Checkpoint, Garbage, LocalPages, PageWrites, SlotNeed};
+use crate::error::{Result, VolumeError};
+use crate::format::{Link, build_chain};
+
+/// Bytes that the table has for each page, and for each volume with the longest name: upper bounds.
+const TABLE_PAGE_BYTES: u64 = 24;
+const TABLE_VOLUME_BYTES: u64 = 512;
+/// Bytes of the table in a page of its own, which is written twice: a lower bound.
+const TABLE_PIECE_BYTES: u64 = 2048;
+
+/// Slots that a table of this many pages and volumes takes at most.
+const fn table_slots(pages: u64, volumes: u64) -> u64 {
+    2 * ((pages * TABLE_PAGE_BYTES + volumes * TABLE_VOLUME_BYTES) / TABLE_PIECE_BYTES + 1)
+}
+
+impl Checkpoint for LogBackend {
+    fn freeze(&mut self) {
+        if self.writes_image {
+            self.touch_all();
+        }
+        for key in self.pager.freeze() {
+            match key {
+                PageKey::Map(id, number) => {
+                    if let Some(entry) =
+                        self.volumes.get_mut(&id).and_then(|volume| volume.map.entry_mut(number))
+                    {
+                        entry.freeze();
+                    }
+                }
+                PageKey::Record(number) => {
+                    if let Some(entry) = self.records.entry_mut(number) {
+                        entry.freeze();
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Garbage {
+        self.pager.finish();
+        None
+    }
+
+    fn abandon(&mut self) {
+        for key in self.pager.abandon() {
+            match key {
+                PageKey::Map(id, number) => {
+                    if let Some(entry) =
+                        self.volumes.get_mut(&id).and_then(|volume| volume.map.entry_mut(number))
+                    {
+                        self.pager.touch_again(key, entry);
+                    }
+                }
+                PageKey::Record(number) => {
+                    if let Some(entry) = self.records.entry_mut(number) {
+                        self.pager.touch_again(key, entry);
+                    }
+                }
+            }
+        }
+    }
+
+    fn local_pages(&self) -> Option<&dyn LocalPages> {
+        Some(self)
+    }
+
+    fn local_pages_mut(&mut self) -> Option<&mut dyn LocalPages> {
+        Some(self)
+    }
+}
+
+impl LocalPages for LogBackend {
+    fn slots(&self) -> SlotNeed {
+        let in_use = self.pager.slots.in_use();
+        let changed = self.pager.changed_pages();
+        // The image after the next one has to fit beside that one: pages that are new are in both.
+        let pages = if self.writes_image { in_use + 2 * changed } else { changed };
+        SlotNeed { in_use, next: pages + table_slots(in_use + pages, self.volumes.len() as u64) }
+    }
+
+    fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool> {
+        for _ in 0..most {
+            let Some(key) = self.pager.next_frozen() else { return Ok(false) };
+            match key {
+                PageKey::Map(id, number) => {
+                    // A volume that was removed before the freeze has left keys behind.
+                    let Some(volume) = self.volumes.get_mut(&id) else { continue };
+                    if let Some(entry) = volume.map.entry_mut(number) {
+                        self.pager.gather(key, entry, writes)?;
+                    }
+                }
+                PageKey::Record(number) => {
+                    if let Some(entry) = self.records.entry_mut(number) {
+                        self.pager.gather(key, entry, writes)?;
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)> {
+        let stream = self.table().encode();
+        let pager = &mut self.pager;
+        let slots = &mut pager.slots;
+        let (pages, link) = build_chain(&stream, pager.seed, || slots.take())
+            .ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
+        pager.replace_table(pages.iter().map(|(slot, _)| *slot).collect());
+        writes.extend(pages);
+        Ok((link, stream.len() as u64))
+    }
+}

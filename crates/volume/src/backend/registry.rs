@@ -1,0 +1,71 @@
+//! The table of backends: how each is described to people and how it is made.
+
+use super::figures::Damage;
+use super::traits::MetadataBackend;
+use super::{cached, log};
+use crate::error::Result;
+use crate::format::{Root, Superblock};
+use crate::types::BackendKind;
+use gemelo_disk::Disk;
+use std::sync::Arc;
+
+/// The disk and the parameters of the pool whose metadata a backend keeps.
+pub(crate) struct Home<'h> {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) superblock: &'h Superblock,
+}
+
+/// How a checkpoint is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoadOptions {
+    /// As [`crate::Tuning::cache_bytes`].
+    pub(crate) cache_bytes: u64,
+    /// Read all that can be read, so that the next checkpoint writes it anew.
+    pub(crate) salvages: bool,
+}
+
+/// Makes the backend of an empty pool with a data store of this many blocks. The superblock need not
+/// be on disk yet.
+type Empty = fn(&Home<'_>, u64) -> Box<dyn MetadataBackend>;
+/// Reads the checkpoint of a root.
+type Load = fn(&Home<'_>, &Root, LoadOptions, &mut Damage) -> Result<Box<dyn MetadataBackend>>;
+
+/// An entry of the table.
+pub(super) struct Registration {
+    /// One line for the help of the command line.
+    pub(super) about: &'static str,
+    pub(super) empty: Empty,
+    pub(super) load: Load,
+}
+
+/// The table. A kind without an entry does not compile.
+const fn registration(kind: BackendKind) -> &'static Registration {
+    match kind {
+        BackendKind::Log => &log::LOG,
+        BackendKind::Ram => &log::RAM,
+        BackendKind::Table => &cached::TABLE,
+        BackendKind::BTree => &cached::BTREE,
+    }
+}
+
+/// Describes a backend in one line, for the help of a command.
+#[must_use]
+pub const fn about_backend(kind: BackendKind) -> &'static str {
+    registration(kind).about
+}
+
+/// Makes the backend of an empty pool.
+pub(crate) fn empty(home: &Home<'_>, data_blocks: u64) -> Box<dyn MetadataBackend> {
+    (registration(home.superblock.backend).empty)(home, data_blocks)
+}
+
+/// Reads the checkpoint of a root. [`MetadataBackend::settle`] has to follow after the journal was
+/// replayed.
+pub(crate) fn load(
+    home: &Home<'_>,
+    root: &Root,
+    options: LoadOptions,
+    damage: &mut Damage,
+) -> Result<Box<dyn MetadataBackend>> {
+    (registration(home.superblock.backend).load)(home, root, options, damage)
+}
