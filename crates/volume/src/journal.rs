@@ -8,7 +8,6 @@ use crate::format::{
 use crate::types::VolumeId;
 use gemelo_disk::Disk;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IoSlice;
 
 /// Bytes read at once when looking for commits.
 const SCAN_BYTES: usize = 1 << 20;
@@ -73,8 +72,7 @@ impl Journal {
         let at = self
             .place(commit.len() as u64)
             .ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
-        disk.write_at(ring_offset(at), &mut [IoSlice::new(commit)])
-            .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+        disk.write_at(ring_offset(at), commit).map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 
     /// The commit of this length is durable.
@@ -306,7 +304,7 @@ impl Journal {
         let CommitHeader { number, generation, .. } = last.commit.header;
         build_commit(&mut buffer, number, generation, self.seed);
         mirror_commit(&mut buffer);
-        disk.write_at(ring_offset(last.commit.offset), &mut [IoSlice::new(&buffer)])
+        disk.write_at(ring_offset(last.commit.offset), &buffer)
             .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 }

@@ -17,6 +17,7 @@ mod hash_many;
 mod journal;
 mod load;
 mod pool;
+pub mod store;
 mod sync;
 mod types;
 mod volume;

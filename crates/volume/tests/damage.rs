@@ -357,7 +357,7 @@ fn damage_content(backend: BackendKind) {
 fn the_data_store_of_another_pool_is_refused() {
     let (one, _) = worked_pool(BackendKind::Log, 1, true);
     let (two, _) = worked_pool(BackendKind::Table, 2, true);
-    let disks = PoolDisks { data: one.disks().data, metadata: two.disks().metadata };
+    let disks = PoolDisks::new(one.disks().data, two.disks().metadata);
     assert!(open(&disks, tuning()).is_err());
 }
 

@@ -11,19 +11,21 @@
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};
+use common::scatter::ScatterStore;
 use common::simulated::Simulation;
 use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
+use gemelo_volume::store::{BlockStore, OpenStore};
 use gemelo_volume::{
     BackendKind, CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume,
     VolumeError, check,
 };
 
-fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
+fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore) {
     let mut random = Random::new(seed);
-    let simulation = Simulation::new(seed);
+    let simulation = Simulation::new(seed).with_store(open_store);
     Pool::format(&simulation.disks(), options).unwrap();
     let mut model = Model::default();
     for _ in 0..3 {
@@ -62,7 +64,9 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
             2 => Tuning { most_references: 3, ..tuning() },
             _ => tuning(),
         };
-        work(seed, &options, &tuning);
+        // The engine does not notice which kind of store it has.
+        work(seed, &options, &tuning, BlockStore::open);
+        work(seed, &options, &tuning, ScatterStore::open);
     }
 }
 

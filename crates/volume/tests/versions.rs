@@ -90,7 +90,7 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
         assert_eq!(lost, 0);
         assert!(old.images() == before, "nothing of the old pool was written");
-        let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+        let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
         let report = check(
             &disks,
             CheckOptions { data: true, ..CheckOptions::default() },
@@ -130,7 +130,7 @@ fn a_conversion_can_be_stopped_at_any_point_and_begun_anew() {
     assert!(matches!(stopped, Err(VolumeError::Interrupted)));
     let new = Simulation::new(1);
     convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
-    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     compare(&open(&disks, tuning()).unwrap(), "after all");
 }
 
@@ -144,7 +144,7 @@ fn a_content_that_rotted_before_the_conversion_is_said_to_be_lost() {
     let new = Simulation::new(1);
     // The clone shares it.
     assert_eq!(convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap(), 2);
-    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     let pool = open(&disks, tuning()).unwrap();
     assert!(read(&pool.volume("inline").unwrap(), 7 * BLOCK as u64, BLOCK).is_err());
 }

@@ -75,7 +75,7 @@ static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 
 fn serve() -> anyhow::Result<PathBuf> {
     let (data, metadata) = small_pool(BackendKind::Log)?;
-    let disks = PoolDisks { data: MemoryDisk::of(data), metadata: MemoryDisk::of(metadata) };
+    let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
     let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();
     for name in ["one", "second", "three"] {

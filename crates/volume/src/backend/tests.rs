@@ -12,7 +12,6 @@ use crate::types::{
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IoSlice;
 use std::sync::Arc;
 
 const DATA_BLOCKS: u64 = 200_000;
@@ -79,7 +78,7 @@ impl Pair {
     fn new(kind: BackendKind, seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = |name| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
-        let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+        let disks = PoolDisks::new(disk("data"), disk("metadata"));
         let superblock = superblock(kind);
         let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
         let backend = empty(&home, DATA_BLOCKS);
@@ -241,7 +240,7 @@ impl Pair {
         let (table, table_bytes) = pages.seal(&mut writes).unwrap();
         for (slot, page) in writes {
             let offset = slot.offset(self.superblock.journal_pages);
-            self.disks.metadata.write_at(offset, &mut [IoSlice::new(&*page)]).unwrap();
+            self.disks.metadata.write_at(offset, page.as_slice()).unwrap();
         }
         let totals = self.backend.totals();
         Root {

@@ -6,7 +6,7 @@ use crate::error::{DiskRole, Result, VolumeError};
 use crate::format::{
     Change, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, PoolSeed,
     RECORD_PAGE_ENTRIES, Root, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume,
-    Version, check_data_header, find_roots, read_chain, read_superblock,
+    Version, find_roots, read_chain, read_superblock,
 };
 use crate::journal::Journal;
 use crate::pool::PoolDisks;
@@ -45,8 +45,9 @@ impl Walk {
         let mut damage = Vec::new();
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
         damage.into_iter().for_each(|what| report.add(false, what));
-        for offset in check_data_header(&*disks.data, &superblock)? {
-            report.add(false, format!("the header of the data store at byte {offset} is damaged"));
+        let store = disks.store(&superblock);
+        for label in store.check_labels()? {
+            report.add(false, format!("{label} is damaged"));
         }
         let walked = Self::read_all(disks, superblock, report);
         match walked {
@@ -87,8 +88,8 @@ impl Walk {
             slots.add(*slot);
         }
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
-        let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
-        let present_blocks = data_bytes / u64::from(superblock.block_bytes);
+        let store = disks.store(&superblock);
+        let present_blocks = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
         let mut walk = Self {
             data_blocks: root.data_blocks,
             present_blocks,

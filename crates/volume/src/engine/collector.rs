@@ -51,9 +51,6 @@ impl Engine {
     }
 }
 
-/// Fewer neighbouring blocks are not given back in the background: a file with a hole for each would
-/// be in pieces, and they are the first to be used again.
-const LEAST_RUN_BLOCKS: u32 = 16;
 /// An allowance that was not used is saved up, for a burst of this many seconds' worth.
 const MOST_SAVED_S: u64 = 1;
 /// How long the background collector rests after it has looked at the whole store.
@@ -92,11 +89,10 @@ impl Collector {
         loop {
             let blocks =
                 u32::try_from(self.allowed_bytes / block_bytes).unwrap_or(u32::MAX).min(RUN_BLOCKS);
-            if blocks < LEAST_RUN_BLOCKS {
+            if blocks < engine.data.least_discard_blocks() {
                 return Ok(());
             }
-            let (count, next) =
-                engine.data.discard_undiscarded(self.next, (LEAST_RUN_BLOCKS, blocks))?;
+            let (count, next) = engine.data.discard_undiscarded(self.next, blocks)?;
             self.allowed_bytes -= u64::from(count) * block_bytes;
             add(&engine.counters.discarded_blocks, u64::from(count));
             let Some(next) = next else {

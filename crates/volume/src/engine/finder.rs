@@ -5,13 +5,14 @@
 //! it known. Blocks are never written in place, so "nothing has changed meanwhile" is "the LBN still has this PBN",
 //! looked at under the state's lock. Both outcomes are ordinary changes in the journal.
 
-use super::plan::has_content;
+use super::checked::Likeness;
 use super::read::wanted_at;
 use super::worker::StopSignal;
 use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::Result;
 use crate::format::Change;
+use crate::store::ContentWrite;
 use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
 use std::collections::BTreeMap;
 
@@ -240,7 +241,19 @@ impl Engine {
             state.backend().records(&pbns, &mut records)?;
         }
         let must_compare = self.tuning.verify_bytes || self.fingerprinter.must_compare();
-        let mut stored = Vec::new();
+        let compared = if must_compare {
+            let known = good_contents.iter().zip(&fingerprints).zip(found.iter().zip(&records));
+            let likenesses: Vec<Likeness<'_>> = known
+                .filter(|(_, (_, record))| !record.is_suspect)
+                .filter_map(|((content, fingerprint), (pbn, _))| {
+                    Some(Likeness { pbn: (*pbn)?, fingerprint: *fingerprint, content })
+                })
+                .collect();
+            self.are_equal(&likenesses)
+        } else {
+            Vec::new()
+        };
+        let mut compared = compared.into_iter();
         let mut candidates = Vec::with_capacity(fingerprints.len());
         let owns = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(own, _)| *own);
         let looked_up = fingerprints.into_iter().zip(found).zip(records);
@@ -249,39 +262,29 @@ impl Engine {
         {
             let is_suspect = entry.is_some() && record.is_suspect;
             let is_healed = is_suspect && !must_compare && self.heal(entry, content);
-            let mut compare = |pbn: Pbn| {
-                !must_compare || has_content(self, (pbn, fingerprint), content, &mut stored)
-            };
-            let is_equal = is_healed || !is_suspect && entry.is_some_and(&mut compare);
+            let is_compared = must_compare && entry.is_some() && !record.is_suspect;
+            let is_known = entry.is_some() && !is_suspect;
+            let is_same = if is_compared { compared.next() == Some(true) } else { !must_compare };
+            let is_equal = is_healed || is_known && is_same;
             candidates.push(Candidate { own, fingerprint, entry, is_equal, is_healed });
         }
         Ok(candidates)
     }
 
-    /// Reads blocks, neighbours at once; says of each whether it is good.
+    /// Reads blocks in one list; true for those that are good. The contents become those of other
+    /// LBNs, so they are checked even without `verify_reads`.
     fn read_each(&self, volume: VolumeId, chunk: &[Wanted], contents: &mut [u8]) -> Vec<bool> {
-        let block_bytes = self.block_bytes();
-        let mut good = Vec::with_capacity(chunk.len());
-        let mut rest = contents;
-        for run in chunk.chunk_by(|a, b| a.pbn.number() + 1 == b.pbn.number()) {
-            let (part, after) = rest.split_at_mut((run.len() * block_bytes).min(rest.len()));
-            rest = after;
-            // The content becomes the one of other LBNs, so it is checked even without `verify_reads`.
-            let is_read =
-                run.first().is_some_and(|first| self.data.read(first.pbn, 0, part).is_ok());
-            for (own, content) in run.iter().zip(part.chunks_exact_mut(block_bytes)) {
-                let is_good = is_read && self.seed.of_content(content) == own.checksum;
-                good.push(is_good || self.read_block(volume, *own, content).is_ok());
-            }
-        }
-        good
+        let buffers = contents.chunks_exact_mut(self.block_bytes());
+        self.read_blocks(volume, chunk, buffers).iter().map(Result::is_ok).collect()
     }
 
     /// Writes the content of a suspect block there again.
     fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
         let Some(pbn) = entry.filter(|pbn| !self.damages.is_unwritable(*pbn)) else { return false };
-        let mut is_written = true;
-        self.data.write(&[(pbn, content)], |_, _| is_written = false);
+        let mut writes = [ContentWrite::new(pbn, content)];
+        self.data.write(&mut writes);
+        let [write] = writes;
+        let is_written = write.outcome.is_ok();
         if !is_written {
             self.damages.note_unwritable(pbn);
         }

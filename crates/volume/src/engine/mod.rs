@@ -44,6 +44,7 @@ use crate::fingerprint::Fingerprinter;
 use crate::format::{PoolSeed, Superblock};
 use crate::journal::Journal;
 use crate::pool::Tuning;
+use crate::store::Store;
 use catalogue::Catalogue;
 use damage::Damages;
 use data::{DataPath, Pin};
@@ -72,7 +73,7 @@ pub(crate) struct Engine {
 
 /// Everything that an engine is opened with.
 pub(crate) struct EngineParts {
-    pub(crate) data: Arc<dyn Disk>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -99,9 +100,7 @@ impl Engine {
         let catalogue = Catalogue::new(shown.collect(), hidden);
         let counters = Arc::new(PoolCounters::default());
         let health = Arc::new(Health::new(tuning.read_only));
-        let block_bytes = superblock.block_bytes;
-        let data =
-            Arc::new(DataPath::new(parts.data, block_bytes, parts.space, Arc::clone(&health)));
+        let data = Arc::new(DataPath::new(parts.store, parts.space, Arc::clone(&health)));
         let log = Log::new(LogParts {
             disk: parts.metadata,
             superblock: superblock.clone(),

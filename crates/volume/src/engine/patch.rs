@@ -3,10 +3,11 @@
 //! Patches of one block wait for each other. A write of the whole block does not wait, and is noticed
 //! afterwards.
 
+use super::read::wanted_at;
 use super::write::{Failed, Item, Source};
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, Place, VolumeId};
+use crate::types::{Lbn, Place};
 
 /// The patched blocks of a list.
 #[derive(Default)]
@@ -45,10 +46,26 @@ impl Engine {
         self.state().backend().look_up(volume.id(), &lbns, &mut places)?;
         let mut patches =
             Patches { contents: vec![0; lbns.len() * block_bytes], bases: Vec::new(), block_bytes };
+        let places_and_lbns = places.iter().zip(&lbns);
+        let wanted: Vec<Wanted> =
+            places_and_lbns.filter_map(|(place, lbn)| wanted_at((lbn.0, place))).collect();
+        let blocks = patches.contents.chunks_exact_mut(block_bytes).zip(&places);
+        let stored = blocks.filter(|(_, place)| matches!(place, Place::Stored(..)));
+        // Even without `verify_reads` the checksums are compared: a damaged content would get one
+        // that it passes.
+        let mut read = self.read_blocks(volume.id(), &wanted, stored.map(|(block, _)| block));
+        let mut read = read.drain(..);
         let patched = items.iter().filter(|item| item.is_patch());
         let blocks = patches.contents.chunks_exact_mut(block_bytes);
         for ((item, place), content) in patched.zip(places).zip(blocks) {
-            match self.read_base(volume.id(), item.lbn, place, content) {
+            let base = match place {
+                Place::Unmapped => Ok(()),
+                Place::Stored(..) => read
+                    .next()
+                    .unwrap_or_else(|| Err(VolumeError::DamagedBlock { lbn: item.lbn.0 })),
+                Place::Damaged => Err(VolumeError::DamagedBlock { lbn: item.lbn.0 }),
+            };
+            match base {
                 Ok(()) => {
                     overlay(&item.source, content);
                     patches.bases.push(Some(place));
@@ -60,23 +77,6 @@ impl Engine {
             }
         }
         Ok(patches)
-    }
-
-    fn read_base(
-        &self,
-        volume: VolumeId,
-        lbn: Lbn,
-        place: Place,
-        content: &mut [u8],
-    ) -> Result<()> {
-        match place {
-            Place::Unmapped => Ok(()),
-            // Even without `verify_reads`: a damaged content would get a checksum that it passes.
-            Place::Stored(pbn, checksum) => {
-                self.read_block(volume, Wanted { lbn, pbn, checksum }, content)
-            }
-            Place::Damaged => Err(VolumeError::DamagedBlock { lbn: lbn.0 }),
-        }
     }
 }
 

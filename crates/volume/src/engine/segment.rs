@@ -141,7 +141,8 @@ impl Engine {
             outcomes.push(outcome);
         }
         let mut failed = |number: usize, error: &VolumeError| {
-            if let Some(outcome) = outcomes.get_mut(number) {
+            // The first error of a request is the one to tell.
+            if let Some(outcome) = outcomes.get_mut(number).filter(|outcome| outcome.is_ok()) {
                 *outcome = Err(error.for_device(block_bytes));
             }
         };

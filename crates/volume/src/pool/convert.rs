@@ -11,6 +11,7 @@ use crate::check::walk::{Walk, WalkVolume};
 use crate::error::{DiskRole, Result, VolumeError};
 use crate::fingerprint::Fingerprinter;
 use crate::format::{Change, PoolSeed, Superblock, Version};
+use crate::store::{ContentRead, Store};
 use crate::types::{Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use gemelo_disk::{Disk, FileDisk};
@@ -57,7 +58,7 @@ pub fn convert(
         fingerprint,
         ..walk.superblock.clone()
     };
-    let new = PoolDisks { data: Arc::clone(&disks.data), metadata };
+    let new = PoolDisks { metadata, ..disks.clone() };
     format_metadata(&new, &superblock, walk.data_blocks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::open_disks(new, tuning, Arc::new(SystemClock::new()))?;
@@ -116,7 +117,7 @@ impl Pool {
 
 /// A conversion under way.
 struct Converter<'c> {
-    disks: &'c PoolDisks,
+    store: Arc<dyn Store>,
     walk: &'c Walk,
     pool: &'c Pool,
     seed: PoolSeed,
@@ -132,7 +133,7 @@ impl<'c> Converter<'c> {
     fn new(disks: &'c PoolDisks, walk: &'c Walk, pool: &'c Pool) -> Self {
         let superblock = &walk.superblock;
         Self {
-            disks,
+            store: disks.store(superblock),
             walk,
             pool,
             seed: PoolSeed::of(superblock),
@@ -192,10 +193,12 @@ impl<'c> Converter<'c> {
             self.lost += u64::from(known.is_none());
             return Ok(known.map_or(lose, |checksum| Change::Share { volume, lbn, pbn, checksum }));
         }
-        let offset = u64::from(pbn.number()) * self.content.len() as u64;
         let fingerprint =
             self.walk.fingerprints.get(&pbn.number()).copied().unwrap_or(Fingerprint::NONE);
-        let is_good = match self.disks.data.read_at(offset, &mut self.content) {
+        let mut reads = [ContentRead::new(pbn, 0, &mut self.content)];
+        self.store.read(&mut reads);
+        let [read] = reads;
+        let is_good = match read.outcome {
             Ok(()) => {
                 fingerprint.is_none() || self.old_fingerprinter.of(&self.content) == fingerprint
             }

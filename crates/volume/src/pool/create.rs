@@ -4,12 +4,9 @@ use super::{Pool, PoolDisks};
 use crate::backend::{self, Home};
 use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{
-    JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version, data_header,
-};
+use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version};
 use crate::types::{BackendKind, FingerprintKind, Pbn};
 use gemelo_disk::DiskError;
-use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -144,19 +141,9 @@ impl Pool {
             journal_pages: options.journal_pages(),
             header_copy: options.header_copy(),
         };
-        let data = VolumeError::io;
-        disks
-            .data
-            .set_len(options.data_blocks() * u64::from(options.block_bytes))
-            .map_err(data(DiskRole::Data, "enlarge"))?;
-        let header = data_header(&superblock);
-        for offset in superblock.header_offsets() {
-            disks
-                .data
-                .write_at(offset, &mut [IoSlice::new(&header)])
-                .map_err(data(DiskRole::Data, "write"))?;
-        }
-        disks.data.sync().map_err(data(DiskRole::Data, "sync"))?;
+        let store = disks.store(&superblock);
+        store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
+        store.write_labels()?;
         format_metadata(disks, &superblock, options.data_blocks())
     }
 }
@@ -194,7 +181,7 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
     let mut offset = 0;
     while offset < end {
         let part = zeros.get(..(end - offset).min(ZEROS as u64) as usize).unwrap_or(&zeros);
-        disks.metadata.write_at(offset, &mut [IoSlice::new(part)]).map_err(io("write"))?;
+        disks.metadata.write_at(offset, part).map_err(io("write"))?;
         offset += part.len() as u64;
     }
     disks.metadata.sync().map_err(io("sync"))
@@ -234,6 +221,6 @@ fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64
 fn write_page(disks: &PoolDisks, offset: u64, page: &Page) -> Result<()> {
     disks
         .metadata
-        .write_at(offset, &mut [IoSlice::new(page)])
+        .write_at(offset, page.as_slice())
         .map_err(VolumeError::io(DiskRole::Metadata, "write"))
 }

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 const MOST_DAMAGED: usize = 1000;
 /// LBNs looked up at once; the blocks that they have are not reused until they are read.
 const LBNS_AT_ONCE: u64 = 1024;
+/// Bytes that are read in one list.
+const BYTES_AT_ONCE: usize = 1 << 20;
 /// LBNs that are named for each damaged block.
 const MOST_NAMED: usize = 4;
 
@@ -139,22 +141,38 @@ impl Engine {
             state.backend().records(&pbns, &mut records)?;
             (first, next)
         };
-        let mut content = vec![0; self.block_bytes()];
+        let (mut found, mut seen_before) = (Vec::new(), Vec::new());
         for ((lbn, place), record) in (first.0..).zip(&places).zip(&records) {
             let Place::Stored(pbn, checksum) = *place else { continue };
             let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum };
-            if !scrub.seen.insert(pbn) {
-                if scrub.damaged.contains_key(&(pbn, checksum)) {
-                    scrub.note(name, wanted);
-                }
-                continue;
+            if scrub.seen.insert(pbn) {
+                found.push((wanted, *record));
+            } else {
+                seen_before.push(wanted);
             }
-            monitor.advance(1);
-            scrub.report.checked_contents += 1;
-            if self.read_block(id, wanted, &mut content).is_err() {
+        }
+        let block_bytes = self.block_bytes();
+        let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
+        let mut contents = vec![0; at_once.min(found.len()) * block_bytes];
+        for some in found.chunks(at_once) {
+            let wanted: Vec<Wanted> = some.iter().map(|(wanted, _)| *wanted).collect();
+            let read = self.read_blocks(id, &wanted, contents.chunks_exact_mut(block_bytes));
+            monitor.advance(some.len() as u64);
+            scrub.report.checked_contents += some.len() as u64;
+            let blocks = contents.chunks_exact(block_bytes);
+            for (((wanted, record), read), content) in some.iter().zip(read).zip(blocks) {
+                if read.is_err() {
+                    scrub.note(name, *wanted);
+                } else if record.is_suspect
+                    && self.fingerprinter().of(content) == record.fingerprint
+                {
+                    self.acquit(wanted.pbn)?;
+                }
+            }
+        }
+        for wanted in seen_before {
+            if scrub.damaged.contains_key(&(wanted.pbn, wanted.checksum)) {
                 scrub.note(name, wanted);
-            } else if record.is_suspect && self.fingerprinter().of(&content) == record.fingerprint {
-                self.acquit(pbn)?;
             }
         }
         Ok(Some(Lbn(next)))

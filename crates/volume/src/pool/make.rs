@@ -111,7 +111,7 @@ impl<'a> Places<'a> {
                 disk.wipe_labels().map_err(failed("write", &self.path_of(name)))?;
             }
         }
-        Ok(PoolDisks { data, metadata })
+        Ok(PoolDisks::new(data, metadata))
     }
 
     /// Opens a disk that is there; nothing is written yet. Anything but an empty file or a blank

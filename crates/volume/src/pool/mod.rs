@@ -20,6 +20,8 @@ pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{DamagedBlock, Engine, GcReport, Worker};
 use crate::error::{Result, VolumeError};
+use crate::format::Superblock;
+use crate::store::{BlockStore, OpenStore, Store};
 use crate::types::{DedupMode, Pbn};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
@@ -29,13 +31,34 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The two disks of a pool.
+/// The two disks of a pool, and the kind of store that the data disk holds.
 #[derive(Clone)]
 pub struct PoolDisks {
     /// The contents.
     pub data: Arc<dyn Disk>,
     /// Everything else.
     pub metadata: Arc<dyn Disk>,
+    open_store: OpenStore,
+}
+
+impl PoolDisks {
+    /// The disks of a pool whose contents are in a [`BlockStore`].
+    #[must_use]
+    pub fn new(data: Arc<dyn Disk>, metadata: Arc<dyn Disk>) -> Self {
+        Self { data, metadata, open_store: BlockStore::open }
+    }
+
+    /// The same disks, with the contents in another kind of store.
+    #[must_use]
+    pub fn with_store(self, open_store: OpenStore) -> Self {
+        Self { open_store, ..self }
+    }
+
+    /// The store of the pool with this superblock.
+    #[must_use]
+    pub fn store(&self, superblock: &Superblock) -> Arc<dyn Store> {
+        (self.open_store)(Arc::clone(&self.data), superblock)
+    }
 }
 
 /// How an open pool behaves; nothing of it is on disk.

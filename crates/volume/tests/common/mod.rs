@@ -8,6 +8,7 @@ pub mod history;
 pub mod hold;
 pub mod judge;
 pub mod medium;
+pub mod scatter;
 pub mod simulated;
 pub mod storm;
 

@@ -9,7 +9,6 @@ use crate::types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
 };
 use gemelo_disk::{Disk, FileDisk};
-use std::io::IoSlice;
 use std::sync::Arc;
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -66,7 +65,7 @@ fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> (Link, u64) {
     while backend.gather(1, &mut writes).unwrap() {}
     let table = backend.seal(&mut writes).unwrap();
     for (slot, page) in writes {
-        disk.write_at(slot.offset(16), &mut [IoSlice::new(&*page)]).unwrap();
+        disk.write_at(slot.offset(16), page.as_slice()).unwrap();
     }
     table
 }

@@ -13,20 +13,18 @@ mod space;
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
 use crate::error::{DiskRole, Result, VolumeError};
+use crate::store::{ContentComparison, ContentRead, ContentWrite, Store};
 use crate::types::Pbn;
-use gemelo_disk::Disk;
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
 pub(crate) use space::Space;
-use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The data store of an open pool; see the module.
 pub(crate) struct DataPath {
-    disk: Arc<dyn Disk>,
-    block_bytes: u64,
+    store: Arc<dyn Store>,
     health: Arc<Health>,
     syncs: Syncs,
     space: OrderedMutex<Space>,
@@ -49,15 +47,9 @@ pub(crate) struct Unmapped {
 }
 
 impl DataPath {
-    pub(crate) fn new(
-        disk: Arc<dyn Disk>,
-        block_bytes: u32,
-        space: Space,
-        health: Arc<Health>,
-    ) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, space: Space, health: Arc<Health>) -> Self {
         Self {
-            disk,
-            block_bytes: u64::from(block_bytes),
+            store,
             health,
             syncs: Syncs::new(DiskRole::Data),
             space: OrderedMutex::new(Rank::Space, space),
@@ -69,48 +61,38 @@ impl DataPath {
         }
     }
 
-    const fn offset(&self, pbn: Pbn) -> u64 {
-        pbn.number() as u64 * self.block_bytes
+    /// Reads contents, or parts of them.
+    pub(crate) fn read(&self, reads: &mut [ContentRead<'_>]) {
+        self.store.read(reads);
     }
 
-    /// Reads from within a block on, into its neighbours if the buffer is longer.
-    pub(crate) fn read(&self, pbn: Pbn, within: usize, buffer: &mut [u8]) -> Result<()> {
-        self.disk
-            .read_at(self.offset(pbn) + within as u64, buffer)
-            .map_err(VolumeError::io(DiskRole::Data, "read"))
+    /// Reads one whole content.
+    pub(crate) fn read_one(&self, pbn: Pbn, content: &mut [u8]) -> Result<()> {
+        let mut reads = [ContentRead::new(pbn, 0, content)];
+        self.store.read(&mut reads);
+        let [read] = reads;
+        read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
     }
 
-    /// Writes blocks to PBNs, each run of neighbours at once. Calls `failed` with each run that
-    /// could not be written.
-    pub(crate) fn write(
-        &self,
-        blocks: &[(Pbn, &[u8])],
-        mut failed: impl FnMut(&[(Pbn, &[u8])], &VolumeError),
-    ) {
-        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(blocks.len());
-        for run in blocks.chunk_by(|a, b| a.0.number() + 1 == b.0.number()) {
-            let Some((first, _)) = run.first() else { continue };
-            slices.clear();
-            slices.extend(run.iter().map(|(_, content)| IoSlice::new(content)));
-            if let Err(error) = self.disk.write_at(self.offset(*first), &mut slices) {
-                failed(run, &VolumeError::io(DiskRole::Data, "write")(error));
-            }
-        }
+    /// Writes contents to blocks that are taken, or whose content is damaged.
+    pub(crate) fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        debug_assert!(writes.iter().all(|write| self.is_used(write.pbn)), "a free block");
+        self.store.write(writes);
+    }
+
+    /// Compares stored contents with given ones.
+    pub(crate) fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        self.store.compare(comparisons);
     }
 
     /// Makes durable what was written before.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.syncs.sync(&self.health, || self.disk.sync())
+        self.syncs.sync(&self.health, || self.store.sync())
     }
 
-    /// Makes the disk long enough for this many blocks. A longer one, which an attempt that failed
-    /// halfway has left, is never cut: its blocks may be in use.
+    /// Makes room for this many blocks in the store.
     pub(crate) fn enlarge(&self, data_blocks: u64) -> Result<()> {
-        let length = data_blocks * self.block_bytes;
-        let io = |action| VolumeError::io(DiskRole::Data, action);
-        if self.disk.len().map_err(io("measure"))? < length {
-            self.disk.set_len(length).map_err(io("enlarge"))?;
-        }
+        self.store.enlarge(data_blocks).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
         self.sync()
     }
 
@@ -223,13 +205,16 @@ impl DataPath {
         Ok(Some((first, count)))
     }
 
-    /// As [`Self::discard_free`], of blocks that were used since their last discard, `least` of
-    /// them at least. Gives the number of blocks and where to go on; `None` at the end of the store.
-    pub(crate) fn discard_undiscarded(
-        &self,
-        from: u32,
-        (least, most): (u32, u32),
-    ) -> Result<(u32, Option<u32>)> {
+    /// The fewest blocks in a row that are worth a discard in the background.
+    pub(crate) fn least_discard_blocks(&self) -> u32 {
+        self.store.least_discard_blocks()
+    }
+
+    /// As [`Self::discard_free`], of blocks that were used since their last discard, and of no run
+    /// that is not worth it. Gives the number of blocks and where to go on; `None` at the end of the
+    /// store.
+    pub(crate) fn discard_undiscarded(&self, from: u32, most: u32) -> Result<(u32, Option<u32>)> {
+        let least = self.least_discard_blocks();
         let _discarding = self.discarding.lock();
         let (run, next) = self.space.lock().take_freed_run(from, least, most);
         let Some((first, count)) = run else { return Ok((0, next)) };
@@ -239,8 +224,7 @@ impl DataPath {
 
     /// Discards blocks that were taken out of the space, and frees them again.
     fn discard(&self, first: Pbn, count: u32) -> Result<()> {
-        let bytes = u64::from(count) * self.block_bytes;
-        let result = self.disk.discard(self.offset(first), bytes);
+        let result = self.store.discard(first, count);
         self.space.lock().release_discarded(first, count);
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
     }

@@ -7,8 +7,8 @@ use crate::backend::{PageWrites, Pressure, Totals};
 use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
 use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{Link, Page, Root, Slot};
-use std::io::IoSlice;
+use crate::format::{Link, Root};
+use gemelo_disk::DiskWrite;
 
 /// Pages copied under the state's lock at once: some 30 µs.
 const PAGES_AT_ONCE: usize = 64;
@@ -114,7 +114,9 @@ impl Log {
         let page = root.encode(&self.superblock, self.seed);
         for offset in Root::offsets(mark.generation) {
             // A root that was written in spite of an error would begin a history of its own.
-            self.write_metadata(offset, &[&*page])
+            self.disk
+                .write_at(offset, page.as_slice())
+                .map_err(VolumeError::io(DiskRole::Metadata, "write"))
                 .inspect_err(|_| self.health.stop(DiskRole::Metadata, "write the root of"))?;
             self.sync()?;
         }
@@ -140,26 +142,17 @@ impl Log {
         }
     }
 
-    /// Writes pages in the order of their slots, neighbours at once, and empties the list.
+    /// Writes pages in one list, in the order of their slots, and empties the list.
     fn write_pages(&self, writes: &mut PageWrites) -> Result<()> {
         writes.sort_unstable_by_key(|(slot, _)| *slot);
-        let is_next =
-            |a: &(Slot, Box<Page>), b: &(Slot, Box<Page>)| a.0.number() + 1 == b.0.number();
-        for run in writes.chunk_by(is_next) {
-            let Some((slot, _)) = run.first() else { continue };
-            let pages: Vec<&Page> = run.iter().map(|(_, page)| &**page).collect();
-            self.write_metadata(slot.offset(self.superblock.journal_pages), &pages)?;
-        }
+        let journal_pages = self.superblock.journal_pages;
+        let mut list: Vec<DiskWrite<'_>> = writes
+            .iter()
+            .map(|(slot, page)| DiskWrite::new(slot.offset(journal_pages), page.as_slice()))
+            .collect();
+        self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
         add(&self.counters.checkpoint_pages, writes.len() as u64);
         writes.clear();
         Ok(())
-    }
-
-    fn write_metadata(&self, offset: u64, pages: &[&Page]) -> Result<()> {
-        let mut slices: Vec<IoSlice<'_>> =
-            pages.iter().map(|page| IoSlice::new(page.as_slice())).collect();
-        self.disk
-            .write_at(offset, &mut slices)
-            .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 }
