@@ -1,9 +1,11 @@
 //! Types that all gemelo crates share: sizes and durations as users write them, the clock, seeded
-//! random numbers, the monitor to which libraries report progress, and the stop flag.
+//! random numbers, the monitor to which libraries report progress, the stop flag, and the kinds of
+//! failures.
 //!
 //! This crate does no input or output, and it contains nothing about blocks, load or volumes.
 
 pub mod clock;
+mod failure;
 pub mod monitor;
 mod permutation;
 pub mod random;
@@ -11,6 +13,7 @@ pub mod stop;
 pub mod units;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use failure::{Classified, FailureKind};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;
 pub use stop::StopFlag;

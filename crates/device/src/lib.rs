@@ -3,6 +3,18 @@
 //!
 //! Requests come in batches: a server passes on all requests that a connection has sent. A device
 //! can then make one system call, take one lock or do one look-up for many requests.
+//!
+//! [`Exports`] gives devices names. A [`FrontEnd`] lets clients reach the named devices by a
+//! protocol, such as NBD. An implementation of a front end needs this crate and no other part of
+//! the engine.
+
+mod exports;
+mod front_end;
+
+pub use exports::{Export, ExportTable, Exports};
+pub use front_end::{
+    Connect, ConnectError, FrontEnd, FrontEndError, FrontEndFigures, Listening, Transfers,
+};
 
 use std::io;
 use thiserror::Error;

@@ -1,9 +1,11 @@
 //! What every command gets: where to print, whom to tell of progress, and the flag that Ctrl-C raises.
 
+use crate::pools;
 use crate::progress::TerminalMonitor;
 use anyhow::Context as _;
 use gemelo_base::units::format_lines;
 use gemelo_base::{Monitor, StopFlag};
+use gemelo_target::Targets;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,6 +15,8 @@ pub(crate) struct Context {
     pub(crate) monitor: Arc<dyn Monitor>,
     /// Raised by the first Ctrl-C or SIGTERM; the second one ends the process at once.
     pub(crate) stop: StopFlag,
+    /// The storage that load can run against.
+    pub(crate) targets: Targets,
     /// When the command began.
     pub(crate) started_at: SystemTime,
 }
@@ -28,7 +32,12 @@ impl Context {
             raised.raise();
         })
         .context("cannot listen for Ctrl-C")?;
-        Ok(Self { monitor: Arc::new(TerminalMonitor::new()), stop, started_at: SystemTime::now() })
+        Ok(Self {
+            monitor: Arc::new(TerminalMonitor::new()),
+            stop,
+            targets: pools::targets(),
+            started_at: SystemTime::now(),
+        })
     }
 
     /// Prints lines to standard output. Control characters are escaped; names have none, see `format_line`.

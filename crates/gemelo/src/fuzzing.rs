@@ -11,12 +11,13 @@ mod pool;
 use crate::commands::bench::job_file;
 use crate::commands::dedisbench::{ini, parse};
 use crate::distributions::formats::Format;
+use gemelo_adapters::{NbdAdapter, PoolAdapter};
 use gemelo_base::{Silent, StopFlag, units};
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
 use gemelo_load::read_log;
 use gemelo_pattern::Pattern;
 use gemelo_scan::{ScanOptions, ScanRequest, ZeroPolicy, merge_sets};
-use gemelo_target::TargetUri;
+use gemelo_target::{TargetUri, Targets};
 use std::io::Write;
 
 /// One parser.
@@ -128,6 +129,9 @@ pub const TARGETS: &[Target] = &[
             "null:",
             "./data",
             "file:/dev/zero",
+            "file:a:b",
+            "pool:/a/b",
+            "nbd+unix:///x?socket=/y",
         ],
         run: Text(load_words),
     },
@@ -283,7 +287,11 @@ fn dedisbench_line(text: &str) {
 }
 
 fn load_words(text: &str) {
-    let _ = (text.parse::<Pattern>(), text.parse::<TargetUri>());
+    let _ = text.parse::<Pattern>();
+    let targets = Targets::new().with(PoolAdapter::default()).with(NbdAdapter);
+    let uri = TargetUri::from(text);
+    let _ = targets.storage(&uri);
+    assert_eq!(TargetUri::from(uri.to_string()), uri, "a name reads back as it is printed");
 }
 
 fn filebench_script(text: &str) {

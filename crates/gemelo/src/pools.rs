@@ -3,8 +3,11 @@
 use crate::context::Context;
 use crate::exit::bad_input;
 use anyhow::anyhow;
+use gemelo_adapters::{NbdAdapter, OnOpen, PoolAdapter};
 use gemelo_serve::{Access, Failure, Purpose, Reply, Request, StatReport};
+use gemelo_target::Targets;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A failure as an error: what was refused is bad input.
 pub(crate) fn error(failure: Failure) -> anyhow::Error {
@@ -22,11 +25,14 @@ pub(crate) fn open(
     Access::open(directory, purpose, &*context.monitor, &context.stop).map_err(error)
 }
 
-/// Lets other commands look at the figures of the pool that a target has open, until the result is
-/// dropped.
-pub(crate) fn let_look(target: &dyn gemelo_target::Target) -> Option<gemelo_serve::Looks> {
-    let opened = target.pool()?;
-    gemelo_serve::let_look(&opened.directory, opened.pool)
+/// The storage that load can run against. Other commands can look at the figures of a pool while a
+/// target has it open.
+pub(crate) fn targets() -> Targets {
+    let on_open: OnOpen = Arc::new(|directory, pool| {
+        let looks = gemelo_serve::let_look(directory, pool)?;
+        Some(Box::new(looks) as Box<dyn Send + Sync>)
+    });
+    Targets::new().with(PoolAdapter::new(on_open)).with(NbdAdapter)
 }
 
 /// Asks one thing of an open pool.

@@ -3,7 +3,7 @@
 use crate::table::Table;
 use gemelo_base::units::format_count;
 use gemelo_load::Stored;
-use gemelo_target::DedupMode;
+use gemelo_target::DedupPolicy;
 use std::fmt::Write as _;
 
 /// What the pool made of it, beside what the contents say.
@@ -44,9 +44,9 @@ pub(crate) fn stored_text(stored: &Stored) -> String {
         "  ({unique} blocks written got a block of their own, {duplicate} were shared, {unchanged} unchanged, {zero} zeros)"
     );
     text += match after.mode {
-        DedupMode::Off => "  (the volume does not look for duplicates)\n",
-        DedupMode::Inline => "",
-        DedupMode::Offline => "  (the finder looked for duplicates after the run)\n",
+        DedupPolicy::Off => "  (the volume does not look for duplicates)\n",
+        DedupPolicy::Inline => "",
+        DedupPolicy::Offline => "  (the finder looked for duplicates after the run)\n",
     };
     text
 }

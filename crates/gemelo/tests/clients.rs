@@ -10,7 +10,8 @@
 
 mod support;
 
-use gemelo_volume::{DedupMode, PoolOptions};
+use gemelo_format::DedupMode;
+use gemelo_volume::PoolOptions;
 use std::collections::HashSet;
 use support::tools::{run, tool};
 use support::{MIB, TestPool, image, kinds, setting};

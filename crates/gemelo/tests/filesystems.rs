@@ -12,7 +12,8 @@
 mod support;
 
 use gemelo_base::random::Random;
-use gemelo_volume::{DedupMode, FingerprintKind, PoolOptions};
+use gemelo_format::{DedupMode, FingerprintKind};
+use gemelo_volume::PoolOptions;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;

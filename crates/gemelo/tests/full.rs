@@ -11,9 +11,10 @@
 
 mod support;
 
+use gemelo_format::DedupMode;
 use gemelo_nbd::client::{Client, Submission};
 use gemelo_nbd::wire::ErrorCode;
-use gemelo_volume::{DedupMode, PoolOptions};
+use gemelo_volume::PoolOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::mount::{Attached, Mounted, can_mount};

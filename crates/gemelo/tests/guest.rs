@@ -13,7 +13,7 @@ mod archive;
 mod support;
 
 use archive::Archive;
-use gemelo_volume::DedupMode;
+use gemelo_format::DedupMode;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

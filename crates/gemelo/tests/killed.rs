@@ -15,8 +15,9 @@ mod support;
 mod writer;
 
 use gemelo_base::random::Random;
+use gemelo_format::{BackendKind, DedupMode};
 use gemelo_nbd::client::Submission;
-use gemelo_volume::{BackendKind, DedupMode, PoolOptions};
+use gemelo_volume::PoolOptions;
 use history::{History, SECTOR};
 use std::sync::Mutex;
 use std::time::Duration;

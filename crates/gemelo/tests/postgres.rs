@@ -15,7 +15,8 @@ mod support;
 
 use cluster::{COMMITTED, Cluster, Committer, Postmaster, wait_until};
 use gemelo_base::random::Random;
-use gemelo_volume::{BackendKind, DedupMode, PoolOptions};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_volume::PoolOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

@@ -11,9 +11,10 @@
 mod support;
 
 use gemelo_base::random::Random;
+use gemelo_format::{DedupMode, FingerprintKind};
 use gemelo_nbd::client::Submission;
 use gemelo_nbd::wire::{Command, InfoRequest, OptionCode, OptionHeader, RequestHeader};
-use gemelo_volume::{DedupMode, FingerprintKind, PoolOptions};
+use gemelo_volume::PoolOptions;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use support::tools::{all_of, python_with_libnbd};

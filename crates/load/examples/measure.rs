@@ -10,7 +10,7 @@ use gemelo_content::{ContentSpec, Distribution};
 use gemelo_load::{
     Contents, Environment, Job, JobOperation, JobSpec, Populate, SyncPolicy, Verify, run,
 };
-use gemelo_target::{TargetUri, plan};
+use gemelo_target::{TargetUri, Targets};
 use std::error::Error;
 use std::io::Write;
 
@@ -18,7 +18,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
-    let target: TargetUri = arguments.next().ok_or("measure TARGET [KEY=VALUE...]")?.parse()?;
+    let target: TargetUri = arguments.next().ok_or("measure TARGET [KEY=VALUE...]")?.into();
     let mut spec = JobSpec { process_bytes: None, ..JobSpec::default() };
     let mut distribution = "0 750,1 125".to_owned();
     for argument in arguments {
@@ -80,7 +80,7 @@ fn set(spec: &mut JobSpec, key: &str, value: &str) -> Outcome<()> {
 
 fn measure(uri: &TargetUri, job: &Job, spec: &ContentSpec) -> Outcome<()> {
     let contents = Contents::new(spec, job)?;
-    let mut target = plan(uri, &job.layout(true))?.prepare()?;
+    let mut target = Targets::new().storage(uri)?.plan(&job.layout(true))?.prepare()?;
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
     let environment = Environment { clock: &clock, monitor: &Silent, stop: &stop };
     let result = run(job, &contents, target.as_ref(), None, &environment, None)?;

@@ -21,8 +21,8 @@ mod file;
 mod memory;
 
 use gemelo_base::{Silent, StopFlag};
-use gemelo_device::BlockDevice;
-use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
+use gemelo_device::{BlockDevice, Export, ExportTable};
+use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;

@@ -13,8 +13,9 @@ mod support;
 
 use gemelo_base::StopFlag;
 use gemelo_base::random::Random;
+use gemelo_device::Export;
 use gemelo_nbd::client::Submission;
-use gemelo_nbd::server::{Export, Memory, ServerConfig};
+use gemelo_nbd::server::{Memory, ServerConfig};
 use gemelo_nbd::wire::{Command, GREETING_BYTES, OptionCode, OptionHeader};
 use std::io::{Read, Write};
 use std::net::TcpStream;

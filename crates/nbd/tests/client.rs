@@ -10,8 +10,9 @@
 mod support;
 
 use gemelo_base::random::Random;
+use gemelo_device::Export;
 use gemelo_nbd::client::{Client, ClientError, NbdUri, ServerAddress, Submission, Wait};
-use gemelo_nbd::server::{Export, ServerConfig};
+use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::{ErrorCode, STATE_HOLE, STATE_ZERO};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -11,8 +11,9 @@
 
 mod support;
 
+use gemelo_device::Export;
 use gemelo_nbd::client::{Client, ClientError, NbdUri, ServerAddress, Submission};
-use gemelo_nbd::server::{Export, ServerConfig};
+use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::{Command, ErrorCode, InfoRequest, OptionCode, OptionReplyKind};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -9,8 +9,8 @@
 
 mod support;
 
-use gemelo_device::{BlockDevice, Operation, Request};
-use gemelo_nbd::server::{Export, ServerConfig};
+use gemelo_device::{BlockDevice, Export, Operation, Request};
+use gemelo_nbd::server::ServerConfig;
 use std::sync::Arc;
 use support::memory::MemoryDevice;
 use support::{TestServer, bytes, run, tool};

@@ -10,8 +10,8 @@
 mod support;
 
 use gemelo_base::random::Random;
-use gemelo_device::Geometry;
-use gemelo_nbd::server::{Export, ServerConfig};
+use gemelo_device::{Export, Geometry};
+use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::{
     Command, InfoRequest, OptionCode, OptionHeader, OptionReplyKind, RequestHeader,
 };

@@ -10,8 +10,9 @@
 
 mod support;
 
+use gemelo_device::Export;
 use gemelo_nbd::client::{Client, ClientError, Submission, Wait};
-use gemelo_nbd::server::{Export, Listener, ServeError, Server, ServerConfig};
+use gemelo_nbd::server::{Listener, ServeError, Server, ServerConfig};
 use gemelo_nbd::wire::ErrorCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -185,7 +186,7 @@ fn a_device_that_panics_ends_its_connection_only() {
 fn the_network_is_not_served_without_tls_unless_that_is_allowed() {
     let open = || vec![Listener::bind(&"tcp:0.0.0.0:0".parse().unwrap()).unwrap()];
     let serve = |config: ServerConfig, stop: &gemelo_base::StopFlag| {
-        let table = Arc::new(gemelo_nbd::server::ExportTable::new());
+        let table = Arc::new(gemelo_device::ExportTable::new());
         Server::new(table, config, Arc::new(gemelo_base::Silent)).serve(open(), stop)
     };
     let stop = gemelo_base::StopFlag::new();

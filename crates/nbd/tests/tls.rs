@@ -9,8 +9,9 @@
 
 mod support;
 
+use gemelo_device::Export;
 use gemelo_nbd::client::{Client, ClientError, NbdUri, Submission, Wait};
-use gemelo_nbd::server::{Export, ServerConfig, TlsError, TlsPolicy, tls_from_files};
+use gemelo_nbd::server::{ServerConfig, TlsError, TlsPolicy, tls_from_files};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::path::Path;
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use gemelo_replay::{
     replay,
 };
 use gemelo_target::{
-    Access, AtStart, Completion, Engine, IoFailure, Layout, Operation as Verb, Queue, QueueOptions,
-    Request, Target, TargetError, TargetUri, Wait,
+    Access, AtStart, Completion, Engine, FileStorage, IoFailure, Layout, Operation as Verb, Queue,
+    QueueOptions, Request, Storage, Target, TargetError, Wait,
 };
 use gemelo_trace::{ContentHash, Names, Operation, Record, RecordSource, TraceError};
 use std::collections::HashMap;
@@ -107,7 +107,7 @@ fn file(path: &Path, plan: &Plan) -> Box<dyn Target> {
         force: false,
         preallocate: false,
     };
-    gemelo_target::plan(&TargetUri::Path(path.to_owned()), &layout).unwrap().prepare().unwrap()
+    FileStorage::new(path).plan(&layout).unwrap().prepare().unwrap()
 }
 
 fn run(

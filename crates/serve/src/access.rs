@@ -1,46 +1,49 @@
-//! A pool as a command has it: opened by this process, or asked for through the socket of the process that serves it.
+//! A pool as commands use it: opened by this process, or asked for through the socket of the
+//! process that has it.
 
 use crate::control::{self, Asked, Looks};
 use crate::failure::Failure;
 use crate::open_pool::{OpenError, OpenPool};
-use crate::remote::RemoteDevice;
 use crate::request::{Reply, Request};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
-use gemelo_device::BlockDevice;
+use gemelo_device::{BlockDevice, Connect, ConnectError};
 use gemelo_volume::VolumeError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long to wait for a command that has the pool, or for a server that is not ready yet.
+/// Longest time to wait for a command that has the pool, or for a server that is not ready yet.
 const WAIT_NS: u64 = 3_000_000_000;
-const LOOK_NS: u64 = 20_000_000;
 
-/// What a command does with a pool.
+/// Interval between two attempts to open the pool.
+const ATTEMPT_EVERY_NS: u64 = 20_000_000;
+
+/// The use that a command makes of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// It asks for figures, which every process tells that has the pool.
+    /// Asks for figures. Every process that has the pool answers.
     Look,
-    /// It reads volumes, or proves the pool.
+    /// Reads volumes, or checks the pool.
     Read,
-    /// It changes something.
+    /// Changes the pool or a volume.
     Change,
 }
 
-/// A pool that can be asked.
+/// A pool that performs requests, in this process or in another.
 pub struct Access {
     directory: PathBuf,
     had: Had,
 }
 
-/// By whom the pool is had.
+/// The process that has the pool.
 enum Had {
-    /// By this process; others may look at it meanwhile.
+    /// This process. Others may ask it for figures meanwhile.
     Here(Arc<OpenPool>, Option<Looks>),
     Elsewhere(Asked),
 }
 
-/// Tries to open a pool until that is done, fails for another reason than that somebody has it, or
-/// is pointless. Commands that have it are waited for.
+/// Opens a pool. While another process has it, tries again for up to three seconds, because
+/// commands have a pool only for a while. Gives up earlier if `is_pointless` says that the other
+/// process answers requests.
 pub(crate) fn open_patiently<T>(
     stop: &StopFlag,
     mut open: impl FnMut() -> Result<T, OpenError>,
@@ -52,14 +55,14 @@ pub(crate) fn open_patiently<T>(
             Err(OpenError::Pool(VolumeError::InUse { .. }))
                 if !is_pointless() && !stop.is_raised() && clock.now_ns() <= WAIT_NS =>
             {
-                clock.sleep_until_ns(clock.now_ns() + LOOK_NS);
+                clock.sleep_until_ns(clock.now_ns() + ATTEMPT_EVERY_NS);
             }
             other => return other,
         }
     }
 }
 
-/// Who tells figures of a pool that this process cannot have, or does what is asked.
+/// Returns the kind of process that has the pool and answers requests for this purpose.
 fn who_answers(directory: &Path, purpose: Purpose) -> Option<Asked> {
     let answers = |asked: &Asked| control::is_answering(directory, *asked);
     let can_be_asked = |asked: &Asked| *asked == Asked::Server || purpose == Purpose::Look;
@@ -67,11 +70,12 @@ fn who_answers(directory: &Path, purpose: Purpose) -> Option<Asked> {
 }
 
 impl Access {
-    /// Opens the pool, or finds the process that has it and answers. Others that have it are waited
-    /// for, 3 seconds at most.
+    /// Opens the pool, or connects to the process that has it. Waits up to 3 seconds for a process
+    /// that does not answer requests.
     ///
     /// # Errors
-    /// If there is no such pool, it cannot be opened, or who has it does not answer.
+    /// Fails if there is no such pool, if it cannot be opened, or if the process that has it does
+    /// not answer.
     pub fn open(
         directory: &Path,
         purpose: Purpose,
@@ -79,7 +83,8 @@ impl Access {
         stop: &StopFlag,
     ) -> Result<Self, Failure> {
         let directory = directory.to_owned();
-        // A server that only reads lets others read, but knows more: its clients, its figures.
+        // A pool that is served read-only could be opened here as well, but only the server knows
+        // its clients and figures.
         if purpose != Purpose::Change && control::is_answering(&directory, Asked::Server) {
             return Ok(Self { directory, had: Had::Elsewhere(Asked::Server) });
         }
@@ -93,7 +98,7 @@ impl Access {
             Err(error) => error,
         };
         match (error, who_answers(&directory, purpose)) {
-            // What it was opened with is what counts, whatever the file says by now.
+            // The serving process has read its settings; the present file does not matter.
             (OpenError::Pool(VolumeError::InUse { .. }) | OpenError::Settings(_), Some(asked)) => {
                 Ok(Self { directory, had: Had::Elsewhere(asked) })
             }
@@ -108,23 +113,23 @@ impl Access {
         let pool = Arc::new(pool);
         let weak = Arc::downgrade(&pool);
         let figures = move || Some(weak.upgrade()?.stat_for_others());
-        // Without a socket others wait. A pool that is only read can be read by them as well.
+        // Others can open a pool that is only read. Without a socket they wait for a change.
         let looks = (purpose == Purpose::Change)
             .then(|| Looks::open(&directory, Box::new(figures)).ok())
             .flatten();
         Self { directory, had: Had::Here(pool, looks) }
     }
 
-    /// Whether another process serves it.
+    /// Returns whether another process has the pool and answers for it.
     #[must_use]
     pub fn is_served(&self) -> bool {
         matches!(self.had, Had::Elsewhere(_))
     }
 
-    /// Does what is asked.
+    /// Performs a request.
     ///
     /// # Errors
-    /// If it is refused or fails.
+    /// Fails if the request is refused or fails.
     pub fn perform(
         &self,
         request: &Request,
@@ -143,33 +148,44 @@ impl Access {
         answer.map_err(about)
     }
 
-    /// A volume to be read and written; for a served pool on a connection of its own.
+    /// Opens a volume to read and write it. A volume of a served pool gets a connection of its own,
+    /// over which `connect` opens it.
     ///
     /// # Errors
-    /// If there is none of this name, or the server does not answer.
-    pub fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
+    /// Fails if there is no volume of this name, or if the server does not answer.
+    pub fn device(&self, name: &str, connect: Connect) -> Result<Arc<dyn BlockDevice>, Failure> {
         let about = |failure: Failure| failure.about(&self.directory.display().to_string());
         match &self.had {
             Had::Here(pool, _) => pool.device(name).map_err(|error| about(error.into())),
-            Had::Elsewhere(_) => {
-                Ok(Arc::new(RemoteDevice::attach(&self.directory, name).map_err(about)?))
-            }
+            Had::Elsewhere(_) => attach(&self.directory, name, connect).map_err(about),
         }
     }
 
     /// Closes the pool, if this process has it.
     ///
     /// # Errors
-    /// If what is left to be written cannot be.
+    /// Fails if the last changes cannot be written.
     pub fn close(self) -> Result<(), Failure> {
         let Had::Here(pool, looks) = self.had else { return Ok(()) };
-        // Nobody looks any more: the pool is this command's alone.
+        // The socket holds a reference to the pool, which only its last holder can close.
         drop(looks);
         close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })
     }
 }
 
-/// Closes a pool, or, if somebody hangs who has it, leaves it so that opening it again is as quick.
+/// Opens a volume of a pool that another process serves.
+fn attach(directory: &Path, name: &str, connect: Connect) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let stream = control::attach(directory)?;
+    connect(stream, name).map_err(|error| match error {
+        ConnectError::NoSuchExport => Failure::refused(format!("there is no volume '{name}'")),
+        ConnectError::Failed(error) => {
+            Failure::of("the process that serves the pool refuses the volume", &*error)
+        }
+    })
+}
+
+/// Closes a pool. If a thread that hangs still has a reference to it, writes a checkpoint instead,
+/// so that the next opening is as quick.
 pub(crate) fn close(pool: Arc<OpenPool>) -> Result<(), VolumeError> {
     match Arc::try_unwrap(pool) {
         Ok(pool) => pool.close(),

@@ -1,15 +1,17 @@
-//! An open pool and all who work with it: requests of commands, its control socket, its volumes as NBD exports, figures
-//! for Prometheus, import and export. Prints nothing.
+//! An open pool and its users: the requests of commands, the control socket, the volumes as exports,
+//! metrics for Prometheus, import and export.
 //!
-//! [`Access`] is a pool as a command has it, opened here or served by another process: both do a [`Request`] with the same
-//! code. [`serve`] is the process that serves.
+//! [`Access`] is a pool as commands use it, opened by this process or served by another one. Both
+//! perform a [`Request`] with the same code. [`serve`] serves a pool by front ends
+//! ([`gemelo_device::FrontEnd`]), such as NBD. This crate knows no protocol of clients, and it
+//! prints nothing.
 
 mod access;
 mod control;
+mod exports;
 mod failure;
 mod metrics;
 mod open_pool;
-mod remote;
 mod report;
 mod request;
 mod service;
@@ -26,6 +28,7 @@ pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, Reply, Request};
 pub use service::{Addresses, ServeOptions, serve};
 pub use settings::Settings;
+pub use systemd::{HandedOver, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
 };

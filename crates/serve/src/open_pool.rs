@@ -1,4 +1,4 @@
-//! An open pool, and everything that can be asked of it.
+//! An open pool, and the requests that it performs.
 
 use crate::control::Looks;
 use crate::failure::Failure;
@@ -7,13 +7,12 @@ use crate::request::{CheckedReport, Reply, Request};
 use crate::settings::Settings;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
-use gemelo_device::BlockDevice;
-use gemelo_nbd::server::{Export, Exports, Server};
+use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
 use gemelo_volume::{DamagedBlock, Pool, Tuning, VolumeError, VolumeSummary};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Differences that a check names.
+/// Most differences that a check names.
 const MOST_DIFFERENCES: usize = 1000;
 
 /// A pool that this process has open.
@@ -21,10 +20,11 @@ pub(crate) struct OpenPool {
     pool: Pool,
     directory: PathBuf,
     thresholds: Thresholds,
-    /// It was opened without the right to change it, as nothing was to be changed.
+    /// `true` if a command opened the pool read-only because it changes nothing. Reports do not
+    /// call such a pool read-only.
     is_only_looked_at: bool,
-    /// Who serves it to others, once that is so.
-    server: OnceLock<Server>,
+    /// The front ends, once the pool is served.
+    front_ends: OnceLock<Vec<Arc<dyn Listening>>>,
 }
 
 impl OpenPool {
@@ -35,10 +35,11 @@ impl OpenPool {
     ) -> Result<Self, VolumeError> {
         let pool = Pool::open(directory, tuning, Arc::new(SystemClock::new()))?;
         let directory = directory.to_owned();
-        Ok(Self { pool, directory, thresholds, is_only_looked_at: false, server: OnceLock::new() })
+        let (is_only_looked_at, front_ends) = (false, OnceLock::new());
+        Ok(Self { pool, directory, thresholds, is_only_looked_at, front_ends })
     }
 
-    /// As [`Self::open`], as the pool's settings say; for changes, or only to look at it.
+    /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
     pub(crate) fn open_as_set(
         directory: &Path,
         is_only_looked_at: bool,
@@ -50,18 +51,19 @@ impl OpenPool {
         Ok(Self { is_only_looked_at, ..opened })
     }
 
-    /// From now on `server` has the clients.
-    pub(crate) fn set_server(&self, server: Server) {
-        // A pool is served once.
-        let _ = self.server.set(server);
+    /// Sets the front ends that serve the pool. They are asked for connections and figures.
+    pub(crate) fn set_front_ends(&self, front_ends: Vec<Arc<dyn Listening>>) {
+        // Only the service calls this, and once.
+        let _ = self.front_ends.set(front_ends);
     }
 
-    /// Ends the background and lets go of the pool.
+    /// Stops the background work and closes the pool.
     pub(crate) fn close(self) -> Result<(), VolumeError> {
         self.pool.close()
     }
 
-    /// For whoever cannot have the pool for himself any more.
+    /// Writes a checkpoint for callers that do not hold the only reference and cannot close the
+    /// pool.
     pub(crate) fn checkpoint(&self) -> Result<(), VolumeError> {
         self.pool.checkpoint()
     }
@@ -70,16 +72,20 @@ impl OpenPool {
         self.pool.is_read_only()
     }
 
-    /// What was found damaged when it was opened, as warnings.
+    /// Returns a warning for each damage that was found when the pool was opened.
     pub(crate) fn damage(&self) -> Vec<String> {
         damage_of(&self.pool)
+    }
+
+    pub(crate) fn volume_names(&self) -> Vec<String> {
+        self.pool.volumes().into_iter().map(|volume| volume.name).collect()
     }
 
     pub(crate) fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, VolumeError> {
         Ok(Arc::new(self.pool.volume(name)?))
     }
 
-    /// Does what is asked.
+    /// Performs a request.
     pub(crate) fn perform(
         &self,
         request: &Request,
@@ -127,7 +133,7 @@ impl OpenPool {
     }
 
     fn connections(&self, name: &str) -> usize {
-        self.server.get().map_or(0, |server| server.connections(Some(name)))
+        self.front_ends.get().map_or(0, |front_ends| connections(front_ends, Some(name)) as usize)
     }
 
     fn remove(&self, name: &str, force: bool) -> Result<(), Failure> {
@@ -142,8 +148,8 @@ impl OpenPool {
             return Err(Failure::refused(text));
         }
         self.pool.remove_volume(name)?;
-        if let Some(server) = self.server.get() {
-            server.disconnect(name);
+        for front_end in self.front_ends.get().into_iter().flatten() {
+            front_end.disconnect(name);
         }
         Ok(())
     }
@@ -173,18 +179,19 @@ impl OpenPool {
         Ok(())
     }
 
-    /// The pool and its server in numbers.
+    /// Reports on the pool and its server.
     pub(crate) fn stat(&self) -> Result<StatReport, VolumeError> {
-        let report = report_on(&self.pool, &self.directory, self.server.get(), &self.thresholds)?;
+        let front_ends = self.front_ends.get().map(Vec::as_slice);
+        let report = report_on(&self.pool, &self.directory, front_ends, &self.thresholds)?;
         Ok(StatReport { read_only: report.read_only && !self.is_only_looked_at, ..report })
     }
 
-    /// The same, for other processes while this one has the pool without serving it.
+    /// Reports on the pool to other processes while this one has it without serving it.
     pub(crate) fn stat_for_others(&self) -> Result<StatReport, VolumeError> {
         Ok(StatReport { holder_process_id: Some(std::process::id()), ..self.stat()? })
     }
 
-    /// The damaged blocks that were found since the pool was opened and are still in use.
+    /// Returns the damaged blocks that were found since the pool was opened and are still in use.
     pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
         self.pool.damaged_blocks()
     }
@@ -194,43 +201,54 @@ impl OpenPool {
     }
 }
 
-/// How many clients are connected, in words; nothing if there are none.
+/// Returns the number of connected clients in words, and [`None`] if there are none.
 #[must_use]
 pub fn connected(clients: u64) -> Option<String> {
     (clients > 0).then(|| format_counted(clients, "connected client"))
 }
 
-/// What was found damaged when the pool was opened, as warnings.
+/// Returns a warning for each damage that was found when the pool was opened.
 fn damage_of(pool: &Pool) -> Vec<String> {
     pool.damage().iter().map(|what| format!("the metadata are damaged: {what}")).collect()
 }
 
-/// A pool, and its server if it has one, in numbers.
+/// Returns the number of clients of all front ends, connected to an export or, without a name, at
+/// all.
+fn connections(front_ends: &[Arc<dyn Listening>], export: Option<&str>) -> u64 {
+    front_ends.iter().map(|front_end| front_end.connections(export) as u64).sum()
+}
+
+/// Sums up the figures of the front ends. Volumes are counted in the order of the list.
+fn server_stat(front_ends: &[Arc<dyn Listening>], volumes: &[VolumeSummary]) -> ServerStat {
+    let mut stat = ServerStat {
+        process_id: std::process::id(),
+        connections: connections(front_ends, None),
+        volume_connections: volumes
+            .iter()
+            .map(|volume| connections(front_ends, Some(&volume.name)))
+            .collect(),
+        ..ServerStat::default()
+    };
+    for front_end in front_ends {
+        let FrontEndFigures { accepted, refused, broken, .. } = front_end.figures();
+        stat.accepted_connections += accepted;
+        stat.refused_connections += refused;
+        stat.broken_connections += broken;
+    }
+    stat
+}
+
+/// Reports on a pool, and on its server if it is served.
 fn report_on(
     pool: &Pool,
     directory: &Path,
-    server: Option<&Server>,
+    front_ends: Option<&[Arc<dyn Listening>]>,
     thresholds: &Thresholds,
 ) -> Result<StatReport, VolumeError> {
     let stat = pool.stat()?;
     let volumes = pool.volumes();
     let file_system_free_bytes = free_below(directory);
-    let connections_of =
-        |server: &Server, volume: &VolumeSummary| server.connections(Some(&volume.name));
-    let server = server.map(|server| {
-        let counts = server.counts();
-        ServerStat {
-            process_id: std::process::id(),
-            connections: server.connections(None) as u64,
-            accepted_connections: counts.accepted,
-            refused_connections: counts.turned_away,
-            broken_connections: counts.broken,
-            volume_connections: volumes
-                .iter()
-                .map(|volume| connections_of(server, volume) as u64)
-                .collect(),
-        }
-    });
+    let server = front_ends.map(|front_ends| server_stat(front_ends, &volumes));
     let mut report = StatReport {
         dedup_ratio: stat.dedup_ratio(),
         used_share: used_share(&stat, file_system_free_bytes),
@@ -248,9 +266,9 @@ fn report_on(
     Ok(report)
 }
 
-/// Lets other processes look at the figures of a pool that this one has open and does not serve,
-/// until the result is dropped. Without a socket, as in a directory that cannot be written, there
-/// is none: others wait.
+/// Answers other processes that ask for the figures of a pool which this one has open and does not
+/// serve, until the result is dropped. Returns [`None`] if no socket can be made, for example in a
+/// read-only directory; other processes then wait.
 #[must_use]
 pub fn let_look(directory: &Path, pool: Weak<Pool>) -> Option<Looks> {
     let place = directory.to_owned();
@@ -262,7 +280,7 @@ pub fn let_look(directory: &Path, pool: Weak<Pool>) -> Option<Looks> {
     Looks::open(directory, Box::new(figures)).ok()
 }
 
-/// Why a pool was not opened as its settings say.
+/// The reason why a pool was not opened with its settings.
 pub(crate) enum OpenError {
     Settings(Failure),
     Pool(VolumeError),
@@ -277,7 +295,8 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// What the file system of the data store has left for us, in bytes; nothing if the store is no file.
+/// Returns the free bytes of the file system that holds the data store, and [`None`] if the store
+/// is a device.
 fn free_below(directory: &Path) -> Option<u64> {
     let data = directory.join("data");
     if !std::fs::metadata(&data).is_ok_and(|status| status.is_file()) {
@@ -285,43 +304,4 @@ fn free_below(directory: &Path) -> Option<u64> {
     }
     let status = rustix::fs::statvfs(&data).ok()?;
     Some(status.f_bavail.saturating_mul(status.f_frsize))
-}
-
-/// The volumes as exports, looked up anew for every client: what is created, renamed or removed comes and goes by itself.
-pub(crate) struct VolumeExports {
-    /// The pool, which knows its server, which knows this.
-    pub(crate) pool: Weak<OpenPool>,
-    /// Only these; all if there are none.
-    pub(crate) only: Vec<String>,
-}
-
-impl VolumeExports {
-    fn is_exported(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
-    }
-}
-
-impl Exports for VolumeExports {
-    fn find(&self, name: &str) -> Option<Export> {
-        let name = match name {
-            // The default export is the only one.
-            "" => match self.names().as_slice() {
-                [only] => only.clone(),
-                _ => return None,
-            },
-            name => name.to_owned(),
-        };
-        let device =
-            self.is_exported(&name).then(|| self.pool.upgrade()?.device(&name).ok()).flatten()?;
-        Some(Export::new(name, device))
-    }
-
-    fn names(&self) -> Vec<String> {
-        let volumes = self.pool.upgrade().map(|open| open.pool.volumes()).unwrap_or_default();
-        volumes
-            .into_iter()
-            .map(|volume| volume.name)
-            .filter(|name| self.is_exported(name))
-            .collect()
-    }
 }

@@ -1,7 +1,8 @@
 //! What can be asked of an open pool, by this process or through the control socket: one list for both.
 
 use crate::report::StatReport;
-use gemelo_volume::{DedupMode, FinderReport, GcReport, LiveCheck};
+use gemelo_format::DedupMode;
+use gemelo_volume::{FinderReport, GcReport, LiveCheck};
 use serde::{Deserialize, Serialize};
 
 /// What is asked.

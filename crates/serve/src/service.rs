@@ -2,88 +2,111 @@
 
 use crate::access::{self, open_patiently};
 use crate::control::{self, Asked, Control};
+use crate::exports::VolumeExports;
 use crate::failure::{Failure, with_causes};
 use crate::metrics::{MetricsServer, render};
-use crate::open_pool::{OpenError, OpenPool, VolumeExports};
+use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::{systemd, watch};
-use gemelo_base::units::format_size;
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_nbd::server::{ListenAddress, Listener, Memory, Server, ServerConfig, TlsPolicy};
+use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// Connections at a time of commands that import and export volumes of the served pool.
-const MOST_ATTACHED: usize = 64;
-/// How long such a command may do nothing within a request: a user may have suspended it.
-const ATTACHED_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// What is served, and how.
-#[derive(Debug, Clone, Default)]
+/// The front ends of a server and its options.
+#[derive(Default)]
 pub struct ServeOptions {
-    /// Where to listen, besides at the sockets that this process was started with.
-    pub listen: Vec<ListenAddress>,
-    /// Only these volumes; all, also those made later, if there are none.
+    /// The protocols by which clients reach the volumes.
+    pub front_ends: Vec<Box<dyn FrontEnd>>,
+    /// Names of the volumes to export. An empty list exports all volumes, also those created later.
     pub volumes: Vec<String>,
-    /// How the pool behaves; read-only refuses all changes.
+    /// Behaviour of the pool. A read-only pool refuses all changes.
     pub tuning: Tuning,
-    /// How the server behaves; its memory is that of `memory_bytes`.
-    pub server: ServerConfig,
-    /// The bound for the memory that clients' requests and replies take; as usual if it is not set.
-    pub memory_bytes: Option<u64>,
-    /// Where figures are had over HTTP.
+    /// Address at which metrics are served over HTTP.
     pub metrics: Option<SocketAddr>,
-    /// When to warn of little space.
+    /// Shares of use at which the server warns.
     pub thresholds: Thresholds,
 }
 
-/// Where a service listens.
+/// The addresses at which a service listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
-    /// For clients.
-    pub nbd: Vec<ListenAddress>,
-    /// For scrapers of figures.
+    /// Addresses of the front ends, for clients.
+    pub clients: Vec<String>,
+    /// Address of the metrics.
     pub metrics: Option<SocketAddr>,
 }
 
-/// Serves a pool until `stop` is raised: then takes no more clients, does what they have sent, flushes and closes it. `ready`
-/// hears where it listens.
+/// Serves a pool until `stop` is raised. The service then accepts no more clients, executes and
+/// answers the requests that clients have sent, flushes, and closes the pool. `ready` receives the
+/// addresses once clients can connect. The service raises `stop` itself if a front end fails.
 ///
 /// # Errors
-/// If the pool cannot be opened or closed, or an address not be listened at.
+/// Fails if the pool cannot be opened or closed, or if a front end fails.
 pub fn serve(
     directory: &Path,
-    options: &ServeOptions,
+    options: ServeOptions,
     monitor: Arc<dyn Monitor>,
     stop: &StopFlag,
     ready: impl FnOnce(&Addresses),
 ) -> Result<(), Failure> {
-    let service = Service::start(directory, options, monitor, stop)?;
-    let Parts { listeners, addresses } = service.0;
-    let service = service.1;
+    let (service, addresses) = Service::start(directory, options, monitor, stop)?;
     ready(&addresses);
     systemd::notify("READY=1");
-    let served = service.server.serve(listeners, stop);
+    let served = run_all(&service.front_ends, stop);
     systemd::notify("STOPPING=1");
     let closed = service.close();
-    served.map_err(|error| Failure::midway(with_causes(&error)))?;
+    served?;
     closed
 }
 
-struct Parts {
-    listeners: Vec<Listener>,
-    addresses: Addresses,
+/// Runs the front ends, a thread for each. If one ends, the others stop as well. Returns the first
+/// error.
+fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Failure> {
+    std::thread::scope(|scope| {
+        let start = |front_end: &Arc<dyn Listening>| {
+            let front_end = Arc::clone(front_end);
+            let run = move || {
+                let outcome = front_end.run(stop);
+                stop.raise();
+                outcome
+            };
+            let thread = std::thread::Builder::new().name("gemelo-front-end".into());
+            thread.spawn_scoped(scope, run).inspect_err(|_| stop.raise())
+        };
+        let threads: Vec<_> = front_ends.iter().map(start).collect();
+        let mut outcome = Ok(());
+        for thread in threads {
+            let ended = match thread {
+                Ok(thread) => thread
+                    .join()
+                    .map_err(|_| Failure::midway("a front end panicked"))
+                    .and_then(|ended| ended.map_err(of_front_end)),
+                Err(error) => Err(Failure::of("cannot start the thread of a front end", &error)),
+            };
+            outcome = outcome.and(ended);
+        }
+        outcome
+    })
+}
+
+fn of_front_end(error: FrontEndError) -> Failure {
+    let text = with_causes(&error);
+    match error {
+        FrontEndError::Refused(_) => Failure::refused(text),
+        FrontEndError::Failed(_) => Failure::midway(text),
+    }
 }
 
 struct Service {
     pool: Arc<OpenPool>,
-    server: Server,
-    attached: Server,
-    /// None if the pool's directory cannot be written, or another server that only reads has it.
+    front_ends: Vec<Arc<dyn Listening>>,
+    transfers: Option<Arc<dyn Transfers>>,
+    /// [`None`] if the pool's directory is read-only, or if another server, which only reads as
+    /// well, has the control socket.
     control: Option<Control>,
     helpers: Vec<JoinHandle<()>>,
     closing: StopFlag,
@@ -92,57 +115,33 @@ struct Service {
 impl Service {
     fn start(
         directory: &Path,
-        options: &ServeOptions,
+        options: ServeOptions,
         monitor: Arc<dyn Monitor>,
         stop: &StopFlag,
-    ) -> Result<(Parts, Self), Failure> {
+    ) -> Result<(Self, Addresses), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
-        memory(options, options.listen.len())?;
-        let open = || {
-            OpenPool::open(directory, options.tuning, options.thresholds.clone())
-                .map_err(OpenError::Pool)
-        };
-        let is_served = || control::is_answering(directory, Asked::Server);
-        let pool = open_patiently(stop, open, is_served).map_err(|error| about(error.into()))?;
-        let pool = Arc::new(pool);
-        for damage in pool.damage() {
-            monitor.warn(&damage);
+        for front_end in &options.front_ends {
+            front_end.check().map_err(of_front_end)?;
         }
-        if pool.is_read_only() && !options.tuning.read_only {
-            monitor.warn(
-                "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
-            );
-        }
-        for name in &options.volumes {
-            pool.device(name).map_err(|error| about(error.into()))?;
-        }
-        let listeners = listeners(options)?;
-        let exports = VolumeExports { pool: Arc::downgrade(&pool), only: options.volumes.clone() };
-        let memory = memory(options, listeners.len())?;
-        let config = ServerConfig { memory: memory.clone(), ..options.server.clone() };
-        let server = Server::new(Arc::new(exports), config, Arc::clone(&monitor));
-        pool.set_server(server.clone());
-        let all = VolumeExports { pool: Arc::downgrade(&pool), only: Vec::new() };
-        let config = ServerConfig {
-            most_connections: MOST_ATTACHED,
-            memory,
-            receive_timeout: Some(ATTACHED_TIMEOUT),
-            send_timeout: Some(ATTACHED_TIMEOUT),
-            ..ServerConfig::default()
-        };
-        let attached = Server::new(Arc::new(all), config, Arc::clone(&monitor));
+        let pool = open(directory, &options, &*monitor, stop).map_err(about)?;
+        let read_only = options.tuning.read_only;
+        let front_ends = listen(options.front_ends, options.volumes, &pool, &monitor)?;
+        pool.set_front_ends(front_ends.clone());
+        let all = Arc::new(VolumeExports::all(&pool));
+        let transfers = front_ends.iter().find_map(|front_end| front_end.transfers(all.clone()));
         let metrics = options.metrics.map(MetricsServer::bind).transpose();
         let metrics = metrics.map_err(|error| Failure::refused(with_causes(&error)))?;
         let addresses = Addresses {
-            nbd: listeners.iter().map(|listener| listener.address().clone()).collect(),
+            clients: addresses(&front_ends)?,
             metrics: metrics.as_ref().map(MetricsServer::address),
         };
         let failed = |error: std::io::Error| Failure::of("cannot start to serve", &error);
-        let control = match open_control(directory, &pool, &attached, &monitor) {
+        let control = match open_control(directory, &pool, transfers.clone(), &monitor) {
             Ok(control) => Some(control),
-            Err(error) if options.tuning.read_only => {
+            Err(error) if read_only => {
                 monitor.warn(&format!(
-                    "{}: no socket for commands, which open the pool by themselves: {error}",
+                    "{}: commands cannot ask this server, and open the pool themselves: cannot \
+                     open the control socket: {error}",
                     directory.display()
                 ));
                 None
@@ -156,41 +155,92 @@ impl Service {
             helpers
                 .push(start_metrics(metrics, Arc::clone(&pool), closing.clone()).map_err(failed)?);
         }
-        let service = Self { pool, server, attached, control, helpers, closing };
-        Ok((Parts { listeners, addresses }, service))
+        Ok((Self { pool, front_ends, transfers, control, helpers, closing }, addresses))
     }
 
-    /// Ends everything but the clients, who have been seen off.
+    /// Closes the pool and all that still uses it. The front ends have ended their connections.
     fn close(self) -> Result<(), Failure> {
-        let Self { pool, server, attached, control, helpers, closing } = self;
+        let Self { pool, front_ends, transfers, control, helpers, closing } = self;
         if let Some(control) = control {
             control.close();
         }
         closing.raise();
-        // Without listeners it only sees its clients off.
-        let seen_off = attached.serve(Vec::new(), &closing);
+        let finished = transfers.as_ref().map_or(Ok(()), |transfers| transfers.finish());
         for helper in helpers {
-            // A panic in it has been reported.
+            // The panic hook has reported a panic of the thread.
             let _ = helper.join();
         }
-        drop((server, attached));
+        drop((front_ends, transfers));
         access::close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
-        seen_off.map_err(|error| Failure::midway(with_causes(&error)))
+        finished.map_err(of_front_end)
     }
 }
 
-/// Opens the control socket, unless another server, which shares the pool because both only read,
-/// has it.
+/// Opens the pool, reports its damage, and checks that the volumes to export exist.
+fn open(
+    directory: &Path,
+    options: &ServeOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Arc<OpenPool>, Failure> {
+    let open = || {
+        OpenPool::open(directory, options.tuning, options.thresholds.clone())
+            .map_err(OpenError::Pool)
+    };
+    let is_served = || control::is_answering(directory, Asked::Server);
+    let pool = open_patiently(stop, open, is_served)?;
+    for damage in pool.damage() {
+        monitor.warn(&damage);
+    }
+    if pool.is_read_only() && !options.tuning.read_only {
+        monitor.warn(
+            "the pool is damaged and served read-only: stop, and repair it with `pool check --repair`",
+        );
+    }
+    for name in &options.volumes {
+        pool.device(name)?;
+    }
+    Ok(Arc::new(pool))
+}
+
+/// Binds the addresses of all front ends.
+fn listen(
+    front_ends: Vec<Box<dyn FrontEnd>>,
+    volumes: Vec<String>,
+    pool: &Arc<OpenPool>,
+    monitor: &Arc<dyn Monitor>,
+) -> Result<Vec<Arc<dyn Listening>>, Failure> {
+    let exports = Arc::new(VolumeExports::only(pool, volumes));
+    front_ends
+        .into_iter()
+        .map(|front_end| front_end.listen(exports.clone(), Arc::clone(monitor)))
+        .map(|listening| listening.map_err(of_front_end))
+        .collect()
+}
+
+fn addresses(front_ends: &[Arc<dyn Listening>]) -> Result<Vec<String>, Failure> {
+    let addresses: Vec<String> =
+        front_ends.iter().flat_map(|front_end| front_end.addresses()).collect();
+    if addresses.is_empty() {
+        return Err(Failure::refused(
+            "there is no address to listen at: say --listen unix:PATH or tcp:HOST:PORT",
+        ));
+    }
+    Ok(addresses)
+}
+
+/// Opens the control socket. Fails if another server has it, which shares the pool because both
+/// only read.
 fn open_control(
     directory: &Path,
     pool: &Arc<OpenPool>,
-    attached: &Server,
+    transfers: Option<Arc<dyn Transfers>>,
     monitor: &Arc<dyn Monitor>,
 ) -> std::io::Result<Control> {
     if control::is_answering(directory, Asked::Server) {
         return Err(std::io::ErrorKind::AddrInUse.into());
     }
-    Control::open(directory, Arc::clone(pool), attached.clone(), Arc::clone(monitor))
+    Control::open(directory, Arc::clone(pool), transfers, Arc::clone(monitor))
 }
 
 fn start_metrics(
@@ -203,47 +253,4 @@ fn start_metrics(
     std::thread::Builder::new()
         .name("gemelo-metrics".into())
         .spawn(move || metrics.run(&closing, text))
-}
-
-/// The memory for clients at this many listeners.
-fn memory(options: &ServeOptions, listeners: usize) -> Result<Memory, Failure> {
-    let clients = listeners.saturating_mul(options.server.most_connections);
-    let connections = clients.saturating_add(MOST_ATTACHED);
-    let asked = options.memory_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let bytes = asked.unwrap_or_else(|| Memory::usual_bytes(connections));
-    let least = Memory::least_bytes(connections);
-    if bytes < least {
-        return Err(Failure::refused(format!(
-            "--memory {} is too little for {} clients at each of {listeners} addresses: say at least {}, or fewer clients with --most-connections",
-            format_size(bytes as u64),
-            options.server.most_connections,
-            format_size(least as u64)
-        )));
-    }
-    Ok(Memory::new(bytes, connections))
-}
-
-/// The sockets handed over, and those that were asked for. An address that is not safe is refused before the pool is served.
-fn listeners(options: &ServeOptions) -> Result<Vec<Listener>, Failure> {
-    let mut listeners = systemd::listeners().map_err(|error| {
-        Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
-    })?;
-    for address in &options.listen {
-        listeners.extend(
-            Listener::bind_all(address).map_err(|error| Failure::refused(with_causes(&error)))?,
-        );
-    }
-    let needs_tls = |address: &ListenAddress| matches!(address, ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback());
-    let is_safe =
-        options.server.allow_insecure || matches!(options.server.tls, TlsPolicy::Required(_));
-    let exposed = listeners.iter().map(Listener::address).find(|address| needs_tls(address));
-    if let (Some(address), false) = (exposed, is_safe) {
-        return Err(Failure::refused(format!(
-            "{address} can be reached from the network: encrypt with --tls-certificate and --tls-key, or say --insecure"
-        )));
-    }
-    if listeners.is_empty() {
-        return Err(Failure::refused("nowhere to listen: say --listen unix:PATH or tcp:HOST:PORT"));
-    }
-    Ok(listeners)
 }

@@ -1,25 +1,42 @@
-//! What a service manager of systemd's kind hands over and wants to hear: listening sockets, and when the service is
-//! ready or stopping (sd_listen_fds(3), sd_notify(3)).
+//! The interface to service managers such as systemd: listening sockets that they hand over
+//! (sd_listen_fds(3)), and states that they receive (sd_notify(3)).
 
-use gemelo_nbd::server::Listener;
+use crate::failure::Failure;
 use listenfd::ListenFd;
 use std::io;
+use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
-/// The listening sockets that this process was started with.
+/// A listening socket that the service manager has opened.
+#[derive(Debug)]
+pub enum HandedOver {
+    /// A unix socket.
+    Unix(UnixListener),
+    /// A TCP socket.
+    Tcp(TcpListener),
+}
+
+/// Takes over the listening sockets that this process was started with. A second call returns none.
 ///
 /// # Errors
-/// If one of them is no listening stream socket of the families `AF_UNIX` and `AF_INET`/`AF_INET6`.
-pub(crate) fn listeners() -> io::Result<Vec<Listener>> {
+/// Fails if one of them is not a listening stream socket of the families `AF_UNIX`, `AF_INET` or
+/// `AF_INET6`.
+pub fn handed_over() -> Result<Vec<HandedOver>, Failure> {
+    take().map_err(|error| {
+        Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
+    })
+}
+
+fn take() -> io::Result<Vec<HandedOver>> {
     let mut handed = ListenFd::from_env();
     let mut listeners = Vec::new();
     for number in 0..handed.len() {
         let listener = match handed.take_unix_listener(number) {
-            Ok(Some(unix)) => Listener::from_unix(unix)?,
+            Ok(Some(unix)) => HandedOver::Unix(unix),
             Ok(None) => continue,
             Err(_) => match handed.take_tcp_listener(number)? {
-                Some(tcp) => Listener::from_tcp(tcp)?,
+                Some(tcp) => HandedOver::Tcp(tcp),
                 None => continue,
             },
         };
@@ -28,10 +45,10 @@ pub(crate) fn listeners() -> io::Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-/// Tells the service manager, if there is one.
+/// Reports a state to the service manager, if there is one.
 pub(crate) fn notify(state: &str) {
     let Some(address) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    // A manager that cannot be told finds out by its timeout.
+    // A service manager that does not receive the state notices it by a timeout of its own.
     let _ = send(&address, state);
 }
 

@@ -1,32 +1,32 @@
 //! Errors of targets.
 
-use crate::uri::PoolVolume;
 use gemelo_base::units::format_size;
+use gemelo_base::{Classified, FailureKind};
 use gemelo_disk::DiskError;
-use gemelo_nbd::client::{ClientError, NbdUri, UriError};
-use gemelo_volume::VolumeError;
+use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
-use thiserror::Error;
 
 /// The reason why storage is refused as a target, or cannot be prepared, opened or cleaned up.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// The name of the target is empty.
-    #[error(
-        "the name of the target is empty: give a directory, a file, a block device, \
-         pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or null:"
-    )]
-    NoTarget,
+    #[error("the name of the target is empty: give {forms}")]
+    NoTarget {
+        /// The forms of names that are known.
+        forms: String,
+    },
     /// The name begins with an unknown scheme.
-    #[error(
-        "invalid target '{uri}': give a directory, a file, a block device, pool:DIRECTORY/VOLUME, \
-         nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH or null: (write ./ before a path that \
-         has a colon)"
-    )]
+    #[error("invalid target '{uri}': give {forms} (write ./ before a path that has a colon)")]
     Scheme {
         /// The name as the user gave it.
         uri: String,
+        /// The forms of names that are known.
+        forms: String,
     },
+    /// Storage of another kind is refused, or fails.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
     /// The path is not a file, a directory or a block device.
     #[error("{} is {found}: give a directory, a file or a block device", path.display())]
     Kind {
@@ -34,82 +34,6 @@ pub enum TargetError {
         path: PathBuf,
         /// The kind of file at the path.
         found: &'static str,
-    },
-    /// The name does not give both a pool and a volume.
-    #[error("invalid target 'pool:{place}': give pool:DIRECTORY/VOLUME")]
-    PoolShape {
-        /// The text after `pool:`.
-        place: String,
-    },
-    /// The address of the export is invalid.
-    #[error(transparent)]
-    Uri(#[from] UriError),
-    /// The pool cannot be opened.
-    #[error("cannot open the pool {}", directory.display())]
-    Pool {
-        /// Directory of the pool.
-        directory: PathBuf,
-        /// The engine's error.
-        source: VolumeError,
-    },
-    /// Another process has opened the pool.
-    #[error(
-        "the pool {} is in use by {holder}: if that process serves the pool, give the export as \
-         target, nbd+unix:///{}?socket=PATH; if not, wait until it has ended",
-        place.directory.display(), place.volume
-    )]
-    PoolInUse {
-        /// The requested volume.
-        place: PoolVolume,
-        /// The process that has opened the pool.
-        holder: String,
-    },
-    /// The pool has no volume of this name.
-    #[error(
-        "the pool {} has no volume '{}': it has {known}",
-        place.directory.display(), place.volume
-    )]
-    NoVolume {
-        /// The requested volume.
-        place: PoolVolume,
-        /// The names of the pool's volumes, or "none".
-        known: String,
-    },
-    /// The search for duplicates failed.
-    #[error("cannot look for duplicates in the pool {}", directory.display())]
-    Settle {
-        /// Directory of the pool.
-        directory: PathBuf,
-        /// The engine's error.
-        source: VolumeError,
-    },
-    /// Closing the pool failed, so the latest writes may not be durable.
-    #[error("cannot close the pool {}", directory.display())]
-    ClosePool {
-        /// Directory of the pool.
-        directory: PathBuf,
-        /// The engine's error.
-        source: VolumeError,
-    },
-    /// The server cannot be reached, or it does not offer the export.
-    #[error("cannot use {uri}")]
-    Nbd {
-        /// Address of the export.
-        uri: Box<NbdUri>,
-        /// The error of the NBD client.
-        source: Box<ClientError>,
-    },
-    /// The job needs several connections, and the server does not promise that they see each
-    /// other's writes.
-    #[error(
-        "the server of {uri} allows one connection at a time (it lacks multi-conn), but the job \
-         has {wanted} processes: use one process"
-    )]
-    Connections {
-        /// Address of the export.
-        uri: Box<NbdUri>,
-        /// Number of processes of the job; each needs a connection.
-        wanted: u32,
     },
     /// A size of the job is not a multiple of the storage's block size.
     #[error(
@@ -233,12 +157,48 @@ pub enum TargetError {
     },
 }
 
+/// The error of an [`crate::Adapter`]. It reads as the error itself.
+#[derive(Debug)]
+pub struct AdapterError(Box<dyn Classified + Send + Sync>);
+
+impl AdapterError {
+    /// Wraps the error of an adapter.
+    #[must_use]
+    pub fn new(error: impl Classified + Send + Sync + 'static) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl Classified for AdapterError {
+    fn kind(&self) -> FailureKind {
+        self.0.kind()
+    }
+}
+
+impl fmt::Display for AdapterError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl Error for AdapterError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
 impl TargetError {
     /// Returns whether the error counts as bad input: nothing had been touched when it was found. A
     /// failed system call does not count, because it can come at any time.
     #[must_use]
-    pub const fn is_bad_input(&self) -> bool {
-        !matches!(self, Self::Io { .. } | Self::Settle { .. } | Self::ClosePool { .. })
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Io { .. } => false,
+            Self::Adapter(error) => {
+                matches!(error.0.kind(), FailureKind::BadInput | FailureKind::InUse)
+            }
+            _ => true,
+        }
     }
 }
 

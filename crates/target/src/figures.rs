@@ -1,15 +1,26 @@
 //! Figures of a volume and its pool, taken before and after a run.
 
-use gemelo_volume::DedupMode;
 use serde::{Deserialize, Serialize};
+
+/// The time at which a volume looks for duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DedupPolicy {
+    /// Never: every write gets a block of its own.
+    Off,
+    /// Before a write is acknowledged.
+    Inline,
+    /// In the background, after a write was acknowledged.
+    Offline,
+}
 
 /// Figures of a volume and its pool. Counts of writes start at zero when the pool is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolFigures {
     /// Bytes of a block of the pool.
     pub block_bytes: u64,
-    /// Deduplication mode of the volume.
-    pub mode: DedupMode,
+    /// Time at which the volume looks for duplicates.
+    pub mode: DedupPolicy,
     /// Mapped blocks of all volumes of the pool. A block that several volumes share counts once for
     /// each.
     pub logical_blocks: u64,

@@ -1,12 +1,13 @@
 //! The interface between load and storage.
 //!
-//! A [`TargetUri`] names storage. [`plan`] checks that the storage can carry a [`Layout`], without
-//! changing anything. A [`Plan`] is then prepared into a [`Target`], which has one *place* for each
-//! process: a file, or a region of a file or device. The target opens a [`Queue`] on each place.
-//! Load sees only queues, so it drives every engine and every kind of storage in the same way.
+//! A [`TargetUri`] names storage, and [`Targets`] finds the [`Storage`] of that name. [`Storage::plan`]
+//! checks that the storage can carry a [`Layout`], without changing anything. The plan is then
+//! prepared into a [`Target`], which has one *place* for each process: a file, or a region of a file
+//! or device. The target opens a [`Queue`] on each place. Load sees only queues, so it drives every
+//! engine and every kind of storage in the same way.
 //!
-//! A volume of a pool and an export of an NBD server are used like a block device: each process has
-//! a region of it.
+//! This crate contains files, directories, block devices and `null:`. Storage of other kinds comes
+//! from an [`Adapter`], which the program registers with [`Targets::with`].
 //!
 //! This crate leaves to others which data is read and written and how it is measured.
 
@@ -14,22 +15,25 @@ mod device;
 mod direct;
 mod error;
 mod figures;
+mod files;
+mod find;
 mod layout;
-mod nbd;
 mod null;
-mod plan;
-mod pool;
 mod queue;
+mod registry;
 mod storage;
 mod uri;
 
-pub use error::TargetError;
-pub use figures::PoolFigures;
-pub use gemelo_volume::DedupMode;
+pub use error::{AdapterError, TargetError};
+pub use figures::{DedupPolicy, PoolFigures};
+pub use find::{FileStorage, check_overwritable};
+pub use gemelo_format::DedupMode;
 pub use layout::{Access, AtStart, Layout};
-pub use plan::{Plan, Target, capacity, check_overwritable, plan};
-pub use pool::OpenedPool;
+pub use null::NullStorage;
 pub use queue::{
-    Completion, Engine, IoFailure, Operation, Queue, QueueOptions, Request, UnknownEngine, Wait,
+    Buffers, Completion, Engine, IoFailure, Operation, Queue, QueueOptions, Request, UnknownEngine,
+    Wait,
 };
-pub use uri::{PoolVolume, TargetUri};
+pub use registry::{Adapter, Targets};
+pub use storage::{LABEL_BYTES, PlannedTarget, Storage, Target};
+pub use uri::TargetUri;

@@ -1,13 +1,35 @@
-//! The target `null:`.
+//! The storage `null:`.
 
-use crate::plan::Target;
 use crate::queue::{NullQueue, Queue, QueueOptions};
-use crate::{AtStart, TargetError};
+use crate::storage::{PlannedTarget, Storage, Target};
+use crate::{AtStart, Layout, TargetError};
 
 /// Completes every write and every read at once, and stores nothing.
-pub(crate) struct NullTarget;
+#[derive(Debug)]
+pub struct NullStorage;
 
-impl Target for NullTarget {
+impl Storage for NullStorage {
+    fn holds_data(&self) -> bool {
+        false
+    }
+
+    fn capacity(&self) -> Result<Option<u64>, TargetError> {
+        Ok(None)
+    }
+
+    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+        layout.total_bytes()?;
+        Ok(Box::new(Self))
+    }
+}
+
+impl PlannedTarget for NullStorage {
+    fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
+        Ok(self)
+    }
+}
+
+impl Target for NullStorage {
     fn place(&self, process: u32) -> String {
         format!("null: (process {process})")
     }

@@ -1,148 +1,100 @@
-//! Files and block devices as targets: makes places, opens queues on them, and removes the files
-//! that it made.
+//! The steps from a name to storage that load can use: [`Storage`] is found, [`PlannedTarget`] was
+//! checked, [`Target`] is ready.
 
-use crate::error::AtPath;
-use crate::plan::Target;
-use crate::queue::{Engine, OpenPlace, PsyncQueue, Queue, QueueOptions, UringQueue};
-use crate::{Access, AtStart, Layout, TargetError};
-use rustix::fs::{FallocateFlags, OFlags};
-use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use crate::queue::{Queue, QueueOptions};
+use crate::{AtStart, Layout, PoolFigures, TargetError};
+use gemelo_base::{Monitor, StopFlag};
+use std::fmt;
 
-/// The kind of storage at a path.
-#[derive(Debug)]
-pub(crate) enum Found {
-    /// One file, which exists or will be made. Each process has a region of it.
-    File(PathBuf),
-    /// One file for each process, in a directory.
-    Folder(Vec<PathBuf>),
-    /// A block device. Each process has a region of it.
-    Device(PathBuf),
-}
+/// Bytes at the beginning of storage that are overwritten without `--force` only if they are zeros:
+/// file systems, volume managers and partition tables all write to the first MiB.
+pub const LABEL_BYTES: u64 = 1 << 20;
 
-/// Files or a device, ready to be opened.
-pub(crate) struct Storage {
-    found: Found,
-    layout: Layout,
-    made: Vec<PathBuf>,
-}
-
-impl Storage {
-    pub(crate) fn prepare(found: Found, layout: Layout) -> Result<Self, TargetError> {
-        let mut storage = Self { found, layout, made: Vec::new() };
-        if layout.access == Access::Create {
-            storage.make_files()?;
-        }
-        Ok(storage)
+/// Storage of a valid name. It was neither opened nor checked yet.
+pub trait Storage: Send + Sync {
+    /// Returns whether the user can choose an [`crate::Engine`]. Storage with an interface of its
+    /// own, such as a volume or an export, has none to choose.
+    fn has_engines(&self) -> bool {
+        true
     }
 
-    fn make_files(&mut self) -> Result<(), TargetError> {
-        let (files, bytes) = match &self.found {
-            Found::Device(_) => return Ok(()),
-            Found::File(path) => (vec![path.clone()], self.layout.total_bytes()?),
-            Found::Folder(paths) => (paths.clone(), self.layout.place_bytes),
-        };
-        for path in files {
-            let file = self.make_or_empty(&path)?;
-            give_size(&file, bytes, self.layout.preallocate).at("give its size to", &path)?;
-        }
-        Ok(())
-    }
-
-    /// Makes a new file, which will be removed at the end, or empties an existing one, which will
-    /// stay.
-    fn make_or_empty(&mut self, path: &Path) -> Result<File, TargetError> {
-        match OpenOptions::new().write(true).create_new(true).open(path) {
-            Ok(file) => {
-                self.made.push(path.to_owned());
-                Ok(file)
-            }
-            Err(error)
-                if error.kind() == std::io::ErrorKind::AlreadyExists && self.layout.force =>
-            {
-                OpenOptions::new().write(true).truncate(true).open(path).at("empty", path)
-            }
-            Err(error) => Err(error).at("create", path),
-        }
-    }
-
-    fn path_and_start(&self, process: u32) -> (&Path, u64) {
-        let start = u64::from(process) * self.layout.place_bytes;
-        match &self.found {
-            Found::File(path) | Found::Device(path) => (path, start),
-            Found::Folder(paths) => {
-                (paths.get(process as usize).map_or(Path::new(""), PathBuf::as_path), 0)
-            }
-        }
-    }
-
-    fn remove_made(&mut self) -> Result<(), TargetError> {
-        let mut first_error = Ok(());
-        for path in self.made.drain(..) {
-            let removed = std::fs::remove_file(&path).at("remove", &path);
-            first_error = first_error.and(removed);
-        }
-        first_error
-    }
-}
-
-/// Gives a file its size: with allocated space if `preallocate` is set and the file system supports
-/// that, else as a hole.
-fn give_size(file: &File, bytes: u64, preallocate: bool) -> Result<(), Errno> {
-    if preallocate {
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            done => return done,
-        }
-    }
-    rustix::fs::ftruncate(file, bytes)
-}
-
-impl Target for Storage {
-    fn place(&self, process: u32) -> String {
-        self.path_and_start(process).0.display().to_string()
-    }
-
+    /// Returns whether written data can be read back.
     fn holds_data(&self) -> bool {
         true
     }
 
-    fn at_start(&self) -> AtStart {
-        match (&self.found, self.layout.access) {
-            (Found::File(_) | Found::Folder(_), Access::Create) => AtStart::Zeros,
-            _ => AtStart::Unknown,
-        }
+    /// Returns the size in bytes of storage that has a fixed size, such as a block device.
+    ///
+    /// # Errors
+    /// Fails if the storage cannot be opened or measured.
+    fn capacity(&self) -> Result<Option<u64>, TargetError>;
+
+    /// Returns the size in bytes that the storage has now: its capacity, or the length of a file
+    /// that exists. It is `None` for storage that a job makes.
+    ///
+    /// # Errors
+    /// Fails if the storage cannot be opened or measured.
+    fn current_bytes(&self) -> Result<Option<u64>, TargetError> {
+        self.capacity()
     }
 
-    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
-        let (path, first_byte) = self.path_and_start(process);
-        let flags = if self.layout.direct { OFlags::DIRECT } else { OFlags::empty() };
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(self.layout.access.writes())
-            .custom_flags(flags.bits() as i32)
-            .open(path);
-        let file = opened.at("open", path)?;
-        let place = OpenPlace { file, name: path.display().to_string(), first_byte };
-        Ok(match options.engine {
-            Engine::Psync | Engine::Native => Box::new(PsyncQueue::new(place, options)),
-            Engine::IoUring => Box::new(UringQueue::new(place, options)?),
-        })
-    }
-
-    fn finish(&mut self, keep: bool) -> Result<(), TargetError> {
-        if keep {
-            self.made.clear();
-        }
-        self.remove_made()
-    }
+    /// Checks that the storage can carry the layout, and changes nothing in it.
+    ///
+    /// # Errors
+    /// Fails with everything that can be refused before a run; see [`TargetError`].
+    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError>;
 }
 
-impl Drop for Storage {
-    fn drop(&mut self) {
-        // `finish` returns the error to callers that need it.
-        let _ = self.remove_made();
+/// A target that was checked, and in which nothing was changed yet.
+pub trait PlannedTarget: fmt::Debug {
+    /// Makes the places. If this fails midway, it removes the files that it has made.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be made, opened or given its size.
+    fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError>;
+}
+
+/// Storage with one place for each process.
+pub trait Target: Send + Sync {
+    /// Returns the name of a process's place, for messages.
+    fn place(&self, process: u32) -> String;
+
+    /// Returns whether written data can be read back.
+    fn holds_data(&self) -> bool;
+
+    /// Returns the content of the places before the job writes to them.
+    fn at_start(&self) -> AtStart;
+
+    /// Opens a process's place for the calling thread. Several queues can be open on one place.
+    ///
+    /// # Errors
+    /// Fails if the place cannot be opened, or if the engine is not available.
+    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError>;
+
+    /// Returns the number of queues that may be open at once, on all places together.
+    fn most_queues(&self) -> usize {
+        usize::MAX
     }
+
+    /// Completes the work that the storage does some time after it has acknowledged writes: an
+    /// off-line volume searches for its duplicates. Figures taken afterwards cover all writes.
+    ///
+    /// # Errors
+    /// Fails if that work fails. The written data stays as it is.
+    fn settle(&self, _monitor: &dyn Monitor, _stop: &StopFlag) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    /// Returns the figures of storage that deduplicates; `None` for all other storage.
+    fn pool_figures(&self) -> Option<PoolFigures> {
+        None
+    }
+
+    /// Removes the files that were made for this target, unless `keep` is set, and closes the
+    /// storage, which makes all writes durable. A target that is dropped without this call removes
+    /// its files too.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be removed, or if the storage cannot be closed.
+    fn finish(&mut self, keep: bool) -> Result<(), TargetError>;
 }

@@ -1,80 +1,27 @@
-//! The names of storage on the command line.
+//! The names of storage, as users write them.
 
-use crate::TargetError;
-use gemelo_nbd::client::NbdUri;
+use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
 
-/// Storage that load can run against, as the user names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TargetUri {
-    /// `null:` completes every write and every read at once, and stores nothing.
-    Null,
-    /// A directory, a file or a block device: a plain path or `file:PATH`.
-    Path(PathBuf),
-    /// A volume of a pool whose engine runs in this process: `pool:DIRECTORY/VOLUME`.
-    Pool(PoolVolume),
-    /// An export of an NBD server: `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`,
-    /// and with TLS the same with `nbds`.
-    Nbd(NbdUri),
-}
-
-/// A volume and the directory of its pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolVolume {
-    /// Directory of the pool.
-    pub directory: PathBuf,
-    /// Name of the volume.
-    pub volume: String,
-}
+/// The name of storage that load can run against: a path, or a scheme and a place, such as `null:`
+/// or `pool:DIRECTORY/VOLUME`. [`crate::Targets`] knows the schemes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct TargetUri(String);
 
 impl TargetUri {
-    /// Returns whether the user can choose an [`crate::Engine`]. Volumes and exports have an
-    /// interface of their own.
+    /// Returns the scheme, if the name has one, and the rest. A name that begins with a slash or a
+    /// dot is always a path.
     #[must_use]
-    pub const fn has_engines(&self) -> bool {
-        matches!(self, Self::Null | Self::Path(_))
-    }
-}
-
-impl FromStr for TargetUri {
-    type Err = TargetError;
-
-    fn from_str(text: &str) -> Result<Self, TargetError> {
-        if text.is_empty() {
-            return Err(TargetError::NoTarget);
-        }
-        match scheme_of(text) {
-            None => Ok(Self::Path(PathBuf::from(text))),
-            Some(("null", "")) => Ok(Self::Null),
-            Some(("file", path)) if !path.is_empty() => Ok(Self::Path(PathBuf::from(path))),
-            Some(("pool", place)) => PoolVolume::parse(place).map(Self::Pool),
-            Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => Ok(Self::Nbd(text.parse()?)),
-            Some(_) => Err(TargetError::Scheme { uri: text.to_owned() }),
+    pub fn parts(&self) -> (Option<&str>, &str) {
+        match scheme_of(&self.0) {
+            Some((scheme, rest)) => (Some(scheme), rest),
+            None => (None, &self.0),
         }
     }
 }
 
-impl PoolVolume {
-    /// Splits at the last slash, because names of volumes contain none.
-    fn parse(place: &str) -> Result<Self, TargetError> {
-        match place.rsplit_once('/') {
-            Some((directory, volume)) if !directory.is_empty() && !volume.is_empty() => {
-                Ok(Self { directory: PathBuf::from(directory), volume: volume.to_owned() })
-            }
-            _ => Err(TargetError::PoolShape { place: place.to_owned() }),
-        }
-    }
-}
-
-impl fmt::Display for PoolVolume {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "pool:{}/{}", self.directory.display(), self.volume)
-    }
-}
-
-/// Splits `scheme:rest`. A text that begins with a slash or a dot is always a path.
+/// Splits `scheme:rest`.
 fn scheme_of(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
@@ -84,14 +31,34 @@ fn scheme_of(text: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
+impl From<String> for TargetUri {
+    /// Reads a name. `file:PATH` is the path itself, so that equal storage has equal names.
+    fn from(text: String) -> Self {
+        match scheme_of(&text) {
+            Some(("file", path)) if !path.is_empty() => {
+                let needs_dot = scheme_of(path).is_some();
+                Self(if needs_dot { format!("./{path}") } else { path.to_owned() })
+            }
+            _ => Self(text),
+        }
+    }
+}
+
+impl From<&str> for TargetUri {
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+impl From<TargetUri> for String {
+    fn from(uri: TargetUri) -> Self {
+        uri.0
+    }
+}
+
 impl fmt::Display for TargetUri {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => formatter.write_str("null:"),
-            Self::Path(path) => path.display().fmt(formatter),
-            Self::Pool(place) => place.fmt(formatter),
-            Self::Nbd(uri) => uri.fmt(formatter),
-        }
+        formatter.write_str(&self.0)
     }
 }
 
@@ -101,35 +68,22 @@ mod tests {
 
     #[test]
     fn paths_and_schemes_are_told_apart() {
-        let path = |text: &str| TargetUri::Path(PathBuf::from(text));
-        assert_eq!("null:".parse::<TargetUri>().unwrap(), TargetUri::Null);
+        assert_eq!(TargetUri::from("null:").parts(), (Some("null"), ""));
         for text in ["/dev/sda", "data", "./a:b", "/a:b", "C:x", "."] {
-            assert_eq!(text.parse::<TargetUri>().unwrap(), path(text));
+            assert_eq!(TargetUri::from(text).parts(), (None, text));
         }
-        assert_eq!("file:a:b".parse::<TargetUri>().unwrap(), path("a:b"));
+        assert_eq!(TargetUri::from("nbd+unix:///x").parts(), (Some("nbd+unix"), "///x"));
+        assert_eq!(TargetUri::from("file:").parts(), (Some("file"), ""));
     }
 
     #[test]
-    fn volumes_and_exports_are_named_as_they_are_printed() {
-        for text in
-            ["pool:/a b/c/disk", "pool:dir/disk", "nbd://host:10809/x", "nbd+unix:///x?socket=/y"]
+    fn a_name_reads_back_as_it_is_printed() {
+        for (text, printed) in
+            [("file:/a", "/a"), ("file:a:b", "./a:b"), ("pool:/a b/c/disk", "pool:/a b/c/disk")]
         {
-            let uri: TargetUri = text.parse().unwrap();
-            assert_eq!(uri.to_string(), text);
-            assert!(!uri.has_engines());
+            let uri = TargetUri::from(text);
+            assert_eq!(uri.to_string(), printed);
+            assert_eq!(TargetUri::from(printed), uri);
         }
-        let place = PoolVolume { directory: PathBuf::from("a/b"), volume: "c".to_owned() };
-        assert_eq!("pool:a/b/c".parse::<TargetUri>().unwrap(), TargetUri::Pool(place));
-    }
-
-    #[test]
-    fn unknown_schemes_are_refused_by_name() {
-        for text in
-            ["nbd://", "nbd+unix:///x", "pool:a", "pool:/b", "pool:a/", "null:x", "file:", "a:b"]
-        {
-            let error = text.parse::<TargetUri>().unwrap_err().to_string();
-            assert!(error.contains(text), "{error}");
-        }
-        assert!("".parse::<TargetUri>().is_err());
     }
 }

@@ -9,8 +9,8 @@
 )]
 
 use gemelo_target::{
-    Access, AtStart, Engine, Layout, Operation, QueueOptions, Request, Target, TargetError,
-    TargetUri, Wait, plan,
+    Access, AtStart, Engine, FileStorage, Layout, Operation, PlannedTarget, QueueOptions, Request,
+    Storage, Target, TargetError, Wait,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,18 +27,18 @@ fn layout() -> Layout {
     }
 }
 
-fn uri(path: &Path) -> TargetUri {
-    TargetUri::Path(path.to_owned())
+fn plan(path: &Path, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+    FileStorage::new(path).plan(layout)
 }
 
 fn refused(path: &Path, layout: &Layout) -> TargetError {
-    let error = plan(&uri(path), layout).unwrap_err();
+    let error = plan(path, layout).unwrap_err();
     assert!(error.is_bad_input(), "{error}");
     error
 }
 
 fn prepare(path: &Path, layout: &Layout) -> Box<dyn Target> {
-    plan(&uri(path), layout).unwrap().prepare().unwrap()
+    plan(path, layout).unwrap().prepare().unwrap()
 }
 
 /// Writes a block to every place and reads it back.
@@ -101,7 +101,7 @@ fn what_exists_is_overwritten_by_force_only_and_never_removed() {
         assert_eq!(std::fs::read(&file).unwrap(), b"mine");
     }
     let forced = Layout { force: true, ..layout() };
-    let planned = plan(&uri(folder.path()), &forced).unwrap();
+    let planned = plan(folder.path(), &forced).unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), b"mine", "a plan touches nothing");
     planned.prepare().unwrap().finish(false).unwrap();
     assert!(file.exists() && !folder.path().join("gemelo-0000.data").exists());
@@ -221,9 +221,9 @@ fn a_used_device_is_refused_even_by_force() {
     assert!(matches!(refused(&device.device, &layout()), TargetError::HoldsData { .. }));
     let folder = tempfile::tempdir().unwrap();
     assert!(succeeds(Command::new("mount").arg(&device.device).arg(folder.path())));
-    let mounted = plan(&uri(&device.device), &forced);
+    let mounted = plan(&device.device, &forced);
     let remounted = succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(folder.path()));
-    let read_only = plan(&uri(folder.path()), &layout());
+    let read_only = plan(folder.path(), &layout());
     assert!(succeeds(Command::new("umount").arg(folder.path())));
     let Err(TargetError::InUse { by, .. }) = mounted else {
         panic!("a mounted device was accepted")

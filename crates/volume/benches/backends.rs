@@ -16,7 +16,8 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_volume::{BackendKind, DedupMode, Layout, Pool, PoolOptions, Tuning, Volume};
+use gemelo_format::{BackendKind, DedupMode, Layout};
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

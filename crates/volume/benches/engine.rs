@@ -14,7 +14,8 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_volume::{DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume};
+use gemelo_format::{DedupMode, FingerprintKind};
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -16,9 +16,9 @@ use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
-use gemelo_volume::{
-    BackendKind, DedupMode, FingerprintKind, Pool, PoolDisks, PoolOptions, Tuning,
-};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -1,29 +1,13 @@
 //! Why something could not be done: the kind, and where.
 
+use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
+use gemelo_format::{DiskRole, FormatError};
 use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
-
-/// Which of a pool's two disks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskRole {
-    /// The contents.
-    Data,
-    /// Everything else.
-    Metadata,
-}
-
-impl std::fmt::Display for DiskRole {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Data => "data store",
-            Self::Metadata => "metadata disk",
-        })
-    }
-}
 
 /// What an engine or a pool refuses or fails with.
 #[derive(Debug, Error)]
@@ -188,6 +172,27 @@ impl From<DiskError> for VolumeError {
         match error {
             DiskError::Locked { holder, .. } => Self::InUse { holder },
             error => Self::Disk(error),
+        }
+    }
+}
+
+/// What cannot be read is the pool's own failure: callers need not know which crate read it.
+impl From<FormatError> for VolumeError {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::Io { disk, action, source } => Self::io(disk, action)(source),
+            FormatError::NotAPool { why } => Self::NotAPool { why },
+            FormatError::Damaged { what } => Self::Damaged { what },
+        }
+    }
+}
+
+/// A conversion and a repair begin with a check.
+impl From<CheckError> for VolumeError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Format(error) => error.into(),
+            CheckError::Interrupted => Self::Interrupted,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Volumes that store each block once: the engine, its metadata and its checker.
+//! Volumes that store each block once: the engine and its metadata.
 //!
 //! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
 //! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
@@ -7,34 +7,22 @@
 //! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
 mod backend;
-pub mod check;
 mod counters;
 mod engine;
 mod error;
-mod fingerprint;
-pub mod format;
-mod hash_many;
 mod journal;
 mod load;
 mod pool;
-pub mod store;
 mod sync;
-mod types;
 mod volume;
 
 pub use backend::{CacheFigures, about_backend};
-pub use check::{CheckOptions, CheckReport, Problem, RepairCost, check, record_damage};
 pub use counters::{PoolActivity, VolumeStat};
 pub use engine::{DamagedBlock, FinderReport, GcReport};
-pub use error::{DiskRole, VolumeError};
-pub use fingerprint::Fingerprinter;
+pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolDisks, PoolOptions, PoolStat, Tuning,
-    VolumeSummary, convert,
-};
-pub use types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
-    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat, RepairCost, Tuning,
+    VolumeSummary, convert, record_damage, repair, repair_cost,
 };
 pub use volume::Volume;

@@ -18,11 +18,12 @@ use common::{
 };
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
+use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
-use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
-};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -284,7 +285,7 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
         }
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
         pool.close().unwrap();
-        let options = CheckOptions { data: true, repair: false };
+        let options = CheckOptions { data: true };
         assert!(check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap().is_clean());
     }
 }

@@ -16,8 +16,10 @@ use common::simulated::{Fault, Simulation};
 use common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
-use gemelo_volume::store::{BlockStore, OpenStore};
-use gemelo_volume::{BackendKind, CheckOptions, Pool, check};
+use gemelo_check::{CheckOptions, check};
+use gemelo_format::BackendKind;
+use gemelo_store::{BlockStore, OpenStore};
+use gemelo_volume::Pool;
 
 /// Blocks of the data store: so few that it is full now and then.
 const POOL_BLOCKS: u64 = 150;
@@ -62,7 +64,7 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
 }
 
 fn check_from_outside(simulation: &Simulation) {
-    let options = CheckOptions { data: true, repair: false };
+    let options = CheckOptions { data: true };
     let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
 }

@@ -15,14 +15,14 @@ use common::simulated::Simulation;
 use common::{BLOCK, content, flush, open, options, options_with, read, rounds, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
+use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
-use gemelo_volume::format::{
-    PoolSeed, Root, Slot, build_chain, find_roots, read_chain, read_superblock,
+use gemelo_format::{
+    BackendKind, DedupMode, Layout, PoolSeed, Root, Slot, build_chain, find_roots, read_chain,
+    read_superblock,
 };
-use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, Layout, Pool, PoolDisks, RepairCost, Tuning,
-    check,
-};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, RepairCost, Tuning, VolumeError, repair, repair_cost};
 
 const PAGE: usize = 4096;
 
@@ -34,8 +34,16 @@ fn lives(usual: u64) -> impl Iterator<Item = (BackendKind, u64)> {
         .flat_map(move |backend| seeds.clone().map(move |seed| (backend, seed)))
 }
 
-fn check_with(disks: &PoolDisks, data: bool, repair: bool) -> CheckReport {
-    check(disks, CheckOptions { data, repair }, &Silent, &StopFlag::new()).unwrap()
+fn check_with(disks: &PoolDisks, data: bool) -> CheckReport {
+    check(disks, CheckOptions { data }, &Silent, &StopFlag::new()).unwrap()
+}
+
+/// Repairs a pool, and gives what was given up, which was known before.
+fn repair_with(disks: &PoolDisks, data: bool) -> Result<Vec<RepairCost>, VolumeError> {
+    let cost = repair_cost(disks, data, &Silent, &StopFlag::new()).unwrap();
+    let given_up = repair(disks, data, &Silent, &StopFlag::new())?;
+    assert_eq!(given_up, cost);
+    Ok(given_up)
 }
 
 /// A pool after some work, and what it holds.
@@ -128,9 +136,8 @@ fn damaged(
     if report.is_clean() {
         return false;
     }
-    if check(&disks, CheckOptions { data: false, repair: true }, &Silent, &StopFlag::new()).is_ok()
-    {
-        let again = check_with(&disks, true, false);
+    if repair_with(&disks, false).is_ok() {
+        let again = check_with(&disks, true);
         assert!(again.is_clean(), "{what}: after the repair {:?}", again.problems.first());
         let pool = open(&disks, tuning()).unwrap();
         assert!(!pool.is_read_only());
@@ -232,15 +239,14 @@ fn a_damaged_commit_is_told_from_one_that_a_crash_cut_off() {
             let mut images = images.clone();
             copies.iter().for_each(|page| images[1][page * PAGE + byte] ^= 1);
             let simulation = Simulation::of_images(1, images);
-            let report = check_with(&simulation.disks(), false, false);
+            let report = check_with(&simulation.disks(), false);
             if number < 3 {
                 assert!(open(&simulation.disks(), tuning()).is_err(), "commit {number}");
                 assert!(!report.is_clean());
                 let undone = (3 - number) as u64;
                 let cost = RepairCost { volume: "a".into(), lost_blocks: 0, undone_blocks: undone };
-                assert_eq!(report.repair_cost, [cost], "what a repair gives up is known before it");
-                check_with(&simulation.disks(), false, true);
-                assert!(check_with(&simulation.disks(), true, false).is_clean());
+                assert_eq!(repair_with(&simulation.disks(), false).unwrap(), [cost]);
+                assert!(check_with(&simulation.disks(), true).is_clean());
             } else {
                 assert!(report.is_clean());
             }
@@ -282,9 +288,9 @@ fn a_repair_keeps_every_intact_block_when_a_commit_about_another_volume_is_lost(
     pages[pages.len() - 2].iter().for_each(|page| images[1][page * PAGE + 50] ^= 1);
     let simulation = Simulation::of_images(1, images);
     assert!(open(&simulation.disks(), tuning()).is_err());
-    let report = check_with(&simulation.disks(), false, true);
+    let given_up = repair_with(&simulation.disks(), false).unwrap();
     let cost = RepairCost { volume: "other".into(), lost_blocks: 0, undone_blocks: 1 };
-    assert_eq!(report.repair_cost, [cost]);
+    assert_eq!(given_up, [cost]);
     let pool = open(&simulation.disks(), tuning()).unwrap();
     assert_eq!(read(&pool.volume("kept").unwrap(), 0, kept.len()).unwrap(), kept);
 }
@@ -312,7 +318,7 @@ fn history_that_is_lost_never_shows_what_another_block_holds() {
     trim_commit.iter().for_each(|page| images[1][page * PAGE + 50] ^= 1);
     let simulation = Simulation::of_images(1, images);
     assert!(open(&simulation.disks(), tuning()).is_err());
-    check_with(&simulation.disks(), false, true);
+    repair_with(&simulation.disks(), false).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     let found = read(&pool.volume("a").unwrap(), 0, BLOCK);
     assert!(matches!(found, Err(DeviceError::Damaged { .. })), "{found:?}");
@@ -334,8 +340,8 @@ fn damage_content(backend: BackendKind) {
     let at = images[0].windows(BLOCK).position(|bytes| bytes == mark).unwrap();
     images[0][at + 17] ^= 0x40;
     let simulation = Simulation::of_images(1, images);
-    assert!(check_with(&simulation.disks(), false, false).is_clean());
-    let report = check_with(&simulation.disks(), true, false);
+    assert!(check_with(&simulation.disks(), false).is_clean());
+    let report = check_with(&simulation.disks(), true);
     assert_eq!(report.problems.len(), 1);
     assert!(report.problems[0].what.contains("block 1 of 'scrubbed'"), "{:?}", report.problems);
     let pool = open(&simulation.disks(), Tuning { verify_reads: true, ..tuning() }).unwrap();
@@ -345,7 +351,7 @@ fn damage_content(backend: BackendKind) {
     assert!(is_damaged(read(&volume, 700, 10)));
     assert!(read(&volume, 0, BLOCK).is_ok());
     pool.close().unwrap();
-    check_with(&simulation.disks(), true, true);
+    repair_with(&simulation.disks(), true).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     let volume = pool.volume("scrubbed").unwrap();
     assert!(is_damaged(read(&volume, 0, 4 * BLOCK)), "the repair says what is lost");
@@ -366,7 +372,7 @@ fn a_crashed_pool_passes_the_check() {
     for (backend, seed) in lives(20) {
         let (simulation, mut model) = worked_pool(backend, seed, false);
         let simulation = simulation.after_crash(seed);
-        let report = check_with(&simulation.disks(), true, false);
+        let report = check_with(&simulation.disks(), true);
         assert!(report.is_clean(), "{backend:?}, seed {seed}: {:?}", report.problems);
         let pool = open(&simulation.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
@@ -435,7 +441,11 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
                 let _ = pool.remove_volume(&volume.name);
             }
         }
-        let _ = check(&disks, CheckOptions { data: true, repair: true }, &Silent, &StopFlag::new());
+        let options = CheckOptions { data: true };
+        let checked = check(&disks, options, &Silent, &StopFlag::new());
+        if checked.is_ok_and(|report| !report.is_clean()) {
+            let _ = repair_with(&disks, true);
+        }
     }
 }
 
@@ -466,7 +476,7 @@ fn no_older_root_takes_the_place_of_a_lost_one_that_commits_follow() {
             metadata[offset as usize..][..PAGE].fill(0);
         }
         let damaged = Simulation::of_images(1, [data, metadata]);
-        assert!(!check_with(&damaged.disks(), false, false).is_clean(), "{backend:?}");
+        assert!(!check_with(&damaged.disks(), false).is_clean(), "{backend:?}");
         let opened = open(&damaged.disks(), tuning());
         assert!(
             opened.is_err(),

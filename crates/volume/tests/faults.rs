@@ -14,7 +14,8 @@ use common::driver::{Driver, Model, check_recovered};
 use common::simulated::{Fault, Simulation};
 use common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
-use gemelo_volume::{BackendKind, Pool};
+use gemelo_format::BackendKind;
+use gemelo_volume::Pool;
 use std::io::ErrorKind;
 
 /// Works with a fault from the start, then without, then opens the pool anew after a crash.

@@ -13,11 +13,12 @@ mod common;
 use common::{content, flush, read, trim, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
+use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
-use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, PoolOptions, Tuning, Volume, check,
-};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
@@ -163,7 +164,7 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
     assert!(kept(&pool) == before_all, "{backend:?}: what was flushed is there");
     pool.remove_volume("b").unwrap();
     pool.close().unwrap();
-    let options = CheckOptions { data: true, repair: false };
+    let options = CheckOptions { data: true };
     assert!(check(disks, options, &Silent, &StopFlag::new()).unwrap().is_clean());
 }
 

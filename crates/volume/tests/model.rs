@@ -16,12 +16,11 @@ use common::simulated::Simulation;
 use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
+use gemelo_check::{CheckOptions, check};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_volume::store::{BlockStore, OpenStore};
-use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning, Volume,
-    VolumeError, check,
-};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_store::{BlockStore, OpenStore};
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 
 fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore) {
     let mut random = Random::new(seed);
@@ -40,7 +39,7 @@ fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore
         let pool = open(&simulation.disks(), *tuning).unwrap();
         check_recovered(&pool, &mut model);
         pool.close().unwrap();
-        let options = CheckOptions { data: true, repair: false };
+        let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "seed {seed}: {:?}", report.problems);
     }
@@ -291,7 +290,7 @@ fn extents_tell_what_takes_space() {
 #[test]
 fn extents_pass_over_what_was_never_written() {
     let (_simulation, pool, volume) = small_pool(100);
-    let (block, blocks) = (BLOCK as u64, gemelo_volume::MAX_VOLUME_BLOCKS);
+    let (block, blocks) = (BLOCK as u64, gemelo_format::MAX_VOLUME_BLOCKS);
     pool.resize_volume("a", blocks * block).unwrap();
     let place = (blocks / 2 + 7) * block;
     write(&volume, place, &content(1, BLOCK)).unwrap();

@@ -14,10 +14,8 @@ mod common;
 use common::{read, write};
 use gemelo_base::SystemClock;
 use gemelo_disk::DiskError;
-use gemelo_volume::{
-    DedupMode, FingerprintKind, Fingerprinter, NewPool, Pool, PoolDirectory, PoolOptions, Tuning,
-    VolumeError,
-};
+use gemelo_format::{DedupMode, FingerprintKind, Fingerprinter};
+use gemelo_volume::{NewPool, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -12,10 +12,10 @@ mod common;
 
 use common::{content, flush, read, write};
 use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_check::{CheckOptions, check};
 use gemelo_disk::DiskError;
-use gemelo_volume::{
-    CheckOptions, DedupMode, Pool, PoolDirectory, PoolOptions, Tuning, VolumeError, check,
-};
+use gemelo_format::DedupMode;
+use gemelo_volume::{Pool, PoolDirectory, PoolOptions, Tuning, VolumeError};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
     assert_eq!(read(&pool.volume("disk 2").unwrap(), 777, 7415).unwrap(), bytes[..7415]);
     pool.close().unwrap();
     let disks = PoolDirectory::lock(&path).unwrap().disks();
-    let options = CheckOptions { data: true, repair: false };
+    let options = CheckOptions { data: true };
     let report = check(&disks, options, &Silent, &StopFlag::new()).unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
     assert_eq!(report.checked_contents, 2);

@@ -16,7 +16,8 @@ use common::{
     BLOCK, content, flush, open, options_with, read, trim_now, tuning, write, write_now,
     write_zeroes_now,
 };
-use gemelo_volume::{BackendKind, DedupMode, Pool, Volume};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_volume::{Pool, Volume};
 
 const BLOCKS: usize = 16;
 

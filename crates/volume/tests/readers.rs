@@ -15,21 +15,21 @@ mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
 }
 
-mod types {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) struct Pbn(pub(crate) usize);
-}
-
+use gemelo_format::Pbn;
 use readers::{Readers, Retired};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
-use types::Pbn;
 
 /// Random orders tried, each with a seed that is printed when it fails.
 const ORDERS: usize = 20_000;
 /// What a block holds when it was written again.
 const OTHER: u64 = u64::MAX;
+
+/// The PBN of a block of the world.
+fn pbn_of(block: u64) -> Pbn {
+    Pbn::new(block as u32 + 1).unwrap()
+}
 
 /// A map of one LBN, which is in the block of the same number as its content until it is overwritten.
 struct World {
@@ -62,12 +62,12 @@ impl World {
     /// The LBN gets its next block.
     fn overwrite(&self) {
         let freed = self.map.fetch_add(1, Ordering::SeqCst);
-        self.retired.lock().unwrap().add(&mut vec![Pbn(freed as usize)]);
+        self.retired.lock().unwrap().add(&mut vec![pbn_of(freed)]);
     }
 
     /// What is free is written again at once.
     fn collect(&self) {
-        let free = |pbn: Pbn| self.blocks[pbn.0].store(OTHER, Ordering::SeqCst);
+        let free = |pbn: Pbn| self.blocks[pbn.index() - 1].store(OTHER, Ordering::SeqCst);
         self.retired.lock().unwrap().collect(&self.readers, free);
     }
 }
@@ -110,14 +110,14 @@ fn a_block_is_free_when_those_who_may_read_it_have_ended() {
         let mut retired = Retired::default();
         let mut free = Vec::new();
         let pin = readers.pin();
-        retired.add(&mut vec![Pbn(1)]);
+        retired.add(&mut vec![pbn_of(1)]);
         retired.collect(&readers, |pbn| free.push(pbn));
         let later = readers.pin();
         retired.collect(&readers, |pbn| free.push(pbn));
         assert!(free.is_empty());
         drop(pin);
         retired.collect(&readers, |pbn| free.push(pbn));
-        assert_eq!(free, [Pbn(1)], "who began later cannot have seen it");
+        assert_eq!(free, [pbn_of(1)], "who began later cannot have seen it");
         drop(later);
         assert_eq!(retired.len(), 0);
     };

@@ -15,15 +15,18 @@ use common::hold::Call;
 use common::simulated::{METADATA, Simulation};
 use common::{BLOCK, content, open, options_with, tuning, write};
 use gemelo_base::{Silent, StopFlag};
-use gemelo_volume::format::{PoolSeed, Root, RootSearch, find_roots, read_superblock};
-use gemelo_volume::{BackendKind, CheckOptions, CheckReport, DedupMode, Pool, check};
+use gemelo_check::{CheckOptions, CheckReport, check};
+use gemelo_format::{
+    BackendKind, DedupMode, PoolSeed, Root, RootSearch, find_roots, read_superblock,
+};
+use gemelo_volume::Pool;
 
 /// Roots and copies: the first at each place, and later ones over older ones.
 const CHECKPOINTS: u64 = 4;
 const PAGE: usize = 4096;
 
 fn check_all(simulation: &Simulation) -> CheckReport {
-    let options = CheckOptions { data: true, repair: false };
+    let options = CheckOptions { data: true };
     check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap()
 }
 

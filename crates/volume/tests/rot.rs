@@ -16,19 +16,23 @@ use common::{
 };
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
+use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
-use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, FingerprintKind, Pool, PoolDisks,
-    PoolOptions, check, record_damage,
-};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolOptions, RepairCost, record_damage, repair};
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
 const PAGE: usize = 4096;
 /// Blocks of the volume whose contents are compared.
 const BLOCKS: u64 = 96;
 
-fn check_data(disks: &PoolDisks, repair: bool) -> CheckReport {
-    check(disks, CheckOptions { data: true, repair }, &Silent, &StopFlag::new()).unwrap()
+fn check_data(disks: &PoolDisks) -> CheckReport {
+    check(disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap()
+}
+
+fn repair_data(disks: &PoolDisks) -> Vec<RepairCost> {
+    repair(disks, true, &Silent, &StopFlag::new()).unwrap()
 }
 
 /// A pool with a volume that was written in every way, some of it in the checkpoint and some in the
@@ -215,7 +219,7 @@ impl Rotten {
         assert_eq!(self.pool.damaged_blocks(), [], "and nothing is damaged any more");
         assert_eq!(self.pool.prove(10).unwrap(), Vec::<String>::new());
         self.pool.flush().unwrap();
-        let report = check_data(&self.simulation.disks(), false);
+        let report = check_data(&self.simulation.disks());
         assert!(report.is_clean(), "{:?}", report.problems);
     }
 }
@@ -265,7 +269,7 @@ fn damage_that_a_check_records_is_not_shared_and_heals() {
         rotten.rot();
         let Rotten { simulation, pool } = rotten;
         pool.close().unwrap();
-        let report = check_data(&simulation.disks(), false);
+        let report = check_data(&simulation.disks());
         assert_eq!(report.problems.len(), 1);
         record_damage(&simulation.disks(), &report.damaged_blocks).unwrap();
         let pool = open(&simulation.disks(), tuning()).unwrap();
@@ -355,8 +359,8 @@ fn a_data_store_that_lost_its_end_is_damage_and_never_zeros() {
         let pool = open(&simulation.disks(), tuning()).unwrap();
         assert!(pool.is_read_only() && !pool.damage().is_empty(), "{backend:?}");
         drop(pool);
-        assert!(!check_data(&simulation.disks(), false).is_clean());
-        let cost = check_data(&simulation.disks(), true).repair_cost;
+        assert!(!check_data(&simulation.disks()).is_clean());
+        let cost = repair_data(&simulation.disks());
         assert!(
             cost.iter().any(|cost| cost.volume == "a" && cost.lost_blocks > 0),
             "{backend:?}: {cost:?}"
@@ -378,12 +382,12 @@ fn the_header_of_the_data_store_has_a_copy() {
     let [mut data, metadata] = images;
     data[..BLOCK].fill(0x55);
     let simulation = Simulation::of_images(1, [data, metadata]);
-    let report = check_data(&simulation.disks(), false);
+    let report = check_data(&simulation.disks());
     assert_eq!(report.problems.len(), 1);
     assert!(!report.problems[0].loses_data, "{:?}", report.problems);
     read_all(simulation.images(), &expected, "without block 0", &mut Tally::default());
-    check_data(&simulation.disks(), true);
-    assert!(check_data(&simulation.disks(), false).is_clean());
+    repair_data(&simulation.disks());
+    assert!(check_data(&simulation.disks()).is_clean());
     assert!(simulation.images()[0].starts_with(b"GEMELODS"));
 }
 

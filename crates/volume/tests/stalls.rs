@@ -15,7 +15,9 @@ use common::{BLOCK, content, flush, open, options, options_with, read, trim, tun
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
-use gemelo_volume::{BackendKind, DedupMode, Pool, PoolDisks, Tuning, VolumeError};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, Tuning, VolumeError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -26,7 +26,9 @@ use common::storm::{Storm, Target};
 use common::{BLOCK, first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
-use gemelo_volume::{BackendKind, CheckOptions, FingerprintKind, Pool, PoolOptions, Tuning, check};
+use gemelo_check::{CheckOptions, check};
+use gemelo_format::{BackendKind, FingerprintKind};
+use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -147,7 +149,7 @@ impl Life<'_> {
     /// Whether a pool is as it may be after a power cut at a moment.
     fn judge(&mut self, images: &[Vec<u8>; 2], history: &History, at: u64) {
         let simulation = Simulation::of_images(at, images.clone());
-        let options = CheckOptions { data: true, ..CheckOptions::default() };
+        let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
         let pool = open(&simulation.disks(), self.tuning).unwrap();

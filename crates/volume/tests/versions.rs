@@ -12,10 +12,10 @@ mod common;
 use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, open, read, rounds, tuning, write};
 use gemelo_base::{Silent, StopFlag};
-use gemelo_volume::format::Version;
-use gemelo_volume::{
-    BackendKind, CheckOptions, DedupMode, Pool, PoolDisks, VolumeError, check, convert,
-};
+use gemelo_check::{CheckOptions, check};
+use gemelo_format::{BackendKind, DedupMode, Version};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, VolumeError, convert};
 use std::path::PathBuf;
 
 /// The two disks of a pool that is kept for a version, data first.
@@ -91,13 +91,7 @@ fn an_older_pool_is_checked_refused_and_converted() {
         assert_eq!(lost, 0);
         assert!(old.images() == before, "nothing of the old pool was written");
         let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
-        let report = check(
-            &disks,
-            CheckOptions { data: true, ..CheckOptions::default() },
-            &Silent,
-            &StopFlag::new(),
-        )
-        .unwrap();
+        let report = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
         let pool = open(&disks, tuning()).unwrap();
         compare(&pool, &format!("{backend:?}"));

@@ -5,8 +5,10 @@ use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
 use crate::values::{OnOff, Percent, Size, Span};
 use clap::Args;
-use gemelo_nbd::server::{ListenAddress, ServerConfig, TlsPolicy, tls_from_files};
-use gemelo_serve::{Addresses, ServeOptions, Settings, Thresholds};
+use gemelo_nbd::server::{
+    ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
+};
+use gemelo_serve::{Addresses, HandedOver, ServeOptions, Settings, Thresholds, handed_over};
 use gemelo_volume::Tuning;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -120,10 +122,25 @@ impl Arguments {
 
     fn options(&self) -> anyhow::Result<ServeOptions> {
         Ok(ServeOptions {
-            listen: self.listen.clone(),
+            // Each protocol by which clients reach volumes is a line here.
+            front_ends: vec![Box::new(self.nbd()?)],
             volumes: self.volume.clone(),
             tuning: self.tuning()?,
-            server: ServerConfig {
+            metrics: self.metrics,
+            thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
+        })
+    }
+
+    fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
+        let handed_over =
+            handed_over().map_err(pools::error)?.into_iter().map(|socket| match socket {
+                HandedOver::Unix(listener) => Listener::from_unix(listener),
+                HandedOver::Tcp(listener) => Listener::from_tcp(listener),
+            });
+        Ok(NbdFrontEnd {
+            handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
+            listen: self.listen.clone(),
+            config: ServerConfig {
                 most_connections: self.most_connections as usize,
                 most_handshakes: self.most_handshakes as usize,
                 idle_timeout: unless_zero(self.idle_timeout),
@@ -135,8 +152,6 @@ impl Arguments {
                 ..ServerConfig::default()
             },
             memory_bytes: self.memory.map(|memory| memory.0),
-            metrics: self.metrics,
-            thresholds: Thresholds::new(self.warn_used.iter().map(|percent| percent.0).collect()),
         })
     }
 }
@@ -151,12 +166,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let monitor = Arc::clone(&context.monitor);
     // Nobody may be reading what is printed; the server serves all the same.
     let ready = |addresses: &Addresses| {
-        let nbd = addresses.nbd.iter().map(|address| format!("listening at {address}\n"));
+        let nbd = addresses.clients.iter().map(|address| format!("listening at {address}\n"));
         let metrics =
             addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
         let _ = context.print(&nbd.chain(metrics).collect::<String>());
     };
-    gemelo_serve::serve(&arguments.pool, &options, monitor, &context.stop, ready)
+    gemelo_serve::serve(&arguments.pool, options, monitor, &context.stop, ready)
         .map_err(pools::error)?;
     let _ = context.print("stopped\n");
     Ok(Outcome::Done)

@@ -37,12 +37,13 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
     let first = file.input.iter().find(|job| job.target == input.target).unwrap_or(input);
     let uri = match arguments.target {
         Some(uri) => uri,
-        None => input.target.parse().or_bad_input()?,
+        None => input.target.as_str().into(),
     };
     let job = Job::new(input.job.clone()).or_bad_input()?;
     let first_job = Job::new(first.job.clone()).or_bad_input()?;
     let contents = Contents::new(&first.content, &first_job).or_bad_input()?;
-    let plan = gemelo_target::plan(&uri, &job.layout_with(Access::Read, false)).or_bad_input()?;
+    let storage = context.targets.storage(&uri).or_bad_input()?;
+    let plan = storage.plan(&job.layout_with(Access::Read, false)).or_bad_input()?;
     let mut target = plan.prepare().context("cannot open the files")?;
     let clock = SystemClock::new();
     let environment =

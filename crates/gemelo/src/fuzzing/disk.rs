@@ -1,11 +1,12 @@
 //! Disks in memory for the targets that open a pool, and the small pool that they start from.
 
 use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use gemelo_volume::{
-    BackendKind, CheckOptions, CheckReport, DedupMode, Pool, PoolDisks, PoolOptions, Tuning, check,
-};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolOptions, Tuning, repair_cost};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -151,9 +152,11 @@ fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
 /// If it is not.
 pub(super) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
     let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
-    let checked =
-        || check(&disks, CheckOptions { data: true, repair: false }, &Silent, &StopFlag::new());
+    let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
     let was_clean = checked().is_ok_and(|report| report.is_clean());
+    if !was_clean {
+        let _ = repair_cost(&disks, true, &Silent, &StopFlag::new());
+    }
     let opened = Pool::open_disks(disks.clone(), tuning(), Arc::new(SystemClock::new()));
     let Ok(pool) = opened else { return };
     for summary in pool.volumes() {

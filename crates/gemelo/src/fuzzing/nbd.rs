@@ -2,8 +2,10 @@
 
 use super::disk::{MemoryDisk, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_device::{Export, ExportTable};
+use gemelo_format::BackendKind;
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
-use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
+use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
 use gemelo_nbd::wire::{
     BASE_ALLOCATION, BlockDescriptor, BlockSizes, ChunkHeader, ChunkKind, ClientFlags, Command,
     ErrorCode, ExportFlags, HandshakeFlags, Info, InfoKind, InfoRequest, MetaContextRequest,
@@ -13,7 +15,8 @@ use gemelo_nbd::wire::{
     encode_block_status_header, encode_error_chunk, encode_greeting, encode_listed_export,
     encode_meta_context, encode_offset_data_header,
 };
-use gemelo_volume::{BackendKind, Pool, PoolDisks};
+use gemelo_store::PoolDisks;
+use gemelo_volume::Pool;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -2,12 +2,11 @@
 //! with all checksums right; then the pool is opened, used and checked. What has wrong ones is tried as well.
 
 use super::disk::{MemoryDisk, small_pool, use_pool};
-use gemelo_volume::format::{
-    COMMIT_HEADER_BYTES, Change, CommitHeader, JOURNAL_PAGE, PAGE_BYTES, PageRef, PoolSeed, Root,
-    Slot, Superblock, Table, Version, build_chain, build_commit, find_roots, read_chain,
-    read_superblock,
+use gemelo_format::{
+    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, JOURNAL_PAGE,
+    PAGE_BYTES, PageRef, PoolSeed, Root, Slot, Superblock, Table, Version, build_chain,
+    build_commit, find_roots, read_chain, read_superblock,
 };
-use gemelo_volume::{BackendKind, FingerprintKind};
 use std::sync::LazyLock;
 
 /// Bytes of a patch: a page (1), where in it (2), the new byte (1).

@@ -6,8 +6,9 @@ pub(crate) mod mount;
 pub(crate) mod tools;
 
 use gemelo_base::SystemClock;
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
-use gemelo_volume::{BackendKind, DedupMode, FingerprintKind, Pool, PoolOptions, Tuning};
+use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

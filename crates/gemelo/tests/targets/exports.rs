@@ -1,7 +1,7 @@
 //! Exports of NBD servers: this program's, nbdkit's and QEMU's.
 
 use crate::place::{OtherServer, OwnServer, Place, json, refused, run};
-use gemelo_volume::DedupMode;
+use gemelo_format::DedupMode;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;

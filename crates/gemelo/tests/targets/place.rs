@@ -2,8 +2,10 @@
 
 use crate::common::{Ran, gemelo};
 use gemelo_base::{Silent, StopFlag, SystemClock};
-use gemelo_nbd::server::{Export, ExportTable, ListenAddress, Listener, Server, ServerConfig};
-use gemelo_volume::{DedupMode, Pool, PoolOptions, Tuning};
+use gemelo_device::{Export, ExportTable};
+use gemelo_format::DedupMode;
+use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
+use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;

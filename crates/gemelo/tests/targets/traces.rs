@@ -1,7 +1,7 @@
 //! Traces onto volumes: the pool ends up with the dedup ratio that `gemelo trace stat` predicts.
 
 use crate::place::{Place, json, open, refused, run};
-use gemelo_volume::DedupMode;
+use gemelo_format::DedupMode;
 
 #[test]
 fn a_pool_has_the_ratio_that_stat_predicts_of_a_trace_like_mail() {

@@ -1,7 +1,7 @@
 //! The engine in-process: `pool:DIRECTORY/VOLUME`.
 
 use crate::place::{Place, json, open, refused, run};
-use gemelo_volume::DedupMode;
+use gemelo_format::DedupMode;
 
 const MIB: u64 = 1 << 20;
 

@@ -6,12 +6,12 @@ use gemelo_load::{
     Ended, Environment, Found, Job, JobError, JobOperation, JobSpec, Pace, Populate, RunResult,
     SyncPolicy, Verify, run,
 };
-use gemelo_target::{Access, Engine, Target, TargetUri, plan};
+use gemelo_target::{Access, Engine, FileStorage, Storage, Target};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn open(path: &Path, job: &Job) -> Box<dyn Target> {
-    plan(&TargetUri::Path(path.to_owned()), &job.layout(false)).unwrap().prepare().unwrap()
+    FileStorage::new(path).plan(&job.layout(false)).unwrap().prepare().unwrap()
 }
 
 fn mixed() -> JobSpec {
@@ -54,8 +54,9 @@ fn a_kept_file_is_verified_later_from_the_result_alone() {
     target.finish(true).unwrap();
     let text = serde_json::to_string(&result).unwrap();
     let result: RunResult = serde_json::from_str(&text).unwrap();
-    let uri = TargetUri::Path(folder.path().to_owned());
-    let reopen = || plan(&uri, &job.layout_with(Access::Read, false)).unwrap().prepare().unwrap();
+    let storage = FileStorage::new(folder.path());
+    let layout = job.layout_with(Access::Read, false);
+    let reopen = || storage.plan(&layout).unwrap().prepare().unwrap();
     let verification = verify_on(&job, reopen().as_ref(), &result);
     assert!(verification.is_success() && verification.checked_blocks == 600, "{verification:?}");
 

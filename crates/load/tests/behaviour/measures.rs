@@ -8,7 +8,7 @@ use gemelo_load::{
     Environment, JobOperation, JobSpec, Populate, RunError, RunResult, SyncPolicy, Verify,
     read_log, run,
 };
-use gemelo_target::{TargetUri, plan};
+use gemelo_target::{NullStorage, Storage};
 use std::collections::HashMap;
 
 fn spec() -> JobSpec {
@@ -23,7 +23,7 @@ fn spec() -> JobSpec {
 #[test]
 fn null_takes_everything_and_holds_nothing() {
     let job = job(spec());
-    let target = plan(&TargetUri::Null, &job.layout(false)).unwrap().prepare().unwrap();
+    let target = NullStorage.plan(&job.layout(false)).unwrap().prepare().unwrap();
     let result = run_on(&job, target.as_ref());
     assert!(result.is_success());
     assert_eq!(operations(&result), (0, 1000));

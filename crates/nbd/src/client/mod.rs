@@ -4,14 +4,18 @@
 //! [`Client::submit`] queues a request. [`Client::reap`] sends the queued requests with one system
 //! call, and receives all replies that have come with one more. The caller identifies its requests
 //! by handles of its choice.
+//!
+//! [`connect_device`] makes a block device of an export.
 
 mod channel;
 mod handshake;
 mod incoming;
+mod remote;
 mod tls;
 mod uri;
 
 pub use crate::certificates::TlsError;
+pub use remote::connect_device;
 pub use uri::{NbdUri, ServerAddress, USUAL_PORT, UriError, UriTls};
 
 use crate::socket::Socket;

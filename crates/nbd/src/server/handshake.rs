@@ -3,7 +3,7 @@
 
 use super::SessionError;
 use super::check::Agreed;
-use super::exports::{Export, Exports, block_sizes, export_flags};
+use super::exports::{block_sizes, export_flags};
 use super::stream::Stream;
 use super::tls::TlsPolicy;
 use crate::wire::{
@@ -12,6 +12,7 @@ use crate::wire::{
     OptionReplyHeader, OptionReplyKind, encode_export_name_reply, encode_greeting,
     encode_listed_export, encode_meta_context,
 };
+use gemelo_device::{Export, Exports};
 
 /// Longest data of an option in bytes that is decoded: a name and several queries.
 const LONGEST_OPTION_BYTES: u32 = 16 * LONGEST_STRING_BYTES as u32;

@@ -4,7 +4,7 @@
 //! Each connection has a thread. The thread receives all that its client has sent with one system
 //! call, executes it on the device as one batch, and sends all replies with one more system call.
 //! The device decides how a request is carried out (`gemelo_device`), and [`Exports`] names the
-//! devices.
+//! devices. [`NbdFrontEnd`] makes a front end of the server.
 
 mod batch;
 mod busy_wait;
@@ -12,6 +12,7 @@ mod check;
 mod complaints;
 mod counters;
 mod exports;
+mod front_end;
 mod handshake;
 mod intake;
 mod listener;
@@ -26,7 +27,7 @@ mod transmission;
 
 pub use crate::certificates::TlsError;
 pub use counters::ServerCounts;
-pub use exports::{Export, ExportTable, Exports};
+pub use front_end::NbdFrontEnd;
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
 pub use memory::Memory;
 pub use tls::{TlsPolicy, tls_from_files};
@@ -35,6 +36,7 @@ use crate::socket::Socket;
 use complaints::Complaints;
 use counters::Counters;
 use gemelo_base::{Monitor, StopFlag};
+use gemelo_device::Exports;
 use registry::{Entry, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use session::{Complaint, Seat, SessionError};

@@ -7,11 +7,9 @@ pub(crate) mod memory;
 pub(crate) mod raw;
 
 use gemelo_base::{Recorder, StopFlag};
-use gemelo_device::BlockDevice;
+use gemelo_device::{BlockDevice, Export, ExportTable};
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress};
-use gemelo_nbd::server::{
-    Export, ExportTable, ListenAddress, Listener, ServeError, Server, ServerConfig,
-};
+use gemelo_nbd::server::{ListenAddress, Listener, ServeError, Server, ServerConfig};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
-//! Answering clients, a thread for each. Clients that have asked nothing yet are limited apart from the others, so that
-//! silent ones hold up nobody.
+//! The server of the control socket, with a thread for each client.
+//!
+//! Clients that have sent no request have a limit of their own, so that silent clients cannot
+//! exclude others.
 
 use super::frame::Frames;
 use super::notes::Notes;
@@ -8,7 +10,7 @@ use crate::failure::Failure;
 use crate::open_pool::OpenPool;
 use crate::request::{Reply, Request};
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_nbd::server::Server;
+use gemelo_device::Transfers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fs::Permissions;
@@ -22,27 +24,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Requests at a time; further clients wait in the socket's queue.
-const MOST_REQUESTS: usize = 128;
-/// Clients at a time that have not asked anything; of more, the oldest is ended.
-const MOST_SILENT: usize = 16;
-/// How often the socket looks whether it is to close.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How long a client may take to say what it wants.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the server looks whether one of too many clients has gone.
-const LOOK_FOR_ROOM: Duration = Duration::from_millis(20);
+/// Most clients at a time. Further clients wait in the socket's queue.
+pub(crate) const MOST_CLIENTS: usize = 128;
 
-/// What connections are answered from.
+/// Most clients at a time that have sent no request. A further client ends the oldest of them.
+const MOST_SILENT: usize = 16;
+
+/// Interval at which the server checks its stop flag.
+const STOP_CHECKED_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Longest time that a client may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause before the server checks again whether one of too many clients has left, or whether the
+/// system accepts connections again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// State that the threads of all clients share.
 struct Shared {
     pool: Arc<OpenPool>,
-    /// Has the connections that were attached.
-    attached: Server,
+    transfers: Option<Arc<dyn Transfers>>,
     monitor: Arc<dyn Monitor>,
     closing: StopFlag,
 }
 
-/// A pool's control socket, until it is closed.
+/// The control socket of a pool, which answers requests until it is closed.
 pub(crate) struct Control {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
@@ -50,11 +56,15 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Opens the socket of the pool that this process has: one that is there is a dead process's.
+    /// Opens the control socket of a pool. This process has the pool, so a socket that is already
+    /// there belongs to a dead process and is replaced.
+    ///
+    /// The socket serves its own user and root only, whatever `--socket-mode` says: its requests
+    /// remove volumes.
     pub(crate) fn open(
         directory: &Path,
         pool: Arc<OpenPool>,
-        attached: Server,
+        transfers: Option<Arc<dyn Transfers>>,
         monitor: Arc<dyn Monitor>,
     ) -> io::Result<Self> {
         let path = directory.join(NAME);
@@ -65,7 +75,7 @@ impl Control {
         let listener = UnixListener::bind(Place::of(directory)?.address)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        let shared = Arc::new(Shared { pool, attached, monitor, closing: StopFlag::new() });
+        let shared = Arc::new(Shared { pool, transfers, monitor, closing: StopFlag::new() });
         let answering = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("gemelo-control".into())
@@ -73,21 +83,22 @@ impl Control {
         Ok(Self { shared, thread, path })
     }
 
-    /// Takes no more requests, stops those under way, and ends.
+    /// Accepts no more requests, stops those in progress, and closes the socket.
     pub(crate) fn close(self) {
         self.shared.closing.raise();
-        // Who comes now finds nobody; an error means that somebody else has removed it.
+        // A client that comes now finds no socket. An error means that another process has removed
+        // it already.
         let _ = std::fs::remove_file(&self.path);
-        // A panic in it has been reported.
+        // The panic hook has reported a panic of the thread.
         let _ = self.thread.join();
     }
 }
 
-/// A client that is connected.
+/// A connected client.
 struct Client {
     thread: JoinHandle<()>,
     stream: UnixStream,
-    /// Its request has arrived, or it was ended.
+    /// Set once its request has arrived, or once it was ended.
     is_known: Arc<AtomicBool>,
 }
 
@@ -98,28 +109,29 @@ impl Client {
 
     fn end(&self) {
         self.is_known.store(true, Ordering::Relaxed);
-        // It may have gone by itself.
+        // An error means that the client has closed the connection already.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
 impl Shared {
     fn accept_until_closing(self: &Arc<Self>, listener: &UnixListener) {
-        // The oldest first.
+        // In the order of their connections, the oldest first.
         let mut clients: VecDeque<Client> = VecDeque::new();
         while !self.closing.is_raised() {
             clients.retain(|client| !client.thread.is_finished());
-            if clients.len() >= MOST_REQUESTS {
-                std::thread::sleep(LOOK_FOR_ROOM);
+            if clients.len() >= MOST_CLIENTS {
+                std::thread::sleep(PAUSE);
                 continue;
             }
-            let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&LOOK));
+            let ready =
+                poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&STOP_CHECKED_EVERY));
             if !matches!(ready, Ok(count) if count > 0) {
                 continue;
             }
             let Ok((stream, _)) = listener.accept() else {
-                // Too many open files, or a client that has gone again.
-                std::thread::sleep(LOOK_FOR_ROOM);
+                // Too many files are open, or the client has left again.
+                std::thread::sleep(PAUSE);
                 continue;
             };
             if clients.iter().filter(|client| client.is_silent()).count() >= MOST_SILENT
@@ -130,23 +142,25 @@ impl Shared {
             match self.start(stream) {
                 Ok(client) => clients.push_back(client),
                 Err(error) => {
-                    self.monitor.warn(&format!("a control connection gets no thread: {error}"));
+                    self.monitor.warn(&format!(
+                        "cannot start a thread for a client of the control socket: {error}"
+                    ));
                 }
             }
         }
         for client in clients {
-            // A panic in it has been reported.
+            // The panic hook has reported a panic of the thread.
             let _ = client.thread.join();
         }
     }
 
-    /// Gives a client its thread.
+    /// Starts the thread of a client.
     fn start(self: &Arc<Self>, stream: UnixStream) -> io::Result<Client> {
         let is_known = Arc::new(AtomicBool::new(false));
         let kept = stream.try_clone()?;
         let (shared, asked) = (Arc::clone(self), Arc::clone(&is_known));
         let answer = move || {
-            // A client that goes away while it is answered is its own business.
+            // An error means that the client has left before its answer.
             let _ = shared.answer(stream, &asked);
         };
         let thread = std::thread::Builder::new().name("gemelo-control".into()).spawn(answer)?;
@@ -167,9 +181,7 @@ impl Shared {
             return frames.send(&Message::Failure(failure));
         }
         if request == Request::Attach {
-            frames.send(&Message::Reply(Reply::Done))?;
-            self.attached.adopt(frames.into_stream()?, "control socket");
-            return Ok(());
+            return self.attach(frames);
         }
         let notes = Notes::new(frames, self.closing.clone());
         let answer = self.pool.perform(&request, &notes, notes.stop());
@@ -179,9 +191,22 @@ impl Shared {
             Err(failure) => Message::Failure(failure),
         })
     }
+
+    /// Gives the connection to the front end that moves the data of volumes.
+    fn attach(&self, mut frames: Frames) -> io::Result<()> {
+        let Some(transfers) = &self.transfers else {
+            let failure = Failure::refused(
+                "no front end of this server can move the data of volumes: stop the server first",
+            );
+            return frames.send(&Message::Failure(failure));
+        };
+        frames.send(&Message::Reply(Reply::Done))?;
+        transfers.adopt(frames.into_stream()?, "control socket");
+        Ok(())
+    }
 }
 
-/// Whether a peer has the rights of this process: the same user, or root.
+/// Returns whether the peer has the rights of this process: the same user, or root.
 fn is_of_our_user(stream: &UnixStream) -> bool {
     let ours = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(stream)

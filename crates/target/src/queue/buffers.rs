@@ -5,7 +5,7 @@ const ALIGNMENT_BYTES: usize = 4096;
 
 /// Buffers of equal length in one allocation. Each begins on a page.
 #[derive(Debug)]
-pub(crate) struct Buffers {
+pub struct Buffers {
     memory: Vec<u8>,
     first: usize,
     stride_bytes: usize,
@@ -14,7 +14,9 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(count: usize, buffer_bytes: usize) -> Self {
+    /// Makes `count` buffers of `buffer_bytes` bytes, filled with zeros.
+    #[must_use]
+    pub fn new(count: usize, buffer_bytes: usize) -> Self {
         let stride_bytes = buffer_bytes.next_multiple_of(ALIGNMENT_BYTES);
         let memory = vec![0; stride_bytes * count + ALIGNMENT_BYTES];
         let address = memory.as_ptr() as usize;
@@ -22,25 +24,36 @@ impl Buffers {
         Self { memory, first, stride_bytes, buffer_bytes, count }
     }
 
-    pub(crate) const fn count(&self) -> usize {
+    /// Returns the number of buffers.
+    #[must_use]
+    pub const fn count(&self) -> usize {
         self.count
     }
 
+    /// Returns the buffer of a slot.
+    ///
+    /// # Panics
+    /// Panics if there is no such slot.
     #[inline]
-    pub(crate) fn get(&self, slot: usize) -> &[u8] {
+    #[must_use]
+    pub fn get(&self, slot: usize) -> &[u8] {
         let start = self.first + slot * self.stride_bytes;
         &self.memory[start..start + self.buffer_bytes]
     }
 
     /// Returns all buffers in order of their slots.
-    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let bytes = self.buffer_bytes;
         let strides = self.memory[self.first..].chunks_mut(self.stride_bytes.max(1));
         strides.take(self.count).map(move |stride| &mut stride[..bytes])
     }
 
+    /// Returns the buffer of a slot for writing.
+    ///
+    /// # Panics
+    /// Panics if there is no such slot.
     #[inline]
-    pub(crate) fn get_mut(&mut self, slot: usize) -> &mut [u8] {
+    pub fn get_mut(&mut self, slot: usize) -> &mut [u8] {
         let start = self.first + slot * self.stride_bytes;
         &mut self.memory[start..start + self.buffer_bytes]
     }

@@ -4,15 +4,12 @@
 //! submits a request for the slot, and reaps completions. A slot is free again once its completion
 //! was reaped.
 
-mod batch;
 mod buffers;
-mod nbd;
 mod null;
 mod psync;
 mod uring;
 
-pub(crate) use batch::BatchQueue;
-pub(crate) use nbd::{NbdPlace, NbdQueue};
+pub use buffers::Buffers;
 pub(crate) use null::NullQueue;
 pub(crate) use psync::PsyncQueue;
 pub(crate) use uring::UringQueue;

@@ -1,6 +1,6 @@
 //! The figures that a backend gives: the record of a block, sums over the pool, needs of a checkpoint.
 
-use crate::types::{DedupMode, Fingerprint, Identity, VolumeId};
+use gemelo_format::{DedupMode, Fingerprint, Identity, VolumeId};
 use std::any::Any;
 
 /// A volume as the metadata have it.

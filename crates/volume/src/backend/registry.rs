@@ -4,9 +4,8 @@ use super::figures::Damage;
 use super::traits::MetadataBackend;
 use super::{cached, log};
 use crate::error::Result;
-use crate::format::{Root, Superblock};
-use crate::types::BackendKind;
 use gemelo_disk::Disk;
+use gemelo_format::{BackendKind, Root, Superblock};
 use std::sync::Arc;
 
 /// The disk and the parameters of the pool whose metadata a backend keeps.

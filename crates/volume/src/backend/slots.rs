@@ -1,6 +1,6 @@
 //! Which slots of the metadata disk are in use.
 
-use crate::format::Slot;
+use gemelo_format::Slot;
 
 /// A bitmap of slots. Slots are given one after another, so that a checkpoint writes sequentially.
 #[derive(Debug, Default)]

@@ -3,14 +3,13 @@
 
 use super::{Damage, Home, LoadOptions, MetadataBackend, PageWrites, empty, load};
 use crate::error::VolumeError;
-use crate::format::{Change, PoolSeed, Root, Superblock, Version};
-use crate::pool::PoolDisks;
-use crate::types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn, Pbn, Place,
-    VolumeId,
-};
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
+use gemelo_format::{
+    BackendKind, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn, Pbn,
+    Place, PoolSeed, Root, Superblock, Version, VolumeId,
+};
+use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -9,8 +9,7 @@
 
 use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals, VolumeInfo};
 use crate::error::Result;
-use crate::format::{Change, Link, Page, Slot};
-use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Link, Page, Pbn, Place, Slot, VolumeId};
 use std::collections::HashSet;
 
 /// The map of each volume: LBN to place.

@@ -3,7 +3,7 @@
 use super::VolumeShared;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRwLock, Rank};
 use crate::error::{Result, VolumeError};
-use crate::types::{MAX_NAME_BYTES, VolumeId};
+use gemelo_format::{MAX_NAME_BYTES, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 
 use super::Engine;
 use crate::counters::add;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::store::{ContentComparison, ContentRead};
-use crate::types::{Checksum, Fingerprint, Lbn, Pbn, VolumeId};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{Checksum, DiskRole, Fingerprint, Lbn, Pbn, VolumeId};
+use gemelo_store::{ContentComparison, ContentRead};
 
 /// A block to be read: where it is in a volume, which content it has, and the checksum of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

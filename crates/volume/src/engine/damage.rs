@@ -9,8 +9,7 @@ use super::locks::{OrderedMutex, Rank};
 use super::{Engine, State};
 use crate::counters::add;
 use crate::error::Result;
-use crate::format::Change;
-use crate::types::{Pbn, Place, VolumeId};
+use gemelo_format::{Change, Lbn, Pbn, Place, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 
@@ -137,7 +136,7 @@ impl Engine {
         let mut places = Vec::new();
         let in_use = |(id, lbn, pbn): (VolumeId, u64, u32)| {
             places.clear();
-            state.backend().look_up(id, &[crate::types::Lbn(lbn)], &mut places).ok()?;
+            state.backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
             let is_there = places.first().and_then(|place: &Place| place.pbn()).map(Pbn::number);
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })

@@ -11,9 +11,8 @@ use super::worker::StopSignal;
 use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::Result;
-use crate::format::Change;
-use crate::store::ContentWrite;
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_store::ContentWrite;
 use std::collections::BTreeMap;
 
 /// LBNs of a group: two pages of a map, so that one look-up stays in few pages.

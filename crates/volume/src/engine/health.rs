@@ -1,7 +1,8 @@
 //! Whether an open pool takes changes, and syncs, whose failure ends that.
 
 use super::locks::{OrderedMutex, Rank};
-use crate::error::{DiskRole, Result, VolumeError};
+use crate::error::{Result, VolumeError};
+use gemelo_format::DiskRole;
 use std::io;
 use std::sync::OnceLock;
 

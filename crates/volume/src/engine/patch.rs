@@ -7,7 +7,7 @@ use super::read::wanted_at;
 use super::write::{Failed, Item, Source};
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, Place};
+use gemelo_format::{Lbn, Place};
 
 /// The patched blocks of a list.
 #[derive(Default)]

@@ -7,8 +7,7 @@
 
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Lbn, VolumeId};
+use gemelo_format::{Change, Lbn, VolumeId};
 
 /// LBNs that are unmapped in one hold of the state's lock, with a backend in memory: less than a
 /// millisecond.

@@ -5,10 +5,11 @@ use super::patch::Patches;
 use super::write::{Failed, Item, Source};
 use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::Change;
-use crate::store::ContentWrite;
-use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{
+    Change, Checksum, DedupMode, DiskRole, Fingerprint, Lbn, Pbn, Place, VolumeId,
+};
+use gemelo_store::ContentWrite;
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use super::checked::BlockReads;
 use super::segment::Range;
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Lbn, Place};
 use gemelo_device::Extent;
+use gemelo_format::{Lbn, Place};
 
 /// A read request within the volume.
 pub(super) struct Read<'a> {

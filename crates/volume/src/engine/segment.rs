@@ -6,8 +6,8 @@ use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
 use crate::counters::add;
 use crate::error::VolumeError;
-use crate::types::{DedupMode, Lbn};
 use gemelo_device::{DeviceError, Durability, Operation, Request};
+use gemelo_format::{DedupMode, Lbn};
 use std::ops;
 use std::sync::atomic::Ordering;
 

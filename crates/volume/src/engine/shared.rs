@@ -4,7 +4,7 @@ use super::finder::DirtyGroups;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
 use crate::counters::VolumeCounters;
 use crate::load::Load;
-use crate::types::{DedupMode, Lbn, VolumeId};
+use gemelo_format::{DedupMode, Lbn, VolumeId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;

@@ -3,8 +3,7 @@
 use super::log::Log;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
-use crate::types::{DedupMode, MAX_VOLUME_BLOCKS, Pbn, VolumeId};
+use gemelo_format::{Change, DedupMode, MAX_VOLUME_BLOCKS, Pbn, VolumeId};
 use std::time::Duration;
 
 /// How long the first try to close a gate waits for requests under way; each later one waits twice

@@ -7,9 +7,8 @@ use super::plan::{Plan, Tally};
 use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Lbn, Pbn, Place};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 

@@ -5,16 +5,16 @@
 
 use super::create::format_metadata;
 use super::directory::{METADATA, failed};
-use super::{Pool, PoolDirectory, PoolDisks, Tuning};
-use crate::check::CheckReport;
-use crate::check::walk::{Walk, WalkVolume};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::fingerprint::Fingerprinter;
-use crate::format::{Change, PoolSeed, Superblock, Version};
-use crate::store::{ContentRead, Store};
-use crate::types::{Checksum, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId};
+use super::{Pool, PoolDirectory, Tuning};
+use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use gemelo_check::{CheckReport, Walk, WalkVolume};
 use gemelo_disk::{Disk, FileDisk};
+use gemelo_format::{
+    Change, Checksum, DiskRole, Fingerprint, FingerprintKind, Fingerprinter, Lbn, Pbn, Place,
+    PoolSeed, Superblock, Version, VolumeId,
+};
+use gemelo_store::{ContentRead, PoolDisks, Store};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub fn convert(
         fingerprint,
         ..walk.superblock.clone()
     };
-    let new = PoolDisks { metadata, ..disks.clone() };
+    let new = disks.clone().with_metadata(metadata);
     format_metadata(&new, &superblock, walk.data_blocks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::open_disks(new, tuning, Arc::new(SystemClock::new()))?;

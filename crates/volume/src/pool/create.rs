@@ -1,12 +1,15 @@
 //! Making a pool on two empty disks.
 
-use super::{Pool, PoolDisks};
+use super::Pool;
 use crate::backend::{self, Home};
 use crate::engine::LEAST_RESERVE_SLOTS;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{JOURNAL_PAGE, PAGE_BYTES, Page, PoolSeed, Root, Superblock, Version};
-use crate::types::{BackendKind, FingerprintKind, Pbn};
+use crate::error::{Result, VolumeError};
 use gemelo_disk::DiskError;
+use gemelo_format::{
+    BackendKind, DiskRole, FingerprintKind, JOURNAL_PAGE, PAGE_BYTES, Page, Pbn, PoolSeed, Root,
+    Superblock, Version, is_block_size,
+};
+use gemelo_store::PoolDisks;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -55,11 +58,6 @@ impl Default for PoolOptions {
             force: false,
         }
     }
-}
-
-/// Whether a block can have this size.
-pub(crate) fn is_block_size(bytes: u32) -> bool {
-    bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
 }
 
 impl PoolOptions {

@@ -1,8 +1,8 @@
 //! A pool's directory: the names of its two disks, which are locked while the pool is open.
 
-use super::PoolDisks;
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{DiskAccess, DiskError, FileDisk};
+use gemelo_store::PoolDisks;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 use super::Pool;
 use crate::engine::{Engine, Wanted};
 use crate::error::{Result, VolumeError};
-use crate::types::{Checksum, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_format::{Checksum, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

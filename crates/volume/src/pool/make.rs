@@ -5,11 +5,12 @@
 //! as it was.
 
 use super::directory::{DATA, METADATA, failed};
-use super::{Pool, PoolDisks, PoolOptions};
+use super::{Pool, PoolOptions};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{
     Disk, DiskAccess, DiskError, FileDisk, are_same, check_existing_device, check_no_user,
 };
+use gemelo_store::PoolDisks;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};

@@ -7,59 +7,27 @@ mod find;
 mod live;
 mod make;
 mod open;
+mod repair;
 mod stat;
 
 pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
-pub(crate) use create::is_block_size;
 pub use directory::PoolDirectory;
 pub use live::LiveCheck;
 pub use make::NewPool;
-pub(crate) use open::{Recovered, each_place, recover};
+pub use repair::{RepairCost, record_damage, repair, repair_cost};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{DamagedBlock, Engine, GcReport, Worker};
 use crate::error::{Result, VolumeError};
-use crate::format::Superblock;
-use crate::store::{BlockStore, OpenStore, Store};
-use crate::types::{DedupMode, Pbn};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
-use gemelo_disk::{Disk, DiskAccess};
+use gemelo_disk::DiskAccess;
+use gemelo_format::{DedupMode, Pbn};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The two disks of a pool, and the kind of store that the data disk holds.
-#[derive(Clone)]
-pub struct PoolDisks {
-    /// The contents.
-    pub data: Arc<dyn Disk>,
-    /// Everything else.
-    pub metadata: Arc<dyn Disk>,
-    open_store: OpenStore,
-}
-
-impl PoolDisks {
-    /// The disks of a pool whose contents are in a [`BlockStore`].
-    #[must_use]
-    pub fn new(data: Arc<dyn Disk>, metadata: Arc<dyn Disk>) -> Self {
-        Self { data, metadata, open_store: BlockStore::open }
-    }
-
-    /// The same disks, with the contents in another kind of store.
-    #[must_use]
-    pub fn with_store(self, open_store: OpenStore) -> Self {
-        Self { open_store, ..self }
-    }
-
-    /// The store of the pool with this superblock.
-    #[must_use]
-    pub fn store(&self, superblock: &Superblock) -> Arc<dyn Store> {
-        (self.open_store)(Arc::clone(&self.data), superblock)
-    }
-}
 
 /// How an open pool behaves; nothing of it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

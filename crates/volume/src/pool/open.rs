@@ -1,14 +1,16 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
-use super::{Pool, PoolDisks, Tuning};
+use super::{Pool, Tuning};
 use crate::backend::{self, Damage, Home, Index, LoadOptions, Map, MetadataBackend};
 use crate::engine::{Engine, EngineParts, Space, Worker};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{PoolSeed, Root, Superblock, Version, find_roots, read_superblock};
-use crate::journal::{Journal, LastCommit};
-use crate::store::Store;
-use crate::types::{Lbn, MAX_VOLUME_BLOCKS, Place, VolumeId};
+use crate::error::{Result, VolumeError};
+use crate::journal::Journal;
 use gemelo_base::Clock;
+use gemelo_format::{
+    DiskRole, LastCommit, Lbn, MAX_VOLUME_BLOCKS, Place, PoolSeed, Root, Superblock, Version,
+    VolumeId, find_roots, read_superblock, replay_journal,
+};
+use gemelo_store::{PoolDisks, Store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,9 +61,10 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
         loaded = backend::load(&home, &root, options, &mut damage);
     }
     let mut backend = loaded?;
-    let mut journal = Journal::new(&superblock, &root, seed);
-    let replayed = journal
-        .replay(&*disks.metadata, &root, |changes| backend.apply(&changes, &mut Vec::new()))?;
+    let replayed = replay_journal(&*disks.metadata, &superblock, &root, seed, |changes| {
+        backend.apply(&changes, &mut Vec::new())
+    })?;
+    let journal = Journal::new(&superblock, &root, seed, replayed.head);
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
     if let Some(what) = replayed.lost {

@@ -4,9 +4,8 @@ use super::Pool;
 use crate::backend::{CacheFigures, VolumeInfo};
 use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::Result;
-use crate::format::PAGE_BYTES;
 use crate::load::LoadStat;
-use crate::types::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// A volume in a list.

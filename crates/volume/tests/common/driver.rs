@@ -5,7 +5,8 @@ use super::{BLOCK, content, flush, read, trim, write, write_now, write_zeroes};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::DeviceError;
-use gemelo_volume::{DedupMode, Pool, VolumeError};
+use gemelo_format::DedupMode;
+use gemelo_volume::{Pool, VolumeError};
 use std::collections::BTreeMap;
 
 /// Contents that are written again and again.

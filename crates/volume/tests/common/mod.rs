@@ -14,7 +14,9 @@ pub mod storm;
 
 use gemelo_base::{ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_volume::{BackendKind, Pool, PoolDisks, PoolOptions, Tuning, Volume, VolumeError};
+use gemelo_format::BackendKind;
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
 
 pub const BLOCK: usize = 512;

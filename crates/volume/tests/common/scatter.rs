@@ -2,9 +2,8 @@
 //! as it is. What passes over it assumes nothing of where and in which form a content lies.
 
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
-use gemelo_volume::format::Superblock;
-use gemelo_volume::store::{ContentRead, ContentWrite, Store};
-use gemelo_volume::{DiskRole, Pbn, VolumeError};
+use gemelo_format::{DiskRole, FormatError, Pbn, Superblock};
+use gemelo_store::{ContentRead, ContentWrite, Store};
 use std::io;
 use std::sync::Arc;
 
@@ -54,20 +53,20 @@ impl Store for ScatterStore {
         if self.disk.len()? < length { self.disk.set_len(length) } else { Ok(()) }
     }
 
-    fn write_labels(&self) -> Result<(), VolumeError> {
-        let io = |source| VolumeError::Io { disk: DiskRole::Data, action: "write", source };
+    fn write_labels(&self) -> Result<(), FormatError> {
+        let io = |source| FormatError::Io { disk: DiskRole::Data, action: "write", source };
         self.disk.write_at(0, &self.label).map_err(io)?;
         self.disk.sync().map_err(io)
     }
 
-    fn check_labels(&self) -> Result<Vec<String>, VolumeError> {
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
         let mut label = vec![0; self.label.len()];
-        let io = |source| VolumeError::Io { disk: DiskRole::Data, action: "read", source };
+        let io = |source| FormatError::Io { disk: DiskRole::Data, action: "read", source };
         self.disk.read_at(0, &mut label).map_err(io)?;
         if label == self.label {
             return Ok(Vec::new());
         }
-        Err(VolumeError::NotAPool { why: "the data store is not scattered" })
+        Err(FormatError::NotAPool { why: "the data store is not scattered" })
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {

@@ -5,7 +5,7 @@ use super::resolve::ResolvedJob;
 use crate::exit::bad_input;
 use anyhow::anyhow;
 use gemelo_load::{Job, JobOperation, Pace};
-use gemelo_target::TargetUri;
+use gemelo_target::Storage;
 
 /// An option that was given for a job.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +17,7 @@ pub(super) struct Given {
 }
 
 /// The options given for a job that may have no effect in it.
-pub(super) fn given(options: &LoadOptions, job: &Job, uri: &TargetUri) -> Vec<Given> {
+pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> Vec<Given> {
     let spec = job.spec();
     let is_drawn = !matches!(spec.pace, Pace::Rates { .. });
     let all = [
@@ -42,7 +42,7 @@ pub(super) fn given(options: &LoadOptions, job: &Job, uri: &TargetUri) -> Vec<Gi
         (
             options.access_log.is_some(),
             "--access-log",
-            !matches!(uri, TargetUri::Null),
+            storage.holds_data(),
             "targets that hold data",
         ),
     ];

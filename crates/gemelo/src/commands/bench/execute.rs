@@ -7,12 +7,10 @@ use super::resolve::{JobInput, ResolvedJob};
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput};
 use crate::files::{self, NewFile};
-use crate::pools;
 use anyhow::Context as _;
 use gemelo_base::SystemClock;
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, Environment, History, Populate, RunResult};
-use gemelo_serve::Looks;
 use gemelo_target::{Layout, Target};
 use std::fmt::Write as _;
 use std::io::BufWriter;
@@ -26,8 +24,6 @@ pub(crate) struct Ran {
 
 /// Places that a job left for the next one.
 struct Open {
-    /// Before the target: a pool is closed when nobody looks at it any more.
-    looks: Option<Looks>,
     target: Box<dyn Target>,
     layout: Layout,
     name: String,
@@ -55,7 +51,6 @@ impl Open {
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        drop(self.looks.take());
         self.target.finish(self.keep).context("cannot remove the files of the run")
     }
 }
@@ -71,7 +66,8 @@ pub(crate) fn check(jobs: &[ResolvedJob], json: Option<&Path>) -> anyhow::Result
         // A job on the target of the one before it finds what that one leaves.
         if before.is_none_or(|before| before.input.target != job.input.target) {
             let name = &job.input.name;
-            gemelo_target::plan(&job.uri, &job.job.layout(job.force))
+            job.storage
+                .plan(&job.job.layout(job.force))
                 .with_context(|| format!("job {name}"))
                 .or_bad_input()?;
         }
@@ -137,12 +133,10 @@ impl ResolvedJob {
     fn open(&self) -> anyhow::Result<Open> {
         let name = &self.input.name;
         let layout = self.job.layout(self.force);
-        let plan = gemelo_target::plan(&self.uri, &layout)
-            .with_context(|| format!("job {name}"))
-            .or_bad_input()?;
+        let plan =
+            self.storage.plan(&layout).with_context(|| format!("job {name}")).or_bad_input()?;
         let target = plan.prepare().with_context(|| format!("job {name}"))?;
         Ok(Open {
-            looks: pools::let_look(target.as_ref()),
             target,
             layout,
             name: self.input.target.clone(),

@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(jobs.len(), 2);
         assert_eq!((jobs[0].load.processes, jobs[1].load.processes), (Some(2), Some(4)));
         assert_eq!(jobs[1].load.operation, Some(OperationChoice::Read));
-        assert_eq!(jobs[1].load.target, Some("/tmp".parse().unwrap()));
+        assert_eq!(jobs[1].load.target, Some("/tmp".into()));
     }
 
     #[test]

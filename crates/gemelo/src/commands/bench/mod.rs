@@ -72,7 +72,7 @@ pub(crate) fn run_jobs(
     json.map_or(Ok(()), |path| files::check_new(path, force))?;
     let jobs = jobs.into_iter().enumerate();
     let jobs: Vec<ResolvedJob> = jobs
-        .map(|(index, options)| resolve(options, index, context.monitor.as_ref()))
+        .map(|(index, options)| resolve(options, index, &context.targets, context.monitor.as_ref()))
         .collect::<anyhow::Result<_>>()?;
     effect::check(&jobs)?;
     execute::check(&jobs, json)?;

@@ -9,9 +9,10 @@ use gemelo_base::Monitor;
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, Job, JobOperation, JobSpec, Pace, Populate};
 use gemelo_pattern::Pattern;
-use gemelo_target::{Engine, TargetUri};
+use gemelo_target::{Engine, Storage, TargetUri, Targets};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Size of each process's file where nothing says it.
@@ -41,7 +42,7 @@ pub(crate) struct JobInput {
 /// A job that is ready to run.
 pub(crate) struct ResolvedJob {
     pub(crate) input: JobInput,
-    pub(crate) uri: TargetUri,
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) job: Job,
     pub(crate) contents: Contents,
     pub(crate) force: bool,
@@ -53,6 +54,13 @@ pub(crate) struct ResolvedJob {
     pub(super) given: Vec<Given>,
 }
 
+/// The storage of a job, and its name.
+#[derive(Clone, Copy)]
+struct Destination<'a> {
+    uri: &'a TargetUri,
+    storage: &'a dyn Storage,
+}
+
 /// The job that the options describe, the `index`-th of the run.
 ///
 /// # Errors
@@ -60,6 +68,7 @@ pub(crate) struct ResolvedJob {
 pub(crate) fn resolve(
     options: JobOptions,
     index: usize,
+    targets: &Targets,
     monitor: &dyn Monitor,
 ) -> anyhow::Result<ResolvedJob> {
     let content = contents::resolve(&options.content, monitor)?;
@@ -68,7 +77,9 @@ pub(crate) fn resolve(
         "say where load goes: --target DIRECTORY, FILE, DEVICE, pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or null:",
     );
     let uri = uri.or_bad_input()?;
-    let spec = job_spec(&options.load, &content, &uri)?;
+    let storage = targets.storage(&uri).or_bad_input()?;
+    let destination = Destination { uri: &uri, storage: storage.as_ref() };
+    let spec = job_spec(&options.load, &content, destination)?;
     let operation = match spec.operation {
         JobOperation::Write => "write",
         JobOperation::Read => "read",
@@ -84,7 +95,7 @@ pub(crate) fn resolve(
         monitor.warn(&shortfall);
     }
     warn_of_cut_contents(&contents, monitor);
-    let given = effect::given(&options.load, &job, &uri);
+    let given = effect::given(&options.load, &job, storage.as_ref());
     Ok(ResolvedJob {
         input: JobInput {
             name,
@@ -94,7 +105,7 @@ pub(crate) fn resolve(
             content,
             data_set_blocks: job.data_set_blocks(),
         },
-        uri,
+        storage,
         job,
         contents,
         force: options.load.force.unwrap_or(false),
@@ -130,18 +141,18 @@ fn warn_of_cut_contents(contents: &Contents, monitor: &dyn Monitor) {
 fn job_spec(
     options: &LoadOptions,
     content: &ContentSpec,
-    uri: &TargetUri,
+    target: Destination<'_>,
 ) -> anyhow::Result<JobSpec> {
     let block_bytes = content.block_bytes as u64;
     let processes = options.processes.unwrap_or(1);
     let file_bytes = match options.file_size {
         Some(size) => size.0,
-        None => usual_file_bytes(uri, processes, block_bytes)?,
+        None => usual_file_bytes(target, processes, block_bytes)?,
     };
     let operation: JobOperation = options.operation.map_or(JobOperation::Write, Into::into);
     let usual_populate =
         if operation == JobOperation::Write { Populate::None } else { Populate::Content };
-    let (engine, queue_depth) = engine(options, uri)?;
+    let (engine, queue_depth) = engine(options, target)?;
     let whole_blocks = |bytes: u64| bytes.div_ceil(block_bytes).saturating_mul(block_bytes);
     let bytes_each =
         options.bytes.map(|size| whole_blocks(size.0.div_ceil(u64::from(processes.max(1)))));
@@ -175,9 +186,10 @@ fn nanoseconds(duration: Duration) -> anyhow::Result<u64> {
     u64::try_from(duration.as_nanos()).context("a duration is above 584 years").or_bad_input()
 }
 
-fn engine(options: &LoadOptions, uri: &TargetUri) -> anyhow::Result<(Engine, usize)> {
+fn engine(options: &LoadOptions, target: Destination<'_>) -> anyhow::Result<(Engine, usize)> {
     let depth = options.queue_depth;
-    if !uri.has_engines() {
+    let uri = target.uri;
+    if !target.storage.has_engines() {
         if options.engine.is_some() {
             return Err(bad_input(anyhow!(
                 "--engine is for files and devices: leave it out for {uri}, and say --queue-depth"
@@ -212,19 +224,15 @@ fn pace(options: &LoadOptions) -> anyhow::Result<Pace> {
 }
 
 /// A device, volume, export or existing file is used as a whole; other files have a size of their own.
-fn usual_file_bytes(uri: &TargetUri, processes: u32, block_bytes: u64) -> anyhow::Result<u64> {
-    let existing_file =
-        |path: &PathBuf| path.metadata().ok().filter(|data| data.is_file() && data.len() > 0);
-    let file = match uri {
-        TargetUri::Path(path) => existing_file(path).map(|data| data.len()),
-        _ => None,
-    };
-    let Some(bytes) = file
-        .map_or_else(|| gemelo_target::capacity(uri), |bytes| Ok(Some(bytes)))
-        .or_bad_input()?
-    else {
+fn usual_file_bytes(
+    target: Destination<'_>,
+    processes: u32,
+    block_bytes: u64,
+) -> anyhow::Result<u64> {
+    let Some(bytes) = target.storage.current_bytes().or_bad_input()? else {
         return Ok(USUAL_FILE_BYTES);
     };
+    let uri = target.uri;
     let share = bytes / u64::from(processes.max(1)) / block_bytes * block_bytes;
     if share == 0 {
         return Err(bad_input(anyhow!("{uri} is too small for a block for each process")));

@@ -6,11 +6,11 @@ use crate::pools;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
+use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_disk::DiskAccess;
 use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
-use gemelo_volume::{
-    CheckOptions, CheckReport, PoolDirectory, RepairCost, VolumeError, check, record_damage,
-};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{PoolDirectory, RepairCost, VolumeError, record_damage, repair, repair_cost};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -39,17 +39,16 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     match PoolDirectory::open(&arguments.pool, access) {
         Ok(directory) => {
             let disks = directory.disks();
-            let look = CheckOptions { data: arguments.data, repair: false };
-            let report = check(&disks, look, &*context.monitor, &context.stop).map_err(about)?;
-            if !arguments.repair || report.is_clean() {
+            let mut checked = Checked::of(&disks, arguments.data, context).map_err(about)?;
+            if !arguments.repair || checked.report.is_clean() {
                 drop((disks, directory));
-                record(&arguments.pool, &report, context);
-                return show_idle(arguments, &report, settings.as_ref(), context);
+                record(&arguments.pool, &checked.report, context);
+                return show_idle(arguments, &checked, settings.as_ref(), context);
             }
-            arguments.confirm(&report, context)?;
-            let options = CheckOptions { repair: true, ..look };
-            let report = check(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
-            show_idle(arguments, &report, settings.as_ref(), context)
+            arguments.confirm(&checked.repair_cost, context)?;
+            repair(&disks, arguments.data, &*context.monitor, &context.stop).map_err(about)?;
+            checked.is_repaired = true;
+            show_idle(arguments, &checked, settings.as_ref(), context)
         }
         Err(error @ VolumeError::InUse { .. }) if arguments.repair => Err(bad_input(anyhow!(
             "{name}: {error}: stop it first, a pool is repaired when nobody has it"
@@ -65,13 +64,33 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
 }
 
+/// The result of a check of a pool that no process has open.
+struct Checked {
+    report: CheckReport,
+    /// What a repair gives up, if there is something to repair.
+    repair_cost: Vec<RepairCost>,
+    is_repaired: bool,
+}
+
+impl Checked {
+    fn of(disks: &PoolDisks, data: bool, context: &Context) -> Result<Self, VolumeError> {
+        let (monitor, stop) = (&*context.monitor, &context.stop);
+        let report = check(disks, CheckOptions { data }, monitor, stop)?;
+        let repair_cost = match report.is_clean() {
+            true => Vec::new(),
+            false => repair_cost(disks, data, monitor, stop)?,
+        };
+        Ok(Self { report, repair_cost, is_repaired: false })
+    }
+}
+
 impl Arguments {
     /// Asks whether to give up what a repair cannot keep, if there is anything.
-    fn confirm(&self, report: &CheckReport, context: &Context) -> anyhow::Result<()> {
-        if report.repair_cost.is_empty() || self.yes {
+    fn confirm(&self, given_up: &[RepairCost], context: &Context) -> anyhow::Result<()> {
+        if given_up.is_empty() || self.yes {
             return Ok(());
         }
-        cost(report).lines().for_each(|line| context.monitor.warn(line));
+        cost(given_up).lines().for_each(|line| context.monitor.warn(line));
         let pool = self.pool.display();
         let (input, output) = (std::io::stdin(), std::io::stderr());
         if !input.is_terminal() || !output.is_terminal() {
@@ -91,9 +110,9 @@ impl Arguments {
 }
 
 /// The cost of a repair, a line for each volume.
-fn cost(report: &CheckReport) -> String {
+fn cost(given_up: &[RepairCost]) -> String {
     let mut text = String::from("a repair gives up:\n");
-    for RepairCost { volume, lost_blocks, undone_blocks } in &report.repair_cost {
+    for RepairCost { volume, lost_blocks, undone_blocks } in given_up {
         let mut parts = Vec::new();
         if *lost_blocks > 0 {
             let blocks = format_counted(*lost_blocks, "block");
@@ -134,10 +153,11 @@ fn settings_line(settings: Option<&Failure>) -> String {
 
 fn show_idle(
     arguments: &Arguments,
-    report: &CheckReport,
+    checked: &Checked,
     settings: Option<&Failure>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
+    let Checked { report, repair_cost, is_repaired } = checked;
     let mut text = settings_line(settings);
     for problem in &report.problems {
         text += if problem.loses_data { "lost: " } else { "wrong: " };
@@ -162,10 +182,10 @@ fn show_idle(
         let (blocks, are) = (format_counted(report.lost_blocks, "block"), are(report.lost_blocks));
         text += &format!("{blocks} of volumes {are} lost: reads fail until they are written\n");
     }
-    if !report.repair_cost.is_empty() && !report.is_repaired {
-        text += &cost(report);
+    if !repair_cost.is_empty() && !is_repaired {
+        text += &cost(repair_cost);
     }
-    text += match (report.is_clean(), report.is_repaired) {
+    text += match (report.is_clean(), *is_repaired) {
         (true, _) if settings.is_some() => {
             "the disks are what they should be, the settings are not\n"
         }
@@ -176,7 +196,7 @@ fn show_idle(
     context.print(&text)?;
     let loses =
         report.more_problems > 0 || report.problems.iter().any(|problem| problem.loses_data);
-    let is_good = report.is_clean() || report.is_repaired && !loses;
+    let is_good = report.is_clean() || *is_repaired && !loses;
     Ok(if is_good && settings.is_none() { Outcome::Done } else { Outcome::Partial })
 }
 

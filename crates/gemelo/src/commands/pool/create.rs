@@ -7,8 +7,9 @@ use crate::values::{OnOff, Size, Span};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
+use gemelo_format::{BackendKind, FingerprintKind};
 use gemelo_serve::{Failure, Settings};
-use gemelo_volume::{BackendKind, FingerprintKind, NewPool, PoolOptions, about_backend};
+use gemelo_volume::{NewPool, PoolOptions, about_backend};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]

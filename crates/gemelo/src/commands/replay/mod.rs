@@ -7,7 +7,7 @@ use super::trace::input::{TraceInput, failed};
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::values::Size;
-use crate::{contents, files, pools};
+use crate::{contents, files};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::SystemClock;
@@ -17,7 +17,7 @@ use gemelo_replay::{
     ReplayResult, Speed,
 };
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_target::{Access, Engine, Layout, TargetError, TargetUri};
+use gemelo_target::{Access, Engine, Layout, Storage, TargetError, TargetUri};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -97,13 +97,14 @@ struct Replayed<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let options = arguments.options()?;
+    let storage = context.targets.storage(&arguments.target).map_err(not_ready)?;
+    let options = arguments.options(storage.as_ref())?;
     if let Some(path) = &arguments.json {
         files::check_new(path, arguments.force)?;
     }
-    let plan = arguments.plan(context)?;
+    let plan = arguments.plan(storage.as_ref(), context)?;
     let layout = arguments.layout(&plan)?;
-    let target = gemelo_target::plan(&arguments.target, &layout).map_err(not_ready)?;
+    let target = storage.plan(&layout).map_err(not_ready)?;
     if arguments.content.distribution.is_some() && plan.drawn_blocks() == 0 {
         return Err(bad_input(anyhow!(
             "--distribution has no effect here: the trace says the content of every block"
@@ -119,7 +120,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Ok(Outcome::Done);
     }
     let mut target = target.prepare().map_err(not_ready)?;
-    let looks = pools::let_look(target.as_ref());
     let clock = SystemClock::new();
     let monitor = context.monitor.as_ref();
     let environment = Environment { clock: &clock, monitor, stop: &context.stop };
@@ -133,7 +133,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         &environment,
     )
     .map_err(not_replayed)?;
-    drop(looks);
     let finished = target.finish(arguments.keep).context("cannot remove the file of the replay");
     let warnings = text::advice(&result);
     let replayed = Replayed {
@@ -168,7 +167,7 @@ fn not_replayed(error: ReplayError) -> anyhow::Error {
 }
 
 impl Arguments {
-    fn options(&self) -> anyhow::Result<ReplayOptions> {
+    fn options(&self, storage: &dyn Storage) -> anyhow::Result<ReplayOptions> {
         if self.processes == 0 || self.processes > ReplayOptions::MOST_PROCESSES {
             let most = ReplayOptions::MOST_PROCESSES;
             return Err(bad_input(anyhow!(
@@ -178,7 +177,7 @@ impl Arguments {
         }
         const USUAL_DEPTH: u32 = 32;
         let asked = self.engine;
-        if asked.is_some() && !self.target.has_engines() {
+        if asked.is_some() && !storage.has_engines() {
             let target = &self.target;
             return Err(bad_input(anyhow!(
                 "--engine is for files and devices: leave it out for {target}, and say --queue-depth"
@@ -200,7 +199,7 @@ impl Arguments {
             )));
         }
         let usual = match depth {
-            _ if !self.target.has_engines() => Engine::Native,
+            _ if !storage.has_engines() => Engine::Native,
             1 => Engine::Psync,
             _ => Engine::IoUring,
         };
@@ -217,7 +216,7 @@ impl Arguments {
         self.content.block_size.map_or(USUAL_BLOCK_BYTES, |size| size.0)
     }
 
-    fn plan(&self, context: &Context) -> anyhow::Result<Plan> {
+    fn plan(&self, storage: &dyn Storage, context: &Context) -> anyhow::Result<Plan> {
         if self.trace.traces.iter().any(|path| path.as_os_str() == "-") {
             return Err(bad_input(anyhow!(
                 "a replay reads its trace twice: standard input cannot be"
@@ -231,7 +230,7 @@ impl Arguments {
         }
         let mut trace = self.trace.open()?;
         context.monitor.begin("planning", gemelo_base::Unit::Items, self.trace.limit);
-        let options = PlanOptions { block_bytes, map: self.map, capacity: self.capacity()? };
+        let options = PlanOptions { block_bytes, map: self.map, capacity: self.capacity(storage)? };
         let plan = Plan::new(&mut trace, options, &context.stop).map_err(|error| match error {
             PlanError::Stopped => error.into(),
             PlanError::Trace(error) => failed(error),
@@ -245,11 +244,11 @@ impl Arguments {
         Ok(plan)
     }
 
-    fn capacity(&self) -> anyhow::Result<Capacity> {
+    fn capacity(&self, storage: &dyn Storage) -> anyhow::Result<Capacity> {
         if let Some(size) = self.size {
             return Ok(Capacity::Bytes(size.0));
         }
-        let bytes = gemelo_target::capacity(&self.target).map_err(not_ready)?;
+        let bytes = storage.capacity().map_err(not_ready)?;
         Ok(bytes.map_or(Capacity::AsNeeded, Capacity::Bytes))
     }
 

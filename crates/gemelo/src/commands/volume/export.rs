@@ -93,7 +93,7 @@ impl Arguments {
     fn copy(&self, access: &Access, context: &Context) -> anyhow::Result<(Transferred, BadRanges)> {
         let name = &self.volume.name;
         let devices = (0..THREADS)
-            .map(|_| access.device(name).map_err(pools::error))
+            .map(|_| access.device(name, gemelo_nbd::client::connect_device).map_err(pools::error))
             .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
         let about = || format!("{} to {}", self.volume, self.output.display());
         let on_bad_block = if self.salvage { OnBadBlock::Zeros } else { OnBadBlock::Fail };

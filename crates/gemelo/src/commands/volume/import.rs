@@ -10,8 +10,8 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
+use gemelo_format::MAX_NAME_BYTES;
 use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
-use gemelo_volume::MAX_NAME_BYTES;
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
@@ -213,7 +213,8 @@ impl Arguments {
         context: &Context,
     ) -> anyhow::Result<Transferred> {
         let name = &self.volume.name;
-        let device = access.device(name).map_err(pools::error)?;
+        let device =
+            access.device(name, gemelo_nbd::client::connect_device).map_err(pools::error)?;
         let length = device.geometry().size_bytes;
         let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
         let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
@@ -236,7 +237,7 @@ impl Arguments {
         context: &Context,
     ) -> anyhow::Result<Transferred> {
         let devices = (0..THREADS)
-            .map(|_| access.device(name).map_err(pools::error))
+            .map(|_| access.device(name, gemelo_nbd::client::connect_device).map_err(pools::error))
             .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
         import(source, &devices, &*context.monitor, &context.stop)
             .with_context(|| format!("{} to {}", self.input.display(), self.volume))

@@ -1,7 +1,7 @@
 //! How a volume deduplicates, by name.
 
 use clap::ValueEnum;
-use gemelo_volume::DedupMode;
+use gemelo_format::DedupMode;
 
 /// How a volume deduplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -4,8 +4,7 @@ use super::layout::{Layout, Values};
 use super::{CachedBackend, CachedVolume, Delta, PIECE_SHARE};
 use crate::backend::{Index, Map, MetadataBackend, Record, Repair, Totals, VolumeInfo, Volumes};
 use crate::error::{Result, VolumeError};
-use crate::format::{Change, Part};
-use crate::types::{Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, Place, VolumeId};
 use std::collections::HashSet;
 
 /// LBNs that are warmed in one hold of the state's lock: some milliseconds if all have to be read.

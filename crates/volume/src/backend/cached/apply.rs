@@ -3,8 +3,9 @@
 use super::layout::Layout;
 use super::{CachedBackend, CachedVolume};
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use gemelo_format::{
+    Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+};
 
 /// Beyond every LBN.
 const END: Lbn = Lbn(u64::MAX);

@@ -3,7 +3,7 @@
 use super::layout::Visitor;
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
-use crate::format::{
+use gemelo_format::{
     DIRECTORY_ENTRIES, NODE_REF_BYTES, NodeRef, PAGE_BYTES, Page, Tree, array_value,
     set_array_value,
 };

@@ -3,7 +3,7 @@
 use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
-use crate::format::{MOST_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
+use gemelo_format::{MOST_LEVELS, Node, NodeRef, Page, Part, Tree, index_entry};
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;

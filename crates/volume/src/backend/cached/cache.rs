@@ -1,7 +1,7 @@
 //! Pages of the metadata disk in memory, a set number of them: the ones used last, roughly (CLOCK).
 
 use crate::backend::CacheFigures;
-use crate::format::{NodeRef, PAGE_BYTES, Page, Slot};
+use gemelo_format::{NodeRef, PAGE_BYTES, Page, Slot};
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -1,11 +1,10 @@
 //! Writing a checkpoint: the delta is frozen, merged into the pages, and then no longer needed.
 
 use super::layout::Layout;
-use super::merge;
-use super::{CachedBackend, Delta, Frozen};
+use super::{CachedBackend, Delta, Frozen, merge};
 use crate::backend::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, SlotNeed};
 use crate::error::Result;
-use crate::format::Link;
+use gemelo_format::Link;
 use std::sync::Arc;
 
 /// Entries of a delta that need a page more than those they change: a leaf of the largest entries, half full.

@@ -1,6 +1,6 @@
 //! Changes that are not in the store yet.
 
-use crate::types::{Fingerprint, Identity, Lbn, VolumeId};
+use gemelo_format::{Fingerprint, Identity, Lbn, VolumeId};
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 

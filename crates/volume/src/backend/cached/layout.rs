@@ -2,7 +2,7 @@
 
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
-use crate::format::{NodeRef, Page, Part, Tree};
+use gemelo_format::{NodeRef, Page, Part, Tree};
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! Reading a checkpoint: only what says which slots are in use; or, to salvage what is left of a damaged one, all of it.
 
-use super::layout::StoredIndex;
-use super::layout::{Layout, Visitor};
+use super::layout::{Layout, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::backend::{Damage, Home, LoadOptions};
 use crate::error::{Result, VolumeError};
-use crate::format::{NodeRef, Part, PoolSeed, Root, StoreTable, StoreVolume, Tree, read_chain};
-use crate::types::{Fingerprint, Identity, Lbn, Pbn, Place};
+use gemelo_format::{
+    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, StoreTable, StoreVolume,
+    Tree, read_chain,
+};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 

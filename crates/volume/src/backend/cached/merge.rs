@@ -4,8 +4,7 @@ use super::layout::{Cursor, IndexEdit, Layout, Retire};
 use super::pages::Pages;
 use super::{Frozen, Version, tag};
 use crate::error::Result;
-use crate::format::{Part, index_entry};
-use crate::types::{Fingerprint, Identity};
+use gemelo_format::{Fingerprint, Identity, Part, index_entry};
 use std::collections::BTreeMap;
 
 pub(super) fn merge<L: Layout>(

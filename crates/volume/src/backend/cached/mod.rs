@@ -20,10 +20,12 @@ mod table;
 
 use super::registry::{Home, Registration};
 use crate::error::{Result, VolumeError};
-use crate::format::{Part, PoolSeed, Slot, StoreTable, StoreVolume, Tree};
-use crate::types::{DedupMode, Fingerprint, Identity, Lbn, Pbn, VolumeId};
 use btree::BTreeLayout;
 use delta::{Delta, Words};
+use gemelo_format::{
+    DedupMode, Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreTable, StoreVolume,
+    Tree, VolumeId,
+};
 use layout::{Cursor, Layout, MOST_CANDIDATES, StoredIndex};
 use pages::Pages;
 use parking_lot::Mutex;

@@ -2,9 +2,11 @@
 
 use super::cache::Cache;
 use crate::backend::slots::Slots;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{ChainPages, Link, NodeRef, PAGE_BYTES, Page, PoolSeed, Slot, build_chain};
+use crate::error::{Result, VolumeError};
 use gemelo_disk::{Disk, DiskWrite};
+use gemelo_format::{
+    ChainPages, DiskRole, Link, NodeRef, PAGE_BYTES, Page, PoolSeed, Slot, build_chain,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

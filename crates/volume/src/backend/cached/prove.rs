@@ -3,7 +3,7 @@
 use super::CachedBackend;
 use super::layout::Layout;
 use crate::error::Result;
-use crate::types::{Lbn, Place};
+use gemelo_format::{Lbn, Place};
 use std::collections::BTreeMap;
 
 impl<L: Layout> CachedBackend<L> {

@@ -7,7 +7,7 @@ use super::array::{self, LeafEdits, LeafShape};
 use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
-use crate::format::{
+use gemelo_format::{
     BUCKET_ENTRIES, PAGE_BYTES, Page, Part, Tree, array_value, bucket_entries, bucket_of,
     bucket_page, index_entry, set_array_value,
 };

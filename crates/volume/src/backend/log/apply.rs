@@ -3,8 +3,7 @@
 use super::map::{MapPage, PagedMap, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 use std::sync::Arc;
 
 /// A count that stays what it is.

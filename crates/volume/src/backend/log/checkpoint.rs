@@ -4,7 +4,7 @@ use super::LogBackend;
 use super::pager::PageKey;
 use crate::backend::{Checkpoint, Garbage, LocalPages, PageWrites, SlotNeed};
 use crate::error::{Result, VolumeError};
-use crate::format::{Link, build_chain};
+use gemelo_format::{Link, build_chain};
 
 /// Bytes that the table has for each page, and for each volume with the longest name: upper bounds.
 const TABLE_PAGE_BYTES: u64 = 24;

@@ -1,7 +1,7 @@
 //! The index: fingerprint to PBN. It holds PBNs alone; the fingerprints are in the records.
 
 use super::records::Records;
-use crate::types::{Fingerprint, Pbn};
+use gemelo_format::{Fingerprint, Pbn};
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 

@@ -5,13 +5,12 @@ use super::pager::{PageData, PageKey};
 use super::records::RecordPage;
 use super::{LogBackend, LogVolume, PagedMap};
 use crate::backend::{Damage, Home};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{
-    MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, PoolSeed, RECORD_PAGE_ENTRIES, Root, Table,
-    TableVolume, read_chain,
-};
-use crate::types::{Fingerprint, Identity, Pbn, Place};
+use crate::error::{Result, VolumeError};
 use gemelo_disk::Disk;
+use gemelo_format::{
+    DiskRole, Fingerprint, Identity, MAP_PAGE_ENTRIES, PAGE_BYTES, Page, PageRef, Pbn, Place,
+    PoolSeed, RECORD_PAGE_ENTRIES, Root, Table, TableVolume, read_chain,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -4,8 +4,7 @@
 //! one: it holds one reference to each of its PBNs, however many volumes have it.
 
 use super::pager::{Entry, PageData, PageKey, Pager};
-use crate::format::{MAP_PAGE_ENTRIES, Page, PageRef};
-use crate::types::{Lbn, Place, VolumeId};
+use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, Page, PageRef, Place, VolumeId};
 use std::sync::Arc;
 
 /// Entries of a group: what an empty part of a large volume costs is 8 bytes for each.
@@ -25,7 +24,7 @@ impl PageData for Arc<MapPage> {
     }
 
     fn to_image(&self) -> Box<Page> {
-        let mut image = Box::new([0; crate::format::PAGE_BYTES]);
+        let mut image = Box::new([0; gemelo_format::PAGE_BYTES]);
         for (bytes, word) in image.chunks_exact_mut(8).zip(&self.words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
@@ -242,7 +241,7 @@ impl PagedMap {
         self.entries().filter_map(|(number, entry)| entry.page_ref(number)).collect()
     }
 
-    pub(super) fn slots(&self) -> Vec<crate::format::Slot> {
+    pub(super) fn slots(&self) -> Vec<gemelo_format::Slot> {
         self.entries().filter_map(|(_, entry)| entry.slot()).collect()
     }
 

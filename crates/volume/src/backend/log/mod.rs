@@ -19,8 +19,10 @@ use super::{
     CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, VolumeInfo, Volumes,
 };
 use crate::error::{Result, VolumeError};
-use crate::format::{Change, PoolSeed, RECORD_PAGE_ENTRIES, Superblock, Table, TableVolume};
-use crate::types::{DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{
+    Change, DedupMode, Fingerprint, Lbn, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES, Superblock,
+    Table, TableVolume, VolumeId,
+};
 use index::HashIndex;
 use map::{MapPage, PagedMap};
 use pager::{PageKey, Pager};

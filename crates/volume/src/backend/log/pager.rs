@@ -6,8 +6,7 @@
 use crate::backend::PageWrites;
 use crate::backend::slots::Slots;
 use crate::error::{Result, VolumeError};
-use crate::format::{PAGE_BYTES, Page, PageRef, PoolSeed, Slot};
-use crate::types::VolumeId;
+use gemelo_format::{PAGE_BYTES, Page, PageRef, PoolSeed, Slot, VolumeId};
 use std::collections::HashMap;
 
 /// Names a page.

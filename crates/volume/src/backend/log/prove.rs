@@ -2,7 +2,7 @@
 
 use super::LogBackend;
 use super::apply::FULL_COUNT;
-use crate::types::Place;
+use gemelo_format::Place;
 use std::collections::HashSet;
 use std::sync::Arc;
 

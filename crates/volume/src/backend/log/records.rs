@@ -2,8 +2,7 @@
 
 use super::pager::{Entry, PageData, PageKey, Pager};
 use crate::backend::Record;
-use crate::format::{Page, PageRef, RECORD_PAGE_ENTRIES};
-use crate::types::{Fingerprint, Identity, Pbn};
+use gemelo_format::{Fingerprint, Identity, Page, PageRef, Pbn, RECORD_PAGE_ENTRIES};
 
 /// The records of 256 consecutive PBNs.
 pub(super) struct RecordPage {
@@ -20,7 +19,7 @@ impl PageData for Box<RecordPage> {
     }
 
     fn to_image(&self) -> Box<Page> {
-        let mut image = Box::new([0; crate::format::PAGE_BYTES]);
+        let mut image = Box::new([0; gemelo_format::PAGE_BYTES]);
         for (bytes, identity) in image.chunks_exact_mut(16).zip(&self.identities) {
             bytes.copy_from_slice(&identity.to_bytes());
         }

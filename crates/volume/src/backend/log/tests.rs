@@ -4,11 +4,11 @@ use super::LogBackend;
 use crate::backend::{
     Checkpoint, Damage, Home, LocalPages, Map, MetadataBackend, PageWrites, Repair, Totals,
 };
-use crate::format::{Change, Link, Root, Superblock, Version};
-use crate::types::{
-    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Pbn, Place, VolumeId,
-};
 use gemelo_disk::{Disk, FileDisk};
+use gemelo_format::{
+    BackendKind, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Link, Pbn, Place,
+    Root, Superblock, Version, VolumeId,
+};
 use std::sync::Arc;
 
 const VOLUME: VolumeId = VolumeId(1);

@@ -12,9 +12,9 @@ mod space;
 
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::store::{ContentComparison, ContentRead, ContentWrite, Store};
-use crate::types::Pbn;
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, Pbn};
+use gemelo_store::{ContentComparison, ContentRead, ContentWrite, Store};
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};

@@ -4,7 +4,7 @@
 //! and from retired to free. The bitmap of the space knows free blocks from others. This keeps the
 //! taken and the retired ones apart from the mapped ones.
 
-use crate::types::Pbn;
+use gemelo_format::Pbn;
 
 #[cfg(debug_assertions)]
 #[derive(Debug, Default)]

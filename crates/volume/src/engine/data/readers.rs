@@ -7,7 +7,7 @@
 //! `tests/readers.rs` compiles this file with atomics that try out orders of execution.
 
 use crate::sync::{AtomicU64, Ordering};
-use crate::types::Pbn;
+use gemelo_format::Pbn;
 
 /// Requests under way, by the parity of the epoch in which they began.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! The free PBNs, and the order in which they are given out.
 
-use crate::types::Pbn;
+use gemelo_format::Pbn;
 
 /// Words that a search for freed blocks looks at while writers wait: some 50 µs.
 const LOOKED_AT: u32 = 16_384;

@@ -6,9 +6,9 @@ use super::commit::{Committer, Written};
 use crate::backend::{PageWrites, Pressure, Totals};
 use crate::counters::add;
 use crate::engine::locks::OrderedGuard;
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{Link, Root};
+use crate::error::{Result, VolumeError};
 use gemelo_disk::DiskWrite;
+use gemelo_format::{DiskRole, Link, Root};
 
 /// Pages copied under the state's lock at once: some 30 µs.
 const PAGES_AT_ONCE: usize = 64;

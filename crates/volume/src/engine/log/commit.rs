@@ -4,9 +4,8 @@ use super::{JournalFigures, Log, State};
 use crate::backend::{MetadataBackend, Pressure};
 use crate::counters::add;
 use crate::error::Result;
-use crate::format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, build_commit, mirror_commit};
 use crate::journal::Journal;
-use crate::types::Pbn;
+use gemelo_format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, Pbn, build_commit, mirror_commit};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 

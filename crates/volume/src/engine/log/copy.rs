@@ -7,8 +7,7 @@
 
 use super::{Log, State};
 use crate::error::{Result, VolumeError};
-use crate::format::Change;
-use crate::types::{Lbn, VolumeId};
+use gemelo_format::{Change, Lbn, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// LBNs that are copied before one of them is changed. They are few, because the writer waits.

@@ -7,8 +7,8 @@
 
 use super::Log;
 use crate::engine::locks::{OrderedMutex, Rank};
-use crate::error::{DiskRole, Result, VolumeError};
-use crate::format::{PAGE_BYTES, Slot};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, PAGE_BYTES, Slot};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reserve has as many slots as are in use, so that all could be written anew, within bounds.

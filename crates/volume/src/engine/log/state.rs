@@ -4,9 +4,8 @@ use super::Log;
 use super::commit::OpenCommit;
 use super::copy::Copying;
 use crate::backend::MetadataBackend;
-use crate::error::{DiskRole, Result};
-use crate::format::Change;
-use crate::types::{Lbn, VolumeId};
+use crate::error::Result;
+use gemelo_format::{Change, DiskRole, Lbn, VolumeId};
 use std::sync::atomic::Ordering;
 
 /// See the module.

@@ -1,0 +1,173 @@
+//! An export of an NBD server as a target, with one connection for each process.
+
+use super::ExportError;
+use super::queue::{NbdPlace, NbdQueue};
+use gemelo_nbd::client::{Client, ClientError, ExportInfo, NbdUri, Submission};
+use gemelo_nbd::wire::{ErrorCode, ExportFlags};
+use gemelo_target::{
+    Access, AtStart, LABEL_BYTES, Layout, PlannedTarget, Queue, QueueOptions, Storage, Target,
+    TargetError,
+};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest time for connecting to a server and negotiating with it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest request in bytes for servers that state no limit (the protocol's section "Block size
+/// constraints").
+const USUAL_MOST_BYTES: u32 = 32 << 20;
+
+/// An export of an NBD server.
+pub(super) struct ExportStorage {
+    pub(super) uri: NbdUri,
+}
+
+impl Storage for ExportStorage {
+    fn has_engines(&self) -> bool {
+        false
+    }
+
+    fn capacity(&self) -> Result<Option<u64>, TargetError> {
+        Ok(Some(connect(&self.uri, 1)?.export().size_bytes))
+    }
+
+    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+        let found = FoundExport::check(&self.uri, layout, layout.total_bytes()?)?;
+        Ok(Box::new(ExportTarget { found, layout: *layout }))
+    }
+}
+
+fn connect(uri: &NbdUri, depth: usize) -> Result<Client, ExportError> {
+    Client::connect(uri, depth, CONNECT_TIMEOUT).map_err(|source| failed(uri, source))
+}
+
+fn failed(uri: &NbdUri, source: ClientError) -> ExportError {
+    ExportError::Client { uri: uri.clone(), source }
+}
+
+/// An export that was checked and can carry the layout.
+#[derive(Debug)]
+struct FoundExport {
+    uri: NbdUri,
+    /// `true` if several connections see each other's writes and a flush on one covers all of them.
+    allows_many: bool,
+    /// Length in bytes of the longest request that is sent.
+    most_bytes: usize,
+}
+
+impl FoundExport {
+    /// Checks that an export can carry the layout.
+    fn check(uri: &NbdUri, layout: &Layout, need_bytes: u64) -> Result<Self, TargetError> {
+        let path = || PathBuf::from(uri.to_string());
+        if layout.direct {
+            return Err(TargetError::NoDirect { path: path() });
+        }
+        let mut client = connect(uri, 1)?;
+        let export = client.export().clone();
+        if export.size_bytes < need_bytes {
+            return Err(TargetError::TooSmall {
+                path: path(),
+                have_bytes: export.size_bytes,
+                need_bytes,
+            });
+        }
+        if layout.access.writes() && export.flags.has(ExportFlags::READ_ONLY) {
+            return Err(TargetError::ReadOnly { path: path() });
+        }
+        let unit_bytes = unit_bytes(&export);
+        for (what, bytes) in
+            [("the block size", layout.block_bytes as u64), ("the file size", layout.place_bytes)]
+        {
+            if bytes % unit_bytes != 0 {
+                return Err(TargetError::Unit { what, bytes, unit_bytes, path: path() });
+            }
+        }
+        let allows_many = export.flags.has(ExportFlags::CAN_MULTI_CONN);
+        if layout.processes > 1 && !allows_many {
+            let (uri, wanted) = (uri.clone(), layout.processes);
+            return Err(ExportError::Connections { uri, wanted }.into());
+        }
+        let must_be_blank = layout.access == Access::Create && !layout.force;
+        if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {
+            return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
+        }
+        Ok(Self { uri: uri.clone(), allows_many, most_bytes: most_bytes(&export) })
+    }
+}
+
+fn unit_bytes(export: &ExportInfo) -> u64 {
+    export.block_sizes.map_or(1, |sizes| u64::from(sizes.minimum.max(1)))
+}
+
+/// Returns the length in bytes of the longest request that is sent: the server's limit, rounded
+/// down to whole blocks.
+fn most_bytes(export: &ExportInfo) -> usize {
+    let most =
+        export.block_sizes.map_or(USUAL_MOST_BYTES, |sizes| sizes.maximum.min(USUAL_MOST_BYTES));
+    let unit = unit_bytes(export) as usize;
+    (most as usize / unit * unit).max(unit)
+}
+
+/// Returns whether the first [`LABEL_BYTES`] of the export are zeros.
+fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientError> {
+    let unit = unit_bytes(export);
+    let length = LABEL_BYTES.min(export.size_bytes).min(most_bytes(export) as u64) / unit * unit;
+    if length == 0 {
+        return Ok(true);
+    }
+    let read = Submission::Read { offset: 0, length: length as u32 };
+    let (error, is_blank) =
+        client.run(read, |done| (done.error, done.data.iter().all(|byte| *byte == 0)))?;
+    if error == ErrorCode::NONE { Ok(is_blank) } else { Err(ClientError::Request(error)) }
+}
+
+/// An export as a target. Each process has a region of it.
+#[derive(Debug)]
+struct ExportTarget {
+    found: FoundExport,
+    layout: Layout,
+}
+
+impl PlannedTarget for ExportTarget {
+    fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
+        Ok(self)
+    }
+}
+
+impl Target for ExportTarget {
+    fn place(&self, _process: u32) -> String {
+        self.found.uri.to_string()
+    }
+
+    fn holds_data(&self) -> bool {
+        true
+    }
+
+    fn at_start(&self) -> AtStart {
+        AtStart::Unknown
+    }
+
+    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
+        let FoundExport { uri, allows_many, most_bytes } = &self.found;
+        // A request above the server's limit is sent as several requests, which are in flight
+        // together.
+        let parts = options.buffer_bytes.div_ceil(*most_bytes).max(1);
+        let client = connect(uri, options.depth.saturating_mul(parts))?;
+        let place = NbdPlace {
+            name: uri.to_string(),
+            first_byte: u64::from(process) * self.layout.place_bytes,
+            most_bytes: *most_bytes,
+            flushes_at_end: !allows_many,
+        };
+        Ok(Box::new(NbdQueue::new(client, place, options)))
+    }
+
+    fn most_queues(&self) -> usize {
+        if self.found.allows_many { usize::MAX } else { 1 }
+    }
+
+    fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {
+        Ok(())
+    }
+}

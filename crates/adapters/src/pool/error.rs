@@ -1,0 +1,82 @@
+//! Errors of volumes as targets.
+
+use super::PoolVolume;
+use gemelo_base::{Classified, FailureKind};
+use gemelo_target::{AdapterError, TargetError};
+use gemelo_volume::VolumeError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The reason why a volume of a pool is refused as a target, or cannot be opened or closed.
+#[derive(Debug, Error)]
+pub enum PoolTargetError {
+    /// The name does not give both a pool and a volume.
+    #[error("invalid target 'pool:{place}': give pool:DIRECTORY/VOLUME")]
+    Shape {
+        /// The text after `pool:`.
+        place: String,
+    },
+    /// The pool cannot be opened.
+    #[error("cannot open the pool {}", directory.display())]
+    Open {
+        /// Directory of the pool.
+        directory: PathBuf,
+        /// The engine's error.
+        source: VolumeError,
+    },
+    /// Another process has opened the pool.
+    #[error(
+        "the pool {} is in use by {holder}: if that process serves the pool, give the export as \
+         target, nbd+unix:///{}?socket=PATH; if not, wait until it has ended",
+        place.directory.display(), place.volume
+    )]
+    InUse {
+        /// The requested volume.
+        place: PoolVolume,
+        /// The process that has opened the pool.
+        holder: String,
+    },
+    /// The pool has no volume of this name.
+    #[error(
+        "the pool {} has no volume '{}': it has {known}",
+        place.directory.display(), place.volume
+    )]
+    NoVolume {
+        /// The requested volume.
+        place: PoolVolume,
+        /// The names of the pool's volumes, or "none".
+        known: String,
+    },
+    /// The search for duplicates failed.
+    #[error("cannot look for duplicates in the pool {}", directory.display())]
+    Settle {
+        /// Directory of the pool.
+        directory: PathBuf,
+        /// The engine's error.
+        source: VolumeError,
+    },
+    /// Closing the pool failed, so the latest writes may not be durable.
+    #[error("cannot close the pool {}", directory.display())]
+    Close {
+        /// Directory of the pool.
+        directory: PathBuf,
+        /// The engine's error.
+        source: VolumeError,
+    },
+}
+
+impl Classified for PoolTargetError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Shape { .. } | Self::Open { .. } | Self::NoVolume { .. } => FailureKind::BadInput,
+            Self::InUse { .. } => FailureKind::InUse,
+            Self::Settle { .. } | Self::Close { .. } => FailureKind::Failed,
+        }
+    }
+}
+
+impl From<PoolTargetError> for TargetError {
+    fn from(error: PoolTargetError) -> Self {
+        AdapterError::new(error).into()
+    }
+}

@@ -1,0 +1,224 @@
+//! A volume of a pool as a target. The storage engine runs in this process.
+//!
+//! The pool is opened once for all processes of a job: when the job is checked. It is closed when
+//! the target is finished.
+
+use super::queue::BatchQueue;
+use super::{OnOpen, PoolTargetError, PoolVolume};
+use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_device::BlockDevice;
+use gemelo_format::DedupMode;
+use gemelo_target::{
+    Access, AtStart, DedupPolicy, Layout, PlannedTarget, PoolFigures, Queue, QueueOptions, Storage,
+    Target, TargetError,
+};
+use gemelo_volume::{Pool, Tuning, Volume, VolumeError, VolumeSummary};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A volume of a pool.
+pub(super) struct VolumeStorage {
+    pub(super) place: PoolVolume,
+    pub(super) on_open: Option<OnOpen>,
+}
+
+impl Storage for VolumeStorage {
+    fn has_engines(&self) -> bool {
+        false
+    }
+
+    fn capacity(&self) -> Result<Option<u64>, TargetError> {
+        let tuning = Tuning { read_only: true, background: false, ..Tuning::default() };
+        let pool = open(&self.place, tuning)?;
+        Ok(Some(summary(&pool, &self.place)?.size_bytes))
+    }
+
+    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+        Ok(Box::new(self.check(layout)?))
+    }
+}
+
+/// A volume that was checked and can carry the layout, with its open pool.
+struct PlannedVolume {
+    place: PoolVolume,
+    pool: Pool,
+    volume: Volume,
+    at_start: AtStart,
+    layout: Layout,
+    on_open: Option<OnOpen>,
+}
+
+impl fmt::Debug for PlannedVolume {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("PlannedVolume").field(&self.place).finish()
+    }
+}
+
+fn open(place: &PoolVolume, tuning: Tuning) -> Result<Pool, PoolTargetError> {
+    let directory = &place.directory;
+    Pool::open(directory, tuning, Arc::new(SystemClock::new())).map_err(|error| match error {
+        VolumeError::InUse { holder } => PoolTargetError::InUse { place: place.clone(), holder },
+        source => PoolTargetError::Open { directory: directory.clone(), source },
+    })
+}
+
+fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetError> {
+    let volumes = pool.volumes();
+    if let Some(found) = volumes.iter().find(|volume| volume.name == place.volume) {
+        return Ok(found.clone());
+    }
+    let names: Vec<String> = volumes.into_iter().map(|volume| volume.name).collect();
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(PoolTargetError::NoVolume { place: place.clone(), known })
+}
+
+impl VolumeStorage {
+    /// Checks that a volume can carry the layout. Opening a pool changes nothing in it.
+    fn check(&self, layout: &Layout) -> Result<PlannedVolume, TargetError> {
+        let (place, need_bytes) = (&self.place, layout.total_bytes()?);
+        let path = || PathBuf::from(place.to_string());
+        if layout.direct {
+            return Err(TargetError::NoDirect { path: path() });
+        }
+        let writes = layout.access.writes();
+        let pool = open(place, Tuning { read_only: !writes, ..Tuning::default() })?;
+        let found = summary(&pool, place)?;
+        if found.size_bytes < need_bytes {
+            return Err(TargetError::TooSmall {
+                path: path(),
+                have_bytes: found.size_bytes,
+                need_bytes,
+            });
+        }
+        if writes && (found.read_only || pool.is_read_only()) {
+            return Err(TargetError::ReadOnly { path: path() });
+        }
+        if layout.access == Access::Create && !layout.force && found.mapped_blocks > 0 {
+            return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
+        }
+        let volume = pool.volume(&place.volume).map_err(|source| PoolTargetError::Open {
+            directory: place.directory.clone(),
+            source,
+        })?;
+        let at_start = if found.mapped_blocks == 0 { AtStart::Zeros } else { AtStart::Unknown };
+        Ok(PlannedVolume {
+            place: place.clone(),
+            pool,
+            volume,
+            at_start,
+            layout: *layout,
+            on_open: self.on_open.clone(),
+        })
+    }
+}
+
+impl PlannedTarget for PlannedVolume {
+    fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
+        let Self { place, pool, volume, at_start, layout, on_open } = *self;
+        let pool = Arc::new(pool);
+        let on_open = on_open.filter(|_| !pool.is_read_only());
+        let shown = on_open.and_then(|show| show(&place.directory, Arc::downgrade(&pool)));
+        Ok(Box::new(VolumeTarget { place, pool: Some(pool), shown, volume, at_start, layout }))
+    }
+}
+
+/// A volume as a target. Each process has a region of it.
+struct VolumeTarget {
+    place: PoolVolume,
+    /// `None` once the target is finished.
+    pool: Option<Arc<Pool>>,
+    /// The result of [`OnOpen`]. It may hold the pool for moments, so it goes before the pool.
+    shown: Option<Box<dyn Send + Sync>>,
+    volume: Volume,
+    at_start: AtStart,
+    layout: Layout,
+}
+
+impl VolumeTarget {
+    fn close(&mut self) -> Result<(), TargetError> {
+        self.shown = None;
+        let Some(pool) = self.pool.take() else { return Ok(()) };
+        let directory = || self.place.directory.clone();
+        let closed = match Arc::try_unwrap(pool) {
+            Ok(pool) => pool.close(),
+            // Another thread is reading the pool's figures and still holds it, so it is not closed
+            // now. A checkpoint makes the next opening as quick as a close does.
+            Err(held) if held.is_read_only() => Ok(()),
+            Err(held) => held.checkpoint(),
+        };
+        Ok(closed.map_err(|source| PoolTargetError::Close { directory: directory(), source })?)
+    }
+}
+
+impl Target for VolumeTarget {
+    fn place(&self, _process: u32) -> String {
+        self.place.to_string()
+    }
+
+    fn holds_data(&self) -> bool {
+        true
+    }
+
+    fn at_start(&self) -> AtStart {
+        self.at_start
+    }
+
+    fn open(&self, process: u32, options: &QueueOptions) -> Result<Box<dyn Queue>, TargetError> {
+        let first_byte = u64::from(process) * self.layout.place_bytes;
+        Ok(Box::new(BatchQueue::new(
+            self.volume.clone(),
+            self.place.to_string(),
+            first_byte,
+            options,
+        )))
+    }
+
+    fn pool_figures(&self) -> Option<PoolFigures> {
+        let pool = self.pool.as_ref()?;
+        let stat = pool.stat().ok()?;
+        let volume = summary(pool, &self.place).ok()?;
+        Some(PoolFigures {
+            block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
+            mode: policy(volume.mode),
+            logical_blocks: stat.logical_blocks,
+            physical_blocks: stat.physical_blocks,
+            unique_blocks: volume.stat.unique_blocks,
+            duplicate_blocks: volume.stat.duplicate_blocks,
+            unchanged_blocks: volume.stat.unchanged_blocks,
+            zero_blocks: volume.stat.zero_blocks,
+        })
+    }
+
+    fn settle(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<(), TargetError> {
+        let is_offline =
+            self.pool_figures().is_some_and(|figures| figures.mode == DedupPolicy::Offline);
+        let Some(pool) = self.pool.as_ref().filter(|_| is_offline) else { return Ok(()) };
+        match pool.find(monitor, stop) {
+            Ok(_) | Err(VolumeError::Interrupted) => Ok(()),
+            Err(source) => {
+                let directory = self.place.directory.clone();
+                Err(PoolTargetError::Settle { directory, source }.into())
+            }
+        }
+    }
+
+    fn finish(&mut self, _keep: bool) -> Result<(), TargetError> {
+        self.close()
+    }
+}
+
+const fn policy(mode: DedupMode) -> DedupPolicy {
+    match mode {
+        DedupMode::Off => DedupPolicy::Off,
+        DedupMode::Inline => DedupPolicy::Inline,
+        DedupMode::Offline => DedupPolicy::Offline,
+    }
+}
+
+impl Drop for VolumeTarget {
+    fn drop(&mut self) {
+        // `finish` returns the error to callers that need it.
+        let _ = self.close();
+    }
+}

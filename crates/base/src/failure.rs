@@ -1,0 +1,100 @@
+//! The kinds of failures. A library says of each of its errors which kind it is; the command line
+//! alone knows which exit status belongs to a kind.
+
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// The kind of a failure: it tells what the user can do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureKind {
+    /// The request is invalid and nothing was touched. The user has to change the request.
+    BadInput,
+    /// Another process uses the pool, file, device or address, and nothing was touched. The user
+    /// has to wait or to end that use.
+    InUse,
+    /// An operation failed or was interrupted. Work done before it may remain.
+    Failed,
+    /// Stored data do not match their checksums or contradict each other. The user has to repair
+    /// them or to restore a copy.
+    Damaged,
+    /// Space, memory or another limited resource is used up. The user has to free some of it.
+    Exhausted,
+    /// The program contradicts itself. The user has to report it.
+    Bug,
+}
+
+impl FailureKind {
+    /// All kinds.
+    pub const ALL: [Self; 6] =
+        [Self::BadInput, Self::InUse, Self::Failed, Self::Damaged, Self::Exhausted, Self::Bug];
+
+    /// Returns the kind of a failed system call. A file that is missing or may not be read is
+    /// [`FailureKind::Failed`] here, because only the caller knows whether the user named it.
+    #[must_use]
+    pub fn of_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::OutOfMemory => Self::Exhausted,
+            io::ErrorKind::ResourceBusy
+            | io::ErrorKind::AddrInUse
+            | io::ErrorKind::ExecutableFileBusy => Self::InUse,
+            _ => Self::Failed,
+        }
+    }
+
+    /// Returns the kind for a failure that was found before anything was touched: a plain failure
+    /// counts as bad input then.
+    #[must_use]
+    pub const fn untouched(self) -> Self {
+        match self {
+            Self::Failed => Self::BadInput,
+            other => other,
+        }
+    }
+
+    /// Returns the kind for a failure that was found after the work had begun: it cannot count as
+    /// bad input then.
+    #[must_use]
+    pub const fn midway(self) -> Self {
+        match self {
+            Self::BadInput => Self::Failed,
+            other => other,
+        }
+    }
+}
+
+/// An error that knows its kind.
+pub trait Classified: std::error::Error {
+    /// Returns the kind of this error.
+    fn kind(&self) -> FailureKind;
+}
+
+impl Classified for io::Error {
+    fn kind(&self) -> FailureKind {
+        FailureKind::of_io(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_exhausted_and_a_busy_device_is_in_use() {
+        let kind = |kind: io::ErrorKind| FailureKind::of_io(&kind.into());
+        assert_eq!(kind(io::ErrorKind::StorageFull), FailureKind::Exhausted);
+        assert_eq!(kind(io::ErrorKind::ResourceBusy), FailureKind::InUse);
+        assert_eq!(kind(io::ErrorKind::NotFound), FailureKind::Failed);
+    }
+
+    #[test]
+    fn only_a_plain_failure_and_bad_input_depend_on_when_they_are_found() {
+        for kind in FailureKind::ALL {
+            let is_plain = matches!(kind, FailureKind::Failed | FailureKind::BadInput);
+            assert_eq!(kind.untouched() == FailureKind::BadInput, is_plain, "{kind:?}");
+            assert_eq!(kind.midway() == FailureKind::Failed, is_plain, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! References, blocks and contents, counted anew.
+
+use crate::CheckReport;
+use crate::walk::Walk;
+use gemelo_format::{Fingerprint, Place, Root};
+use std::collections::HashMap;
+
+impl Walk {
+    /// What the engine had counted at the checkpoint, and what is there.
+    pub(crate) fn compare_totals(&self, root: &Root, report: &mut CheckReport) {
+        let counts = self.reference_counts();
+        let references: u64 = counts.values().sum();
+        if (references, counts.len() as u64) != (root.references, root.physical) {
+            let what = format!(
+                "the checkpoint has {references} references to {} blocks, but its root says {} to {}",
+                counts.len(),
+                root.references,
+                root.physical
+            );
+            report.add(false, what);
+        }
+    }
+
+    /// References to each PBN.
+    pub(crate) fn reference_counts(&self) -> HashMap<u32, u64> {
+        let mut counts = HashMap::new();
+        for place in self.volumes.values().flat_map(|volume| volume.map.values()) {
+            if let Some(pbn) = place.pbn() {
+                *counts.entry(pbn.number()).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// Counts all, and finds what cannot be.
+    pub(crate) fn count(&self, report: &mut CheckReport) {
+        let counts = self.reference_counts();
+        report.references = counts.values().sum();
+        report.physical_blocks = counts.len() as u64;
+        let reserved = self.superblock.reserved_blocks();
+        report.free_blocks = self.data_blocks.saturating_sub(reserved + report.physical_blocks);
+        let mut contents: HashMap<Fingerprint, u64> = HashMap::new();
+        for (pbn, references) in &counts {
+            if u64::from(*pbn) >= self.data_blocks {
+                report.add(
+                    true,
+                    format!("{references} blocks are in block {pbn}, outside of the data store"),
+                );
+            }
+            if let Some(fingerprint) = self.fingerprints.get(pbn) {
+                *contents.entry(*fingerprint).or_default() += 1;
+            }
+        }
+        self.count_absent(report);
+        report.repeated_contents = contents.values().filter(|copies| **copies > 1).count() as u64;
+        for volume in self.volumes.values() {
+            let lost = volume.map.values().filter(|place| **place == Place::Damaged).count();
+            report.lost_blocks += lost as u64;
+        }
+    }
+
+    /// Finds contents beyond the end of the data disk.
+    fn count_absent(&self, report: &mut CheckReport) {
+        let is_absent = |place: &&Place| {
+            place.pbn().is_some_and(|pbn| u64::from(pbn.number()) >= self.present_blocks)
+        };
+        for volume in self.volumes.values() {
+            let absent = volume.map.values().filter(is_absent).count();
+            if absent > 0 {
+                let what = format!(
+                    "the data store ends before {absent} of the blocks of volume '{}'",
+                    volume.name
+                );
+                report.add(true, what);
+                report.lost_blocks += absent as u64;
+            }
+        }
+    }
+}

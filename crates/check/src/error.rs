@@ -1,0 +1,15 @@
+//! Errors of a check.
+
+use gemelo_format::FormatError;
+use thiserror::Error;
+
+/// The reason why a check cannot be finished. Damage is reported, and is no error.
+#[derive(Debug, Error)]
+pub enum CheckError {
+    /// There is no pool, or a disk cannot be read.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The stop flag was raised.
+    #[error("stopped before the end")]
+    Interrupted,
+}

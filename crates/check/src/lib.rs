@@ -1,0 +1,102 @@
+//! The offline checker: proves from outside that a pool which no process has open is consistent.
+//!
+//! It walks the structs of [`gemelo_format`] with code of its own, so a fault of the engine does not
+//! hide itself. It shares nothing else with the engine, and writes nothing: repair is the engine's.
+
+mod count;
+mod error;
+mod replay;
+mod scrub;
+mod store;
+mod walk;
+
+pub use error::CheckError;
+pub use walk::{Walk, WalkVolume};
+
+use gemelo_base::{Monitor, StopFlag};
+use gemelo_format::Pbn;
+use gemelo_store::PoolDisks;
+use serde::{Deserialize, Serialize};
+
+/// Problems that are reported one by one; the rest is only counted.
+const MOST_PROBLEMS: usize = 1000;
+
+/// The parts of a check besides the metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CheckOptions {
+    /// Read all contents and compare them with their checksums and fingerprints.
+    pub data: bool,
+}
+
+/// A fault that a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Description of the fault.
+    pub what: String,
+    /// Whether blocks of a volume are lost with it.
+    pub loses_data: bool,
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// The first thousand problems.
+    pub problems: Vec<Problem>,
+    /// Problems beyond those.
+    pub more_problems: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// LBNs that have a PBN, counted anew.
+    pub references: u64,
+    /// PBNs that have a reference, counted anew.
+    pub physical_blocks: u64,
+    /// PBNs without.
+    pub free_blocks: u64,
+    /// Contents that are stored more than once although they could be shared.
+    pub repeated_contents: u64,
+    /// Commits of the journal that were replayed.
+    pub commits: u64,
+    /// Contents compared with their fingerprints.
+    pub checked_contents: u64,
+    /// LBNs whose content is lost, by fresh damage or by damage that a repair has marked.
+    pub lost_blocks: u64,
+    /// Blocks of the data store whose contents were found damaged.
+    pub damaged_blocks: Vec<u32>,
+}
+
+impl CheckReport {
+    /// Whether all is as it should be.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn add(&mut self, loses_data: bool, what: String) {
+        if self.problems.len() < MOST_PROBLEMS {
+            self.problems.push(Problem { what, loses_data });
+        } else {
+            self.more_problems += 1;
+        }
+    }
+}
+
+/// Checks the pool on two disks, which no process may have open.
+///
+/// # Errors
+/// If there is no pool, a disk cannot be read, or the check was stopped. Damage is in the report.
+pub fn check(
+    disks: &PoolDisks,
+    options: CheckOptions,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<CheckReport, CheckError> {
+    let mut report = CheckReport::default();
+    if let Some(walk) = Walk::of(disks, &mut report)? {
+        walk.count(&mut report);
+        if options.data {
+            let damaged = scrub::scrub(disks, &walk, &mut report, monitor, stop)?;
+            report.damaged_blocks = damaged.into_iter().map(Pbn::number).collect();
+        }
+    }
+    Ok(report)
+}

@@ -1,0 +1,99 @@
+//! The changes of the journal, applied to the state of the checkpoint.
+
+use crate::walk::{Walk, WalkVolume};
+use gemelo_format::{Change, FormatError, Lbn, Place, VolumeId};
+use std::collections::BTreeMap;
+
+impl Walk {
+    /// Applies one change.
+    pub(crate) fn replay(&mut self, change: Change) -> Result<(), FormatError> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        match change {
+            Change::Store { volume, lbn, pbn, fingerprint, checksum } => {
+                self.fingerprints.remove(&pbn.number());
+                if !fingerprint.is_none() {
+                    self.fingerprints.insert(pbn.number(), fingerprint);
+                }
+                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
+            }
+            Change::Share { volume, lbn, pbn, checksum } => {
+                self.set(volume, lbn, Place::Stored(pbn, checksum))?;
+            }
+            Change::Unmap { volume, first, count } => {
+                let end = first.0.saturating_add(count);
+                self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
+            }
+            Change::Create { volume, name, size_bytes, mode } => {
+                let (blocks, map) = (size_bytes / block_bytes, BTreeMap::new());
+                let (read_only, is_hidden) = (false, false);
+                self.volumes
+                    .insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden, map });
+            }
+            Change::Remove { volume } => drop(self.volumes.remove(&volume)),
+            Change::Rename { volume, name } => self.volume(volume)?.name = name,
+            Change::Resize { volume, size_bytes } => {
+                let blocks = size_bytes / block_bytes;
+                let volume = self.volume(volume)?;
+                volume.blocks = blocks;
+                volume.map.retain(|lbn, _| *lbn < blocks);
+            }
+            Change::Clone { source, volume, name, read_only } => {
+                let copy = WalkVolume { name, read_only, ..self.volume(source)?.clone() };
+                self.volumes.insert(volume, copy);
+            }
+            Change::Begin { source, volume, name, read_only } => {
+                let WalkVolume { blocks, mode, .. } = *self.volume(source)?;
+                let map = BTreeMap::new();
+                self.volumes.insert(
+                    volume,
+                    WalkVolume { name, blocks, mode, read_only, is_hidden: true, map },
+                );
+            }
+            Change::Copy { source, volume, first, count } => {
+                let lbns = first.0..first.0.saturating_add(count);
+                let copied: Vec<_> = self
+                    .volume(source)?
+                    .map
+                    .range(lbns)
+                    .map(|(lbn, place)| (*lbn, *place))
+                    .collect();
+                self.volume(volume)?.map.extend(copied);
+            }
+            Change::Shrink { volume, size_bytes } => {
+                self.volume(volume)?.blocks = size_bytes / block_bytes;
+            }
+            Change::SetMode { volume, mode } => self.volume(volume)?.mode = mode,
+            Change::Hide { volume } => self.volume(volume)?.is_hidden = true,
+            Change::Show { volume } => self.volume(volume)?.is_hidden = false,
+            Change::Suspect { .. } => {}
+            Change::Lose { volume, first, count } => {
+                let volume = self.volume(volume)?;
+                let end = first.0.saturating_add(count).min(volume.blocks);
+                volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
+            }
+            Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
+            Change::Identify { pbn, fingerprint } => {
+                self.fingerprints.insert(pbn.number(), fingerprint);
+            }
+        }
+        Ok(())
+    }
+
+    fn volume(&mut self, id: VolumeId) -> Result<&mut WalkVolume, FormatError> {
+        self.volumes.get_mut(&id).ok_or_else(|| {
+            FormatError::damaged(format!("a commit changes volume {id}, which is not there"))
+        })
+    }
+
+    fn set(&mut self, id: VolumeId, lbn: Lbn, place: Place) -> Result<(), FormatError> {
+        let volume = self.volume(id)?;
+        if lbn.0 >= volume.blocks {
+            return Err(FormatError::damaged(format!(
+                "a commit maps block {} of volume {id}, beyond its end",
+                lbn.0
+            )));
+        }
+        volume.map.insert(lbn.0, place);
+        Ok(())
+    }
+}

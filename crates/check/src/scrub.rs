@@ -1,0 +1,91 @@
+//! Contents compared with their checksums, and with their fingerprints.
+
+use crate::walk::Walk;
+use crate::{CheckError, CheckReport};
+use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolSeed};
+use gemelo_store::{ContentRead, PoolDisks};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes that are read in one list, between two looks at the stop flag.
+const BYTES_AT_ONCE: usize = 1 << 20;
+/// LBNs that are named for each damaged block.
+const MOST_NAMED: usize = 4;
+
+/// Reads all contents that a map refers to. Gives the blocks that are damaged.
+pub(crate) fn scrub(
+    disks: &PoolDisks,
+    walk: &Walk,
+    report: &mut CheckReport,
+    monitor: &dyn Monitor,
+    stop: &StopFlag,
+) -> Result<Vec<Pbn>, CheckError> {
+    let seed = PoolSeed::of(&walk.superblock);
+    let fingerprinter = Fingerprinter::new(walk.superblock.fingerprint, walk.superblock.key);
+    // A block of which two maps expect different contents cannot have both: each is compared.
+    let stored = walk.volumes.values().flat_map(|volume| volume.map.values());
+    let contents: BTreeSet<(Pbn, Checksum)> = stored.filter_map(place_parts).collect();
+    let contents: Vec<(Pbn, Checksum)> = contents.into_iter().collect();
+    monitor.begin("Checking contents", Unit::Items, Some(contents.len() as u64));
+    let store = disks.store(&walk.superblock);
+    let block_bytes = store.block_bytes();
+    let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
+    let mut buffer = vec![0; at_once.min(contents.len()) * block_bytes];
+    let mut damaged: BTreeMap<Pbn, Vec<Checksum>> = BTreeMap::new();
+    for some in contents.chunks(at_once) {
+        if stop.is_raised() {
+            return Err(CheckError::Interrupted);
+        }
+        let buffers = buffer.chunks_exact_mut(block_bytes);
+        let mut reads: Vec<ContentRead<'_>> = some
+            .iter()
+            .zip(buffers)
+            .map(|((pbn, _), block)| ContentRead::new(*pbn, 0, block))
+            .collect();
+        store.read(&mut reads);
+        for ((pbn, checksum), read) in some.iter().zip(&reads) {
+            if read.outcome.is_err() || seed.of_content(read.buffer) != *checksum {
+                damaged.entry(*pbn).or_default().push(*checksum);
+                continue;
+            }
+            let fingerprint = walk.fingerprints.get(&pbn.number());
+            if fingerprint.is_some_and(|right| *right != fingerprinter.of(read.buffer)) {
+                let what =
+                    format!("the fingerprint of block {} is not its content's", pbn.number());
+                report.add(false, what);
+            }
+        }
+        monitor.advance(some.len() as u64);
+    }
+    monitor.finish();
+    report.checked_contents = contents.len() as u64;
+    for (pbn, checksums) in &damaged {
+        let users = named_users(walk, *pbn, checksums);
+        report.add(true, format!("the content of block {} is damaged: {users}", pbn.number()));
+    }
+    Ok(damaged.into_keys().collect())
+}
+
+fn place_parts(place: &Place) -> Option<(Pbn, Checksum)> {
+    match place {
+        Place::Stored(pbn, checksum) => Some((*pbn, *checksum)),
+        Place::Unmapped | Place::Damaged => None,
+    }
+}
+
+/// The LBNs that lose their content with a PBN, in words.
+fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
+    let has = |place: &Place| {
+        place_parts(place).is_some_and(|(at, checksum)| at == pbn && checksums.contains(&checksum))
+    };
+    let mut named: Vec<String> = Vec::new();
+    for volume in walk.volumes.values() {
+        let lbns = volume.map.iter().filter(|(_, place)| has(place));
+        named.extend(
+            lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.name)).take(MOST_NAMED + 1),
+        );
+    }
+    let more = named.len() > MOST_NAMED;
+    named.truncate(MOST_NAMED);
+    format!("{}{}", named.join(", "), if more { " and more" } else { "" })
+}

@@ -1,0 +1,185 @@
+//! The trees of the backends `table` and `btree`, read page by page with code of its own.
+
+use crate::walk::Slots;
+use gemelo_disk::Disk;
+use gemelo_format::{
+    DIRECTORY_ENTRIES, DiskRole, Fingerprint, FormatError, NODE_REF_BYTES, Node, NodeRef,
+    PAGE_BYTES, Page, Part, PoolSeed, StoreTable, Tree, array_value, bucket_entries, bucket_of,
+    index_entry,
+};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// What is in a tree: values by key, and keys that were in pages that are lost.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) values: Vec<(u64, u128)>,
+    pub(crate) lost: Vec<Range<u64>>,
+}
+
+/// Reads trees.
+pub(crate) struct TreeReader<'r, 's> {
+    pub(crate) disk: &'r dyn Disk,
+    pub(crate) journal_pages: u64,
+    pub(crate) seed: PoolSeed,
+    pub(crate) is_table: bool,
+    pub(crate) buckets: u32,
+    pub(crate) slots: &'r mut Slots<'s>,
+}
+
+impl TreeReader<'_, '_> {
+    pub(crate) fn read(&mut self, tree: Tree, part: Part) -> Result<Found, FormatError> {
+        let mut found = Found::default();
+        if let Some(root) = tree.root {
+            self.node(root, tree.height, 0..u64::MAX, part, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn page(&mut self, at: NodeRef) -> Result<Option<Box<Page>>, FormatError> {
+        if !self.slots.add(at.slot) {
+            return Ok(None);
+        }
+        let mut page = Box::new([0; PAGE_BYTES]);
+        match self.disk.read_at(at.slot.offset(self.journal_pages), page.as_mut_slice()) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
+        }
+        Ok((self.seed.checksum(&*page) == at.checksum).then_some(page))
+    }
+
+    /// Keys below a page are `keys`; of an array, from its start on so many as fit.
+    fn node(
+        &mut self,
+        at: NodeRef,
+        level: u8,
+        keys: Range<u64>,
+        part: Part,
+        found: &mut Found,
+    ) -> Result<(), FormatError> {
+        let each = part.array_entries() as u64;
+        let span = |level: u8| {
+            each.saturating_mul((DIRECTORY_ENTRIES as u64).saturating_pow(level.into()))
+        };
+        let keys =
+            if self.is_table { keys.start..keys.start.saturating_add(span(level)) } else { keys };
+        let page = self.page(at)?;
+        let below = page.as_ref().and_then(|page| match (self.is_table, level) {
+            (true, 0) => self.array_leaf(page, keys.start, part).map(Below::Values),
+            (true, _) => Some(Below::Nodes(directory(page, keys.start, span(level - 1)))),
+            (false, _) => node_entries(page, part, level, &keys),
+        });
+        match below {
+            None => found.lost.push(keys),
+            Some(Below::Values(values)) => found.values.extend(values),
+            Some(Below::Nodes(nodes)) => {
+                for (child, keys) in nodes {
+                    self.node(child, level.saturating_sub(1), keys, part, found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn array_leaf(&self, page: &Page, first: u64, part: Part) -> Option<Vec<(u64, u128)>> {
+        if part != Part::Index {
+            let values = (first..)
+                .zip((0..part.array_entries()).map(|at| array_value(page, at, part.value_bytes())));
+            return Some(values.filter(|(_, value)| *value != 0).collect());
+        }
+        let entries = bucket_entries(page)?;
+        let bucket = first / part.array_entries() as u64 / 2;
+        let belongs =
+            |entry: &u64| u64::from(bucket_of((entry >> 32) as u32, self.buckets)) == bucket;
+        entries.iter().all(belongs).then(|| entries.into_iter().map(|entry| (entry, 1)).collect())
+    }
+}
+
+/// What a page has.
+enum Below {
+    Values(Vec<(u64, u128)>),
+    Nodes(Vec<(NodeRef, Range<u64>)>),
+}
+
+fn directory(page: &Page, first: u64, each: u64) -> Vec<(NodeRef, Range<u64>)> {
+    let child = |at: usize| {
+        let start = first.saturating_add(at as u64 * each);
+        let child = NodeRef::from_bits(array_value(page, at, NODE_REF_BYTES))?;
+        Some((child, start..start.saturating_add(each)))
+    };
+    (0..DIRECTORY_ENTRIES).filter_map(child).collect()
+}
+
+/// The entries of a node, if they are in order and within its keys.
+fn node_entries(page: &Page, part: Part, level: u8, keys: &Range<u64>) -> Option<Below> {
+    let entries: Vec<(u64, u128)> = Node::of(page, part, level)?.entries().collect();
+    let is_ordered = entries.is_sorted_by(|a, b| a.0 < b.0);
+    let is_within = entries.iter().all(|(key, _)| keys.contains(key));
+    if !is_ordered || !is_within || entries.is_empty() {
+        return None;
+    }
+    if level == 0 {
+        return Some(Below::Values(entries));
+    }
+    let ends = entries.iter().skip(1).map(|(key, _)| *key).chain([keys.end]);
+    let starts = std::iter::once(keys.start).chain(entries.iter().skip(1).map(|(key, _)| *key));
+    let children = entries.iter().zip(starts.zip(ends));
+    let nodes =
+        children.map(|((_, bits), (start, end))| Some((NodeRef::from_bits(*bits)?, start..end)));
+    nodes.collect::<Option<Vec<_>>>().map(Below::Nodes)
+}
+
+/// Compares the counts on disk with what the maps refer to.
+pub(crate) fn compare_counts(
+    counts: &[(u64, u128)],
+    references: &HashMap<u32, u64>,
+    slots: &mut Slots<'_>,
+) {
+    let stored: HashMap<u64, u128> = counts.iter().copied().collect();
+    for (pbn, right) in references {
+        let count = stored.get(&u64::from(*pbn)).copied().unwrap_or(0);
+        if count != u128::from(*right) {
+            slots.report.add(
+                false,
+                format!("block {pbn} has {right} references, but its count is {count}"),
+            );
+        }
+    }
+    for (pbn, count) in counts {
+        if !u32::try_from(*pbn).is_ok_and(|pbn| references.contains_key(&pbn)) {
+            slots
+                .report
+                .add(false, format!("block {pbn} has no references, but its count is {count}"));
+        }
+    }
+}
+
+/// Compares the index with the fingerprints of referenced blocks. Of a full bucket an index entry may be missing.
+pub(crate) fn compare_index(
+    index: &[(u64, u128)],
+    table: &StoreTable,
+    fingerprints: &HashMap<u32, Fingerprint>,
+    references: &HashMap<u32, u64>,
+    slots: &mut Slots<'_>,
+) {
+    let entries: HashSet<u64> = index.iter().map(|(entry, _)| *entry).collect();
+    let live = fingerprints.iter().filter(|(pbn, _)| references.contains_key(pbn));
+    let right: HashSet<u64> = live
+        .map(|(pbn, fingerprint)| index_entry((fingerprint.low() >> 32) as u32, *pbn))
+        .collect();
+    for entry in entries.difference(&right) {
+        slots
+            .report
+            .add(false, format!("the index has block {}, which it should not", *entry as u32));
+    }
+    let mut sizes: HashMap<u32, usize> = HashMap::new();
+    let bucket = |entry: &u64| bucket_of((entry >> 32) as u32, table.buckets);
+    entries.iter().for_each(|entry| *sizes.entry(bucket(entry)).or_default() += 1);
+    for entry in right.difference(&entries) {
+        let is_full =
+            sizes.get(&bucket(entry)).is_some_and(|size| *size >= 2 * Part::Index.array_entries());
+        if !(is_full && table.buckets > 0) {
+            slots.report.add(false, format!("the index does not have block {}", *entry as u32));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The metadata of a checkpoint, read in the plainest way.
+
+use crate::CheckReport;
+use crate::store::{TreeReader, compare_counts, compare_index};
+use gemelo_disk::Disk;
+use gemelo_format::{
+    DedupMode, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
+    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES,
+    Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume, Version, VolumeId, find_roots,
+    read_chain, read_superblock, replay_journal,
+};
+use gemelo_store::PoolDisks;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// LBNs of one lost page that are counted as lost.
+const MOST_LOST_BLOCKS: u64 = 1 << 26;
+
+/// A volume with its map, without the gaps.
+#[derive(Clone)]
+pub struct WalkVolume {
+    /// Name of the volume.
+    pub name: String,
+    /// Size in blocks.
+    pub blocks: u64,
+    /// Whether, and when, the volume looks for duplicates.
+    pub mode: DedupMode,
+    /// Whether the volume takes no writes.
+    pub read_only: bool,
+    /// Whether the volume is being made or removed, and users do not see it.
+    pub is_hidden: bool,
+    /// Places of the LBNs that are not unmapped.
+    pub map: BTreeMap<u64, Place>,
+}
+
+/// The state of a pool that recovery reaches.
+pub struct Walk {
+    /// Identity and shape of the pool.
+    pub superblock: Superblock,
+    /// Size of the data store in blocks, block 0 included.
+    pub data_blocks: u64,
+    /// Blocks that the data disk is long enough for.
+    pub(crate) present_blocks: u64,
+    /// All volumes.
+    pub volumes: BTreeMap<VolumeId, WalkVolume>,
+    /// Fingerprints by PBN.
+    pub fingerprints: HashMap<u32, Fingerprint>,
+}
+
+impl Walk {
+    /// Reads all metadata, and adds faults to the report. `None` if they are too damaged to be
+    /// counted.
+    ///
+    /// # Errors
+    /// If there is no pool, or a disk cannot be read.
+    pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, FormatError> {
+        let mut damage = Vec::new();
+        let superblock = read_superblock(&*disks.metadata, &mut damage)?;
+        damage.into_iter().for_each(|what| report.add(false, what));
+        let store = disks.store(&superblock);
+        for label in store.check_labels()? {
+            report.add(false, format!("{label} is damaged"));
+        }
+        let walked = Self::read_all(disks, superblock, report);
+        match walked {
+            Ok(walk) => Ok(Some(walk)),
+            Err(FormatError::Damaged { what }) => {
+                report.add(true, what);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_all(
+        disks: &PoolDisks,
+        superblock: Superblock,
+        report: &mut CheckReport,
+    ) -> Result<Self, FormatError> {
+        let disk = &*disks.metadata;
+        let seed = PoolSeed::of(&superblock);
+        let found = find_roots(disk, &superblock, seed)?;
+        for offset in &found.to_repair {
+            report
+                .add(false, format!("the root at byte {offset} is damaged; another copy is whole"));
+        }
+        let root = found.newest;
+        let chain = read_chain(disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        for (slot, _) in &chain.damaged_copies {
+            report.add(
+                false,
+                format!(
+                    "a copy of a page of the table (slot {}) fails its checksum",
+                    slot.number()
+                ),
+            );
+        }
+        let mut slots = Slots { seen: HashSet::new(), report };
+        for slot in &chain.slots {
+            slots.add(*slot);
+        }
+        let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
+        let store = disks.store(&superblock);
+        let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
+        let mut walk = Self {
+            data_blocks: root.data_blocks,
+            present_blocks,
+            superblock,
+            volumes,
+            fingerprints,
+        };
+        let makes_no_sense =
+            || FormatError::damaged("the table of the checkpoint cannot be decoded");
+        let is_whole = if walk.superblock.backend.layout() != Layout::Pages {
+            let table = StoreTable::decode(&chain.stream).ok_or_else(makes_no_sense)?;
+            walk.read_trees(disk, seed, &table, &mut slots)?
+        } else {
+            let table = Table::decode(&chain.stream).ok_or_else(makes_no_sense)?;
+            walk.read_pages(disk, seed, &table, &mut slots)?
+        };
+        if is_whole {
+            walk.compare_totals(&root, report);
+        }
+        let superblock = walk.superblock.clone();
+        let replayed = replay_journal(disk, &superblock, &root, seed, |changes| {
+            report.commits += 1;
+            changes.into_iter().try_for_each(|change| walk.replay(change))
+        })?;
+        if let Some(what) = replayed.lost {
+            report.add(true, what);
+        }
+        report.volumes = walk.volumes.len() as u64;
+        Ok(walk)
+    }
+
+    /// Reads the trees of a cached backend; whether all maps were good.
+    fn read_trees(
+        &mut self,
+        disk: &dyn Disk,
+        seed: PoolSeed,
+        table: &StoreTable,
+        slots: &mut Slots<'_>,
+    ) -> Result<bool, FormatError> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let mut reader = TreeReader {
+            disk,
+            journal_pages: self.superblock.journal_pages,
+            seed,
+            is_table: self.superblock.backend.layout() == Layout::Arrays,
+            buckets: table.buckets,
+            slots,
+        };
+        let mut is_whole = true;
+        let part = if self.superblock.version == Version::V1 { Part::MapV1 } else { Part::Map };
+        for volume in &table.volumes {
+            let blocks = volume.size_bytes / block_bytes;
+            let found = reader.read(volume.map, part)?;
+            let mut map: BTreeMap<u64, Place> = BTreeMap::new();
+            map.extend(
+                found.values.iter().map(|(lbn, word)| (*lbn, Place::from_word(*word as u64))),
+            );
+            if found.lost.is_empty() && map.len() as u64 != volume.mapped {
+                let what = format!(
+                    "volume '{}' maps {} blocks, not {}",
+                    volume.name,
+                    map.len(),
+                    volume.mapped
+                );
+                reader.slots.report.add(false, what);
+            }
+            for lost in found.lost {
+                is_whole = false;
+                let what = format!(
+                    "the map of blocks {} and after of volume '{}' is lost",
+                    lost.start, volume.name
+                );
+                reader.slots.report.add(true, what);
+                let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
+                map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
+            }
+            let StoreVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
+            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
+            self.volumes.insert(volume.id, walked);
+        }
+        let counts = reader.read(table.counts, Part::Counts)?;
+        let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
+        let index = reader.read(table.index, Part::Index)?;
+        for (found, what) in
+            [(&counts, "reference counts"), (&fingerprints, "fingerprints"), (&index, "index")]
+        {
+            for lost in &found.lost {
+                slots
+                    .report
+                    .add(false, format!("a page of the {what}, from {} on, is lost", lost.start));
+            }
+        }
+        let bits = |(pbn, bits): &(u64, u128)| {
+            (*pbn as u32, Identity::from_bytes(bits.to_le_bytes()).fingerprint())
+        };
+        self.fingerprints = fingerprints.values.iter().map(bits).collect();
+        let references = self.reference_counts();
+        if is_whole && counts.lost.is_empty() {
+            compare_counts(&counts.values, &references, slots);
+        }
+        if is_whole && index.lost.is_empty() && fingerprints.lost.is_empty() {
+            compare_index(&index.values, table, &self.fingerprints, &references, slots);
+        }
+        Ok(is_whole)
+    }
+
+    /// Reads the pages of maps and records; whether all maps were good.
+    fn read_pages(
+        &mut self,
+        disk: &dyn Disk,
+        seed: PoolSeed,
+        table: &Table,
+        slots: &mut Slots<'_>,
+    ) -> Result<bool, FormatError> {
+        let mut is_whole = true;
+        let block_bytes = u64::from(self.superblock.block_bytes);
+        let version = self.superblock.version;
+        let entries = match version {
+            Version::V1 => MAP_PAGE_ENTRIES_V1,
+            Version::V2 => MAP_PAGE_ENTRIES,
+        };
+        for volume in &table.volumes {
+            let blocks = volume.size_bytes / block_bytes;
+            let mut map = BTreeMap::new();
+            for page in &volume.pages {
+                slots.add(page.slot);
+                let first = u64::from(page.number) * entries as u64;
+                let image = self.read_page(disk, seed, page)?;
+                if image.is_none() {
+                    is_whole = false;
+                    let what = format!(
+                        "the map page of blocks {first} and after of volume '{}' is lost",
+                        volume.name
+                    );
+                    slots.report.add(true, what);
+                }
+                for at in 0..entries {
+                    let place =
+                        image.as_ref().map_or(Place::Damaged, |image| place_in(image, at, version));
+                    let lbn = first + at as u64;
+                    if place == Place::Unmapped || image.is_none() && lbn >= blocks {
+                        continue;
+                    }
+                    if lbn >= blocks {
+                        slots.report.add(
+                            true,
+                            format!("volume '{}' maps block {lbn}, beyond its end", volume.name),
+                        );
+                    }
+                    map.insert(lbn, place);
+                }
+            }
+            let TableVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
+            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
+            self.volumes.insert(volume.id, walked);
+        }
+        for page in &table.records {
+            slots.add(page.slot);
+            let first = u64::from(page.number) * RECORD_PAGE_ENTRIES as u64;
+            if first >= self.data_blocks {
+                slots.report.add(true, format!("record page {} is out of range", page.number));
+                continue;
+            }
+            let Some(image) = self.read_page(disk, seed, page)? else {
+                let what = format!(
+                    "the fingerprints of 256 blocks (record page {}) are lost",
+                    page.number
+                );
+                slots.report.add(false, what);
+                continue;
+            };
+            for (number, bytes) in (first..).zip(image.as_chunks::<16>().0) {
+                let fingerprint = Identity::from_bytes(*bytes).fingerprint();
+                if !fingerprint.is_none() {
+                    self.fingerprints.insert(number as u32, fingerprint);
+                }
+            }
+        }
+        Ok(is_whole)
+    }
+
+    /// A page, or `None` if it fails its checksum.
+    fn read_page(
+        &self,
+        disk: &dyn Disk,
+        seed: PoolSeed,
+        page: &PageRef,
+    ) -> Result<Option<Box<Page>>, FormatError> {
+        let mut image = Box::new([0; PAGE_BYTES]);
+        match disk.read_at(page.slot.offset(self.superblock.journal_pages), image.as_mut_slice()) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
+        }
+        Ok((seed.checksum(&*image) == page.checksum).then_some(image))
+    }
+}
+
+fn place_in(image: &Page, at: usize, version: Version) -> Place {
+    let word = match version {
+        Version::V1 => {
+            image.as_chunks::<4>().0.get(at).map(|bytes| u64::from(u32::from_le_bytes(*bytes)))
+        }
+        Version::V2 => image.as_chunks::<8>().0.get(at).map(|bytes| u64::from_le_bytes(*bytes)),
+    };
+    word.map_or(Place::Damaged, Place::from_word)
+}
+
+/// Each slot is used once.
+pub(crate) struct Slots<'r> {
+    seen: HashSet<Slot>,
+    pub(crate) report: &'r mut CheckReport,
+}
+
+impl Slots<'_> {
+    /// Whether it was not in use yet.
+    pub(crate) fn add(&mut self, slot: Slot) -> bool {
+        let is_new = self.seen.insert(slot);
+        if !is_new {
+            self.report.add(true, format!("slot {} is used twice", slot.number()));
+        }
+        is_new
+    }
+}

@@ -1,0 +1,120 @@
+//! A commit of the journal: a header with two checksums, and changes.
+
+use super::codec::Reader;
+use super::{PAGE_BYTES, PoolSeed};
+
+const MAGIC: &[u8; 8] = b"GEMELOJC";
+/// Bytes before the payload.
+pub const COMMIT_HEADER_BYTES: usize = 48;
+const CHECKSUM_AT: usize = 40;
+
+/// What a commit says before its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitHeader {
+    /// One more than that of the commit before it.
+    pub number: u64,
+    /// Generation of the newest durable root when it was written.
+    pub generation: u64,
+    /// Length of the payload.
+    pub payload_bytes: u64,
+    payload_checksum: u64,
+}
+
+/// Where a commit was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Commit {
+    /// Its header.
+    pub header: CommitHeader,
+    /// Where it begins, in bytes from the journal's start.
+    pub offset: u64,
+}
+
+impl CommitHeader {
+    /// From the first bytes of a page, if a commit begins there.
+    #[must_use]
+    pub fn decode(page: &[u8], seed: PoolSeed) -> Option<Self> {
+        let body = page.get(..CHECKSUM_AT)?;
+        let mut reader = Reader::new(page);
+        if reader.array()? != *MAGIC {
+            return None;
+        }
+        let header = Self {
+            number: reader.u64()?,
+            generation: reader.u64()?,
+            payload_bytes: reader.u64()?,
+            payload_checksum: reader.u64()?,
+        };
+        (reader.u64()? == seed.checksum(body)).then_some(header)
+    }
+
+    /// Whether this is the payload.
+    #[must_use]
+    pub fn fits(&self, payload: &[u8], seed: PoolSeed) -> bool {
+        payload.len() as u64 == self.payload_bytes
+            && seed.checksum(payload) == self.payload_checksum
+    }
+
+    /// Bytes of journal that one copy of the commit takes; `None` if its length is impossible.
+    #[must_use]
+    pub fn copy_bytes(&self) -> Option<u64> {
+        let bytes = self.payload_bytes.checked_add(COMMIT_HEADER_BYTES as u64)?;
+        bytes.checked_next_multiple_of(PAGE_BYTES as u64)
+    }
+}
+
+/// Fills the header of a buffer that has the payload behind space for it, and pads it to whole pages.
+pub fn build_commit(buffer: &mut Vec<u8>, number: u64, generation: u64, seed: PoolSeed) {
+    let payload = buffer.get(COMMIT_HEADER_BYTES..).unwrap_or_default();
+    let mut header = Vec::with_capacity(COMMIT_HEADER_BYTES);
+    header.extend_from_slice(MAGIC);
+    for field in [number, generation, payload.len() as u64, seed.checksum(payload)] {
+        header.extend_from_slice(&field.to_le_bytes());
+    }
+    header.extend_from_slice(&seed.checksum(&header).to_le_bytes());
+    for (to, from) in buffer.iter_mut().zip(header) {
+        *to = from;
+    }
+    buffer.resize(buffer.len().next_multiple_of(PAGE_BYTES), 0);
+}
+
+/// Appends a second copy of a built commit, so that a damaged page of the first one is no loss and the
+/// end of the journal is told from damage.
+pub fn mirror_commit(buffer: &mut Vec<u8>) {
+    buffer.extend_from_within(..);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Superblock;
+
+    #[test]
+    fn a_commit_is_recognised_and_any_flipped_byte_of_it_is_not() {
+        let superblock = Superblock {
+            version: crate::Version::V2,
+            header_copy: None,
+            block_bytes: 4096,
+            pool_id: [1; 16],
+            key: [2; 32],
+            backend: crate::types::BackendKind::Log,
+            fingerprint: crate::types::FingerprintKind::Blake3,
+            journal_pages: 16,
+        };
+        let seed = PoolSeed::of(&superblock);
+        let mut buffer = vec![0; COMMIT_HEADER_BYTES];
+        buffer.extend_from_slice(b"payload");
+        build_commit(&mut buffer, 5, 2, seed);
+        assert_eq!(buffer.len(), PAGE_BYTES);
+        let reads = |bytes: &[u8]| {
+            CommitHeader::decode(bytes, seed).is_some_and(|header| {
+                header.fits(&bytes[COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + 7], seed)
+            })
+        };
+        assert!(reads(&buffer));
+        for at in 0..COMMIT_HEADER_BYTES + 7 {
+            let mut flipped = buffer.clone();
+            flipped[at] ^= 0x10;
+            assert!(!reads(&flipped), "byte {at}");
+        }
+    }
+}

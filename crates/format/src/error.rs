@@ -1,0 +1,48 @@
+//! Errors of reading a pool: the kind, and the disk.
+
+use crate::DiskRole;
+use std::io;
+use thiserror::Error;
+
+/// The reason why a pool's structs cannot be read.
+#[derive(Debug, Error)]
+pub enum FormatError {
+    /// The storage below failed.
+    #[error("cannot {action} the {disk}")]
+    Io {
+        /// The failed disk.
+        disk: DiskRole,
+        /// The attempted action, as a verb.
+        action: &'static str,
+        /// The error of the storage.
+        source: io::Error,
+    },
+    /// The disks do not hold a pool.
+    #[error("this is no pool: {why}")]
+    NotAPool {
+        /// The reason.
+        why: &'static str,
+    },
+    /// Metadata fails its checksum, or contradicts itself.
+    #[error("the metadata is damaged: {what}")]
+    Damaged {
+        /// The damaged part.
+        what: String,
+    },
+}
+
+impl FormatError {
+    /// Adds the disk and the action to an error of the storage.
+    pub fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { disk, action, source }
+    }
+
+    /// Returns the error for metadata of which this part is damaged.
+    #[must_use]
+    pub fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged { what: what.into() }
+    }
+}
+
+/// The result of most functions of this crate.
+pub(crate) type Result<T> = std::result::Result<T, FormatError>;

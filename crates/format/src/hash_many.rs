@@ -1,0 +1,163 @@
+//! Keyed BLAKE3 of many blocks of one length at once: the same hashes as one by one, with all lanes of the processor's
+//! vectors busy.
+//!
+//! A block of 4 KiB alone has four chunks, which fill four lanes; sixteen blocks fill sixteen. The crate `blake3` has the
+//! function that hashes many inputs side by side, but says of it that it may change, so the version is held fast in
+//! `Cargo.toml`, and a test compares the results with those of the crate's stable interface.
+
+use blake3::IncrementCounter;
+use blake3::platform::{Platform, words_from_le_bytes_32};
+
+/// Blocks hashed side by side: the most lanes that there are (AVX-512). With fewer lanes they are hashed in turns.
+const LANES: usize = 16;
+/// Below so many blocks it is faster to hash each on its own, with its chunks side by side.
+const FEWEST: usize = 5;
+
+const CHUNK_BYTES: usize = 1024;
+const HASH_BYTES: usize = 32;
+/// Chunks of the longest blocks that are hashed side by side; longer ones fill the lanes on their own.
+const MOST_CHUNKS: usize = 8;
+
+// BLAKE3, section 2.2.
+const CHUNK_START: u8 = 1;
+const CHUNK_END: u8 = 1 << 1;
+const PARENT: u8 = 1 << 2;
+const ROOT: u8 = 1 << 3;
+const KEYED_HASH: u8 = 1 << 4;
+
+type Hash = [u8; HASH_BYTES];
+
+/// Hashes of the chunks or subtrees of each block.
+type Trees = [[Hash; MOST_CHUNKS]; LANES];
+
+/// Hashes many blocks with one key.
+#[derive(Debug, Clone)]
+pub(crate) struct ManyHasher {
+    platform: Platform,
+    key: [u8; 32],
+    words: [u32; 8],
+}
+
+impl ManyHasher {
+    pub(crate) fn new(key: [u8; 32]) -> Self {
+        Self { platform: Platform::detect(), key, words: words_from_le_bytes_32(&key) }
+    }
+
+    pub(crate) fn hash(&self, block: &[u8]) -> Hash {
+        *blake3::keyed_hash(&self.key, block).as_bytes()
+    }
+
+    /// Calls `found` with the hash of every block, in order. The blocks have one length.
+    pub(crate) fn hash_all(&self, blocks: &[&[u8]], mut found: impl FnMut(&Hash)) {
+        let bytes = blocks.first().map_or(0, |block| block.len());
+        let chunks = bytes / CHUNK_BYTES;
+        let fits =
+            chunks.is_power_of_two() && chunks <= MOST_CHUNKS && bytes.is_multiple_of(CHUNK_BYTES);
+        for group in blocks.chunks(LANES) {
+            if fits && group.len() >= FEWEST && group.iter().all(|block| block.len() == bytes) {
+                let mut trees = [[[0; HASH_BYTES]; MOST_CHUNKS]; LANES];
+                self.hash_chunks(group, chunks, &mut trees);
+                self.join(group.len(), chunks, &mut trees);
+                trees.iter().take(group.len()).for_each(|tree| found(&tree[0]));
+            } else {
+                group.iter().for_each(|block| found(&self.hash(block)));
+            }
+        }
+    }
+
+    /// The first chunks of all blocks, then the second ones, and so on: what is done side by side has the same counter.
+    fn hash_chunks(&self, blocks: &[&[u8]], chunks: usize, trees: &mut Trees) {
+        let end = if chunks == 1 { CHUNK_END | ROOT } else { CHUNK_END };
+        for chunk in 0..chunks {
+            let mut inputs = [&[0; CHUNK_BYTES]; LANES];
+            for (input, block) in inputs.iter_mut().zip(blocks) {
+                if let Some(bytes) = block.as_chunks().0.get(chunk) {
+                    *input = bytes;
+                }
+            }
+            let inputs = &inputs[..lanes(blocks.len())];
+            let hashes = self.side_by_side(inputs, chunk as u64, KEYED_HASH, CHUNK_START, end);
+            for (tree, hash) in trees.iter_mut().zip(hashes) {
+                tree[chunk] = hash;
+            }
+        }
+    }
+
+    /// Joins neighbours until each block has one hash.
+    fn join(&self, blocks: usize, chunks: usize, trees: &mut Trees) {
+        let mut width = chunks;
+        while width > 1 {
+            let flags = if width == 2 { KEYED_HASH | PARENT | ROOT } else { KEYED_HASH | PARENT };
+            for pair in 0..width / 2 {
+                let mut inputs = [[0; 2 * HASH_BYTES]; LANES];
+                for (input, tree) in inputs.iter_mut().zip(trees.iter()) {
+                    let (left, right) = input.split_at_mut(HASH_BYTES);
+                    left.copy_from_slice(&tree[2 * pair]);
+                    right.copy_from_slice(&tree[2 * pair + 1]);
+                }
+                let hashes = self.side_by_side(&inputs.each_ref()[..lanes(blocks)], 0, flags, 0, 0);
+                for (tree, hash) in trees.iter_mut().zip(hashes) {
+                    tree[pair] = hash;
+                }
+            }
+            width /= 2;
+        }
+    }
+
+    fn side_by_side<const N: usize>(
+        &self,
+        inputs: &[&[u8; N]],
+        counter: u64,
+        flags: u8,
+        start: u8,
+        end: u8,
+    ) -> [Hash; LANES] {
+        let mut hashes = [[0; HASH_BYTES]; LANES];
+        let out = hashes.as_flattened_mut();
+        self.platform.hash_many(
+            inputs,
+            &self.words,
+            counter,
+            IncrementCounter::No,
+            flags,
+            start,
+            end,
+            out,
+        );
+        hashes
+    }
+}
+
+/// Whole vectors: empty lanes cost less than fewer lanes several times.
+const fn lanes(blocks: usize) -> usize {
+    if blocks > LANES / 2 { LANES } else { LANES / 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::random::mix_pair;
+
+    fn bytes_of(seed: u64, length: usize) -> Vec<u8> {
+        (0..length as u64).map(|at| mix_pair(seed, at) as u8).collect()
+    }
+
+    #[test]
+    fn many_hashes_are_what_each_is_alone() {
+        let key: [u8; 32] = bytes_of(0, 32).try_into().unwrap();
+        let hasher = ManyHasher::new(key);
+        for bytes in [512, 1024, 2048, 4096, 8192, 16384, 1000, 3072] {
+            for count in [1, 4, 5, 8, 9, 16, 17, 40] {
+                let blocks: Vec<Vec<u8>> = (1..=count).map(|seed| bytes_of(seed, bytes)).collect();
+                let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+                let mut hashes = Vec::new();
+                hasher.hash_all(&slices, |hash| hashes.push(*hash));
+                let alone: Vec<Hash> = blocks
+                    .iter()
+                    .map(|block| *blake3::keyed_hash(&key, block).as_bytes())
+                    .collect();
+                assert!(hashes == alone, "{count} blocks of {bytes} bytes");
+            }
+        }
+    }
+}

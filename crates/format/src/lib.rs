@@ -1,0 +1,110 @@
+//! A pool on disk, as `docs/reference/format.md` specifies it: numbers, structs, checksums and
+//! fingerprints.
+//!
+//! The engine and the checker share this crate and nothing else. Structs are read here, so both read
+//! alike; callers decide when something is written.
+
+mod change;
+mod codec;
+mod commit;
+mod disks;
+mod error;
+mod fingerprint;
+mod hash_many;
+mod journal;
+mod root;
+mod store;
+mod superblock;
+mod table;
+mod types;
+
+pub use change::Change;
+pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror_commit};
+pub use disks::DiskRole;
+pub use error::FormatError;
+pub use fingerprint::Fingerprinter;
+pub use journal::{LastCommit, Replayed, replay_journal, ring_offset};
+pub use root::{Root, RootSearch, find_roots};
+pub use store::{
+    BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
+    StoreTable, StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page,
+    index_entry, set_array_value,
+};
+pub use superblock::{Superblock, Version, data_header, is_block_size, read_superblock};
+pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
+pub use types::{
+    BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
+    MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+};
+
+use twox_hash::XxHash3_64;
+
+/// The unit of everything on the metadata disk.
+pub const PAGE_BYTES: usize = 4096;
+/// The first page of the journal.
+pub const JOURNAL_PAGE: u64 = 8;
+/// Map entries of a map page: each is a PBN and a checksum of 32 bits.
+pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 8;
+/// Map entries of a map page of format version 1: each is a PBN alone.
+pub const MAP_PAGE_ENTRIES_V1: usize = PAGE_BYTES / 4;
+/// PBNs whose fingerprints fill a record page.
+pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
+
+/// A page of the metadata disk.
+pub type Page = [u8; PAGE_BYTES];
+
+/// What all checksums of a pool begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolSeed(u64);
+
+impl PoolSeed {
+    /// The seed of the pool of this superblock.
+    #[must_use]
+    pub fn of(superblock: &Superblock) -> Self {
+        let mut bytes = [0; 48];
+        let (id, key) = bytes.split_at_mut(16);
+        id.copy_from_slice(&superblock.pool_id);
+        key.copy_from_slice(&superblock.key);
+        Self(XxHash3_64::oneshot(&bytes))
+    }
+
+    /// The checksum of these bytes.
+    #[must_use]
+    pub fn checksum(self, bytes: &[u8]) -> u64 {
+        XxHash3_64::oneshot_with_seed(self.0, bytes)
+    }
+
+    /// The checksum of a block's content, as it stands in the map.
+    #[inline]
+    #[must_use]
+    pub fn of_content(self, content: &[u8]) -> Checksum {
+        Checksum(self.checksum(content) as u32)
+    }
+}
+
+/// A number of a slot; the first is 1, and `None` is 0 on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(std::num::NonZeroU32);
+
+impl Slot {
+    /// The slot of this number.
+    #[must_use]
+    pub const fn new(number: u32) -> Option<Self> {
+        match std::num::NonZeroU32::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Where it is on the metadata disk, in bytes.
+    #[must_use]
+    pub const fn offset(self, journal_pages: u64) -> u64 {
+        (JOURNAL_PAGE + journal_pages + (self.number() - 1) as u64) * PAGE_BYTES as u64
+    }
+}

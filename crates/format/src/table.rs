@@ -1,0 +1,268 @@
+//! The table of a checkpoint: which volumes there are, and in which slots the pages of maps and records are.
+
+use super::codec::{Reader, put_text};
+use super::{PAGE_BYTES, Page, PoolSeed, Slot};
+use crate::DiskRole;
+use crate::error::{FormatError, Result};
+use crate::types::{DedupMode, VolumeId};
+use gemelo_disk::Disk;
+
+/// Bytes of a link.
+const LINK_BYTES: usize = 16;
+/// Bytes of the stream in each page.
+const PIECE_BYTES: usize = PAGE_BYTES - LINK_BYTES;
+/// Bytes of a [`PageRef`].
+const PAGE_REF_BYTES: usize = 16;
+
+/// Where a page of the table is: twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Link {
+    /// The slots that have it.
+    pub slots: [Option<Slot>; 2],
+    /// The page's checksum.
+    pub checksum: u64,
+}
+
+impl Link {
+    pub(crate) fn encode(self) -> [u8; LINK_BYTES] {
+        let mut bytes = [0; LINK_BYTES];
+        let (slots, checksum) = bytes.split_at_mut(8);
+        for (to, slot) in slots.chunks_exact_mut(4).zip(self.slots) {
+            to.copy_from_slice(&slot.map_or(0, Slot::number).to_le_bytes());
+        }
+        checksum.copy_from_slice(&self.checksum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: [u8; LINK_BYTES]) -> Self {
+        let bits = u128::from_le_bytes(bytes);
+        let slots = [Slot::new(bits as u32), Slot::new((bits >> 32) as u32)];
+        Self { slots, checksum: (bits >> 64) as u64 }
+    }
+}
+
+/// Where a page of a map or of the records is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageRef {
+    /// Which page of the map or of the records.
+    pub number: u32,
+    /// The slot that has it.
+    pub slot: Slot,
+    /// Its checksum.
+    pub checksum: u64,
+}
+
+/// A volume in the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableVolume {
+    /// Its id.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Whether it looks for duplicates.
+    pub mode: DedupMode,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+    /// Whether it is being removed, and nobody sees it.
+    pub is_hidden: bool,
+    /// The pages of its map.
+    pub pages: Vec<PageRef>,
+}
+
+/// The whole table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Table {
+    /// All volumes.
+    pub volumes: Vec<TableVolume>,
+    /// The pages of the records.
+    pub records: Vec<PageRef>,
+}
+
+impl Table {
+    /// As a stream of bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
+        for volume in &self.volumes {
+            out.extend_from_slice(&volume.id.0.to_le_bytes());
+            put_text(&mut out, &volume.name);
+            out.extend_from_slice(&volume.size_bytes.to_le_bytes());
+            out.push(volume.mode.byte());
+            out.push(u8::from(volume.read_only) | u8::from(volume.is_hidden) << 1);
+            put_pages(&mut out, &volume.pages);
+        }
+        put_pages(&mut out, &self.records);
+        out
+    }
+
+    /// From a stream of bytes.
+    #[must_use]
+    pub fn decode(stream: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(stream);
+        let volumes = reader.u32()?;
+        let mut table = Self::default();
+        for _ in 0..volumes {
+            let id = VolumeId(reader.u32()?);
+            let name = reader.text()?.to_owned();
+            let size_bytes = reader.u64()?;
+            let mode = DedupMode::from_byte(reader.u8()?)?;
+            let flags = reader.u8().filter(|flags| *flags < 4)?;
+            let (read_only, is_hidden) = (flags & 1 != 0, flags & 2 != 0);
+            let pages = pages_from(&mut reader)?;
+            table.volumes.push(TableVolume {
+                id,
+                name,
+                size_bytes,
+                mode,
+                read_only,
+                is_hidden,
+                pages,
+            });
+        }
+        table.records = pages_from(&mut reader)?;
+        reader.is_empty().then_some(table)
+    }
+}
+
+fn put_pages(out: &mut Vec<u8>, pages: &[PageRef]) {
+    out.extend_from_slice(&(pages.len() as u64).to_le_bytes());
+    for page in pages {
+        out.extend_from_slice(&page.number.to_le_bytes());
+        out.extend_from_slice(&page.slot.number().to_le_bytes());
+        out.extend_from_slice(&page.checksum.to_le_bytes());
+    }
+}
+
+fn pages_from(reader: &mut Reader<'_>) -> Option<Vec<PageRef>> {
+    let count = usize::try_from(reader.u64()?).ok()?;
+    let bytes = reader.bytes(count.checked_mul(PAGE_REF_BYTES)?)?;
+    let mut reader = Reader::new(bytes);
+    let mut pages = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (number, slot, checksum) = (reader.u32()?, reader.u32()?, reader.u64()?);
+        pages.push(PageRef { number, slot: Slot::new(slot)?, checksum });
+    }
+    Some(pages)
+}
+
+/// The pages of a chain, each with its slot.
+pub type ChainPages = Vec<(Slot, Box<Page>)>;
+
+/// Cuts a stream to pages, last piece first, each for the two slots that `next_slot` gives.
+pub fn build_chain(
+    stream: &[u8],
+    seed: PoolSeed,
+    mut next_slot: impl FnMut() -> Option<Slot>,
+) -> Option<(ChainPages, Link)> {
+    let mut pages = Vec::new();
+    let mut link = Link::default();
+    for piece in stream.chunks(PIECE_BYTES).rev() {
+        let mut page = Box::new([0; PAGE_BYTES]);
+        let (head, body) = page.split_at_mut(LINK_BYTES);
+        head.copy_from_slice(&link.encode());
+        for (to, from) in body.iter_mut().zip(piece) {
+            *to = *from;
+        }
+        let slots = [next_slot()?, next_slot()?];
+        link = Link { slots: slots.map(Some), checksum: seed.checksum(&*page) };
+        pages.push((slots[0], page.clone()));
+        pages.push((slots[1], page));
+    }
+    Some((pages, link))
+}
+
+/// What was read of a chain.
+pub struct ReadChain {
+    /// The stream.
+    pub stream: Vec<u8>,
+    /// The slots its pages take, copies included.
+    pub slots: Vec<Slot>,
+    /// Copies that fail their checksums: the slot, and the page that belongs there.
+    pub damaged_copies: Vec<(Slot, Box<Page>)>,
+}
+
+/// Reads the stream that was cut to pages.
+///
+/// # Errors
+/// If both copies of a page are damaged, or the disk cannot be read.
+pub fn read_chain(
+    disk: &dyn Disk,
+    journal_pages: u64,
+    first: Link,
+    stream_bytes: u64,
+    seed: PoolSeed,
+) -> Result<ReadChain> {
+    let mut chain = ReadChain { stream: Vec::new(), slots: Vec::new(), damaged_copies: Vec::new() };
+    let mut link = first;
+    while (chain.stream.len() as u64) < stream_bytes {
+        let mut good: Option<Box<Page>> = None;
+        let mut bad = Vec::new();
+        for slot in link.slots.into_iter().flatten() {
+            chain.slots.push(slot);
+            match read_slot(disk, journal_pages, slot, link.checksum, seed)? {
+                Some(page) => good = good.or(Some(page)),
+                None => bad.push(slot),
+            }
+        }
+        let page =
+            good.ok_or_else(|| FormatError::damaged("both copies of a page of the table"))?;
+        chain.damaged_copies.extend(bad.into_iter().map(|slot| (slot, page.clone())));
+        let mut reader = Reader::new(page.as_slice());
+        link = Link::decode(reader.array().unwrap_or_default());
+        let left = usize::try_from(stream_bytes - chain.stream.len() as u64).unwrap_or(usize::MAX);
+        chain.stream.extend_from_slice(reader.bytes(left.min(PIECE_BYTES)).unwrap_or_default());
+    }
+    Ok(chain)
+}
+
+/// The page in a slot, or `None` if it fails its checksum or is beyond the end of the disk.
+fn read_slot(
+    disk: &dyn Disk,
+    journal_pages: u64,
+    slot: Slot,
+    checksum: u64,
+    seed: PoolSeed,
+) -> Result<Option<Box<Page>>> {
+    let mut page = Box::new([0; PAGE_BYTES]);
+    match disk.read_at(slot.offset(journal_pages), page.as_mut_slice()) {
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other.map_err(FormatError::io(DiskRole::Metadata, "read"))?,
+    }
+    Ok((seed.checksum(&*page) == checksum).then_some(page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_table_comes_back() {
+        let page = |number| PageRef { number, slot: Slot::new(number + 1).unwrap(), checksum: 77 };
+        let table = Table {
+            volumes: vec![TableVolume {
+                id: VolumeId(3),
+                name: "größer".into(),
+                size_bytes: 1 << 40,
+                mode: DedupMode::Inline,
+                read_only: true,
+                is_hidden: true,
+                pages: vec![page(0), page(9)],
+            }],
+            records: vec![page(1)],
+        };
+        let stream = table.encode();
+        assert_eq!(Table::decode(&stream), Some(table));
+        assert_eq!(Table::decode(&stream[..stream.len() - 1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+            let _ = Table::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The numbers the engine deals in, each a type of its own, and how a volume and a pool may be set.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A logical block number: a block of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lbn(pub u64);
+
+/// A physical block number: a block of the data store, at byte `pbn` × block size. Never 0, which identifies the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pbn(u32);
+
+impl Pbn {
+    /// The first PBN that holds a content.
+    pub const FIRST: Self = Self(1);
+    /// The last PBN there can be; the word after it means "damaged" in a map.
+    pub const LAST: Self = Self(u32::MAX - 1);
+
+    /// The PBN of this number, if it is one.
+    #[must_use]
+    pub const fn new(number: u32) -> Option<Self> {
+        if number == 0 || number == u32::MAX { None } else { Some(Self(number)) }
+    }
+
+    /// Its number.
+    #[inline]
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Its number as an index.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A checksum of the content of one block: 32 bits of the pool's keyed hash.
+///
+/// It is in the map, beside the PBN, so that each reference to a block says on its own what the block
+/// must hold. A read that finds another content is told from a good one, whatever led to it: rot, a
+/// lost write, a block that was reused too early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Checksum(pub u32);
+
+/// The map entry of an LBN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Reads as zeros and takes no space.
+    Unmapped,
+    /// The content is in this block of the data store and has this checksum.
+    Stored(Pbn, Checksum),
+    /// The metadata page that located this content is lost, or the content itself is; reads fail.
+    Damaged,
+}
+
+const DAMAGED: u32 = u32::MAX;
+
+impl Place {
+    /// Decodes the word of a map page: the PBN in the lower half, the checksum in the upper one.
+    #[inline]
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        match word as u32 {
+            0 => Self::Unmapped,
+            DAMAGED => Self::Damaged,
+            number => Self::Stored(Pbn(number), Checksum((word >> 32) as u32)),
+        }
+    }
+
+    /// Encodes the word of a map page.
+    #[inline]
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        match self {
+            Self::Unmapped => 0,
+            Self::Stored(pbn, checksum) => (checksum.0 as u64) << 32 | pbn.0 as u64,
+            Self::Damaged => DAMAGED as u64,
+        }
+    }
+
+    /// The block that holds the content, if it is known.
+    #[inline]
+    #[must_use]
+    pub const fn pbn(self) -> Option<Pbn> {
+        match self {
+            Self::Stored(pbn, _) => Some(pbn),
+            Self::Unmapped | Self::Damaged => None,
+        }
+    }
+}
+
+/// 127 bits of a hash of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u128);
+
+/// The bit of a stored record that says that the block is suspect.
+const SUSPECT: u128 = 1 << 127;
+
+impl Fingerprint {
+    /// Of a block that is not in the index.
+    pub const NONE: Self = Self(0);
+
+    /// The fingerprint with these bits, without the highest one. All-zero bits mean "none", so a
+    /// hash that has them becomes another one.
+    #[must_use]
+    pub const fn of_hash(bits: u128) -> Self {
+        let bits = bits & !SUSPECT;
+        if bits == 0 { Self(1) } else { Self(bits) }
+    }
+
+    /// Reads the bytes of a journal entry.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes) & !SUSPECT)
+    }
+
+    /// Gives the bytes of a journal entry.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The lower half, as good a hash as any.
+    #[inline]
+    #[must_use]
+    pub const fn low(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The upper half.
+    #[inline]
+    #[must_use]
+    pub const fn high(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+}
+
+/// The stored form of what is known of a block besides its references: its fingerprint, and whether
+/// the block was found damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity(u128);
+
+impl Identity {
+    /// Of a block that has no fingerprint.
+    pub const NONE: Self = Self(0);
+
+    /// Of an intact block with this fingerprint.
+    #[must_use]
+    pub const fn of(fingerprint: Fingerprint) -> Self {
+        Self(fingerprint.0)
+    }
+
+    /// Reads the bytes of a page.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
+    }
+
+    /// Gives the bytes of a page.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
+    /// The fingerprint of the block's content.
+    #[inline]
+    #[must_use]
+    pub const fn fingerprint(self) -> Fingerprint {
+        Fingerprint(self.0 & !SUSPECT)
+    }
+
+    /// Whether the block was found damaged: it must not be shared before its content is written anew.
+    #[inline]
+    #[must_use]
+    pub const fn is_suspect(self) -> bool {
+        self.0 & SUSPECT != 0
+    }
+
+    /// The same fingerprint, with the block suspect or not. A block without a fingerprint is never
+    /// shared, so it is never suspect either.
+    #[must_use]
+    pub const fn with_suspect(self, is_suspect: bool) -> Self {
+        let fingerprint = self.0 & !SUSPECT;
+        if is_suspect && fingerprint != 0 { Self(fingerprint | SUSPECT) } else { Self(fingerprint) }
+    }
+}
+
+/// Names a volume for ever: ids are never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub u32);
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Whether, and when, a volume looks for duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DedupMode {
+    /// Every write gets a block of its own.
+    Off,
+    /// Before a write is acknowledged.
+    Inline,
+    /// In the background, after it was.
+    Offline,
+}
+
+impl DedupMode {
+    /// From the byte on disk.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Off),
+            1 => Some(Self::Inline),
+            2 => Some(Self::Offline),
+            _ => None,
+        }
+    }
+
+    /// The byte on disk.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Inline => 1,
+            Self::Offline => 2,
+        }
+    }
+}
+
+/// Which hash of a content is its fingerprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FingerprintKind {
+    /// BLAKE3 with the pool's key: nobody who does not know it can prepare collisions.
+    #[default]
+    Blake3,
+    /// XXH3 with 128 bits; bytes are always compared before a block is shared.
+    Xxh3Compare,
+    /// SHA-256 without a key, of pools made before there was one with it; bytes are always compared
+    /// before a block is shared.
+    Sha256,
+    /// SHA-1, for which collisions are published; bytes are always compared before a block is
+    /// shared.
+    Sha1,
+    /// SHA-256 with the pool's key: nobody who does not know it can prepare collisions.
+    Sha256Keyed,
+}
+
+impl FingerprintKind {
+    /// From the byte on disk.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Blake3),
+            1 => Some(Self::Xxh3Compare),
+            2 => Some(Self::Sha256),
+            3 => Some(Self::Sha1),
+            4 => Some(Self::Sha256Keyed),
+            _ => None,
+        }
+    }
+
+    /// The byte on disk.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Blake3 => 0,
+            Self::Xxh3Compare => 1,
+            Self::Sha256 => 2,
+            Self::Sha1 => 3,
+            Self::Sha256Keyed => 4,
+        }
+    }
+}
+
+/// Where a pool keeps its metadata; chosen when it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendKind {
+    /// All in memory, compactly; a checkpoint writes the pages that changed.
+    #[default]
+    Log,
+    /// As [`Self::Log`], but a checkpoint writes everything: an image.
+    Ram,
+    /// Arrays and a hash table on disk, behind a cache of a set size.
+    Table,
+    /// Copy-on-write B-trees on disk, behind a cache of a set size.
+    #[serde(rename = "btree")]
+    BTree,
+}
+
+impl BackendKind {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Log, Self::Ram, Self::Table, Self::BTree];
+
+    /// How the metadata lie on the metadata disk.
+    #[must_use]
+    pub const fn layout(self) -> Layout {
+        match self {
+            Self::Log | Self::Ram => Layout::Pages,
+            Self::Table => Layout::Arrays,
+            Self::BTree => Layout::Trees,
+        }
+    }
+
+    /// From the byte on disk.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.byte() == byte)
+    }
+
+    /// The byte on disk.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::Log => 0,
+            Self::Ram => 1,
+            Self::Table => 2,
+            Self::BTree => 3,
+        }
+    }
+
+    /// Its name, as people write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Ram => "ram",
+            Self::Table => "table",
+            Self::BTree => "btree",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// How metadata lie on the metadata disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Pages of maps and records, all of which are read when the pool is opened. Counts and index are
+    /// not stored.
+    Pages,
+    /// Arrays of pages and a hash table, read page by page when they are needed.
+    Arrays,
+    /// B-trees, read page by page when they are needed.
+    Trees,
+}
+
+/// The longest name of a volume in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// The largest volume in blocks: its empty map takes some 16 MB of memory.
+pub const MAX_VOLUME_BLOCKS: u64 = 1 << 38;

@@ -1,0 +1,51 @@
+//! The volumes of an open pool as exports.
+
+use crate::open_pool::OpenPool;
+use gemelo_device::{Export, Exports};
+use std::sync::{Arc, Weak};
+
+/// The exports of a pool. Every client causes a new look-up, so that volumes which are created,
+/// renamed or removed need no table kept in step.
+pub(crate) struct VolumeExports {
+    /// Weak, because the pool holds its front ends, and they hold their exports.
+    pool: Weak<OpenPool>,
+    /// Names of the exported volumes; all volumes if it is empty.
+    only: Vec<String>,
+}
+
+impl VolumeExports {
+    /// Exports all volumes.
+    pub(crate) fn all(pool: &Arc<OpenPool>) -> Self {
+        Self::only(pool, Vec::new())
+    }
+
+    /// Exports the named volumes, or all if there are no names.
+    pub(crate) fn only(pool: &Arc<OpenPool>, only: Vec<String>) -> Self {
+        Self { pool: Arc::downgrade(pool), only }
+    }
+
+    fn is_exported(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
+    }
+}
+
+impl Exports for VolumeExports {
+    fn find(&self, name: &str) -> Option<Export> {
+        let name = match name {
+            // A single export is also the default.
+            "" => match self.names().as_slice() {
+                [only] => only.clone(),
+                _ => return None,
+            },
+            name => name.to_owned(),
+        };
+        let device =
+            self.is_exported(&name).then(|| self.pool.upgrade()?.device(&name).ok()).flatten()?;
+        Some(Export::new(name, device))
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = self.pool.upgrade().map(|pool| pool.volume_names()).unwrap_or_default();
+        names.into_iter().filter(|name| self.is_exported(name)).collect()
+    }
+}
