@@ -5,7 +5,8 @@ FUZZ_SECONDS ?= 60
 export CARGO_TERM_COLOR ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test setup style lint units doctests licences bench fuzz clean
+.PHONY: help build install uninstall deb demo test setup style lint units doctests licences \
+	bench fuzz clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,6 +14,17 @@ help: ## List these targets
 build: ## Build the program: target/release/gemelo
 	@scripts/setup.sh build
 	cargo build --release --locked --package gemelo
+
+# PREFIX (/usr/local), DESTDIR and BINARY are variables of the script. Nothing is built here, so that
+# root installs what a user has built.
+install: ## Install what `make build` made: PREFIX=/usr/local, DESTDIR=
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" BINARY="$(BINARY)" scripts/install.sh install
+
+uninstall: ## Remove what `make install` installed; pools stay
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh uninstall
+
+deb: build ## Build a Debian package in target/debian
+	@scripts/deb.sh
 
 demo: build ## Scan real data, run load with its distribution, scan what was written, compare
 	scripts/demo.sh

@@ -11,6 +11,7 @@ purpose=${1:-tests}
 build_tools=(cc:gcc)
 test_tools=(fio:fio fio-dedupe:fio zstd:zstd lz4:lz4 python3:python3
     nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdfuse:libnbd-bin nbdkit:nbdkit
+    promtool:prometheus zsh:zsh fish:fish lintian:lintian
     qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86
     busybox:busybox-static mkfs.ext4:e2fsprogs debugfs:e2fsprogs mkfs.xfs:xfsprogs losetup:mount fstrim:util-linux
     mkfs.btrfs:btrfs-progs systemd-analyze:systemd pgbench:postgresql pg_amcheck:postgresql initdb:postgresql)

@@ -11,6 +11,7 @@ mod permutation;
 pub mod random;
 pub mod stop;
 pub mod units;
+pub mod values;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use failure::{Classified, FailureKind};

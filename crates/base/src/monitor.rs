@@ -31,6 +31,9 @@ pub trait Monitor: Send + Sync {
     /// Reports a problem that the user should know about and that does not stop the work.
     fn warn(&self, message: &str);
 
+    /// Records an event of normal operation, for the log of a server.
+    fn log(&self, message: &str);
+
     /// Ends the last phase.
     fn finish(&self);
 }
@@ -44,15 +47,17 @@ impl Monitor for Silent {
     fn set_total(&self, _total: u64) {}
     fn advance(&self, _amount: u64) {}
     fn warn(&self, _message: &str) {}
+    fn log(&self, _message: &str) {}
     fn finish(&self) {}
 }
 
-/// A monitor for tests that records progress, phases and warnings.
+/// A monitor for tests that records progress, phases, warnings and logged events.
 #[derive(Debug, Default)]
 pub struct Recorder {
     advanced: AtomicU64,
     phases: Mutex<Vec<String>>,
     warnings: Mutex<Vec<String>>,
+    logged: Mutex<Vec<String>>,
 }
 
 impl Recorder {
@@ -79,6 +84,12 @@ impl Recorder {
     pub fn warnings(&self) -> Vec<String> {
         copy_of(&self.warnings)
     }
+
+    /// Returns the logged events, in the order in which they were recorded.
+    #[must_use]
+    pub fn logged(&self) -> Vec<String> {
+        copy_of(&self.logged)
+    }
 }
 
 fn copy_of(list: &Mutex<Vec<String>>) -> Vec<String> {
@@ -101,6 +112,9 @@ impl Monitor for Recorder {
     }
     fn warn(&self, message: &str) {
         push(&self.warnings, message);
+    }
+    fn log(&self, message: &str) {
+        push(&self.logged, message);
     }
     fn finish(&self) {}
 }

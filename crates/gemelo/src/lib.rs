@@ -6,13 +6,10 @@
 //! before anything was touched.
 
 mod commands;
-mod contents;
 mod context;
-mod distributions;
 mod exit;
 mod files;
 pub mod fuzzing;
-mod nearest;
 mod pools;
 mod progress;
 mod stored;

@@ -38,6 +38,20 @@ impl TerminalMonitor {
             act(bar);
         }
     }
+
+    /// Prints a line on standard error, above the bar if there is one.
+    fn print(&self, line: &str) {
+        let mut printed = false;
+        self.with_bar(|bar| {
+            bar.suspend(|| {
+                let _ = writeln!(std::io::stderr(), "{line}");
+            });
+            printed = true;
+        });
+        if !printed {
+            let _ = writeln!(std::io::stderr(), "{line}");
+        }
+    }
 }
 
 fn style(unit: Unit, total_known: bool) -> ProgressStyle {
@@ -89,17 +103,11 @@ impl Monitor for TerminalMonitor {
         {
             return;
         }
-        let line = format!("gemelo: warning: {}", format_line(message));
-        let mut printed = false;
-        self.with_bar(|bar| {
-            bar.suspend(|| {
-                let _ = writeln!(std::io::stderr(), "{line}");
-            });
-            printed = true;
-        });
-        if !printed {
-            let _ = writeln!(std::io::stderr(), "{line}");
-        }
+        self.print(&format!("gemelo: warning: {}", format_line(message)));
+    }
+
+    fn log(&self, message: &str) {
+        self.print(&format!("gemelo: {}", format_line(message)));
     }
 
     fn finish(&self) {

@@ -197,6 +197,8 @@ fn figures_are_told_over_http() {
         "gemelo_volume_batch_requests_count{volume=\"a\"} 6",
         "gemelo_volume_connections{volume=\"a\"} 1",
         "gemelo_pool_warnings 0",
+        "gemelo_server_memory_bytes 131072",
+        "gemelo_server_memory_limit_bytes 268435456",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} in {page}");
     }
@@ -375,7 +377,8 @@ fn the_units_are_what_systemd_understands() {
     }
     let folder = tempfile::tempdir().unwrap();
     let units = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd");
-    let mut words = vec!["verify".to_owned()];
+    // The manual pages are not installed here.
+    let mut words = vec!["--man=no".to_owned(), "verify".to_owned()];
     for kind in ["service", "socket"] {
         let text = std::fs::read_to_string(units.join(format!("gemelo@.{kind}"))).unwrap();
         let text = text.replace("/usr/local/bin/gemelo", env!("CARGO_BIN_EXE_gemelo"));

@@ -4,7 +4,9 @@
 use gemelo_base::{Clock, SystemClock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, UCred, recv, send, shutdown, sockopt,
+};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
@@ -74,6 +76,14 @@ impl Socket {
     /// this time. The timeout applies to all clones.
     pub(crate) fn set_send_timeout(&self, after: Option<Duration>) -> io::Result<()> {
         Ok(sockopt::set_socket_timeout(&self.descriptor, sockopt::Timeout::Send, after)?)
+    }
+
+    /// Returns the user and the process that connected a unix socket, and [`None`] for TCP.
+    pub(crate) fn peer_credentials(&self) -> Option<UCred> {
+        match sockopt::socket_domain(&self.descriptor) {
+            Ok(AddressFamily::UNIX) => sockopt::socket_peercred(&self.descriptor).ok(),
+            _ => None,
+        }
     }
 
     /// Returns the number of bytes received through this clone.

@@ -216,3 +216,56 @@ fn several_connections_read_what_the_others_have_written() {
         }
     });
 }
+
+#[test]
+fn connections_are_logged_when_they_come_and_when_they_leave() {
+    let config = ServerConfig {
+        log_connections: true,
+        idle_timeout: Some(Duration::from_millis(1500)),
+        ..ServerConfig::default()
+    };
+    let disk = Export::new("disk", Arc::new(MemoryDevice::new(8 << 20)));
+    let mut server = TestServer::start(vec![disk], config, &["tcp:127.0.0.1:0".parse().unwrap()]);
+    let mut client = server.client(4);
+    assert_eq!(write(&mut client, 0, false), ErrorCode::NONE);
+    // A request of one piece, and one that is executed in many.
+    for length in [4096, 8 << 20] {
+        let read = Submission::Read { offset: 0, length };
+        assert_eq!(client.run(read, |done| done.error).unwrap(), ErrorCode::NONE);
+    }
+    let beyond = Submission::Read { offset: 8 << 20, length: 4096 };
+    assert_ne!(client.run(beyond, |done| done.error).unwrap(), ErrorCode::NONE);
+    client.disconnect().unwrap();
+    let logged = |count: usize| {
+        eventually("the line is logged", || server.heard.logged().len() >= count);
+        server.heard.logged()[count - 1].clone()
+    };
+    let user = rustix::process::geteuid().as_raw();
+    let peer = format!(
+        "connection 0: {} (user {user}, process {})",
+        server.addresses[0],
+        std::process::id()
+    );
+    assert_eq!(logged(1), format!("{peer} connected to 'disk', not encrypted"));
+    let left = logged(2);
+    assert!(left.starts_with(&format!("{peer} left 'disk' after ")), "{left}");
+    let traffic = "4 requests, 8.00 MiB read, 4.00 KiB written: the client ended the session";
+    assert!(left.ends_with(traffic), "{left}");
+
+    // A client that is idle, one without an export, and one that the server sees off.
+    let _idle = server.client(4);
+    assert!(logged(4).ends_with("0 B written: the client was idle for too long"), "{}", logged(4));
+    assert!(Client::connect(&server.uri_of("nothing"), 1, PATIENCE).is_err());
+    let left = logged(5);
+    assert!(left.starts_with("connection 2: ") && left.contains("without an export: "), "{left}");
+    let address = server.addresses[1].to_string();
+    let uri = format!("nbd://{}/disk", address.strip_prefix("tcp:").unwrap());
+    let _client = Client::connect(&uri.parse().unwrap(), 4, PATIENCE).unwrap();
+    let connected = logged(6);
+    assert!(connected.starts_with("connection 3: tcp:127.0.0.1:"), "{connected}");
+    assert!(!connected.contains("user"), "{connected}");
+    server.stop().unwrap();
+    let left = server.heard.logged()[6].clone();
+    assert!(left.ends_with("the server stops, or the volume was removed"), "{left}");
+    assert!(server.heard.warnings().is_empty(), "{:?}", server.heard.warnings());
+}

@@ -44,7 +44,7 @@ fn policy(folder: &Path, with_clients: bool) -> TlsPolicy {
 }
 
 fn serve(tls: TlsPolicy) -> (TestServer, String) {
-    let config = ServerConfig { tls, ..ServerConfig::default() };
+    let config = ServerConfig { tls, log_connections: true, ..ServerConfig::default() };
     let disk = Export::new("disk", Arc::new(MemoryDevice::new(8 << 20)));
     let server = TestServer::start(vec![disk], config, &["tcp:127.0.0.1:0".parse().unwrap()]);
     let port = server.addresses[1].to_string().rsplit(':').next().unwrap().to_owned();
@@ -170,6 +170,11 @@ fn a_server_that_offers_encryption_serves_both_ways() {
     assert!(Client::connect(&server.uri_of("disk"), 1, PATIENCE).is_ok());
     let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
     assert!(is_success, "{said}");
+    let logged = server.heard.logged();
+    assert!(logged[0].ends_with("connected to 'disk', not encrypted"), "{logged:?}");
+    let is_encrypted =
+        |line: &String| line.ends_with("connected to 'disk', encrypted with TLS 1.3");
+    assert!(logged.iter().any(is_encrypted), "{logged:?}");
 }
 
 #[test]

@@ -1,37 +1,37 @@
-//! Why a request was not done, in a form that crosses the control socket.
+//! The error of a request, in a form that crosses the control socket.
 
 use gemelo_disk::DiskError;
 use gemelo_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why a request was not done.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
 pub struct Failure {
-    /// In words, with its causes.
+    /// Message, with the causes of the error.
     pub text: String,
-    /// Whether it was refused before anything was touched.
+    /// `true` if the request was refused before it changed anything.
     pub is_refusal: bool,
 }
 
 impl Failure {
-    /// Refused before anything was touched.
+    /// Makes the error of a request that was refused before it changed anything.
     pub fn refused(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_refusal: true }
     }
 
-    /// Failed on the way.
+    /// Makes the error of a request that failed while it was performed.
     pub fn midway(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_refusal: false }
     }
 
-    /// Failed on the way, with the causes of an error.
+    /// Makes the error of a request that failed while it was performed, with the causes of `error`.
     pub(crate) fn of(what: &str, error: &dyn std::error::Error) -> Self {
         Self::midway(format!("{what}: {}", with_causes(error)))
     }
 
-    /// A pool that cannot be opened: nothing was touched.
+    /// Makes the error of a pool that cannot be opened. Nothing was changed.
     pub(crate) fn of_opening(error: &VolumeError) -> Self {
         let advice = match error {
             VolumeError::Damaged { .. } => ": see what is left with `gemelo pool check`",
@@ -40,14 +40,14 @@ impl Failure {
         Self::refused(format!("{}{advice}", with_causes(error)))
     }
 
-    /// The same, said of something.
+    /// Puts the name of the thing that the error is about before the message.
     #[must_use]
     pub fn about(self, what: &str) -> Self {
         Self { text: format!("{what}: {}", self.text), ..self }
     }
 }
 
-/// An error and what it comes from, in one line.
+/// Returns the message of an error with those of its causes, in one line.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -11,6 +11,7 @@ mod control;
 mod exports;
 mod failure;
 mod metrics;
+mod open_files;
 mod open_pool;
 mod report;
 mod request;

@@ -1,68 +1,74 @@
-//! A pool and its server in numbers, and what they warn of.
+//! The figures of a pool and its server, and the warnings that follow from them.
 
 use gemelo_base::units::{format_counted, format_size};
 use gemelo_volume::{DamagedBlock, PoolStat, VolumeSummary};
 use serde::{Deserialize, Serialize};
 
-/// A pool in numbers, and its server if it has one.
+/// The figures of a pool, and of its server if it is served.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatReport {
-    /// The pool.
+    /// Figures of the whole pool.
     pub pool: PoolStat,
-    /// Logical / physical blocks.
+    /// Logical blocks divided by physical blocks.
     pub dedup_ratio: f64,
-    /// The volumes, by name.
+    /// The volumes, in the order of their names.
     pub volumes: Vec<VolumeSummary>,
-    /// What the file system below the data store has left, in bytes; nothing if the store is a device.
+    /// Free bytes of the file system that holds the data store; [`None`] if the store is a device.
     pub file_system_free_bytes: Option<u64>,
-    /// Share of what can be stored that is in use, 0 to 1.
+    /// Blocks in use as a share of the blocks that can be stored, 0 to 1.
     pub used_share: f64,
-    /// The server.
+    /// Figures of the server; [`None`] if the pool is not served.
     pub server: Option<ServerStat>,
-    /// The process that has the pool and does not serve it, if that is not the one that asks.
+    /// Id of the process that has the pool without serving it, if another process asks.
     #[serde(default)]
     pub holder_process_id: Option<u32>,
-    /// Damages of the metadata that were found when the pool was opened.
+    /// Damage of the metadata that was found when the pool was opened, one text for each place.
     pub damage: Vec<String>,
-    /// Damaged blocks that were found since then and are still in use: the first thousand.
+    /// Damaged blocks that were found since then and are still in use.
     #[serde(default)]
     pub damaged_blocks: Vec<DamagedBlock>,
-    /// Whether it takes no changes.
+    /// `true` if the pool refuses changes.
     pub read_only: bool,
-    /// What the user should know.
+    /// Warnings that hold now.
     pub warnings: Vec<String>,
 }
 
-/// A server in numbers.
+/// The figures of a server, summed over its front ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ServerStat {
-    /// Its process.
+    /// Id of the serving process.
     pub process_id: u32,
-    /// Clients that are connected.
+    /// Number of connected clients.
     pub connections: u64,
-    /// Connections accepted since it was started.
+    /// Connections accepted since the server was started.
     pub accepted_connections: u64,
-    /// Connections closed at once because there were too many.
+    /// Connections closed because there were too many.
     pub refused_connections: u64,
-    /// Connections that ended by an error.
+    /// Connections that ended with an error or a breach of the protocol.
     pub broken_connections: u64,
-    /// Clients of each volume, in the order of the volumes.
+    /// Number of clients of each volume, in the order of the volumes.
     pub volume_connections: Vec<u64>,
+    /// Bytes of memory that requests and replies of clients take at present.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// Most bytes of memory that requests and replies of clients may take.
+    #[serde(default)]
+    pub memory_limit_bytes: u64,
 }
 
-/// Shares of use, 0 to 1, above which to warn, in ascending order.
+/// Shares of use, 0 to 1, at which to warn, in ascending order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thresholds(Vec<f64>);
 
 impl Thresholds {
-    /// From shares in any order.
+    /// Makes thresholds of shares in any order.
     #[must_use]
     pub fn new(mut shares: Vec<f64>) -> Self {
         shares.sort_by(f64::total_cmp);
         Self(shares)
     }
 
-    /// The highest one that is reached.
+    /// Returns the highest threshold that is reached.
     #[must_use]
     pub fn reached(&self, used_share: f64) -> Option<f64> {
         self.0.iter().copied().rfind(|share| used_share >= *share)
@@ -75,12 +81,14 @@ impl Default for Thresholds {
     }
 }
 
-/// Blocks that are free or soon will be: what is freed waits for a commit, and the collector has some at times.
+/// Returns the number of blocks that are free or will be: freed blocks wait for a commit, and the
+/// collector may hold some.
 const fn available_blocks(stat: &PoolStat) -> u64 {
     stat.free_blocks + stat.pending_blocks
 }
 
-/// Share of what can be stored that is: the store may have more room than the file system it lies on.
+/// Returns the share of use. The data store may have more free blocks than the file system that
+/// holds it; the smaller number counts.
 pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -> f64 {
     let block_bytes = u64::from(stat.block_bytes);
     let used = stat.physical_blocks;
@@ -89,7 +97,7 @@ pub(crate) fn used_share(stat: &PoolStat, file_system_free_bytes: Option<u64>) -
     if used + free == 0 { 1.0 } else { used as f64 / (used + free) as f64 }
 }
 
-/// What the numbers warn of.
+/// Returns the warnings that follow from the figures.
 pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<String> {
     let mut warnings = report.damage.clone();
     if let Some(reached) = thresholds.reached(report.used_share) {
@@ -109,7 +117,7 @@ pub(crate) fn warnings(report: &StatReport, thresholds: &Thresholds) -> Vec<Stri
     warnings
 }
 
-/// The warning of little space.
+/// Returns the warning that a threshold of use is reached.
 pub(crate) fn space_warning(report: &StatReport, reached: f64) -> String {
     let stat = &report.pool;
     let free = available_blocks(stat) * u64::from(stat.block_bytes);

@@ -1,112 +1,116 @@
-//! What can be asked of an open pool, by this process or through the control socket: one list for both.
+//! The requests to an open pool, and their replies. Commands of this process and clients of the
+//! control socket use the same list.
 
 use crate::report::StatReport;
 use gemelo_format::DedupMode;
 use gemelo_volume::{FinderReport, GcReport, LiveCheck};
 use serde::{Deserialize, Serialize};
 
-/// What is asked.
+/// A request to an open pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// The pool in numbers.
+    /// Reports the figures of the pool.
     Stat,
-    /// A new volume.
+    /// Creates a volume.
     CreateVolume {
-        /// Its name.
+        /// Name of the volume.
         name: String,
-        /// Its size in bytes.
+        /// Size of the volume in bytes.
         size_bytes: u64,
-        /// Whether it looks for duplicates.
+        /// Deduplication of its writes.
         mode: DedupMode,
+        /// An import is going to fill it.
+        #[serde(default)]
+        is_imported: bool,
     },
-    /// A volume is to go.
+    /// Removes a volume.
     RemoveVolume {
-        /// Which.
+        /// Name of the volume.
         name: String,
-        /// Also if it holds something, or a client is connected.
+        /// `true` to remove a volume that holds data or has connected clients.
         force: bool,
     },
-    /// Another name for a volume.
+    /// Renames a volume.
     RenameVolume {
-        /// Which.
+        /// Present name of the volume.
         name: String,
-        /// The new name.
+        /// New name of the volume.
         new_name: String,
     },
-    /// Another size for a volume.
+    /// Changes the size of a volume.
     ResizeVolume {
-        /// Which.
+        /// Name of the volume.
         name: String,
-        /// The new size in bytes.
+        /// New size in bytes.
         size_bytes: u64,
-        /// Also if it becomes smaller.
+        /// `true` to let the volume become smaller, which loses the data beyond the new end.
         force: bool,
     },
-    /// A volume that is what another is now: read-only for ever, or the beginning of something new.
+    /// Makes a snapshot or a clone of a volume.
     CopyVolume {
-        /// Of which.
+        /// Name of the volume to copy.
         name: String,
-        /// The copy's name.
+        /// Name of the copy.
         new_name: String,
-        /// Whether it takes no writes.
+        /// `true` for a snapshot, which refuses writes; `false` for a clone.
         read_only: bool,
     },
-    /// When a volume's further writes are deduplicated, if at all.
+    /// Sets the deduplication of a volume's further writes.
     SetMode {
-        /// Of which.
+        /// Name of the volume.
         name: String,
-        /// To what.
+        /// Deduplication of its further writes.
         mode: DedupMode,
     },
     /// Runs the collector.
     Collect {
-        /// Within this rate.
+        /// Most bytes a second that are given back; [`None`] for no limit.
         most_bytes_per_s: Option<u64>,
     },
-    /// Runs the finder over all that off-line volumes have.
+    /// Runs the finder over all blocks of off-line volumes.
     Find,
-    /// Counts references again; with `data`, compares contents with their fingerprints.
+    /// Counts the references to all blocks and compares them with the records.
     Check {
-        /// Whether contents are read.
+        /// `true` to read all contents as well, and to compare them with their checksums.
         data: bool,
     },
     /// Makes the data store larger.
     Grow {
-        /// Its new size in bytes.
+        /// New size of the data store in bytes.
         capacity_bytes: u64,
     },
-    /// The connection is to be one to the NBD server, which exports all volumes on it.
+    /// Gives the connection to a front end, which exports all volumes over it.
     Attach,
 }
 
-/// What is answered.
+/// The reply to a request that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// It is done.
+    /// The reply to requests that return nothing.
     Done,
-    /// To [`Request::Stat`].
+    /// The reply to [`Request::Stat`].
     Stat(Box<StatReport>),
-    /// To [`Request::Collect`].
+    /// The reply to [`Request::Collect`].
     Collected(GcReport),
-    /// To [`Request::Find`].
+    /// The reply to [`Request::Find`].
     Found(FinderReport),
-    /// To [`Request::Check`].
+    /// The reply to [`Request::Check`].
     Checked(CheckedReport),
 }
 
-/// What a check of an open pool found.
+/// The result of a check of an open pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedReport {
-    /// What is counted wrong, in words.
+    /// Differences between counted and recorded references, one text for each.
     pub differences: Vec<String>,
-    /// Of the contents, if they were read.
+    /// Result of the check of the contents, if they were read.
     pub contents: Option<LiveCheck>,
 }
 
 impl CheckedReport {
-    /// Whether all is as it should be.
+    /// Returns whether the check found nothing wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.differences.is_empty()

@@ -4,10 +4,10 @@ use crate::access::{self, open_patiently};
 use crate::control::{self, Asked, Control};
 use crate::exports::VolumeExports;
 use crate::failure::{Failure, with_causes};
-use crate::metrics::{MetricsServer, render};
+use crate::metrics::{self, MetricsServer, render};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
-use crate::{systemd, watch};
+use crate::{open_files, systemd, watch};
 use gemelo_base::{Monitor, StopFlag};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_volume::Tuning;
@@ -135,6 +135,9 @@ impl Service {
             clients: addresses(&front_ends)?,
             metrics: metrics.as_ref().map(MetricsServer::address),
         };
+        if let Some(warning) = open_files::allow(most_open_files(&front_ends)) {
+            monitor.warn(&warning);
+        }
         let failed = |error: std::io::Error| Failure::of("cannot start to serve", &error);
         let control = match open_control(directory, &pool, transfers.clone(), &monitor) {
             Ok(control) => Some(control),
@@ -227,6 +230,12 @@ fn addresses(front_ends: &[Arc<dyn Listening>]) -> Result<Vec<String>, Failure> 
         ));
     }
     Ok(addresses)
+}
+
+/// Returns the most files that clients of all kinds have open at a time.
+fn most_open_files(front_ends: &[Arc<dyn Listening>]) -> u64 {
+    let clients: u64 = front_ends.iter().map(|front_end| front_end.most_open_files()).sum();
+    clients + control::MOST_OPEN_FILES + metrics::MOST_OPEN_FILES
 }
 
 /// Opens the control socket. Fails if another server has it, which shares the pool because both

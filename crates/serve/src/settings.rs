@@ -1,4 +1,4 @@
-//! How a pool is to behave whenever it is opened: a small text in its directory.
+//! The settings of a pool, which apply whenever it is opened: a small file in its directory.
 //!
 //! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`. Keys of
 //! earlier versions, which had the unit in their names, are read as well.
@@ -14,29 +14,29 @@ use std::path::Path;
 use std::time::Duration;
 
 const FILE: &str = "settings.toml";
-/// The owner's alone, as all files of a pool are when they are made.
+/// Permissions of the file: the owner's alone, as of all files of a new pool.
 const MODE: u32 = 0o600;
 
-/// How a pool is to behave; what is not said is the default.
+/// The settings of a pool. [`None`] stands for the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Nothing stays without being made durable for longer, in milliseconds.
+    /// Longest time in milliseconds after which a write is durable.
     pub commit_interval_ms: Option<u64>,
-    /// Compare contents with their checksums at every read.
+    /// `true` to compare contents with their checksums at every read.
     pub verify_reads: Option<bool>,
-    /// Compare bytes before a block is shared.
+    /// `true` to compare bytes before a block is shared.
     pub verify_bytes: Option<bool>,
-    /// How long the finder leaves blocks alone after they were written, in milliseconds.
+    /// Time in milliseconds after a write before the finder reads the block.
     pub finder_delay_ms: Option<u64>,
-    /// How much the finder reads at most a second, in bytes.
+    /// Most bytes a second that the finder reads.
     pub finder_bytes_per_s: Option<u64>,
-    /// Memory for the metadata of the backends `table` and `btree`, in bytes.
+    /// Bytes of memory for the metadata of the backends `table` and `btree`.
     pub cache_bytes: Option<u64>,
-    /// How much freed space the background gives back a second, in bytes.
+    /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
 }
 
-/// The file as it is read: by the options' names, and by those of earlier versions.
+/// The file as it is read, with the names of options and those of earlier versions.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Read {
@@ -73,7 +73,7 @@ struct Written {
     collect_rate: Option<u64>,
 }
 
-/// A value as an option has it, or a bare number.
+/// A value in the form of an option, or a number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Value {
@@ -90,7 +90,7 @@ impl Value {
     }
 }
 
-/// A switch: `true` and `false`, or `"on"` and `"off"` as an option has it.
+/// Reads a switch: `true` and `false`, or `"on"` and `"off"` as the option has it.
 fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a boolean, \"on\" or \"off\"")]
@@ -110,20 +110,20 @@ fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D:
     }))
 }
 
-/// A size in bytes: `"256m"`, `268435456`.
+/// Reads a size in bytes, such as `"256m"` or `268435456`.
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     parse_size(&value.text()).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// A duration in milliseconds: `"5s"`, or `5` for as many seconds.
+/// Reads a duration in milliseconds from `"5s"`, or from `5`, which means seconds.
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     let span = parse_duration(&value.text()).map_err(serde::de::Error::custom)?;
     Ok(Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
 }
 
-/// A duration as an option has it.
+/// Formats a duration in the form of an option.
 fn span_text(span_ms: u64) -> String {
     if span_ms.is_multiple_of(1000) {
         format!("{}s", span_ms / 1000)
@@ -150,7 +150,7 @@ impl Read {
     fn settings(self) -> Result<Settings, String> {
         let one = |new: Option<u64>, old: Option<u64>, name: &str| match (new, old) {
             (Some(_), Some(_)) => {
-                Err(format!("'{name}' is said twice, once as '{}_ms'", name.replace('-', "_")))
+                Err(format!("'{name}' is set twice, also as '{}_ms'", name.replace('-', "_")))
             }
             (new, old) => Ok(new.or(old)),
         };
@@ -170,10 +170,10 @@ impl Read {
     }
 }
 
-/// Understands the text, or says in which line it cannot and why.
+/// Parses the file. An error names the line, unless it is about the whole file.
 fn parse(text: &str) -> Result<Settings, String> {
     let read: Read = toml::from_str(text).map_err(|error| {
-        // What is said of the file as a whole has the whole file for its place.
+        // The place of an error about the whole file has several lines.
         let place = error
             .span()
             .filter(|span| text.get(span.clone()).is_some_and(|part| !part.contains('\n')));
@@ -187,10 +187,10 @@ fn parse(text: &str) -> Result<Settings, String> {
 }
 
 impl Settings {
-    /// Those of a pool; the defaults if it has none.
+    /// Reads the settings of a pool. A pool without the file has the defaults.
     ///
     /// # Errors
-    /// If the file is there and makes no sense.
+    /// Fails if the file exists and cannot be read or parsed.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(FILE);
         let bad = |error: &dyn std::fmt::Display| {
@@ -198,7 +198,7 @@ impl Settings {
             Failure::refused(format!("{}: {error}: {advice}", path.display()))
         };
         match fs::read_to_string(&path) {
-            // Whether there is a pool at all is told by who opens it.
+            // The caller opens the pool next, and finds out whether it exists.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -212,11 +212,11 @@ impl Settings {
         }
     }
 
-    /// Puts them into a new pool's directory, unless they say nothing. A file that is there is not
-    /// touched.
+    /// Writes the file into the directory of a new pool, unless all settings are the defaults.
     ///
     /// # Errors
-    /// If there is such a file, or it cannot be written; then it is not there.
+    /// Fails if the file exists already, and leaves it as it is. Fails if it cannot be written, and
+    /// removes it.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(FILE);
         if path.symlink_metadata().is_ok() {
@@ -240,13 +240,13 @@ impl Settings {
             .map_err(|error| failed(&error))?;
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         written.map_err(|error| {
-            // The error is the one to tell.
+            // The first error is the one to report.
             let _ = fs::remove_file(&path);
             failed(&error)
         })
     }
 
-    /// These, where they say something, and those of `other` elsewhere.
+    /// Takes the settings that are not given from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Looks after a served pool's space and tells when it gets little.
+//! Watches a served pool, and warns when space runs low and when blocks are found damaged.
 
 use crate::open_pool::OpenPool;
 use crate::report::space_warning;
@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often it looks.
+/// Interval between two looks at the pool.
 const EVERY: Duration = Duration::from_secs(1);
-/// Damaged blocks that are named in the log at a time; the rest is counted, as a dead disk has millions.
+/// Most damaged blocks that are named in the log after a look. Further ones are counted, because a
+/// dead disk has millions.
 const MOST_DAMAGE_LINES: usize = 20;
-/// How often it looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which the watcher checks its stop flag.
+const STOP_CHECKED_EVERY: Duration = Duration::from_millis(50);
 
-/// Watches until `stop` is raised, and looks once more then.
+/// Starts the watcher. It ends when `stop` is raised, after a last look.
 pub(crate) fn start(
     pool: Arc<OpenPool>,
     monitor: Arc<dyn Monitor>,
@@ -27,29 +28,29 @@ pub(crate) fn start(
         let mut told = Told::default();
         while !stop.is_raised() {
             look(&pool, &*monitor, &mut told);
-            for _ in 0..EVERY.as_millis() / LOOK.as_millis() {
+            for _ in 0..EVERY.as_millis() / STOP_CHECKED_EVERY.as_millis() {
                 if stop.is_raised() {
                     break;
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(STOP_CHECKED_EVERY);
             }
         }
         look(&pool, &*monitor, &mut told);
     })
 }
 
-/// The warnings that were given.
+/// The warnings that were given before.
 #[derive(Default)]
 struct Told {
     used_share: f64,
     damaged_blocks: BTreeSet<DamagedBlock>,
 }
 
-/// Tells of each threshold once, and again only after the use was below it; and of each damaged block
-/// once.
+/// Warns once of each threshold, and again only after the use was below it. Warns once of each
+/// damaged block.
 fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut Told) {
     look_for_damage(pool, monitor, &mut told.damaged_blocks);
-    // What cannot be measured is told to who asks for it.
+    // Commands that ask for figures get this error.
     let Ok(report) = pool.stat() else { return };
     let reached = pool.thresholds().reached(report.used_share).unwrap_or(0.0);
     if reached > told.used_share {

@@ -222,7 +222,7 @@ fn two_front_ends_serve_one_pool_and_are_counted_together() {
         let stat = pool.access().perform(&gemelo_serve::Request::Stat, &Silent, &StopFlag::new());
         let Ok(Reply::Stat(report)) = stat else { panic!("{stat:?}") };
         let server = report.server.unwrap();
-        assert_eq!(server.accepted_connections, 4);
+        assert_eq!((server.accepted_connections, server.memory_limit_bytes), (4, 8192));
         // The volumes are in the order of their names, and each front end has one client of `busy`.
         assert_eq!(server.volume_connections, [2, 0]);
     });

@@ -27,7 +27,6 @@ mod uri;
 pub use error::{AdapterError, TargetError};
 pub use figures::{DedupPolicy, PoolFigures};
 pub use find::{FileStorage, check_overwritable};
-pub use gemelo_format::DedupMode;
 pub use layout::{Access, AtStart, Layout};
 pub use null::NullStorage;
 pub use queue::{

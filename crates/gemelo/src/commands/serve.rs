@@ -1,15 +1,19 @@
 //! `gemelo serve`: the volumes of a pool over NBD.
 
+mod permissions;
+
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
-use crate::values::{OnOff, Percent, Size, Span};
+use crate::values::OnOff;
 use clap::Args;
+use gemelo_base::values::{Percent, Size, Span};
 use gemelo_nbd::server::{
-    ListenAddress, Listener, NbdFrontEnd, ServerConfig, TlsPolicy, tls_from_files,
+    ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };
 use gemelo_serve::{Addresses, HandedOver, ServeOptions, Settings, Thresholds, handed_over};
 use gemelo_volume::Tuning;
+use permissions::{FileMode, GroupId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +27,13 @@ pub(crate) struct Arguments {
     /// Where to listen: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
+    /// Mode of the unix sockets of --listen: who may write to one may connect [default: as the umask
+    /// says, or 0660 with --socket-group]
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<FileMode>,
+    /// Group of the unix sockets of --listen: its name or number
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<GroupId>,
     /// Refuse all changes, by clients and by commands
     #[arg(long)]
     read_only: bool,
@@ -68,6 +79,9 @@ pub(crate) struct Arguments {
     /// Let a connection wait so long for the next request without sleeping: faster answers for a busy processor
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     busy_wait: Span,
+    /// Write a line to standard error when a client connects and when it leaves
+    #[arg(long)]
+    log_connections: bool,
     /// Give back at most so much freed space a second to the system; 0 for none [default: 64m]
     #[arg(long, value_name = "SIZE")]
     collect_rate: Option<Size>,
@@ -140,6 +154,10 @@ impl Arguments {
         Ok(NbdFrontEnd {
             handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
             listen: self.listen.clone(),
+            socket_access: SocketAccess {
+                mode: self.socket_mode.map(|mode| mode.0),
+                group: self.socket_group.map(|group| group.0),
+            },
             config: ServerConfig {
                 most_connections: self.most_connections as usize,
                 most_handshakes: self.most_handshakes as usize,
@@ -149,6 +167,7 @@ impl Arguments {
                 busy_wait: self.busy_wait.0,
                 tls: self.tls()?,
                 allow_insecure: self.insecure,
+                log_connections: self.log_connections,
                 ..ServerConfig::default()
             },
             memory_bytes: self.memory.map(|memory| memory.0),

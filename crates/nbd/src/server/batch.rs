@@ -6,6 +6,7 @@
 //! replies after the gap then move forward.
 
 use super::check::{Rules, check};
+use super::connection_log::Traffic;
 use super::intake::LONGEST_WHOLE_BYTES;
 use super::memory::{Buffer, Memory};
 use super::status::{MOST_STATUS_BYTES, put_block_status};
@@ -253,6 +254,19 @@ impl Batch {
                 _ => None,
             },
         )
+    }
+
+    /// Returns the requests and their data, after [`Self::execute`].
+    pub(crate) fn traffic(&self) -> Traffic {
+        let mut traffic = Traffic { requests: self.entries.len() as u64, ..Traffic::default() };
+        for entry in self.entries.iter().filter(|entry| entry.error.is_none()) {
+            match entry.request.command {
+                Command::READ => traffic.read_bytes += u64::from(entry.request.length),
+                Command::WRITE => traffic.written_bytes += u64::from(entry.request.length),
+                _ => {}
+            }
+        }
+        traffic
     }
 
     /// Executes all requests on the device and makes the replies. `received` holds the data of

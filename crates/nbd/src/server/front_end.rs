@@ -1,7 +1,8 @@
 //! NBD as a front end of a server of exports.
 
 use super::{
-    ListenAddress, ListenError, Listener, Memory, Server, ServerConfig, ServerCounts, TlsPolicy,
+    ListenAddress, ListenError, Listener, Memory, Server, ServerConfig, ServerCounts, SocketAccess,
+    TlsPolicy,
 };
 use gemelo_base::units::format_size;
 use gemelo_base::{Monitor, StopFlag};
@@ -24,6 +25,8 @@ pub struct NbdFrontEnd {
     pub handed_over: Vec<Listener>,
     /// Addresses to listen at.
     pub listen: Vec<ListenAddress>,
+    /// Permissions of the socket files that are made for `listen`.
+    pub socket_access: SocketAccess,
     /// Limits and options. The front end sets the memory itself, from `memory_bytes`.
     pub config: ServerConfig,
     /// Most bytes of memory for the requests and replies of all clients; [`None`] for the usual
@@ -36,6 +39,12 @@ pub struct NbdFrontEnd {
 enum NbdRefusal {
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(
+        "--socket-mode and --socket-group are for unix sockets, and no address of --listen is one: \
+         say --listen unix:PATH; a service manager has options of its own for sockets that it \
+         hands over (SocketMode=, SocketGroup=)"
+    )]
+    NoSocketFile,
     #[error(
         "{0} can be reached from the network: encrypt with --tls-certificate and --tls-key, or \
          say --insecure"
@@ -69,7 +78,7 @@ impl NbdFrontEnd {
     fn bind(&mut self) -> Result<Vec<Listener>, NbdRefusal> {
         let mut listeners = std::mem::take(&mut self.handed_over);
         for address in &self.listen {
-            listeners.extend(Listener::bind_all(address)?);
+            listeners.extend(Listener::bind_all(address, &self.socket_access)?);
         }
         let is_safe =
             self.config.allow_insecure || matches!(self.config.tls, TlsPolicy::Required(_));
@@ -82,6 +91,10 @@ impl NbdFrontEnd {
 
 impl FrontEnd for NbdFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
+        let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
+        if self.socket_access.is_given() && !has_file {
+            return Err(FrontEndError::refused(NbdRefusal::NoSocketFile));
+        }
         let listeners = self.handed_over.len() + self.listen.len();
         self.memory(listeners).map(|_| ()).map_err(FrontEndError::refused)
     }
@@ -98,6 +111,7 @@ impl FrontEnd for NbdFrontEnd {
         Ok(Arc::new(NbdListening {
             addresses: listeners.iter().map(|listener| listener.address().to_string()).collect(),
             most_open_files: listeners.len() * (1 + per_listener),
+            log_connections: config.log_connections,
             server: Server::new(exports, config, Arc::clone(&monitor)),
             listeners: Mutex::new(listeners),
             memory,
@@ -115,6 +129,7 @@ fn most_half_open(config: &ServerConfig) -> usize {
 struct NbdListening {
     addresses: Vec<String>,
     most_open_files: usize,
+    log_connections: bool,
     server: Server,
     /// [`Listening::run`] takes the listeners.
     listeners: Mutex<Vec<Listener>>,
@@ -129,6 +144,7 @@ impl NbdListening {
             memory: self.memory.clone(),
             receive_timeout: Some(TRANSFER_TIMEOUT),
             send_timeout: Some(TRANSFER_TIMEOUT),
+            log_connections: self.log_connections,
             ..ServerConfig::default()
         }
     }

@@ -1,13 +1,13 @@
 //! Listening sockets: unix sockets and TCP, made here or handed over by the program that started
 //! this one.
 
+use super::socket_file::{self, SocketAccess};
 use crate::socket::Socket;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
@@ -99,13 +99,17 @@ pub struct Listener {
 impl Listener {
     /// Listens at all addresses that an address stands for. A host name stands for each of its
     /// addresses that this host has. With port 0, each of them takes a free port of its own.
+    /// `access` is for socket files.
     ///
     /// # Errors
     /// Fails as [`Listener::bind`] does. A host name fails if none of its addresses can be listened
     /// at, or if one is in use.
-    pub fn bind_all(address: &ListenAddress) -> Result<Vec<Self>, ListenError> {
+    pub fn bind_all(
+        address: &ListenAddress,
+        access: &SocketAccess,
+    ) -> Result<Vec<Self>, ListenError> {
         let ListenAddress::Name(name, port) = address else {
-            return Ok(vec![Self::bind(address)?]);
+            return Ok(vec![Self::bind_with(address, access)?]);
         };
         let failed = |source| ListenError { address: address.clone(), source };
         let mut listeners = Vec::new();
@@ -124,18 +128,20 @@ impl Listener {
     }
 
     /// Listens at an address. A host name takes the first of its addresses that works. A socket
-    /// file is replaced if no program listens at it any more.
+    /// file is replaced if no program listens at it any more, and the umask decides about its mode.
     ///
     /// # Errors
     /// Fails if the address is in use, if a file other than an abandoned socket has its path, or if
     /// the system refuses.
     pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
+        Self::bind_with(address, &SocketAccess::default())
+    }
+
+    fn bind_with(address: &ListenAddress, access: &SocketAccess) -> Result<Self, ListenError> {
         let failed = |source| ListenError { address: address.clone(), source };
         match address {
             ListenAddress::Unix(path) => {
-                remove_dead_socket(path).map_err(failed)?;
-                let listener = UnixListener::bind(path).map_err(failed)?;
-                lengthen_queue(&listener).map_err(failed)?;
+                let listener = socket_file::listen(path, access, QUEUE_LENGTH).map_err(failed)?;
                 Self::of_unix(listener, address.clone(), Some(path.clone())).map_err(failed)
             }
             ListenAddress::Tcp(wanted) => {
@@ -235,16 +241,6 @@ fn lengthen_queue(listener: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::listen(listener, QUEUE_LENGTH)?)
 }
 
-/// Removes the socket file of a program that has ended: connections to it are refused.
-fn remove_dead_socket(path: &Path) -> io::Result<()> {
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    let is_dead = is_socket
-        && UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    if is_dead { std::fs::remove_file(path) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,14 +274,16 @@ mod tests {
 
     #[test]
     fn a_name_stands_for_its_addresses_and_an_unknown_one_is_refused_by_name() {
-        let listeners = Listener::bind_all(&"tcp:localhost:0".parse().unwrap()).unwrap();
+        let any = SocketAccess::default();
+        let listeners = Listener::bind_all(&"tcp:localhost:0".parse().unwrap(), &any).unwrap();
         for listener in &listeners {
             assert!(!listener.is_open_to_the_network(), "{}", listener.address());
             let ListenAddress::Tcp(address) = listener.address() else { panic!("no TCP") };
             std::net::TcpStream::connect(address).unwrap();
         }
         assert!(!listeners.is_empty());
-        let refused = Listener::bind_all(&"tcp:nothing.invalid:0".parse().unwrap()).unwrap_err();
+        let refused =
+            Listener::bind_all(&"tcp:nothing.invalid:0".parse().unwrap(), &any).unwrap_err();
         assert_eq!(refused.to_string(), "cannot listen at tcp:nothing.invalid:0");
     }
 

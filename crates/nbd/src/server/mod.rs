@@ -9,7 +9,7 @@
 mod batch;
 mod busy_wait;
 mod check;
-mod complaints;
+mod connection_log;
 mod counters;
 mod exports;
 mod front_end;
@@ -18,8 +18,10 @@ mod intake;
 mod listener;
 mod memory;
 mod registry;
+mod reports;
 mod session;
 mod silence;
+mod socket_file;
 mod status;
 mod stream;
 mod tls;
@@ -30,16 +32,18 @@ pub use counters::ServerCounts;
 pub use front_end::NbdFrontEnd;
 pub use listener::{ListenAddress, ListenError, Listener, UnknownAddress};
 pub use memory::Memory;
+pub use socket_file::SocketAccess;
 pub use tls::{TlsPolicy, tls_from_files};
 
 use crate::socket::Socket;
-use complaints::Complaints;
+use connection_log::ConnectionLog;
 use counters::Counters;
 use gemelo_base::{Monitor, StopFlag};
 use gemelo_device::Exports;
 use registry::{Entry, Registry};
+use reports::Reports;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use session::{Complaint, Seat, SessionError};
+use session::{Complaint, Session, SessionError};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -94,6 +98,8 @@ pub struct ServerConfig {
     pub tls: TlsPolicy,
     /// `true` if sessions over the network may be unencrypted.
     pub allow_insecure: bool,
+    /// `true` if the monitor's log gets a line when a client connects and when it leaves.
+    pub log_connections: bool,
 }
 
 impl Default for ServerConfig {
@@ -110,6 +116,7 @@ impl Default for ServerConfig {
             busy_wait: Duration::ZERO,
             tls: TlsPolicy::Off,
             allow_insecure: false,
+            log_connections: false,
         }
     }
 }
@@ -135,7 +142,9 @@ struct Shared {
     exports: Arc<dyn Exports>,
     config: ServerConfig,
     monitor: Arc<dyn Monitor>,
-    complaints: Complaints<Complaint>,
+    complaints: Reports<Complaint>,
+    /// [`None`] if connections are not logged.
+    connection_log: Option<ConnectionLog>,
     counters: Counters,
     registry: Registry,
 }
@@ -152,9 +161,19 @@ impl Server {
     pub fn new(exports: Arc<dyn Exports>, config: ServerConfig, monitor: Arc<dyn Monitor>) -> Self {
         let counters = Counters::default();
         let registry = Registry::new(config.most_connections, config.most_handshakes);
-        let complaints = Complaints::new(Arc::clone(&monitor));
+        let complaints = Reports::warnings(Arc::clone(&monitor));
+        let connection_log =
+            config.log_connections.then(|| ConnectionLog::new(Arc::clone(&monitor)));
         Self {
-            shared: Arc::new(Shared { exports, config, monitor, complaints, counters, registry }),
+            shared: Arc::new(Shared {
+                exports,
+                config,
+                monitor,
+                complaints,
+                connection_log,
+                counters,
+                registry,
+            }),
         }
     }
 
@@ -180,7 +199,7 @@ impl Server {
             registry.end_all();
         }
         let connections = registry.wait_until_empty(END_WAIT);
-        self.shared.complaints.tell_counted(true);
+        self.tell_counted(true);
         waited.map_err(ServeError::Wait)?;
         if connections > 0 { Err(ServeError::Unfinished { connections }) } else { Ok(()) }
     }
@@ -188,7 +207,7 @@ impl Server {
     /// Starts a session on an open connection, such as one that carried another protocol before.
     /// `peer` is its name in warnings. The session ends with [`Self::serve`].
     pub fn adopt(&self, stream: UnixStream, peer: &str) {
-        self.shared.complaints.tell_counted(false);
+        self.tell_counted(false);
         self.start(stream.into(), peer, ADOPTED);
     }
 
@@ -210,11 +229,19 @@ impl Server {
         self.shared.counters.now()
     }
 
+    /// Writes the numbers of reports that were not written, if they are due.
+    fn tell_counted(&self, is_end: bool) {
+        self.shared.complaints.tell_counted(is_end);
+        if let Some(log) = &self.shared.connection_log {
+            log.tell_counted(is_end);
+        }
+    }
+
     fn accept_until(&self, stop: &StopFlag, listeners: &[Listener]) -> io::Result<()> {
         let mut waited_for: Vec<_> =
             listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
         while !stop.is_raised() {
-            self.shared.complaints.tell_counted(false);
+            self.tell_counted(false);
             match poll(&mut waited_for, Some(&STOP_CHECKED_EVERY)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => continue,
                 Ok(_) => {}
@@ -268,10 +295,10 @@ impl Server {
                 );
             }
         };
-        let seat = Seat::new(Arc::clone(&shared), id);
+        let session = Session::new(Arc::clone(&shared), id);
         let name = peer.to_owned();
-        let session = move || seat.serve(socket, &name);
-        if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(session) {
+        let serve = move || session.serve(socket, &name);
+        if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(serve) {
             refused(
                 Complaint::NoThread,
                 &format!("refused, because no thread can be started: {error}"),

@@ -41,6 +41,8 @@ struct Connection {
     socket: Socket,
     gate: usize,
     phase: Phase,
+    /// `true` if the server ended it with [`Registry::drain`].
+    is_drained: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +109,7 @@ impl Registry {
         let id = *next_id;
         *next_id += 1;
         place.half_open.insert(id);
-        open.insert(id, Connection { socket, gate, phase: Phase::HalfOpen });
+        open.insert(id, Connection { socket, gate, phase: Phase::HalfOpen, is_drained: false });
         if is_displacing { Entry::Displacing(id) } else { Entry::Entered(id) }
     }
 
@@ -157,9 +159,16 @@ impl Registry {
     /// Ends the connections to an export, or all connections, once they have executed the requests
     /// that have arrived.
     pub(super) fn drain(&self, export: Option<&str>) {
-        for connection in self.lock().open.values().filter(|connection| connection.has(export)) {
+        let mut connections = self.lock();
+        for connection in connections.open.values_mut().filter(|open| open.has(export)) {
+            connection.is_drained = true;
             connection.socket.end_receiving();
         }
+    }
+
+    /// Returns whether [`Self::drain`] has ended this connection.
+    pub(super) fn is_drained(&self, id: u64) -> bool {
+        self.lock().open.get(&id).is_some_and(|connection| connection.is_drained)
     }
 
     /// Ends all connections at once.

@@ -2,9 +2,10 @@
 //! wish.
 
 use super::Shared;
+use super::connection_log::{LoggedConnection, Traffic};
 use super::handshake::{Handshake, LONGEST_SKIPPED_BYTES, MOST_OPTIONS};
 use super::stream::Stream;
-use super::transmission::{LONGEST_DROPPED_BYTES, Transmission};
+use super::transmission::{End, LONGEST_DROPPED_BYTES, Transmission};
 use crate::socket::Socket;
 use crate::wire::WireError;
 use gemelo_device::DeviceError;
@@ -63,59 +64,108 @@ pub(super) enum Complaint {
     Ended(Discriminant<SessionError>),
 }
 
-/// A connection's entry in the registry. Dropping it removes the entry, also after a panic.
-pub(super) struct Seat {
+/// The session of a connection in the registry. Dropping it removes the connection from there, also
+/// after a panic.
+pub(super) struct Session {
     shared: Arc<Shared>,
     id: u64,
 }
 
-impl Drop for Seat {
+impl Drop for Session {
     fn drop(&mut self) {
         self.shared.registry.leave(self.id);
     }
 }
 
-impl Seat {
+impl Session {
     pub(super) fn new(shared: Arc<Shared>, id: u64) -> Self {
         Self { shared, id }
     }
 
     pub(super) fn serve(&self, socket: Socket, peer: &str) {
-        let Err(error) = self.run(socket) else { return };
+        let stream = Stream::Plain(socket);
+        let log = self.shared.connection_log.as_ref();
+        let mut logged = log.map(|log| log.begin(self.id, peer, &stream));
+        let (traffic, outcome) = self.run(stream, &mut logged);
+        if let Some(logged) = logged {
+            match &outcome {
+                Ok(end) => logged.left(traffic, &self.reason(*end)),
+                Err(error) => logged.left(traffic, &with_cause(error)),
+            }
+        }
+        if let Err(error) = outcome {
+            self.report(&error, peer);
+        }
+    }
+
+    /// Returns the reason of an end without an error, as the log gives it.
+    fn reason(&self, end: End) -> &'static str {
+        match end {
+            End::Asked => "the client ended the session",
+            End::Idle => "the client was idle for too long",
+            // Draining ends the stream of requests as its client would.
+            End::Closed if self.shared.registry.is_drained(self.id) => {
+                "the server stops, or the volume was removed"
+            }
+            End::Closed => "the client closed the connection",
+        }
+    }
+
+    /// Counts and reports a session that ended against the client's wish.
+    fn report(&self, error: &SessionError, peer: &str) {
         let Shared { counters, complaints, monitor, .. } = &*self.shared;
-        match &error {
+        match error {
             SessionError::TooManyClients => counters.count_turned_away(),
             _ => counters.count_broken(),
         }
-        let is_of_the_day = matches!(&error, SessionError::Io(error) if matches!(
+        let is_usual = matches!(error, SessionError::Io(error) if matches!(
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
         ));
-        if is_of_the_day {
+        if is_usual {
             return;
         }
-        let cause =
-            std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        let message = format!("{peer}: {error}{cause}");
-        match &error {
+        let message = format!("{peer}: {}", with_cause(error));
+        match error {
             // This is a loss of data, and not caused by a client.
             SessionError::LastFlush(_) => monitor.warn(&message),
             error => complaints.tell(Complaint::Ended(discriminant(error)), message),
         }
     }
 
-    fn run(&self, socket: Socket) -> Result<(), SessionError> {
+    fn run(
+        &self,
+        mut stream: Stream,
+        logged: &mut Option<LoggedConnection<'_>>,
+    ) -> (Traffic, Result<End, SessionError>) {
         let config = &self.shared.config;
-        let mut stream = Stream::Plain(socket);
         let timeout_ns = u64::try_from(config.handshake_timeout.as_nanos()).unwrap_or(u64::MAX);
         stream.set_deadline_after(Some(timeout_ns));
         let enter = |export: &str| self.shared.registry.establish(self.id, export);
         let handshake = Handshake::new(stream, &*self.shared.exports, &config.tls, &enter);
-        let (stream, chosen) = handshake.run()?;
-        let Some(chosen) = chosen else {
-            stream.close();
-            return Ok(());
+        let without_traffic = |outcome| (Traffic::default(), outcome);
+        let (stream, chosen) = match handshake.run() {
+            Ok((stream, Some(chosen))) => (stream, chosen),
+            Ok((stream, None)) => {
+                stream.close();
+                return without_traffic(Ok(End::Asked));
+            }
+            Err(error) => return without_traffic(Err(error)),
         };
-        Transmission::new(stream, chosen, config, &self.shared.counters)?.run()
+        if let Some(logged) = logged {
+            logged.connected(&chosen.export.name, &stream);
+        }
+        match Transmission::new(stream, chosen, config, &self.shared.counters) {
+            Ok(transmission) => transmission.run(),
+            Err(error) => without_traffic(Err(error.into())),
+        }
+    }
+}
+
+/// Returns the text of an error with its cause.
+fn with_cause(error: &SessionError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }

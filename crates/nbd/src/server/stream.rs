@@ -1,7 +1,8 @@
 //! The byte stream of a session: a socket, or TLS over a socket.
 
 use crate::socket::Socket;
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustix::net::UCred;
+use rustls::{ProtocolVersion, ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,21 @@ impl Stream {
     /// it.
     pub(crate) fn received_bytes(&self) -> u64 {
         self.socket().received_bytes()
+    }
+
+    /// As [`Socket::peer_credentials`].
+    pub(crate) fn peer_credentials(&self) -> Option<UCred> {
+        self.socket().peer_credentials()
+    }
+
+    /// Returns the version of TLS, and [`None`] if the stream is not encrypted.
+    pub(crate) fn tls_version(&self) -> Option<&'static str> {
+        let Self::Tls(stream) = self else { return None };
+        Some(match stream.conn.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLS 1.2",
+            Some(ProtocolVersion::TLSv1_3) => "TLS 1.3",
+            _ => "TLS",
+        })
     }
 
     fn socket(&self) -> &Socket {

@@ -7,6 +7,7 @@ mod large;
 use super::batch::Batch;
 use super::busy_wait::BusyWait;
 use super::check::Rules;
+use super::connection_log::Traffic;
 use super::counters::Counters;
 use super::handshake::Chosen;
 use super::intake::{Intake, Next};
@@ -23,6 +24,17 @@ use std::time::Duration;
 /// that it was told.
 pub(super) const LONGEST_DROPPED_BYTES: u32 = 64 << 20;
 
+/// The way in which a client ended its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The client asked for it.
+    Asked,
+    /// The stream ended.
+    Closed,
+    /// The client sent no request for too long.
+    Idle,
+}
+
 /// A connection whose client has selected an export.
 pub(crate) struct Transmission<'a> {
     stream: Stream,
@@ -33,6 +45,8 @@ pub(crate) struct Transmission<'a> {
     silence: Silence,
     send_timeout: Option<Duration>,
     counters: &'a Counters,
+    traffic: Traffic,
+    end: End,
     /// `true` if something was written since the last flush.
     unflushed: bool,
     /// `true` if a part of a request was taken out of the intake, and the rest has to arrive.
@@ -57,20 +71,23 @@ impl<'a> Transmission<'a> {
             stream,
             chosen,
             counters,
+            traffic: Traffic::default(),
+            end: End::Closed,
             unflushed: false,
             is_in_request: false,
         })
     }
 
     /// Runs until the client disconnects or breaks the protocol. Then it flushes the writes that
-    /// were not flushed.
-    pub(crate) fn run(mut self) -> Result<(), SessionError> {
+    /// were not flushed. Returns the traffic in any case.
+    pub(crate) fn run(mut self) -> (Traffic, Result<End, SessionError>) {
         let outcome = self.serve();
         let flushed = if self.unflushed { self.flush() } else { Ok(()) };
         if outcome.is_ok() {
             self.stream.close();
         }
-        outcome.and(flushed.map_err(SessionError::LastFlush))
+        let outcome = outcome.and(flushed.map_err(SessionError::LastFlush));
+        (self.traffic, outcome.map(|()| self.end))
     }
 
     fn serve(&mut self) -> Result<(), SessionError> {
@@ -79,7 +96,10 @@ impl<'a> Transmission<'a> {
                 Next::Incomplete => self.receive()?,
                 Next::TooLong(header) => self.refuse(header)?,
                 Next::Large(header) => self.perform_large(header)?,
-                Next::Request(header, _) if header.command == Command::DISCONNECT => false,
+                Next::Request(header, _) if header.command == Command::DISCONNECT => {
+                    self.end = End::Asked;
+                    false
+                }
                 Next::Request(header, _) => self.perform(header)?,
             };
             if !goes_on {
@@ -135,7 +155,10 @@ impl<'a> Transmission<'a> {
                 self.intake.shrink();
                 self.batch.shrink();
             }
-            Verdict::Idle => return Ok(false),
+            Verdict::Idle => {
+                self.end = End::Idle;
+                return Ok(false);
+            }
             Verdict::HalfSent(after) => return Err(SessionError::HalfSent(after)),
         }
         Ok(true)
@@ -170,6 +193,7 @@ impl<'a> Transmission<'a> {
         self.batch.execute(self.intake.all(), &*self.chosen.export.device);
         self.unflushed = self.batch.leaves_unflushed().unwrap_or(self.unflushed);
         self.counters.count_batch(self.batch.requests());
+        self.traffic += self.batch.traffic();
         let sent = self.stream.write_all(self.batch.replies());
         self.batch.clear();
         sent.map_err(|error| self.not_sent(error))

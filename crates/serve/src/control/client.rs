@@ -1,4 +1,4 @@
-//! Asking the process that serves a pool.
+//! The client of the control socket.
 
 use super::frame::Frames;
 use super::{LOOK_NAME, MOST_REPLY_BYTES, Message, NAME, Place};
@@ -9,12 +9,12 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Who is asked.
+/// The kind of process that has the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The process that serves the pool.
+    /// A process that serves the pool, and performs all requests.
     Server,
-    /// A command that has the pool for a while: it tells figures, and nothing else.
+    /// A command that has the pool for a while, and only answers requests for figures.
     Command,
 }
 
@@ -26,13 +26,13 @@ fn connect(directory: &Path, asked: Asked) -> io::Result<Frames> {
     Frames::new(UnixStream::connect(Place::named(directory, name)?.address)?)
 }
 
-/// Whether a process answers for the pool.
+/// Returns whether such a process accepts connections.
 pub(crate) fn is_answering(directory: &Path, asked: Asked) -> bool {
     connect(directory, asked).is_ok()
 }
 
-/// Asks; the outer error says that there is nobody to ask. Progress goes to the monitor; if `stop` is raised, the connection
-/// ends, which stops the work.
+/// Sends a request and waits for the reply. The outer error says that there is no such process.
+/// Progress goes to the monitor. Raising `stop` closes the connection, which stops the work.
 pub(crate) fn ask(
     directory: &Path,
     asked: Asked,
@@ -44,7 +44,7 @@ pub(crate) fn ask(
     Ok(converse(&mut frames, request, monitor, stop))
 }
 
-/// A connection to the NBD server of the process that serves a pool; it exports all volumes.
+/// Opens a connection to a front end of the process that serves a pool. It exports all volumes.
 pub(crate) fn attach(directory: &Path) -> Result<UnixStream, Failure> {
     let lost =
         |error: io::Error| Failure::of("the process that serves the pool does not answer", &error);

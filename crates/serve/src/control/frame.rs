@@ -1,4 +1,4 @@
-//! Frames of JSON on a socket.
+//! Frames of JSON on a socket: sending, receiving, timeouts.
 
 use gemelo_base::{Clock, StopFlag, SystemClock};
 use rustix::io::Errno;
@@ -9,15 +9,15 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How often a reader looks at its stop flag.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a peer may take to receive what is sent.
+/// Interval at which a reader checks its stop flag.
+const STOP_CHECKED_EVERY: Duration = Duration::from_millis(100);
+/// Longest time in which a peer accepts nothing of the bytes that are sent.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of a frame is received at once.
+/// Most bytes of a frame that are received at once.
 const PART_BYTES: usize = 64 << 10;
 
-/// A value as it is sent.
+/// Encodes a value as a frame.
 pub(super) fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(value)?;
     let length =
@@ -28,7 +28,7 @@ pub(super) fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// A socket that frames are sent and received on.
+/// A socket on which frames are sent and received.
 pub(super) struct Frames {
     stream: UnixStream,
     clock: SystemClock,
@@ -37,12 +37,12 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_read_timeout(Some(STOP_CHECKED_EVERY))?;
         stream.set_write_timeout(Some(SEND_TIMEOUT))?;
         Ok(Self { stream, clock: SystemClock::new() })
     }
 
-    /// The socket, without timeouts. Nothing of what was received is lost.
+    /// Returns the socket, without timeouts. All bytes after the last received frame are still in it.
     pub(super) fn into_stream(self) -> io::Result<UnixStream> {
         self.stream.set_read_timeout(None)?;
         self.stream.set_write_timeout(None)?;
@@ -53,12 +53,12 @@ impl Frames {
         self.send_bytes(&frame(value)?)
     }
 
-    /// Sends whole frames, or the rest of them.
+    /// Sends bytes of frames, and waits until the peer has accepted them.
     pub(super) fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// Sends what fits without waiting; tells how much.
+    /// Sends as many bytes as fit now, without waiting, and returns their number.
     pub(super) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match rustix::net::send(&self.stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
@@ -66,7 +66,8 @@ impl Frames {
         }
     }
 
-    /// Receives a frame of at most `most` bytes; [`None`] if the flag was raised or the time is up before it was there.
+    /// Receives a frame of at most `most` bytes. Returns [`None`] if the flag was raised or the time
+    /// was up before the whole frame arrived.
     pub(super) fn receive<T: DeserializeOwned>(
         &mut self,
         most: usize,
@@ -82,10 +83,10 @@ impl Frames {
         if length > most {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("a message of {length} bytes"),
+                format!("a message of {length} bytes exceeds the limit of {most} bytes"),
             ));
         }
-        // Memory is taken for what arrives, not for what is announced.
+        // Memory is allocated for bytes that arrive, not for the length that the peer announces.
         let mut text = Vec::new();
         while text.len() < length {
             let start = text.len();

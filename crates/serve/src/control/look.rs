@@ -1,8 +1,7 @@
-//! Figures of a pool that a command has for a while: others may look at it meanwhile, and change
-//! nothing.
+//! The socket of a command that has a pool for a while. Other processes may ask it for figures.
 //!
-//! The socket is another one than a server's: who wants to change something does not find it, and
-//! waits until the command is done.
+//! Its name differs from that of a server's socket. A process that wants to change the pool does not
+//! find it, and waits until the command is done.
 
 use super::frame::Frames;
 use super::{LOOK_NAME, MOST_REQUEST_BYTES, Message, Place};
@@ -20,27 +19,27 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long somebody who asks may take to say what.
+/// Longest time that a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The figures of now; nothing if the pool is being closed.
+/// Makes a report; returns [`None`] if the pool is being closed.
 type Figures = Box<dyn Fn() -> Option<Result<StatReport, VolumeError>> + Send>;
 
-/// Answers who asks for figures, until it is dropped.
+/// Answers requests for figures until it is dropped.
 pub struct Looks {
     path: PathBuf,
     closing: StopFlag,
-    /// Closed, it wakes the thread.
+    /// Closing it wakes the thread.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Looks {
-    /// Opens the socket in the directory of a pool that this process has for itself: one that is
-    /// there is a dead process's.
+    /// Opens the socket in the directory of a pool. This process has the pool alone, so a socket that
+    /// is already there belongs to a dead process and is replaced.
     ///
     /// # Errors
-    /// If the directory cannot be written.
+    /// Fails if the directory cannot be written.
     pub(crate) fn open(directory: &Path, figures: Figures) -> io::Result<Self> {
         let path = directory.join(LOOK_NAME);
         match std::fs::remove_file(&path) {
@@ -50,7 +49,7 @@ impl Looks {
         let listener = UnixListener::bind(Place::named(directory, LOOK_NAME)?.address)?;
         let closing = StopFlag::new();
         let (wake, woken) = UnixStream::pair()?;
-        // From here on the socket is removed again.
+        // From here on, an error drops this value, which removes the socket.
         let mut looks = Self { path, closing: closing.clone(), wake: Some(wake), thread: None };
         std::fs::set_permissions(&looks.path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
@@ -64,12 +63,12 @@ impl Looks {
 
 impl Drop for Looks {
     fn drop(&mut self) {
-        // Somebody else may have removed it.
+        // An error means that another process has removed it already.
         let _ = std::fs::remove_file(&self.path);
         self.closing.raise();
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been reported.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -88,7 +87,7 @@ fn answer_until_closed(
             Err(_) => return,
         }
         if let Ok((stream, _)) = listener.accept() {
-            // Somebody who goes away without hearing the answer did not need it.
+            // An error means that the client has left before its answer.
             let _ = answer(stream, figures, closing);
         }
     }
@@ -104,7 +103,7 @@ fn answer(stream: UnixStream, figures: &Figures, closing: &StopFlag) -> io::Resu
         (Request::Stat, Some(Ok(report))) => Message::Reply(Reply::Stat(Box::new(report))),
         (Request::Stat, Some(Err(error))) => Message::Failure(error.into()),
         _ => Message::Failure(Failure::refused(format!(
-            "process {} has the pool: try again when it is done",
+            "process {} has the pool: try again when it has ended",
             std::process::id()
         ))),
     })

@@ -1,8 +1,9 @@
-//! The control socket: how other processes ask something of a pool that this one serves.
+//! The control socket, through which other processes send requests to a pool that this process has.
 //!
-//! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian, and so much JSON. The
-//! client sends a [`Request`](crate::Request), the server any number of notes and then the reply. After the reply to
-//! `attach` the connection is one to the NBD server.
+//! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian, and
+//! JSON of that length. The client sends a [`Request`](crate::Request). The server sends any number
+//! of progress messages and then the reply. After the reply to `attach`, a front end of the server
+//! speaks its own protocol on the connection.
 
 mod client;
 mod frame;
@@ -12,7 +13,7 @@ mod server;
 
 pub(crate) use client::{Asked, ask, attach, is_answering};
 pub use look::Looks;
-pub(crate) use server::Control;
+pub(crate) use server::{Control, MOST_OPEN_FILES};
 
 use crate::failure::Failure;
 use crate::request::Reply;
@@ -21,16 +22,17 @@ use serde::{Deserialize, Serialize};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// The socket's name in the pool's directory.
+/// Name of the server's socket in the pool's directory.
 const NAME: &str = "control";
-/// The name of the socket of a command that has the pool for a while.
+/// Name of the socket of a command that has the pool for a while. It differs, so that requests which
+/// the command does not perform are not sent to it.
 const LOOK_NAME: &str = "look";
 /// Longest request in bytes: a name is at most 255, written as JSON at most six times that.
 const MOST_REQUEST_BYTES: usize = 16 << 10;
 /// Longest reply in bytes: statistics of a hundred thousand volumes.
 const MOST_REPLY_BYTES: usize = 256 << 20;
 
-/// What a server sends.
+/// A message of the server.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Message {
@@ -43,7 +45,7 @@ enum Message {
     Failure(Failure),
 }
 
-/// [`Unit`] as text.
+/// A [`Unit`] in JSON.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum NotedUnit {
@@ -72,8 +74,8 @@ impl From<NotedUnit> for Unit {
     }
 }
 
-/// The address of a pool's socket, by way of the open directory: the path itself may be longer than the 107 bytes that an
-/// address of a socket can have.
+/// The address of a socket in a pool's directory. It leads through the open directory, because the
+/// path may be longer than the 107 bytes that the address of a socket can have.
 struct Place {
     _directory: std::fs::File,
     address: PathBuf,

@@ -1,5 +1,7 @@
-//! Progress of a request, sent to the client that has asked. It never waits for the client: what does not fit into the
-//! socket is kept, up to a limit, because the work may hold locks while it tells of its progress.
+//! Progress of a request, sent to its client.
+//!
+//! The work may hold locks while it reports progress, so a report never waits for the client.
+//! Messages that do not fit into the socket are kept, up to a limit.
 
 use super::Message;
 use super::frame::{Frames, frame};
@@ -7,13 +9,13 @@ use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};
 use parking_lot::Mutex;
 use std::io;
 
-/// How often progress is sent.
+/// Interval between two messages of progress.
 const PROGRESS_EVERY_NS: u64 = 100_000_000;
-/// The most bytes that are kept for a client that takes nothing. Beyond, progress is added up, and after anything else
-/// the work is stopped.
+/// Most bytes that are kept for a client that accepts nothing. Beyond the limit, amounts of progress
+/// are added up, and any other message stops the work.
 const MOST_UNSENT_BYTES: usize = 256 << 10;
 
-/// Sends progress to a client. If it is gone, or the server is closing, the work is stopped.
+/// Sends progress to a client. Stops the work if the client has left or the server is closing.
 pub(super) struct Notes {
     outbox: Mutex<Outbox>,
     clock: SystemClock,
@@ -23,15 +25,17 @@ pub(super) struct Notes {
 
 struct Outbox {
     frames: Frames,
-    /// Whole frames, the first of which may have been sent in part.
+    /// Frames that were not sent yet. The first may have been sent in part.
     unsent: Vec<u8>,
-    /// When progress was sent last, and how much was not.
+    /// Time of the last message of progress.
     told_ns: u64,
+    /// Amount of progress since that message.
     untold: u64,
 }
 
 impl Outbox {
-    /// Sends what the socket takes now of what is unsent, with this message at its end; `false` if there is no room.
+    /// Adds the message to the unsent ones, and sends as many bytes as fit now. Returns `false` if
+    /// there is no room for the message.
     fn put(&mut self, message: &Message) -> io::Result<bool> {
         let bytes = frame(message)?;
         if self.unsent.len() + bytes.len() > MOST_UNSENT_BYTES {
@@ -59,12 +63,12 @@ impl Notes {
         }
     }
 
-    /// Is raised when the work is to stop.
+    /// Returns the flag that is raised to stop the work.
     pub(super) fn stop(&self) -> &StopFlag {
         &self.stop
     }
 
-    /// Sends what is left, waiting for the client as long as for a reply, and gives the connection back.
+    /// Sends the unsent messages, waits for the client as for a reply, and returns the connection.
     pub(super) fn finish(self) -> io::Result<Frames> {
         let Outbox { mut frames, unsent, .. } = self.outbox.into_inner();
         frames.send_bytes(&unsent)?;
@@ -107,6 +111,9 @@ impl Monitor for Notes {
     fn warn(&self, message: &str) {
         self.send(&Message::Warn { message: message.to_owned() });
     }
+
+    /// A request has no events to log: the client that waits for it is not a log.
+    fn log(&self, _message: &str) {}
 
     fn finish(&self) {
         self.send(&Message::Finish);

@@ -25,7 +25,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Most clients at a time. Further clients wait in the socket's queue.
-pub(crate) const MOST_CLIENTS: usize = 128;
+const MOST_CLIENTS: usize = 128;
+
+/// Most files that the control socket has open at a time: the listener, and two descriptors of each
+/// client's connection.
+pub(crate) const MOST_OPEN_FILES: u64 = 1 + 2 * MOST_CLIENTS as u64;
 
 /// Most clients at a time that have sent no request. A further client ends the oldest of them.
 const MOST_SILENT: usize = 16;

@@ -1,7 +1,7 @@
-//! An HTTP server that answers one question.
+//! An HTTP server with one page.
 //!
-//! `hyper` reads and writes HTTP/1.1, on one thread. Its clients are limited in number and time: of too many the oldest is
-//! ended, so that connections that say nothing never keep a scraper out.
+//! `hyper` reads and writes HTTP/1.1, on one thread. Clients are limited in number and time. A
+//! client beyond the limit ends the oldest one, so that silent connections cannot exclude a scraper.
 
 use gemelo_base::StopFlag;
 use http_body_util::Full;
@@ -24,21 +24,25 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// How often the server looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(50);
-/// Clients at a time: some dozen scrapers, and others.
+/// Interval at which the server checks its stop flag.
+const STOP_CHECKED_EVERY: Duration = Duration::from_millis(50);
+/// Most clients at a time: some dozen scrapers, and others.
 const MOST_CLIENTS: usize = 64;
-/// How long a client gets for its request.
+/// Most files that the server has open at a time: the listener, its clients, and the event queue of
+/// the runtime.
+pub(crate) const MOST_OPEN_FILES: u64 = 8 + MOST_CLIENTS as u64;
+/// Longest time that a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a client gets for all, also for taking the answer.
+/// Longest time of a connection, from its first byte to the last byte of the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait after the system has refused a connection (too many open files), so as not to spin.
+/// Pause after the system has refused a connection (too many open files), so that the server does
+/// not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// The longest request with its headers, in bytes: the least that the library can be told.
+/// Longest request with its headers, in bytes: the smallest limit that the library accepts.
 const MOST_REQUEST_BYTES: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
 
-/// Why there are no metrics.
+/// The reason why metrics cannot be served.
 #[derive(Debug, Error)]
 #[error("cannot serve metrics at {address}")]
 pub(crate) struct MetricsError {
@@ -46,7 +50,7 @@ pub(crate) struct MetricsError {
     source: io::Error,
 }
 
-/// A listening server of metrics.
+/// A metrics server that listens.
 pub(crate) struct MetricsServer {
     runtime: Runtime,
     listener: TcpListener,
@@ -56,7 +60,7 @@ pub(crate) struct MetricsServer {
 impl MetricsServer {
     pub(crate) fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
         let failed = |source| MetricsError { address, source };
-        // The figures are taken on a thread of their own, as that may wait for the pool.
+        // Making the page may wait for the pool, so it has a thread of its own.
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         let runtime = runtime.map_err(failed)?;
         let listener = TcpListener::bind(address).map_err(failed)?;
@@ -65,21 +69,21 @@ impl MetricsServer {
         Ok(Self { runtime, listener, address })
     }
 
-    /// Where it listens, with the port that was taken.
+    /// Returns the address of the server, with the port that was taken.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers with this text until `stop` is raised.
+    /// Serves the page that `text` makes, until `stop` is raised.
     pub(crate) fn run(self, stop: &StopFlag, text: impl Fn() -> String + Send + Sync + 'static) {
         let figures = Figures { text: Arc::new(text), one_at_a_time: Arc::new(Semaphore::new(1)) };
-        // The listener is one that the runtime can wait for, so nothing fails here.
+        // The runtime can wait for the listener, which `bind` has made non-blocking.
         let _ = self.runtime.block_on(accept_until(self.listener, stop, figures));
         self.runtime.shutdown_timeout(REQUEST_TIMEOUT);
     }
 }
 
-/// The figures, taken by one client at a time; others wait no longer than a client may.
+/// Makes the page for one client at a time. Others wait, at most for the time of a connection.
 #[derive(Clone)]
 struct Figures {
     text: Arc<dyn Fn() -> String + Send + Sync>,
@@ -102,7 +106,7 @@ async fn accept_until(listener: TcpListener, stop: &StopFlag, figures: Figures) 
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut clients: VecDeque<AbortHandle> = VecDeque::new();
     while !stop.is_raised() {
-        let stream = match timeout(LOOK, listener.accept()).await {
+        let stream = match timeout(STOP_CHECKED_EVERY, listener.accept()).await {
             Err(_) => continue,
             Ok(Err(_)) => {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -127,9 +131,9 @@ async fn answer(stream: TcpStream, figures: Figures) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
     http.max_buf_size(MOST_REQUEST_BYTES).max_headers(MOST_HEADERS);
-    // A client may close its side after the request; each connection has one request.
+    // A client may close its side after its request. Each connection has one request.
     http.half_close(true).keep_alive(false);
-    // A client that goes away is its own business.
+    // An error means that the client has left.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -141,7 +145,7 @@ async fn respond(
     let (status, body) = match request.uri().path() {
         "/metrics" | "/" if is_asked => match figures.take().await {
             Some(text) => (StatusCode::OK, text),
-            None => (StatusCode::INTERNAL_SERVER_ERROR, "the figures cannot be taken\n".to_owned()),
+            None => (StatusCode::INTERNAL_SERVER_ERROR, "making the metrics failed\n".to_owned()),
         },
         "/metrics" | "/" => {
             (StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned())

@@ -1,7 +1,7 @@
-//! The pool's figures for Prometheus, over HTTP.
+//! Metrics of a served pool for Prometheus: their text, and the HTTP server.
 
 mod http;
 mod text;
 
-pub(crate) use http::MetricsServer;
+pub(crate) use http::{MOST_OPEN_FILES, MetricsServer};
 pub(crate) use text::render;

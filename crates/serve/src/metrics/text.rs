@@ -1,10 +1,10 @@
-//! Figures in the text format of Prometheus.
+//! The metrics page, in the text format of Prometheus.
 
 use crate::report::StatReport;
 use gemelo_volume::{OperationStat, VolumeSummary};
 use std::fmt::{Display, Write};
 
-/// The figures of a report.
+/// Renders the figures of a report.
 pub(crate) fn render(report: &StatReport) -> String {
     let mut page = Page::default();
     pool_figures(&mut page, report);
@@ -21,7 +21,7 @@ struct Page {
 
 impl Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(self.text, "# HELP gemelo_{name} {help}\n# TYPE gemelo_{name} {kind}");
     }
 
@@ -44,7 +44,7 @@ impl Page {
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -53,15 +53,11 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
     let pool = &report.pool;
     for (name, help, value) in [
         ("pool_block_bytes", "Bytes of a block.", u64::from(pool.block_bytes)),
-        (
-            "pool_logical_blocks",
-            "Blocks that volumes refer to, each as often as it is.",
-            pool.logical_blocks,
-        ),
+        ("pool_logical_blocks", "References of volumes to blocks.", pool.logical_blocks),
         ("pool_physical_blocks", "Blocks stored.", pool.physical_blocks),
-        ("pool_capacity_blocks", "Blocks that could be stored.", pool.capacity_blocks),
-        ("pool_free_blocks", "Blocks free for use at once.", pool.free_blocks),
-        ("pool_pending_blocks", "Blocks freed and not for use yet.", pool.pending_blocks),
+        ("pool_capacity_blocks", "Blocks that the data store holds at most.", pool.capacity_blocks),
+        ("pool_free_blocks", "Blocks that are free for use at once.", pool.free_blocks),
+        ("pool_pending_blocks", "Blocks that are freed and not usable yet.", pool.pending_blocks),
         ("pool_index_entries", "Fingerprints in the index.", pool.index_entries),
         (
             "pool_metadata_memory_bytes",
@@ -71,25 +67,37 @@ fn pool_figures(page: &mut Page, report: &StatReport) {
         ("pool_metadata_disk_bytes", "Length of the metadata disk.", pool.metadata_disk_bytes),
         (
             "pool_journal_used_bytes",
-            "Journal since the newest checkpoint.",
+            "Bytes of the journal since the newest checkpoint.",
             pool.journal_used_bytes,
         ),
         ("pool_journal_bytes", "Length of the journal.", pool.journal_bytes),
-        ("pool_volumes", "Volumes.", pool.volumes),
-        ("pool_read_only", "Whether the pool takes no changes.", u64::from(report.read_only)),
+        ("pool_volumes", "Number of volumes.", pool.volumes),
+        ("pool_read_only", "1 if the pool refuses changes.", u64::from(report.read_only)),
         (
             "pool_damages",
-            "Damages of the metadata found at opening, and damaged blocks found since then.",
+            "Damaged places of the metadata found at opening, and damaged blocks found since then.",
             (report.damage.len() + report.damaged_blocks.len()) as u64,
         ),
         ("pool_warnings", "Warnings that hold now.", report.warnings.len() as u64),
     ] {
         page.gauge(name, help, value);
     }
-    page.gauge("pool_dedup_ratio", "Logical blocks / physical blocks.", report.dedup_ratio);
-    page.gauge("pool_used_share", "Share of what can be stored that is in use.", report.used_share);
+    page.gauge(
+        "pool_dedup_ratio",
+        "Logical blocks divided by physical blocks.",
+        report.dedup_ratio,
+    );
+    page.gauge(
+        "pool_used_share",
+        "Blocks in use as a share of the blocks that can be stored.",
+        report.used_share,
+    );
     if let Some(bytes) = report.file_system_free_bytes {
-        page.gauge("pool_file_system_free_bytes", "What the file system below has left.", bytes);
+        page.gauge(
+            "pool_file_system_free_bytes",
+            "Free bytes of the file system that holds the data store.",
+            bytes,
+        );
     }
     page.counter(
         "pool_cache_hits_total",
@@ -111,14 +119,14 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
     let mut gauge = |name: &str, help: &str, of: &dyn Fn(&VolumeSummary) -> u64| {
         page.head(name, "gauge", help);
         for volume in &report.volumes {
-            page.value(name, &[("volume", &volume.name)], of(volume));
+            page.value(name, &[("volume", &volume.record.name)], of(volume));
         }
     };
-    gauge("volume_size_bytes", "Size of the volume.", &|volume| volume.size_bytes);
-    gauge("volume_mapped_blocks", "Blocks of the volume that hold something.", &|volume| {
+    gauge("volume_size_bytes", "Size of the volume.", &|volume| volume.record.size_bytes);
+    gauge("volume_mapped_blocks", "Blocks of the volume that hold data.", &|volume| {
         volume.mapped_blocks
     });
-    gauge("volume_requests_in_flight", "Requests that are being done.", &|volume| {
+    gauge("volume_requests_in_flight", "Requests in progress.", &|volume| {
         volume.load.requests_in_flight
     });
     let Some(first) = report.volumes.first() else { return };
@@ -131,16 +139,16 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
         );
         for volume in &report.volumes {
             let value = volume.stat.named().get(at).map_or(0, |(_, value)| *value);
-            page.value(&metric, &[("volume", &volume.name)], value);
+            page.value(&metric, &[("volume", &volume.record.name)], value);
         }
     }
     page.head(
         "volume_batch_requests",
         "histogram",
-        "Requests that came together: the queue depth as seen.",
+        "Requests that arrived together: the queue depth.",
     );
     for volume in &report.volumes {
-        let name = volume.name.as_str();
+        let name = volume.record.name.as_str();
         let mut sum = 0;
         for (class, batches) in volume.load.batches_by_length.iter().enumerate() {
             sum += batches;
@@ -156,10 +164,11 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
 
 fn latency_figures(page: &mut Page, volumes: &[VolumeSummary]) {
     const NAME: &str = "volume_latency_seconds";
-    page.head(NAME, "histogram", "How long requests took: each as long as the batch it came in.");
+    page.head(NAME, "histogram", "Latency of requests; each has the latency of its batch.");
     for volume in volumes {
         for operation in &volume.load.operations {
-            let labels = [("volume", volume.name.as_str()), ("operation", operation.kind.name())];
+            let labels =
+                [("volume", volume.record.name.as_str()), ("operation", operation.kind.name())];
             let mut sum = 0;
             for (class, requests) in operation.requests_by_latency.iter().enumerate() {
                 sum += requests;
@@ -178,21 +187,31 @@ fn latency_figures(page: &mut Page, volumes: &[VolumeSummary]) {
 
 fn server_figures(page: &mut Page, report: &StatReport) {
     let Some(server) = &report.server else { return };
-    page.gauge("server_connections", "Clients that are connected.", server.connections);
+    page.gauge("server_connections", "Connected clients.", server.connections);
     page.counter("server_accepted_total", "Connections accepted.", server.accepted_connections);
     page.counter(
         "server_refused_total",
-        "Connections closed at once: too many.",
+        "Connections closed because there were too many.",
         server.refused_connections,
     );
     page.counter(
         "server_broken_total",
-        "Connections that ended by an error.",
+        "Connections that ended with an error.",
         server.broken_connections,
     );
-    page.head("volume_connections", "gauge", "Clients of the volume.");
+    page.gauge(
+        "server_memory_bytes",
+        "Memory that requests and replies of clients take.",
+        server.memory_bytes,
+    );
+    page.gauge(
+        "server_memory_limit_bytes",
+        "Most memory that requests and replies of clients may take.",
+        server.memory_limit_bytes,
+    );
+    page.head("volume_connections", "gauge", "Connected clients of the volume.");
     for (volume, clients) in report.volumes.iter().zip(&server.volume_connections) {
-        page.value("volume_connections", &[("volume", &volume.name)], clients);
+        page.value("volume_connections", &[("volume", &volume.record.name)], clients);
     }
 }
 

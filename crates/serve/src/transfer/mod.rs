@@ -1,4 +1,5 @@
-//! Copying between volumes and files, devices or streams, without what is zero: a few threads, each with a piece in flight.
+//! Copies volumes from and to files, devices and streams, and skips zeros. A few threads copy, each
+//! with one piece in flight.
 
 mod salvage;
 mod sink;
@@ -14,56 +15,57 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
-/// Bytes copied at once: as many blocks as the engine does at once, and a multiple of every block size.
+/// Bytes that are copied at once: the most that the engine executes at once, and a multiple of every
+/// block size.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Zeros to compare with.
+/// Zeros for comparison.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Transferred {
-    /// Bytes from beginning to end.
+    /// Length in bytes, zeros included.
     pub total_bytes: u64,
-    /// Bytes that were copied.
+    /// Bytes that were written, without the zeros that were skipped.
     pub copied_bytes: u64,
 }
 
-/// Why not all was copied.
+/// The reason why a copy ended early.
 #[derive(Debug, Error)]
 pub enum TransferError {
-    /// What is outside of the pool failed.
+    /// The file, device or stream failed.
     #[error("cannot {action} at byte {offset}")]
     Outside {
-        /// "read" or "write".
+        /// The failed action: "read" or "write".
         action: &'static str,
-        /// Where.
+        /// First byte of the failed range.
         offset: u64,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// The volume failed.
     #[error("cannot {action} the volume at byte {offset}")]
     Volume {
-        /// "read" or "write".
+        /// The failed action: "read", "write", "map" or "flush".
         action: &'static str,
-        /// Where.
+        /// First byte of the failed range.
         offset: u64,
-        /// Why.
+        /// Error of the volume.
         source: DeviceError,
     },
-    /// There is more than fits.
+    /// The input is longer than the volume.
     #[error("there is more to read than the volume's {size_bytes} bytes")]
     TooLong {
-        /// The volume's size.
+        /// Size of the volume in bytes.
         size_bytes: u64,
     },
-    /// The work was asked to stop.
+    /// The user stopped the copy.
     #[error("stopped before the end")]
     Interrupted,
 }
 
-/// What threads count together.
+/// Counters that all threads share.
 #[derive(Default)]
 struct Tally {
     total_bytes: AtomicU64,
@@ -91,7 +93,7 @@ fn is_zero(block: &[u8]) -> bool {
     block.chunks(ZEROS.len()).all(|part| ZEROS.get(..part.len()) == Some(part))
 }
 
-/// The runs of blocks that are not all zero: where in the piece, and the bytes.
+/// Returns the runs of blocks that are not zero: their places in the piece, and their bytes.
 fn runs(piece: &[u8], block_bytes: usize) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -107,7 +109,7 @@ fn runs(piece: &[u8], block_bytes: usize) -> impl Iterator<Item = (usize, &[u8])
     })
 }
 
-/// The first request of a batch that failed.
+/// Returns the offset and the error of the first request that failed.
 fn first_error(batch: Vec<Request<'_>>) -> Option<(u64, DeviceError)> {
     let offset = |operation: &Operation<'_>| match operation {
         Operation::Read { offset, .. }
@@ -122,7 +124,7 @@ fn first_error(batch: Vec<Request<'_>>) -> Option<(u64, DeviceError)> {
     })
 }
 
-/// Runs a worker for each of the things, and gives the first error.
+/// Runs a worker for each of the things, and returns the first error.
 fn run_workers<T: Sync>(
     things: &[T],
     work: impl Fn(&T) -> Result<(), TransferError> + Sync,
@@ -132,7 +134,7 @@ fn run_workers<T: Sync>(
         let mut outcome = Ok(());
         for worker in workers {
             let ended = worker.join().unwrap_or(Err(TransferError::Interrupted));
-            // A worker that was told to stop did not fail first.
+            // A worker that was stopped did not fail first.
             if outcome.is_ok()
                 || matches!(outcome, Err(TransferError::Interrupted)) && ended.is_err()
             {

@@ -1,20 +1,21 @@
-//! What of a volume cannot be read, for an export that goes on without it.
+//! The ranges of a volume that cannot be read, for an export that continues without them.
 
 use gemelo_device::DeviceError;
 use serde::Serialize;
 use std::io;
 
-/// Ranges that are listed; of further ones only the bytes are counted. A volume with more is lost.
+/// Most ranges in the list. Of further ranges only the bytes are counted. A volume with that many is
+/// lost anyway.
 const MOST_RANGES: usize = 1 << 16;
 
 /// A range of a volume that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BadRange {
-    /// Where it begins.
+    /// First byte of the range.
     pub offset_bytes: u64,
-    /// Its length.
+    /// Length of the range.
     pub length_bytes: u64,
-    /// Why its first block cannot be read.
+    /// Error of reading its first block.
     pub error: String,
 }
 
@@ -24,17 +25,17 @@ impl BadRange {
     }
 }
 
-/// Everything of a volume that could not be read.
+/// All ranges of a volume that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct BadRanges {
-    /// Bytes that could not be read, of all ranges.
+    /// Bytes of all ranges that could not be read.
     pub total_bytes: u64,
-    /// The ranges, in order; the list ends after 65,536.
+    /// The ranges, in the order of their offsets; at most 65,536.
     pub ranges: Vec<BadRange>,
 }
 
 impl BadRanges {
-    /// Adds a block. Blocks come in the order of each thread.
+    /// Adds a block. Each thread adds its blocks in order, so a block often continues the last range.
     pub(super) fn add(&mut self, offset_bytes: u64, length_bytes: u64, error: &DeviceError) {
         self.total_bytes += length_bytes;
         let is_full = self.ranges.len() >= MOST_RANGES;
@@ -45,7 +46,7 @@ impl BadRanges {
         }
     }
 
-    /// Puts the ranges of all threads in order, and those together that touch.
+    /// Sorts the ranges of all threads, and joins those that touch.
     pub(super) fn in_order(mut self) -> Self {
         self.ranges.sort_unstable_by_key(|range| range.offset_bytes);
         let mut ranges: Vec<BadRange> = Vec::with_capacity(self.ranges.len());
@@ -61,7 +62,7 @@ impl BadRanges {
     }
 }
 
-/// Whether other blocks may be readable: not if the server is gone.
+/// Returns whether other blocks may still be readable, which is not so if the server has gone.
 pub(super) fn is_of_one_block(error: &DeviceError) -> bool {
     match error {
         DeviceError::Damaged { .. } => true,

@@ -1,4 +1,4 @@
-//! Out of a volume: to a new file, which gets holes; to a device, which gets zeros; or to a stream, in its order.
+//! Exports a volume to a new file, which gets holes, to a device, which gets zeros, or to a stream.
 
 use super::salvage::{BadRanges, is_of_one_block};
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
@@ -12,43 +12,45 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Bytes whose extents are asked for at once, and how many extents.
+/// Bytes whose extents are requested at once.
 const ASKED_BYTES: u64 = 1 << 30;
+
+/// Most extents that are requested at once.
 const ASKED_EXTENTS: usize = 4096;
-/// The smallest hole that is made.
+/// Size of the smallest hole that is made, in bytes: a page of most file systems.
 const HOLE_BYTES: usize = 4096;
 
-/// Where a volume is copied to.
+/// The destination of an export.
 pub enum Sink {
-    /// A new, empty file: what is zero becomes holes.
+    /// A new, empty file. Zeros become holes.
     NewFile(File),
-    /// A device: what is zero is zeroed.
+    /// A device. Zeros are written, or made by the device.
     Device(File),
-    /// A stream, which gets everything.
+    /// A stream. It receives all bytes in order.
     Stream(Box<dyn Write + Send>),
 }
 
-/// What becomes of an export when a block cannot be read.
+/// The consequence of a block that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnBadBlock {
-    /// It fails.
+    /// The export fails.
     Fail,
-    /// Zeros stand in the place of the block.
+    /// The export has zeros in its place.
     Zeros,
 }
 
-/// A piece of the volume, not longer than [`PIECE_BYTES`] if it holds something.
+/// A piece of the volume. A piece that is no hole is at most [`PIECE_BYTES`] long.
 struct Piece {
     offset: u64,
     length: u64,
     is_hole: bool,
 }
 
-/// Goes through a volume's extents.
+/// Walks over the extents of a volume.
 struct Extents {
     next: u64,
     size_bytes: u64,
-    /// Of which the first begins at `next`.
+    /// Lengths of the extents from `next` on, and whether they are zero.
     known: VecDeque<(u64, bool)>,
 }
 
@@ -64,7 +66,7 @@ impl Extents {
             })?;
             self.known.extend(found.iter().map(|extent| (extent.length.min(asked), extent.zero)));
         }
-        // A device that tells nothing may hold something everywhere.
+        // A device that describes no extents may hold data everywhere.
         let (length, is_hole) =
             self.known.pop_front().unwrap_or((self.size_bytes - self.next, false));
         let offset = self.next;
@@ -78,11 +80,12 @@ impl Extents {
     }
 }
 
-/// Copies a volume, with a thread for each of the devices, which all are that volume; a stream has one. Gives what was
-/// copied, and what could not be read, which is nothing with [`OnBadBlock::Fail`].
+/// Copies a volume to `sink`. Each of `devices` is the same volume and gets a thread; a stream gets
+/// one thread. Returns the bytes copied, and the ranges that could not be read. There are none with
+/// [`OnBadBlock::Fail`].
 ///
 /// # Errors
-/// If the sink or the volume fails. What was copied stays.
+/// Fails if the sink or the volume fails. The sink keeps the bytes that were copied.
 pub fn export(
     devices: &[Arc<dyn BlockDevice>],
     mut sink: Sink,
@@ -149,12 +152,12 @@ impl Shared<'_> {
         piece: &Piece,
         buffer: &mut Vec<u8>,
     ) -> Result<(), TransferError> {
-        // Pieces that hold something are short.
+        // Only holes are longer than `PIECE_BYTES`.
         buffer.resize(piece.length as usize, 0);
         if read_at(device, piece.offset, buffer).is_ok() {
             return Ok(());
         }
-        // The error is that of the whole piece: each block alone tells which of them it is.
+        // The error belongs to the whole piece. Reading block by block finds the bad blocks.
         let block_bytes = (device.geometry().preferred_block_bytes as usize).max(1);
         for (block, offset) in
             buffer.chunks_mut(block_bytes).zip((piece.offset..).step_by(block_bytes))

@@ -1,4 +1,5 @@
-//! Into a volume: from a file or device with any thread reading any place, or from a stream in its order.
+//! Imports a volume from a file or device, which any thread reads at any place, or from a stream, in
+//! order.
 
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -11,30 +12,31 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// What is copied into a volume.
+/// The source of an import.
 pub enum Source {
-    /// A file or device and its length in bytes; its holes are skipped.
+    /// A file or device, and its length in bytes. Its holes are skipped.
     File(File, u64),
-    /// Whatever comes until the end.
+    /// A stream, which is read to its end.
     Stream(Box<dyn Read + Send>),
 }
 
-/// What is left of a source.
+/// The unread rest of a source.
 enum Rest {
     File { file: Arc<File>, length: u64, next: u64, has_holes: bool },
     Stream { stream: Box<dyn Read + Send>, next: u64 },
 }
 
-/// A piece: in the buffer already, or to be read.
+/// A piece of the source.
 struct Piece {
     offset: u64,
+    /// File and length to read; [`None`] if the bytes are in the buffer.
     to_read: Option<(Arc<File>, usize)>,
-    /// Bytes since the piece before, for progress.
+    /// Bytes since the end of the piece before, for progress.
     passed: u64,
 }
 
 impl Rest {
-    /// The next piece that may hold something.
+    /// Returns the next piece that is no hole.
     fn next(&mut self, buffer: &mut Vec<u8>) -> io::Result<Option<Piece>> {
         match self {
             Self::File { file, length, next, has_holes } => {
@@ -45,7 +47,7 @@ impl Rest {
                     *next = *length;
                     return Ok(None);
                 };
-                // Pieces begin at multiples of their length, hence of the block's.
+                // Pieces begin at multiples of their length, and thus of every block size.
                 let offset = (start / PIECE_BYTES as u64 * PIECE_BYTES as u64).max(before);
                 let bytes = (*length - offset).min(PIECE_BYTES as u64);
                 *next = offset + bytes;
@@ -63,7 +65,7 @@ impl Rest {
         }
     }
 
-    /// Where it went on after the last piece.
+    /// Returns the end of the last piece.
     const fn position(&self) -> u64 {
         match self {
             Self::File { next, .. } | Self::Stream { next, .. } => *next,
@@ -71,7 +73,8 @@ impl Rest {
     }
 }
 
-/// The next place that is no hole; [`None`] if there is none.
+/// Returns the next place that is no hole, and [`None`] if only a hole is left. Clears `has_holes` if
+/// the file cannot tell.
 fn next_data(file: &File, from: u64, has_holes: &mut bool) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(start) => Ok(Some(start)),
@@ -84,11 +87,12 @@ fn next_data(file: &File, from: u64, has_holes: &mut bool) -> io::Result<Option<
     }
 }
 
-/// Copies all of a source to the beginning of a volume that reads as zeros, with a thread for each of the devices, which all
-/// are that volume; then flushes.
+/// Copies a source to the beginning of a volume, which must read as zeros, and flushes. Each of
+/// `devices` is the same volume and gets a thread.
 ///
 /// # Errors
-/// If the source or the volume fails, or there is more than fits. What was copied stays.
+/// Fails if the source or the volume fails, or if the source is longer than the volume. The volume
+/// keeps the bytes that were copied.
 pub fn import(
     source: Source,
     devices: &[Arc<dyn BlockDevice>],
@@ -127,7 +131,7 @@ struct Shared<'a> {
     tally: Tally,
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
-    /// Another thread failed.
+    /// Raised when a thread has failed.
     failed: StopFlag,
 }
 

@@ -3,7 +3,9 @@
 use super::log::Log;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DedupMode, MAX_VOLUME_BLOCKS, Pbn, VolumeId};
+use gemelo_format::{
+    Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
+};
 use std::time::Duration;
 
 /// How long the first try to close a gate waits for requests under way; each later one waits twice
@@ -77,14 +79,28 @@ impl Engine {
         VolumeId(self.state().backend().totals().next_volume)
     }
 
-    pub(crate) fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
+    pub(crate) fn create_volume(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        mode: DedupMode,
+        origin: Origin,
+    ) -> Result<()> {
         self.check_writable()?;
         self.check_size(size_bytes)?;
         self.log.bound_open_commit()?;
         let mut catalogue = self.catalogue.change();
         catalogue.check_free(name)?;
         let volume = self.next_id();
-        self.log.change(&Change::Create { volume, name: name.to_owned(), size_bytes, mode })?;
+        self.log.change(&Change::Create(VolumeRecord {
+            id: volume,
+            name: name.to_owned(),
+            size_bytes,
+            mode,
+            read_only: false,
+            is_hidden: false,
+            birth: Birth { created_s: self.clock.utc_s(), origin },
+        }))?;
         let new = VolumeShared::new(volume, size_bytes, mode, false);
         // It is empty, so the finder has nothing to look at.
         new.dirty().clear();
@@ -129,14 +145,14 @@ impl Engine {
         name: &str,
         read_only: bool,
     ) -> Result<bool> {
-        let name = name.to_owned();
+        let (name, created_s) = (name.to_owned(), self.clock.utc_s());
         if Self::needs_pieces(state, source) {
-            self.log.apply(state, &Change::Begin { source, volume, name, read_only })?;
+            self.log.apply(state, &Change::Begin { source, volume, name, read_only, created_s })?;
             Log::begin_copy(state, source, volume);
             return Ok(false);
         }
         self.check_countable(state, source)?;
-        self.log.apply(state, &Change::Clone { source, volume, name, read_only })?;
+        self.log.apply(state, &Change::Clone { source, volume, name, read_only, created_s })?;
         Ok(true)
     }
 

@@ -16,10 +16,12 @@ pub(crate) fn text(report: &StatReport) -> String {
     }
     if let Some(server) = &report.server {
         text += &format!(
-            "\nServed by process {}, {}, {} so far\n",
+            "\nServed by process {}, {}, {} so far\nRequests and replies of clients take {} of {}\n",
             server.process_id,
             format_counted(server.connections, "client"),
-            format_counted(server.accepted_connections, "connection")
+            format_counted(server.accepted_connections, "connection"),
+            format_size(server.memory_bytes),
+            format_size(server.memory_limit_bytes)
         );
         text += "\nSince the pool was opened\n";
         text += &activity(&report.volumes).render(2);

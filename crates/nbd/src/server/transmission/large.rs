@@ -131,6 +131,7 @@ impl Transmission<'_> {
             }
         }
         self.counters.count_batch(1);
+        self.traffic.requests += 1;
         let sending = if is_in_chunks { Sending::Chunks } else { Sending::Data };
         match self.read_pieces(header, rules, sending)? {
             Ok(()) => Ok(()),
@@ -173,6 +174,9 @@ impl Transmission<'_> {
                 }
             };
             sent.map_err(|error| self.not_sent(error))?;
+            if sending != Sending::Nothing {
+                self.traffic.read_bytes += piece.bytes as u64;
+            }
         }
         Ok(Ok(()))
     }

@@ -1,0 +1,169 @@
+//! Socket files: makes them with the mode and group that are wanted before any client can connect,
+//! and removes those that a dead program has left.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, chmod, chownat, fstat};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Gid;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// Mode of a socket file with a group of its own, unless another mode is given: its user and its
+/// group may connect.
+const GROUP_MODE: u32 = 0o660;
+
+/// The users that may connect to a socket file. A client needs the right to write to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SocketAccess {
+    /// Permission bits of the file; [`None`] leaves them to the umask, or to the group.
+    pub mode: Option<u32>,
+    /// Number of the group of the file; [`None`] leaves it to the system.
+    pub group: Option<u32>,
+}
+
+impl SocketAccess {
+    /// Returns whether mode or group are given.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        self.mode.is_some() || self.group.is_some()
+    }
+
+    /// Sets group and mode of the socket file at `path`. The file is opened once, so that another
+    /// file which replaces it keeps its permissions.
+    fn apply(&self, path: &Path) -> io::Result<()> {
+        if !self.is_given() {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        if !FileType::from_raw_mode(fstat(&file)?.st_mode).is_socket() {
+            return Err(io::Error::other("another file has replaced the socket"));
+        }
+        if let Some(group) = self.group {
+            chownat(&file, "", None, Some(Gid::from_raw(group)), AtFlags::EMPTY_PATH).map_err(
+                |error| {
+                    let reason = "only root and members of the group may set it";
+                    io::Error::new(
+                        io::Error::from(error).kind(),
+                        format!("cannot set the group of the socket to {group}: {error}; {reason}"),
+                    )
+                },
+            )?;
+        }
+        if let Some(mode) = self.mode.or(self.group.map(|_| GROUP_MODE)) {
+            // A descriptor of this kind has no `fchmod`.
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            chmod(path, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
+    }
+}
+
+/// Listens at a socket file, with this number of clients that may wait. The file is bound, gets its
+/// group and mode, and listens last: until then the system refuses all connections to it.
+pub(super) fn listen(
+    path: &Path,
+    access: &SocketAccess,
+    queue_length: i32,
+) -> io::Result<UnixListener> {
+    remove_dead_socket(path)?;
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &address)?;
+    let listening = access
+        .apply(path)
+        .and_then(|()| rustix::net::listen(&socket, queue_length).map_err(io::Error::from));
+    if let Err(error) = listening {
+        // An error here does not matter: the first error says that there is no listener.
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(UnixListener::from(socket))
+}
+
+/// Removes the socket file of a program that has ended: connections to it are refused.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    let is_dead = is_socket
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_dead { std::fs::remove_file(path) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn permissions(path: &Path) -> (u32, u32) {
+        let status = std::fs::metadata(path).unwrap();
+        (status.mode() & 0o7777, status.gid())
+    }
+
+    #[test]
+    fn mode_and_group_are_those_that_are_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = rustix::process::getegid().as_raw();
+        for (name, mode, group, expected) in [
+            ("mode", Some(0o606), None, 0o606),
+            ("group", None, Some(own), GROUP_MODE),
+            ("both", Some(0o600), Some(own), 0o600),
+        ] {
+            let path = folder.path().join(name);
+            let _listener = listen(&path, &SocketAccess { mode, group }, 1).unwrap();
+            assert_eq!(permissions(&path), (expected, own), "{name}");
+            UnixStream::connect(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_set_leaves_no_socket_behind() {
+        if rustix::process::geteuid().is_root() {
+            // Root may set any group.
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("socket");
+            let access = SocketAccess { mode: None, group: Some(12345) };
+            let _listener = listen(&path, &access, 1).unwrap();
+            assert_eq!(permissions(&path), (GROUP_MODE, 12345));
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let error = listen(&path, &SocketAccess { mode: None, group: Some(0) }, 1).unwrap_err();
+        assert!(error.to_string().contains("members of the group"), "{error}");
+        assert!(!path.exists());
+    }
+
+    /// A thread tries to connect while each socket is made, and looks at the file as soon as it is
+    /// connected.
+    #[test]
+    fn a_client_cannot_connect_before_the_mode_is_set() {
+        const SOCKETS: usize = 300;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |number: usize| folder.path().join(number.to_string());
+        let awaited = AtomicUsize::new(usize::MAX);
+        // The sockets listen until the last client is connected.
+        let _listeners = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..SOCKETS {
+                    awaited.store(number, Ordering::SeqCst);
+                    while UnixStream::connect(path(number)).is_err() {}
+                    assert_eq!(permissions(&path(number)).0, 0o640);
+                }
+            });
+            let access = SocketAccess { mode: Some(0o640), group: None };
+            let make = |number| {
+                while awaited.load(Ordering::SeqCst) != number {
+                    std::thread::yield_now();
+                }
+                listen(&path(number), &access, 1).unwrap()
+            };
+            (0..SOCKETS).map(make).collect::<Vec<_>>()
+        });
+    }
+}
