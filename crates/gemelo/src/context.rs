@@ -4,7 +4,7 @@ use crate::pools;
 use crate::progress::TerminalMonitor;
 use anyhow::Context as _;
 use gemelo_base::units::format_lines;
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Monitor, StopFlag, SystemClock, WallClock};
 use gemelo_target::Targets;
 use std::io::Write;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Context {
             monitor: Arc::new(TerminalMonitor::new()),
             stop,
             targets: pools::targets(),
-            started_at: SystemTime::now(),
+            started_at: SystemClock::new().date(),
         })
     }
 
