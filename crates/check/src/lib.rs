@@ -3,6 +3,8 @@
 //! It walks the structs of [`gemelo_format`] with code of its own, so a fault of the engine does not
 //! hide itself. It shares nothing else with the engine, and writes nothing: repair is the engine's.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod count;
 mod error;
 mod replay;

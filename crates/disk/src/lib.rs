@@ -4,6 +4,8 @@
 //! [`FileDisk`] is locked while it is open. [`check_overwritable`] and [`check_unused`] refuse a
 //! path that something else uses or that holds data. The contents of a disk are left to callers.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod error;
 mod file;
 mod lock;

@@ -4,6 +4,8 @@
 //! The engine and the checker share this crate and nothing else. Structs are read here, so both read
 //! alike; callers decide when something is written.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod change;
 mod codec;
 mod commit;

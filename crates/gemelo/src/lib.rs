@@ -5,6 +5,8 @@
 //! This is the only crate that prints. Exit status: 0 done, 1 done in part or failed midway, 2 bad input, refused
 //! before anything was touched.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod commands;
 mod context;
 mod exit;

@@ -6,6 +6,8 @@
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
 //! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod backend;
 mod counters;
 mod engine;

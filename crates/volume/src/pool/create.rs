@@ -111,15 +111,12 @@ impl PoolOptions {
     }
 }
 
-/// Random bytes from the system.
+/// Returns random bytes for a key.
 fn random_bytes<const N: usize>() -> Result<[u8; N]> {
-    use std::io::Read;
-    let path = PathBuf::from("/dev/urandom");
-    let mut bytes = [0; N];
-    std::fs::File::open(&path)
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|source| DiskError::File { action: "read", path, source })?;
-    Ok(bytes)
+    gemelo_base::random::fresh_bytes().map_err(|source| {
+        let path = PathBuf::from("random bytes of the system");
+        DiskError::File { action: "read", path, source }.into()
+    })
 }
 
 impl Pool {
