@@ -2,7 +2,7 @@
 //! can drive it with a [`ManualClock`] and repeat a run exactly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A monotonic clock that counts nanoseconds from an origin of its own.
 pub trait Clock: Send + Sync {
@@ -11,6 +11,11 @@ pub trait Clock: Send + Sync {
 
     /// Blocks until `now_ns()` reaches `deadline_ns`. Returns at once if the deadline has passed.
     fn sleep_until_ns(&self, deadline_ns: u64);
+
+    /// Returns the wall-clock time in seconds since 1970, UTC. `None` if the clock does not know it.
+    fn utc_s(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The operating system's monotonic clock. Its origin is the moment at which it is created.
@@ -57,6 +62,11 @@ impl Clock for SystemClock {
             }
         }
     }
+
+    fn utc_s(&self) -> Option<u64> {
+        // A system whose clock is set to a time before 1970 does not know the time.
+        SystemTime::UNIX_EPOCH.elapsed().ok().map(|since| since.as_secs())
+    }
 }
 
 /// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping.
@@ -66,6 +76,9 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
+    /// The wall-clock time of the clock's origin, in seconds since 1970, UTC.
+    pub const ORIGIN_S: u64 = 1_700_000_000;
+
     /// Creates a clock that stands at its origin.
     #[must_use]
     pub fn new() -> Self {
@@ -85,6 +98,10 @@ impl Clock for ManualClock {
 
     fn sleep_until_ns(&self, deadline_ns: u64) {
         self.now_ns.fetch_max(deadline_ns, Ordering::Relaxed);
+    }
+
+    fn utc_s(&self) -> Option<u64> {
+        Some(Self::ORIGIN_S + self.now_ns() / 1_000_000_000)
     }
 }
 

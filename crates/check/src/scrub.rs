@@ -74,7 +74,8 @@ fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
     for volume in walk.volumes.values() {
         let lbns = volume.map.iter().filter(|(_, place)| has(place));
         named.extend(
-            lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.name)).take(MOST_NAMED + 1),
+            lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.record.name))
+                .take(MOST_NAMED + 1),
         );
     }
     let more = named.len() > MOST_NAMED;

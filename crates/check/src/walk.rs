@@ -4,10 +4,10 @@ use crate::CheckReport;
 use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    DedupMode, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
-    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed,
-    RECORD_PAGE_ENTRIES, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume, Version,
-    VolumeId, check_data_header, find_roots, read_chain, read_superblock, replay_journal,
+    DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1,
+    PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed, RECORD_PAGE_ENTRIES, Slot,
+    StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, check_data_header, find_roots,
+    read_chain, read_superblock, replay_journal,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,18 +17,21 @@ const MOST_LOST_BLOCKS: u64 = 1 << 26;
 /// A volume with its map, without the gaps.
 #[derive(Clone)]
 pub struct WalkVolume {
-    /// Name of the volume.
-    pub name: String,
-    /// Size in blocks.
-    pub blocks: u64,
-    /// Whether, and when, the volume looks for duplicates.
-    pub mode: DedupMode,
-    /// Whether the volume takes no writes.
-    pub read_only: bool,
-    /// Whether the volume is being made or removed, and users do not see it.
-    pub is_hidden: bool,
+    /// The record of the volume.
+    pub record: VolumeRecord,
     /// Places of the LBNs that are not unmapped.
     pub map: BTreeMap<u64, Place>,
+}
+
+impl WalkVolume {
+    pub(crate) const fn new(record: VolumeRecord) -> Self {
+        Self { record, map: BTreeMap::new() }
+    }
+
+    /// Gives the volume's size in blocks.
+    pub(crate) const fn blocks(&self, block_bytes: u64) -> u64 {
+        self.record.size_bytes / block_bytes
+    }
 }
 
 /// The state of a pool that recovery reaches.
@@ -150,7 +153,7 @@ impl Walk {
         let mut is_whole = true;
         let part = if self.superblock.version == Version::V1 { Part::MapV1 } else { Part::Map };
         for volume in &table.volumes {
-            let blocks = volume.size_bytes / block_bytes;
+            let blocks = volume.record.size_bytes / block_bytes;
             let found = reader.read(volume.map, part)?;
             let mut map: BTreeMap<u64, Place> = BTreeMap::new();
             map.extend(
@@ -159,7 +162,7 @@ impl Walk {
             if found.lost.is_empty() && map.len() as u64 != volume.mapped {
                 let what = format!(
                     "volume '{}' maps {} blocks, not {}",
-                    volume.name,
+                    volume.record.name,
                     map.len(),
                     volume.mapped
                 );
@@ -169,15 +172,14 @@ impl Walk {
                 is_whole = false;
                 let what = format!(
                     "the map of blocks {} and after of volume '{}' is lost",
-                    lost.start, volume.name
+                    lost.start, volume.record.name
                 );
                 reader.slots.report.add(true, what);
                 let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
                 map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
             }
-            let StoreVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
-            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
-            self.volumes.insert(volume.id, walked);
+            let record = volume.record.clone();
+            self.volumes.insert(record.id, WalkVolume { record, map });
         }
         let counts = reader.read(table.counts, Part::Counts)?;
         let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
@@ -221,7 +223,7 @@ impl Walk {
             Version::V2 => MAP_PAGE_ENTRIES,
         };
         for volume in &table.volumes {
-            let blocks = volume.size_bytes / block_bytes;
+            let blocks = volume.record.size_bytes / block_bytes;
             let mut map = BTreeMap::new();
             for page in &volume.pages {
                 slots.add(page.slot);
@@ -231,7 +233,7 @@ impl Walk {
                     is_whole = false;
                     let what = format!(
                         "the map page of blocks {first} and after of volume '{}' is lost",
-                        volume.name
+                        volume.record.name
                     );
                     slots.report.add(true, what);
                 }
@@ -245,15 +247,17 @@ impl Walk {
                     if lbn >= blocks {
                         slots.report.add(
                             true,
-                            format!("volume '{}' maps block {lbn}, beyond its end", volume.name),
+                            format!(
+                                "volume '{}' maps block {lbn}, beyond its end",
+                                volume.record.name
+                            ),
                         );
                     }
                     map.insert(lbn, place);
                 }
             }
-            let TableVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
-            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
-            self.volumes.insert(volume.id, walked);
+            let record = volume.record.clone();
+            self.volumes.insert(record.id, WalkVolume { record, map });
         }
         for page in &table.records {
             slots.add(page.slot);

@@ -17,6 +17,7 @@ mod store;
 mod superblock;
 mod table;
 mod types;
+mod volume;
 
 pub use change::Change;
 pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror_commit};
@@ -38,6 +39,7 @@ pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
     MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
+pub use volume::{Birth, Origin, VolumeRecord};
 
 use twox_hash::XxHash3_64;
 

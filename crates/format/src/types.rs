@@ -197,7 +197,8 @@ impl Identity {
 }
 
 /// Names a volume for ever: ids are never given twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct VolumeId(pub u32);
 
 impl fmt::Display for VolumeId {

@@ -150,12 +150,12 @@ pub(crate) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
     let opened = Pool::open_disks(disks.clone(), tuning(), Arc::new(SystemClock::new()));
     let Ok(pool) = opened else { return };
     for summary in pool.volumes() {
-        write(&pool, &summary.name, BLOCK_BYTES as u64 / 2, 9);
-        let Ok(volume) = pool.volume(&summary.name) else { continue };
+        write(&pool, &summary.record.name, BLOCK_BYTES as u64 / 2, 9);
+        let Ok(volume) = pool.volume(&summary.record.name) else { continue };
         let mut buffer = vec![0; 64 * BLOCK_BYTES];
         let operation = Operation::Read { offset: 0, buffer: &mut buffer };
         volume.execute(&mut [Request { operation, outcome: Ok(()) }]);
-        let _ = volume.extents(0, summary.size_bytes, 100);
+        let _ = volume.extents(0, summary.record.size_bytes, 100);
     }
     let closed = pool.close();
     if was_clean && closed.is_ok() {

@@ -434,10 +434,10 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
         if let Ok(pool) = open(&disks, tuning()) {
             let _ = (pool.prove(1), pool.stat(), pool.checkpoint());
             for volume in pool.volumes().iter().take(3) {
-                let held = pool.volume(&volume.name).unwrap();
+                let held = pool.volume(&volume.record.name).unwrap();
                 let _ =
                     (read(&held, 0, BLOCK), write(&held, 0, &content(seed, BLOCK)), flush(&held));
-                let _ = pool.remove_volume(&volume.name);
+                let _ = pool.remove_volume(&volume.record.name);
             }
         }
         let options = CheckOptions { data: true };

@@ -6,8 +6,8 @@ use crate::error::VolumeError;
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
 use gemelo_format::{
-    BackendKind, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn, Pbn,
-    Place, PoolDisks, PoolSeed, Root, Superblock, Version, VolumeId,
+    BackendKind, Birth, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn,
+    Origin, Pbn, Place, PoolDisks, PoolSeed, Root, Superblock, Version, VolumeId, VolumeRecord,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -29,6 +29,19 @@ fn superblock(backend: BackendKind) -> Superblock {
         backend,
         journal_pages: 16,
         header_copy: None,
+    }
+}
+
+/// The record of a volume named after its id.
+pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
+    VolumeRecord {
+        id: VolumeId(id),
+        name: format!("v{id}"),
+        size_bytes,
+        mode: DedupMode::Inline,
+        read_only: false,
+        is_hidden: false,
+        birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Empty },
     }
 }
 
@@ -103,9 +116,7 @@ impl Pair {
     }
 
     fn create(&mut self, id: u32) {
-        let (volume, name) = (VolumeId(id), format!("v{id}"));
-        let size_bytes = VOLUME_BLOCKS * 512;
-        self.apply(&Change::Create { volume, name, size_bytes, mode: DedupMode::Inline });
+        self.apply(&Change::Create(record(id, VOLUME_BLOCKS * 512)));
         self.model.maps.insert(id, BTreeMap::new());
     }
 
@@ -207,6 +218,7 @@ impl Pair {
                     volume: VolumeId(volume),
                     name,
                     read_only: false,
+                    created_s: Some(1_700_000_000),
                 };
                 self.apply(&clone);
                 self.model.maps.insert(volume, self.model.maps[&id].clone());
@@ -403,8 +415,9 @@ fn what_does_not_fit_the_state_is_an_error() {
                 volume: VolumeId(5),
                 name: "x".into(),
                 read_only: true,
+                created_s: None,
             },
-            Change::Create { volume, name: "x".into(), size_bytes: 512, mode: DedupMode::Off },
+            Change::Create(record(volume.0, 512)),
         ];
         for change in wrong {
             let result = pair.backend.apply(std::slice::from_ref(&change), &mut Vec::new());

@@ -7,7 +7,8 @@ use crate::counters::VolumeCounters;
 use crate::error::{Result, VolumeError};
 use crate::load::Load;
 use gemelo_format::{
-    Change, DedupMode, DiskRole, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, VolumeId,
+    Birth, Change, DedupMode, DiskRole, MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId,
+    VolumeRecord,
 };
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
@@ -210,14 +211,28 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
+    pub(crate) fn create_volume(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        mode: DedupMode,
+        origin: Origin,
+    ) -> Result<()> {
         self.check_writable()?;
         self.check_size(size_bytes)?;
         self.bound_open_commit()?;
         let reserved = self.catalogue.lock();
         self.check_free(name, &reserved)?;
         let volume = self.next_id();
-        self.change(&Change::Create { volume, name: name.to_owned(), size_bytes, mode })?;
+        self.change(&Change::Create(VolumeRecord {
+            id: volume,
+            name: name.to_owned(),
+            size_bytes,
+            mode,
+            read_only: false,
+            is_hidden: false,
+            birth: Birth { created_s: self.clock.utc_s(), origin },
+        }))?;
         let new = VolumeShared::new(volume, size_bytes, mode, false);
         // It is empty.
         new.dirty.lock().clear();
@@ -262,14 +277,14 @@ impl Engine {
         name: &str,
         read_only: bool,
     ) -> Result<bool> {
-        let name = name.to_owned();
+        let (name, created_s) = (name.to_owned(), self.clock.utc_s());
         if Self::needs_pieces(state, source) {
-            self.apply(state, &Change::Begin { source, volume, name, read_only })?;
+            self.apply(state, &Change::Begin { source, volume, name, read_only, created_s })?;
             state.copies.push(Copying::new(source, volume));
             return Ok(false);
         }
         self.check_countable(state, source)?;
-        self.apply(state, &Change::Clone { source, volume, name, read_only })?;
+        self.apply(state, &Change::Clone { source, volume, name, read_only, created_s })?;
         Ok(true)
     }
 

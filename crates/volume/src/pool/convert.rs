@@ -12,15 +12,13 @@ use gemelo_check::{CheckReport, Walk, WalkVolume};
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
     Change, Checksum, DiskRole, Fingerprint, FingerprintKind, Fingerprinter, Lbn, Pbn, Place,
-    PoolDisks, PoolSeed, Superblock, Version, VolumeId,
+    PoolDisks, PoolSeed, Superblock, Version, VolumeId, VolumeRecord,
 };
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A name that no volume can have, because it contains a slash.
-const EMPTY_NAME: &str = "/";
 /// Changes made between two looks at the length of the open commit.
 const CHANGES_AT_ONCE: usize = 1024;
 /// The new metadata, until they take the place of the old ones.
@@ -62,7 +60,7 @@ pub fn convert(
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::open_disks(new, tuning, Arc::new(SystemClock::new()))?;
     let mut conversion = Converter::new(disks, &walk, &pool);
-    let shown = walk.volumes.values().filter(|volume| !volume.is_hidden);
+    let shown = walk.volumes.values().filter(|volume| !volume.record.is_hidden);
     let blocks: u64 = shown.clone().map(|volume| volume.map.len() as u64).sum();
     monitor.begin("Converting", Unit::Items, Some(blocks));
     for volume in shown {
@@ -167,21 +165,13 @@ impl<'c> Converter<'c> {
         Ok(())
     }
 
-    /// Makes the volume, without its blocks. A read-only one is a clone of an empty one.
+    /// Makes the volume, without its blocks.
     fn create(&self, volume: &WalkVolume) -> Result<VolumeId> {
         let engine = &self.pool.engine;
-        let size_bytes = volume.blocks * u64::from(self.walk.superblock.block_bytes);
-        let WalkVolume { name, mode, .. } = volume.clone();
         let id = engine.next_volume_id();
-        if !volume.read_only {
-            engine.convert_some(&[Change::Create { volume: id, name, size_bytes, mode }])?;
-            return Ok(id);
-        }
-        let empty = Change::Create { volume: id, name: EMPTY_NAME.into(), size_bytes, mode };
-        let copy = VolumeId(id.0.saturating_add(1));
-        let clone = Change::Clone { source: id, volume: copy, name, read_only: true };
-        engine.convert_some(&[empty, clone, Change::Remove { volume: id }])?;
-        Ok(copy)
+        let record = VolumeRecord { id, ..volume.record.clone() };
+        engine.convert_some(&[Change::Create(record)])?;
+        Ok(id)
     }
 
     /// The change that gives an LBN its place.

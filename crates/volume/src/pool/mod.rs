@@ -26,7 +26,7 @@ use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::Clock;
 use gemelo_disk::DiskAccess;
-use gemelo_format::{DedupMode, Pbn};
+use gemelo_format::{DedupMode, Origin, Pbn};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,7 +145,21 @@ impl Pool {
     /// # Errors
     /// If there is one of this name, or name or size cannot be.
     pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
-        self.engine.create_volume(name, size_bytes, mode)
+        self.engine.create_volume(name, size_bytes, mode, Origin::Empty)
+    }
+
+    /// Makes a volume that an import is going to fill: as [`Self::create_volume`], and its origin says
+    /// that it was imported.
+    ///
+    /// # Errors
+    /// As [`Self::create_volume`].
+    pub fn create_imported_volume(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        mode: DedupMode,
+    ) -> Result<()> {
+        self.engine.create_volume(name, size_bytes, mode, Origin::Imported)
     }
 
     /// Removes a volume. Requests under way end first; later ones fail.

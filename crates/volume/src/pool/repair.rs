@@ -5,13 +5,13 @@
 
 use super::open::{Recovered, each_place, recover};
 use super::{Pool, Tuning};
-use crate::backend::{Map, VolumeInfo};
+use crate::backend::Map;
 use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use gemelo_format::{
     DiskRole, Fingerprint, Fingerprinter, Lbn, PAGE_BYTES, Pbn, Place, PoolDisks, PoolSeed,
-    VolumeId, data_header, read_superblock,
+    VolumeId, VolumeRecord, data_header, read_superblock,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::IoSlice;
@@ -182,7 +182,7 @@ impl Judge<'_> {
 }
 
 fn costs(recovered: &Recovered, assessment: &Assessment) -> Vec<RepairCost> {
-    let cost = |volume: VolumeInfo| {
+    let cost = |volume: VolumeRecord| {
         let of_map = lost_in_map(&*recovered.backend, volume.id);
         let lost_blocks = assessment.lost_blocks.get(&volume.id).copied().unwrap_or(0) + of_map;
         let undone_blocks = recovered.undone.get(&volume.id).copied().unwrap_or(0);

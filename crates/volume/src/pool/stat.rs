@@ -1,24 +1,23 @@
 //! What a pool and its volumes have, and have done.
 
 use super::Pool;
-use crate::backend::{CacheFigures, VolumeInfo};
+use crate::backend::CacheFigures;
 use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::{Result, VolumeError};
 use crate::load::LoadStat;
-use gemelo_format::{BackendKind, DedupMode, DiskRole, FingerprintKind, PAGE_BYTES};
+use gemelo_format::{
+    BackendKind, DiskRole, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
+};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A volume in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSummary {
-    /// Its name.
-    pub name: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Whether it looks for duplicates.
-    pub mode: DedupMode,
-    /// Whether it takes no writes.
-    pub read_only: bool,
+    /// The record of the volume. The name of its origin is the present one if the volume that it was
+    /// cloned from is still there.
+    #[serde(flatten)]
+    pub record: VolumeRecord,
     /// Its blocks that hold something.
     pub mapped_blocks: u64,
     /// Stretches of 1024 blocks that the finder has not looked at since they were written.
@@ -88,28 +87,36 @@ impl Pool {
     /// All volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeSummary> {
-        let infos = self.engine.state.read().backend.volumes();
-        let live = self.engine.volumes.read();
-        let live_of = |info: &VolumeInfo| live.get(&info.name);
-        let waiting = |info: &VolumeInfo| {
-            live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting())
+        let records: Vec<(u64, VolumeRecord)> = {
+            let state = self.engine.state.read();
+            let all = state.backend.volumes().into_iter();
+            let mapped_blocks = |record: &VolumeRecord| state.backend.mapped_blocks(record.id);
+            all.map(|record| (mapped_blocks(&record), record)).collect()
         };
-        let mut list: Vec<VolumeSummary> = infos
-            .into_iter()
-            .filter(|info| !info.is_hidden)
-            .map(|info| VolumeSummary {
-                dirty_groups: waiting(&info).0,
-                is_swept: waiting(&info).1,
-                stat: live_of(&info).map(|volume| volume.counters.read()).unwrap_or_default(),
-                load: live_of(&info).map(|volume| volume.load.read()).unwrap_or_default(),
-                name: info.name,
-                size_bytes: info.size_bytes,
-                mode: info.mode,
-                read_only: info.read_only,
-                mapped_blocks: info.mapped_blocks,
-            })
-            .collect();
-        list.sort_by(|a, b| a.name.cmp(&b.name));
+        let names: BTreeMap<VolumeId, String> =
+            records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
+        let live = self.engine.volumes.read();
+        let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
+            if let Origin::Clone { volume, name } = &mut record.birth.origin
+                && let Some(present) = names.get(volume)
+            {
+                name.clone_from(present);
+            }
+            let shared = live.get(&record.name);
+            let (dirty_groups, is_swept) =
+                shared.map_or((0, false), |volume| volume.dirty.lock().waiting());
+            VolumeSummary {
+                dirty_groups,
+                is_swept,
+                stat: shared.map(|volume| volume.counters.read()).unwrap_or_default(),
+                load: shared.map(|volume| volume.load.read()).unwrap_or_default(),
+                record,
+                mapped_blocks,
+            }
+        };
+        let shown = records.into_iter().filter(|(_, record)| !record.is_hidden);
+        let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
+        list.sort_by(|a, b| a.record.name.cmp(&b.record.name));
         list
     }
 

@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         name: volume.name.clone(),
         size_bytes: arguments.size.0,
         mode: arguments.dedup.into(),
+        is_imported: false,
     };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: a volume of {}\n", format_size(arguments.size.0)))?;
