@@ -29,7 +29,7 @@ mod write;
 
 pub use blocks::{BlockError, Blocks, TouchedBlock};
 pub use error::{Malformed, TraceError};
-pub use format::{Format, fuzz};
+pub use format::Format;
 pub use merge::{DeviceRule, Merged, ReadOptions};
 pub use record::{ContentHash, Names, Operation, Record, RecordSource};
 pub use stat::{

@@ -1,11 +1,4 @@
 //! `gemelo dedisbench`: says which gemelo job a DEDISbench command line stands for, and runs it.
-//!
-//! [`ini`] reads its configuration files, [`parse`] understands flags and keys, [`translate`] says the same in options of
-//! `gemelo bench`.
-
-pub(crate) mod ini;
-pub(crate) mod parse;
-mod translate;
 
 use super::bench;
 use crate::context::Context;
@@ -13,9 +6,7 @@ use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::files;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser};
-use parse::DedisbenchJob;
-use std::path::Path;
-use thiserror::Error;
+use gemelo_job::dedisbench::{DedisbenchError, DedisbenchJob};
 
 /// Says which `gemelo bench` command the DEDISbench command line stands for, and runs it.
 #[derive(Debug, Args)]
@@ -32,25 +23,6 @@ pub(crate) struct Arguments {
         value_name = "ARGS"
     )]
     arguments: Vec<String>,
-}
-
-/// What is wrong with a DEDISbench command line or configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum DedisbenchError {
-    /// A word of the command line.
-    #[error("{flag}: {message}")]
-    Flag { flag: String, message: String },
-    /// A line of the configuration.
-    #[error("line {line}: {message}")]
-    Line { line: usize, message: String },
-    /// Something that DEDISbench requires.
-    #[error("the DEDISbench command line lacks {what}")]
-    Missing { what: &'static str },
-    /// A distribution that only DEDISbench brings along.
-    #[error(
-        "gemelo has no figures of {name}: give the path of a distribution file, such as distfile=./{name}"
-    )]
-    UnknownDistribution { name: &'static str },
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -76,20 +48,19 @@ struct Bench {
     arguments: bench::Arguments,
 }
 
-/// The job of a command line and the configuration it names.
+/// Reads a command line and the configuration that it names.
 fn read(words: &[String]) -> anyhow::Result<DedisbenchJob> {
-    let job = parse::command_line(words).or_bad_input()?;
-    let Some(path) = job.configuration.clone() else { return Ok(job) };
-    let text = files::read_text(Path::new(&path))?;
-    let located = |error: DedisbenchError| match error {
+    let job = DedisbenchJob::of_words(words).or_bad_input()?;
+    let Some(path) = job.configuration().map(ToOwned::to_owned) else { return Ok(job) };
+    let text = files::read_text(&path)?;
+    let path = path.display();
+    job.with_configuration(&text).map_err(|error| match error {
         DedisbenchError::Line { line, message } => bad_input(anyhow!("{path}:{line}: {message}")),
         other => bad_input(anyhow!("{path}: {other}")),
-    };
-    let entries = ini::parse(&text).map_err(located)?;
-    job.with_configuration(&entries).map_err(located)
+    })
 }
 
-/// The words as a shell takes them.
+/// Quotes the words for a shell.
 fn quoted(words: &[String]) -> String {
     let quote = |word: &String| {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+".contains(letter);

@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
-use gemelo::fuzzing::{TARGETS, Target, run};
 use gemelo_base::random::Random;
+use gemelo_fuzzing::{TARGETS, Target, run};
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -13,22 +13,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The longest a disk may become: a pool that wants more has understood its metadata wrongly.
 const MOST_BYTES: u64 = 64 << 20;
 /// Bytes of a block.
-pub(super) const BLOCK_BYTES: usize = 512;
+pub(crate) const BLOCK_BYTES: usize = 512;
 /// Blocks of each volume.
 const VOLUME_BLOCKS: u64 = 2100;
 
 /// A disk that is a vector.
 #[derive(Default)]
-pub(super) struct MemoryDisk(Mutex<Vec<u8>>);
+pub(crate) struct MemoryDisk(Mutex<Vec<u8>>);
 
 impl MemoryDisk {
     /// A disk that holds this.
-    pub(super) fn of(bytes: Vec<u8>) -> Arc<Self> {
+    pub(crate) fn of(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(bytes)))
     }
 
     /// What it holds.
-    pub(super) fn image(&self) -> Vec<u8> {
+    pub(crate) fn image(&self) -> Vec<u8> {
         self.bytes().clone()
     }
 
@@ -91,12 +91,12 @@ impl Disk for MemoryDisk {
 }
 
 /// Requests do what they are made to do at once; nothing happens in the background, so that a run repeats.
-pub(super) fn tuning() -> Tuning {
+pub(crate) fn tuning() -> Tuning {
     Tuning { verify_reads: true, background: false, ..Tuning::default() }
 }
 
 /// A small pool: volumes with shared, trimmed and repeated blocks, a checkpoint, and a journal after it.
-pub(super) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
     let (data, metadata) = (MemoryDisk::of(Vec::new()), MemoryDisk::of(Vec::new()));
     let disks = PoolDisks::new(data.clone(), metadata.clone());
     let options = PoolOptions {
@@ -150,7 +150,7 @@ fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
 ///
 /// # Panics
 /// If it is not.
-pub(super) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
+pub(crate) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
     let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
     let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
     let was_clean = checked().is_ok_and(|report| report.is_clean());

@@ -1,7 +1,7 @@
 //! The structs on a pool's metadata disk. A fuzzer does not guess checksums, so what it makes is put into a small pool
 //! with all checksums right; then the pool is opened, used and checked. What has wrong ones is tried as well.
 
-use super::disk::{MemoryDisk, small_pool, use_pool};
+use crate::disk::{MemoryDisk, small_pool, use_pool};
 use gemelo_format::{
     BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, JOURNAL_PAGE,
     PAGE_BYTES, PageRef, PoolSeed, Root, Slot, Superblock, Table, Version, build_chain,
@@ -164,7 +164,7 @@ impl Words<'_> {
 }
 
 /// Superblocks of other shapes.
-pub(super) fn superblock(bytes: &[u8]) {
+pub(crate) fn superblock(bytes: &[u8]) {
     let Some(sample) = &*SAMPLE else { return };
     let mut words = Words(bytes);
     let superblock = Superblock {
@@ -180,7 +180,7 @@ pub(super) fn superblock(bytes: &[u8]) {
 const LARGEST: u64 = 1 << 20;
 
 /// Roots that say other things.
-pub(super) fn root(bytes: &[u8]) {
+pub(crate) fn root(bytes: &[u8]) {
     let Some(sample) = &*SAMPLE else { return };
     let mut words = Words(bytes);
     let mut root = sample.root.clone();
@@ -208,7 +208,7 @@ pub(super) fn root(bytes: &[u8]) {
 }
 
 /// Tables: volumes and their pages.
-pub(super) fn table(bytes: &[u8]) {
+pub(crate) fn table(bytes: &[u8]) {
     if let Some(table) = Table::decode(bytes) {
         let pages = table.volumes.iter().flat_map(|volume| &volume.pages).chain(&table.records);
         let is_large = pages.into_iter().any(|page| u64::from(page.slot.number()) > LARGEST);
@@ -224,13 +224,13 @@ pub(super) fn table(bytes: &[u8]) {
 }
 
 /// Pages of maps and records.
-pub(super) fn pages(bytes: &[u8]) {
+pub(crate) fn pages(bytes: &[u8]) {
     let Some(sample) = &*SAMPLE else { return };
     sample.run(sample.with_pages(bytes));
 }
 
 /// Commits of the journal.
-pub(super) fn changes(bytes: &[u8]) {
+pub(crate) fn changes(bytes: &[u8]) {
     if let Some(changes) = Change::decode_all(bytes, Version::V2) {
         let mut encoded = Vec::new();
         changes.iter().for_each(|change| change.encode(&mut encoded));
@@ -247,7 +247,7 @@ static POOLS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
 });
 
 /// Bytes changed anywhere, with wrong checksums. The first byte chooses the backend.
-pub(super) fn damage(bytes: &[u8]) {
+pub(crate) fn damage(bytes: &[u8]) {
     let (first, patches) = bytes.split_first().unwrap_or((&0, &[]));
     let Some((data, metadata)) = POOLS.get(usize::from(*first) % POOLS.len().max(1)) else {
         return;
@@ -262,17 +262,17 @@ pub(super) fn damage(bytes: &[u8]) {
 }
 
 /// The sample's table.
-pub(super) fn table_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn table_seeds() -> Vec<Vec<u8>> {
     SAMPLE.iter().map(|sample| sample.table.encode()).collect()
 }
 
 /// What the sample's commits hold.
-pub(super) fn change_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn change_seeds() -> Vec<Vec<u8>> {
     SAMPLE.iter().flat_map(|sample| sample.payloads.clone()).collect()
 }
 
 /// Inputs that change nothing, or single bits.
-pub(super) fn patch_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn patch_seeds() -> Vec<Vec<u8>> {
     vec![
         vec![],
         vec![2],

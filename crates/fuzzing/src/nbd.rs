@@ -1,6 +1,6 @@
 //! The Network Block Device protocol: its decoders, a server that hears anything, a client that hears anything.
 
-use super::disk::{MemoryDisk, small_pool, tuning};
+use crate::disk::{MemoryDisk, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{Export, ExportTable};
 use gemelo_format::BackendKind;
@@ -28,7 +28,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// All decoders, on the same bytes; what one has understood it understands again.
-pub(super) fn wire(bytes: &[u8]) {
+pub(crate) fn wire(bytes: &[u8]) {
     if let Ok(flags) = decode_greeting(bytes) {
         assert_eq!(decode_greeting(&encode_greeting(flags)), Ok(flags));
     }
@@ -97,7 +97,7 @@ fn serve() -> anyhow::Result<PathBuf> {
 }
 
 /// What a client sends: the server answers or ends the connection, in time, and serves the next one.
-pub(super) fn server(bytes: &[u8]) {
+pub(crate) fn server(bytes: &[u8]) {
     let Some(path) = &*SERVED else { return };
     let connected = UnixStream::connect(path);
     assert!(connected.is_ok(), "the server listens: {connected:?}");
@@ -120,7 +120,7 @@ static PRETENDER: LazyLock<Option<(UnixListener, PathBuf)>> = LazyLock::new(|| {
 });
 
 /// What a server sends: the client takes it, or ends the connection with an error.
-pub(super) fn client(bytes: &[u8]) {
+pub(crate) fn client(bytes: &[u8]) {
     let Some((listener, path)) = &*PRETENDER else { return };
     let uri =
         NbdUri { server: ServerAddress::Unix(path.clone()), name: "one".to_owned(), tls: None };
@@ -144,7 +144,7 @@ pub(super) fn client(bytes: &[u8]) {
 }
 
 /// Messages of every kind.
-pub(super) fn wire_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn wire_seeds() -> Vec<Vec<u8>> {
     let sizes = BlockSizes { minimum: 1, preferred: 4096, maximum: 1 << 25 };
     let info = Info::Export { size_bytes: 1 << 20, flags: ExportFlags(0xffff) };
     let mut status = vec![0, 0, 0, 1];
@@ -178,7 +178,7 @@ fn option(option: OptionCode, data: &[u8]) -> Vec<u8> {
 }
 
 /// Whole conversations, the client's part.
-pub(super) fn server_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn server_seeds() -> Vec<Vec<u8>> {
     let hello = (ClientFlags::FIXED_NEWSTYLE | ClientFlags::NO_ZEROES).to_be_bytes().to_vec();
     let go =
         option(OptionCode::GO, &InfoRequest { name: "one", wanted: vec![InfoKind::NAME] }.encode());
@@ -209,7 +209,7 @@ pub(super) fn server_seeds() -> Vec<Vec<u8>> {
 }
 
 /// A whole conversation, the server's part.
-pub(super) fn client_seeds() -> Vec<Vec<u8>> {
+pub(crate) fn client_seeds() -> Vec<Vec<u8>> {
     let reply = |option, kind, data: &[u8]| {
         [&OptionReplyHeader { option, kind, length: data.len() as u32 }.encode(), data].concat()
     };

@@ -1,7 +1,6 @@
 //! Command lines and configurations of DEDISbench as it documents them, and wrong ones.
 
 use super::*;
-use crate::commands::dedisbench::ini;
 use proptest::prelude::*;
 
 fn line(text: &str) -> Result<DedisbenchJob, DedisbenchError> {
@@ -9,7 +8,7 @@ fn line(text: &str) -> Result<DedisbenchJob, DedisbenchError> {
 }
 
 fn configured(text: &str) -> Result<DedisbenchJob, DedisbenchError> {
-    DedisbenchJob::default().with_configuration(&ini::parse(text)?)
+    DedisbenchJob::default().with_configuration(text)
 }
 
 #[test]

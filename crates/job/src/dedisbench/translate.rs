@@ -30,7 +30,7 @@ impl DedisbenchJob {
     ///
     /// # Errors
     /// If the command line lacks what DEDISbench requires, or names a distribution that only DEDISbench has.
-    pub(crate) fn to_bench_arguments(&self) -> Result<Vec<String>, DedisbenchError> {
+    pub fn to_bench_arguments(&self) -> Result<Vec<String>, DedisbenchError> {
         let operation = self.operation.ok_or(DedisbenchError::Missing { what: "-w, -r or -m" })?;
         let mut words = Words::default();
         self.target(&mut words, operation);
@@ -63,7 +63,8 @@ impl DedisbenchJob {
     }
 
     /// What the translation leaves out, a sentence each.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(text) = self.seed.as_deref().filter(|text| text.parse::<u64>().is_err()) {
             notes.push(format!("-v{text}: seed {} stands for this text", seed_of(text)));
@@ -211,9 +212,8 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::dedisbench::{ini, parse};
+    use crate::JobOptions;
     use clap::Parser;
-    use gemelo_job::JobOptions;
     use proptest::prelude::*;
 
     /// The options of `gemelo bench`: every translation must be made of them.
@@ -228,7 +228,7 @@ mod tests {
 
     fn translated(line: &str, configuration: &str) -> Result<String, DedisbenchError> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let job = parse::command_line(&words)?.with_configuration(&ini::parse(configuration)?)?;
+        let job = DedisbenchJob::of_words(&words)?.with_configuration(configuration)?;
         let words = job.to_bench_arguments()?;
         Bench::try_parse_from(&words).unwrap();
         Ok(words.join(" "))

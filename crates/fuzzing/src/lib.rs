@@ -1,23 +1,28 @@
-//! Every parser of outside input as a function of bytes, for fuzzing: `fuzz/` runs each with libFuzzer, and
-//! `tests/fuzz_smoke.rs` a short while on every test run. A parser may refuse its input; it must not panic, hang, or
-//! understand what it wrote itself differently.
+//! Every parser of outside input as a function of bytes.
 //!
-//! A new parser gets a line in [`TARGETS`] and a file of its name in `fuzz/fuzz_targets`.
+//! `fuzz/` runs each parser with libFuzzer, and `tests/smoke.rs` runs it for a short while on every
+//! test run. A parser may refuse its input. It must not panic, hang, or read its own output
+//! differently. This crate is for development only: the program does not depend on it.
+//!
+//! A new parser gets an entry in [`TARGETS`] and a file of its name in `fuzz/fuzz_targets`.
+
+#![allow(clippy::panic, reason = "a parser that misbehaves is reported by a panic")]
 
 mod disk;
 mod nbd;
 mod pool;
 
-use crate::commands::dedisbench::{ini, parse};
 use gemelo_adapters::{NbdAdapter, PoolAdapter};
 use gemelo_base::{Silent, StopFlag, units};
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
+use gemelo_job::dedisbench::DedisbenchJob;
 use gemelo_job::distributions::formats::Format;
 use gemelo_job::job_file;
 use gemelo_load::read_log;
 use gemelo_pattern::Pattern;
 use gemelo_scan::{ScanOptions, ScanRequest, ZeroPolicy, merge_sets};
 use gemelo_target::{TargetUri, Targets};
+use gemelo_trace::{Format as TraceFormat, Merged, ReadOptions, Record, RecordSource};
 use std::io::Write;
 
 /// One parser.
@@ -274,14 +279,12 @@ fn job_file(text: &str) {
 }
 
 fn dedisbench_ini(text: &str) {
-    if let Ok(entries) = ini::parse(text) {
-        let _ = parse::DedisbenchJob::default().with_configuration(&entries);
-    }
+    let _ = DedisbenchJob::default().with_configuration(text);
 }
 
 fn dedisbench_line(text: &str) {
     let words: Vec<&str> = text.split_whitespace().collect();
-    if let Ok(job) = parse::command_line(&words) {
+    if let Ok(job) = DedisbenchJob::of_words(&words) {
         let _ = (job.notes(), job.to_bench_arguments());
     }
 }
@@ -330,9 +333,23 @@ fn saved_set(bytes: &[u8]) {
     }
 }
 
-/// Whatever the bytes, as every format: records that end below 2^64, or an error that names the line.
+/// Reads a text as every format of traces, and as the recognised one. Each record ends below 2^64
+/// bytes.
 fn trace(text: &str) {
-    gemelo_trace::fuzz(text.as_bytes());
+    let Ok(mut file) = tempfile::NamedTempFile::new() else { return };
+    if file.write_all(text.as_bytes()).is_err() {
+        return;
+    }
+    let paths = [file.path().to_owned()];
+    for format in TraceFormat::ALL.into_iter().map(Some).chain([None]) {
+        let options = ReadOptions { format, skips_malformed: true, devices: Vec::new() };
+        let Ok(mut merged) = Merged::open(&paths, options) else { continue };
+        let mut record = Record::new();
+        while let Ok(true) = merged.next_record(&mut record) {
+            let end = record.offset_bytes.checked_add(record.length_bytes);
+            assert!(end.is_some(), "{format:?}: {record:?}");
+        }
+    }
 }
 
 fn trace_options(text: &str) {

@@ -1,12 +1,12 @@
-//! DEDISbench command lines and configurations as a [`DedisbenchJob`]: its flags, the older flags, and the keys of its
-//! INI file. Nothing here reads a file or knows of gemelo's jobs.
+//! Reads DEDISbench command lines and configurations as a [`DedisbenchJob`]: its flags, the older
+//! flags, and the keys of its INI file. It reads no file and knows nothing of gemelo's jobs.
 
 use super::DedisbenchError;
 use super::ini::{Entry, shown};
 
-/// What a DEDISbench command line asks for. An absent field was not given.
+/// A job as a DEDISbench command line describes it. An absent field was not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DedisbenchJob {
+pub struct DedisbenchJob {
     pub(crate) load: Option<Load>,
     pub(crate) operation: Option<Operation>,
     pub(crate) minutes: Option<u64>,
@@ -180,7 +180,7 @@ impl DedisbenchJob {
     }
 
     /// Lays a configuration under the flags, which go before it.
-    pub(crate) fn with_configuration(mut self, entries: &[Entry]) -> Result<Self, DedisbenchError> {
+    pub(super) fn with_entries(mut self, entries: &[Entry]) -> Result<Self, DedisbenchError> {
         let flags = self.clone();
         for entry in entries {
             self.entry(entry).map_err(|message| DedisbenchError::Line {
