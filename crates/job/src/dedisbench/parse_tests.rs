@@ -1,6 +1,7 @@
 //! Command lines and configurations of DEDISbench as it documents them, and wrong ones.
 
 use super::*;
+use crate::dedisbench::ini;
 use proptest::prelude::*;
 
 fn line(text: &str) -> Result<DedisbenchJob, DedisbenchError> {
@@ -96,7 +97,7 @@ fn wrong_keys_and_values_are_named_by_their_line() {
 #[test]
 fn flags_go_before_the_configuration() {
     let entries = ini::parse("[execution]\nnprocs=8\nblocksize=8192\n").unwrap();
-    let job = line("-c2").unwrap().with_configuration(&entries).unwrap();
+    let job = line("-c2").unwrap().with_entries(&entries).unwrap();
     assert_eq!((job.processes, job.block_bytes), (Some(2), Some(8192)));
 }
 

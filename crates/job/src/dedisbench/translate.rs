@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_text_as_seed_is_a_number_of_its_own() {
-        let job = parse::command_line(&["-vabc123"]).unwrap();
+        let job = DedisbenchJob::of_words(&["-vabc123"]).unwrap();
         assert!(job.notes().concat().contains(&seed_of("abc123").to_string()));
         assert_ne!(seed_of("abc123"), seed_of("abc132"));
         assert_eq!(seed_of("17"), 17);
