@@ -9,13 +9,9 @@
 //! if one of them writes. The content of a block at any time therefore follows from the trace, and
 //! reads can be checked.
 
-<<<<<<< ours
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-||||||| base
-=======
 mod batch;
->>>>>>> theirs
 mod contents;
 mod dispatch;
 mod error;
