@@ -219,7 +219,7 @@ impl Disk for FileDisk {
     /// Ranges that follow one another are read by one system call. If that fails, each is read
     /// alone, so that each outcome is its own.
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        for run in reads.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+        for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
             if let [_, _, ..] = run
                 && self.read_run(run).is_ok()
             {
@@ -233,7 +233,7 @@ impl Disk for FileDisk {
 
     /// As [`Self::read_many`].
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        for run in writes.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+        for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
             if let [_, _, ..] = run
                 && self.write_run(run).is_ok()
             {

@@ -33,7 +33,8 @@ impl BlockStore {
         u64::from(pbn.number()) * u64::from(self.superblock.block_bytes)
     }
 
-    /// The bytes at which the label and its copy are: block 0, and a block that the superblock names.
+    /// The bytes at which the label and its copy are: block 0, and a block that the superblock
+    /// names.
     fn label_offsets(&self) -> impl Iterator<Item = u64> {
         let copy = self.superblock.header_copy.map(|pbn| self.offset(pbn));
         std::iter::once(0).chain(copy)
@@ -51,8 +52,8 @@ impl Store for BlockStore {
 
     fn enlarge(&self, blocks: u64) -> io::Result<()> {
         let length = blocks * u64::from(self.superblock.block_bytes);
-        // A longer disk, which an attempt that failed halfway has left, is never cut: its blocks may
-        // be in use.
+        // A longer disk, which an attempt that failed halfway has left, is never cut: its blocks
+        // may be in use.
         if self.disk.len()? < length { self.disk.set_len(length) } else { Ok(()) }
     }
 

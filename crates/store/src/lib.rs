@@ -25,9 +25,9 @@ pub type OpenStore = fn(Arc<dyn Disk>, &Superblock) -> Arc<dyn Store>;
 
 /// Contents by PBN. All methods may be called from many threads at once.
 ///
-/// Requests of a list have no order, and each has its own outcome. PBNs in a row are best given in a
-/// row. A write that no [`Self::sync`] has covered may be torn by a crash; it changes the content of
-/// no other PBN.
+/// Requests of a list have no order, and each has its own outcome. PBNs in a row are best given in
+/// a row. A write that no [`Self::sync`] has covered may be torn by a crash; it changes the content
+/// of no other PBN.
 pub trait Store: Send + Sync {
     /// Bytes of a content.
     fn block_bytes(&self) -> usize;

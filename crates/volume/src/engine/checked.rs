@@ -1,7 +1,7 @@
 //! Reading contents and comparing each with the checksum in the map.
 //!
-//! A block that fails is read once more, because a transfer can fail where the medium is good. If it
-//! fails again it is damaged: the request gets an error, and the block is noted.
+//! A block that fails is read once more, because a transfer can fail where the medium is good. If
+//! it fails again it is damaged: the request gets an error, and the block is noted.
 
 use super::Engine;
 use crate::counters::add;
@@ -82,9 +82,9 @@ impl<'a> BlockReads<'a> {
         let whole = parts.iter().zip(buffers);
         reads.extend(whole.map(|(part, block)| ContentRead::new(part.wanted.pbn, 0, block)));
         engine.data.read(&mut reads);
-        for ((request, wanted), read) in wanted.into_iter().zip(reads) {
+        for ((request, wanted), mut read) in wanted.into_iter().zip(reads) {
             let done = if engine.tuning.verify_reads {
-                engine.check_read(volume, wanted, read)
+                engine.check_read(volume, wanted, &mut read)
             } else {
                 read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
             };
@@ -113,11 +113,16 @@ impl Engine {
             pairs.map(|(wanted, buffer)| ContentRead::new(wanted.pbn, 0, buffer)).collect();
         self.data.read(&mut reads);
         let checked = wanted.iter().zip(reads);
-        checked.map(|(wanted, read)| self.check_read(volume, *wanted, read)).collect()
+        checked.map(|(wanted, mut read)| self.check_read(volume, *wanted, &mut read)).collect()
     }
 
     /// Compares a block that was read with its checksum, and reads it again if it fails.
-    fn check_read(&self, volume: VolumeId, wanted: Wanted, read: ContentRead<'_>) -> Result<()> {
+    fn check_read(
+        &self,
+        volume: VolumeId,
+        wanted: Wanted,
+        read: &mut ContentRead<'_>,
+    ) -> Result<()> {
         if read.outcome.is_ok() && self.seed.of_content(read.buffer) == wanted.checksum {
             return Ok(());
         }
@@ -137,9 +142,12 @@ impl Engine {
         read.and(Err(VolumeError::DamagedBlock { lbn: wanted.lbn.0 }))
     }
 
-    /// Compares contents with those of blocks that have the same fingerprints. A block that turns out
-    /// to be damaged becomes suspect.
+    /// Compares contents with those of blocks that have the same fingerprints. A block that turns
+    /// out to be damaged becomes suspect.
     pub(super) fn are_equal(&self, likenesses: &[Likeness<'_>]) -> Vec<bool> {
+        if likenesses.is_empty() {
+            return Vec::new();
+        }
         let mut comparisons: Vec<_> =
             likenesses.iter().map(|one| ContentComparison::new(one.pbn, one.content)).collect();
         self.data.compare(&mut comparisons);

@@ -1,5 +1,5 @@
-//! The collector: makes freed blocks usable, and gives free space back to the system, when a command
-//! asks for it or in the background.
+//! The collector: makes freed blocks usable, and gives free space back to the system, when a
+//! command asks for it or in the background.
 
 use super::Engine;
 use crate::counters::add;
@@ -20,8 +20,8 @@ pub struct GcReport {
 }
 
 impl Engine {
-    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back to
-    /// the system, at most `most_bytes_per_s`.
+    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back
+    /// to the system, at most `most_bytes_per_s`.
     pub(crate) fn collect(
         &self,
         most_bytes_per_s: Option<u64>,
@@ -35,8 +35,8 @@ impl Engine {
             other => other.map(|()| false)?,
         };
         if is_full {
-            // The journal makes freed blocks durable, and giving their space back may make room for a
-            // checkpoint.
+            // The journal makes freed blocks durable, and giving their space back may make room for
+            // a checkpoint.
             self.flush()?;
         }
         self.reclaim_all();

@@ -13,13 +13,13 @@ use gemelo_format::{Change, Lbn, Pbn, Place, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 
-/// Damaged blocks that are remembered, so that each is counted once: 1 MiB of memory. Past it a block
-/// counts at each read.
+/// Damaged blocks that are remembered, so that each is counted once: 1 MiB of memory. Past it a
+/// block counts at each read.
 const MOST_NOTED: usize = 65_536;
 /// Damaged blocks that are listed.
 const MOST_LISTED: usize = 1000;
-/// Blocks remembered that could not be written; past it the oldest knowledge is dropped, and a write
-/// tries such a block once more.
+/// Blocks remembered that could not be written; past it the oldest knowledge is dropped, and a
+/// write tries such a block once more.
 const MOST_UNWRITABLE: usize = 10_000;
 
 /// A damaged block of a volume.
@@ -83,8 +83,8 @@ impl Damages {
 }
 
 impl Engine {
-    /// Takes note of a damaged block, and keeps it from being shared. The caller holds a pin, so the
-    /// block has not been given to another content since it was looked up.
+    /// Takes note of a damaged block, and keeps it from being shared. The caller holds a pin, so
+    /// the block has not been given to another content since it was looked up.
     #[cold]
     pub(crate) fn note_damage(&self, volume: VolumeId, wanted: Wanted) {
         let is_new = self.damages.note((volume, wanted.lbn.0, wanted.pbn.number()));
@@ -92,7 +92,8 @@ impl Engine {
         self.suspect(wanted.pbn);
     }
 
-    /// Makes a block suspect, if it could be shared. A pool that takes no changes cannot share either.
+    /// Makes a block suspect, if it could be shared. A pool that takes no changes cannot share
+    /// either.
     pub(crate) fn suspect(&self, pbn: Pbn) {
         if self.check_writable().is_err() {
             return;

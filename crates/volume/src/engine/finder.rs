@@ -1,9 +1,11 @@
-//! The finder: looks for duplicates in volumes with off-line deduplication, after their writes were acknowledged.
+//! The finder: looks for duplicates in volumes with off-line deduplication, after their writes were
+//! acknowledged.
 //!
-//! A write to such a volume gets a block without a fingerprint and marks its *group*, a stretch of LBNs, as dirty. The
-//! finder reads the blocks of a group that have no fingerprint, and shares each whose content the index knows, or makes
-//! it known. Blocks are never written in place, so "nothing has changed meanwhile" is "the LBN still has this PBN",
-//! looked at under the state's lock. Both outcomes are ordinary changes in the journal.
+//! A write to such a volume gets a block without a fingerprint and marks its *group*, a stretch of
+//! LBNs, as dirty. The finder reads the blocks of a group that have no fingerprint, and shares each
+//! whose content the index knows, or makes it known. Blocks are never written in place, so "nothing
+//! has changed meanwhile" is "the LBN still has this PBN", looked at under the state's lock. Both
+//! outcomes are ordinary changes in the journal.
 
 use super::checked::Likeness;
 use super::read::wanted_at;
@@ -17,15 +19,16 @@ use std::collections::BTreeMap;
 
 /// LBNs of a group: two pages of a map, so that one look-up stays in few pages.
 const GROUP_BLOCKS: u64 = 1024;
-/// Dirty groups that a volume remembers one by one (some 2 MiB); past it, the whole volume is gone through.
+/// Dirty groups that a volume remembers one by one (some 2 MiB); past it, the whole volume is gone
+/// through.
 const MOST_GROUPS: usize = 65_536;
 /// Bytes that are read and fingerprinted between two holds of the state's lock.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Rounds for one group. Every round settles the first copy of each content; what is left after that many was
-/// overtaken by writes, and they have marked the group again.
+/// Rounds for one group. Every round settles the first copy of each content; what is left after
+/// that many was overtaken by writes, and they have marked the group again.
 const MOST_ROUNDS: u32 = 4;
 
-/// What the finder did.
+/// Counts of what the finder did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct FinderReport {
     /// Blocks that were read and fingerprinted.
@@ -114,7 +117,8 @@ struct Candidate {
 }
 
 impl Engine {
-    /// Looks at one group that was marked no later than this, of any volume. `None` if there is none.
+    /// Looks at one group that was marked no later than this, of any volume. `None` if there is
+    /// none.
     pub(crate) fn find_next(&self, until_ns: u64) -> Result<Option<FinderReport>> {
         self.check_writable()?;
         for volume in self.volumes().values().filter(|volume| volume.mode() == DedupMode::Offline) {
@@ -198,7 +202,8 @@ impl Engine {
         Ok(stored)
     }
 
-    /// Deals with some blocks; gives those that have to be looked at once more, because the index has changed.
+    /// Deals with some blocks; gives those that have to be looked at once more, because the index
+    /// has changed.
     fn examine_chunk(
         &self,
         volume: &VolumeShared,
@@ -222,7 +227,8 @@ impl Engine {
         Ok(again)
     }
 
-    /// Reads blocks and looks for their contents. Blocks that cannot be read, or are damaged, are left out.
+    /// Reads blocks and looks for their contents. Blocks that cannot be read, or are damaged, are
+    /// left out.
     fn identify(&self, volume: VolumeId, chunk: &[Wanted]) -> Result<Vec<Candidate>> {
         let block_bytes = self.block_bytes();
         let mut contents = vec![0; chunk.len() * block_bytes];
@@ -344,7 +350,7 @@ impl Engine {
     }
 }
 
-/// What became of a candidate.
+/// The outcome of a candidate.
 enum Settled {
     Shared,
     Identified,

@@ -1,7 +1,7 @@
 //! Patches: blocks that are written in part get their present content with the new bytes in it.
 //!
-//! Patches of one block wait for each other. A write of the whole block does not wait, and is noticed
-//! afterwards.
+//! Patches of one block wait for each other. A write of the whole block does not wait, and is
+//! noticed afterwards.
 
 use super::read::wanted_at;
 use super::write::{Failed, Item, Source};
@@ -60,9 +60,9 @@ impl Engine {
         for ((item, place), content) in patched.zip(places).zip(blocks) {
             let base = match place {
                 Place::Unmapped => Ok(()),
-                Place::Stored(..) => read
-                    .next()
-                    .unwrap_or_else(|| Err(VolumeError::DamagedBlock { lbn: item.lbn.0 })),
+                Place::Stored(..) => {
+                    read.next().unwrap_or(Err(VolumeError::DamagedBlock { lbn: item.lbn.0 }))
+                }
                 Place::Damaged => Err(VolumeError::DamagedBlock { lbn: item.lbn.0 }),
             };
             match base {

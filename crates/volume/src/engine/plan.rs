@@ -1,4 +1,5 @@
-//! What is to be done with each block of a list: made without a lock, carried out with one.
+//! The plan of a write: a decision for each block of a list, made without a lock and carried out
+//! with one.
 
 use super::checked::Likeness;
 use super::patch::Patches;
@@ -16,11 +17,11 @@ use hashbrown::HashTable;
 enum Step {
     /// Its request has failed already.
     Failed,
-    /// It has this content.
+    /// The block has this content already.
     Unchanged,
-    /// It is all zeros.
+    /// The content is all zeros.
     Unmap,
-    /// Its content is in this block.
+    /// This block has the content.
     Share(Pbn),
     /// Its content is the one of this suspect block, and is written there again.
     Heal(Pbn),
@@ -28,11 +29,11 @@ enum Step {
     Retry,
     /// Its content is that of an earlier one of the list.
     Follow(usize),
-    /// Its content is not known.
+    /// The content is not known, and gets a block of its own.
     Fresh,
 }
 
-/// How many blocks went which way.
+/// Blocks counted by their outcome.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) unique: u64,
@@ -46,7 +47,7 @@ pub(super) struct Tally {
 struct Block<'p> {
     lbn: Lbn,
     content: &'p [u8],
-    /// What it was when it was patched, if it is.
+    /// The place that a patched block had when it was read.
     base: Option<Place>,
     step: Step,
     is_zero: bool,
@@ -130,7 +131,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         });
     }
 
-    /// One look-up for all of them.
+    /// Looks all blocks up at once.
     pub(super) fn look_up(&mut self, engine: &Engine, volume: &VolumeShared) -> Result<()> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         self.records.reserve(lbns.len());
@@ -187,7 +188,8 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         equal
     }
 
-    /// Decides on one block. `equal` has the outcomes of comparisons, if contents have to be compared.
+    /// Decides on one block. `equal` has the outcomes of comparisons, if contents have to be
+    /// compared.
     fn step(
         &self,
         engine: &Engine,
@@ -324,7 +326,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         self.blocks.get(at)?.pbn
     }
 
-    /// Where a patched block is, and what it has to be still.
+    /// The LBN of a patched block, and the place that it must still have.
     pub(super) fn patched(&self, at: usize) -> Option<(Lbn, Place)> {
         let block = self.blocks.get(at)?;
         Some((block.lbn, block.base?))
@@ -348,8 +350,9 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         Some((pbn, self.fingerprint(at)))
     }
 
-    /// Which contents that were not known are known by now, because another writer has stored them meanwhile; nothing
-    /// if nothing has changed since the look-up. They go through another pass, and are shared there.
+    /// Which contents that were not known are known by now, because another writer has stored them
+    /// meanwhile; nothing if nothing has changed since the look-up. They go through another pass,
+    /// and are shared there.
     pub(super) fn stored_meanwhile(&self, state: &State) -> Result<Vec<bool>> {
         if state.version() == self.version {
             return Ok(Vec::new());

@@ -1,5 +1,5 @@
-//! A batch cut to segments in which no request overlaps another in a way that would matter, so that all reads and all
-//! changes of a segment are done at once.
+//! A batch cut to segments in which no request overlaps another in a way that would matter, so that
+//! all reads and all changes of a segment are done at once.
 
 use super::read::Read;
 use super::write::{Item, Source};
@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 
 /// Requests in a segment at most: comparing each with each is cheap up to here.
 const MOST_REQUESTS: usize = 128;
-/// Blocks fingerprinted, allocated and written at once. More would not make the runs much longer; the lists of a write
-/// of 4 MiB stay in the cache.
+/// Blocks fingerprinted, allocated and written at once. More would not make the runs much longer;
+/// the lists of a write of 4 MiB stay in the cache.
 const MOST_ITEMS: usize = 1024;
 
 /// Bytes of a volume.

@@ -42,8 +42,8 @@ impl Engine {
         change(&mut self.state_to_change(), &mut removed)
     }
 
-    /// Makes changes that give an empty pool its volumes and their blocks, which are in use from then
-    /// on.
+    /// Makes changes that give an empty pool its volumes and their blocks, which are in use from
+    /// then on.
     pub(crate) fn convert_some(&self, changes: &[Change]) -> Result<()> {
         self.log.bound_open_commit()?;
         let _alone = self.log.without_checkpoint();
@@ -156,7 +156,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// A clone adds as many references to a block as the source has; all of them have to be countable.
+    /// A clone adds as many references to a block as the source has; all of them have to be
+    /// countable.
     fn check_countable(&self, state: &State, source: VolumeId) -> Result<()> {
         let most = u64::from(self.tuning.most_references);
         let of_source = state.backend().mapped_blocks(source);
@@ -172,8 +173,8 @@ impl Engine {
         if fits { Ok(()) } else { Err(VolumeError::TooManyReferences) }
     }
 
-    /// Removes a volume. It succeeds once that is durable: the rest of a large volume may be cleared
-    /// later.
+    /// Removes a volume. It succeeds once that is durable: the rest of a large volume may be
+    /// cleared later.
     pub(crate) fn remove_volume(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let volume = self.volume(name)?;

@@ -1,7 +1,8 @@
 //! Writes: a list of blocks, each to be shared, stored, unmapped or left alone.
 //!
-//! A pass over the list reads what is patched, takes fingerprints, looks up, writes fresh blocks, and then, under the
-//! state's lock, makes those changes that are still right. What another writer has overtaken goes through another pass.
+//! A pass over the list reads what is patched, takes fingerprints, looks up, writes fresh blocks,
+//! and then, under the state's lock, makes those changes that are still right. What another writer
+//! has overtaken goes through another pass.
 
 use super::plan::{Plan, Tally};
 use super::{Engine, State, VolumeShared};
@@ -15,14 +16,14 @@ use std::sync::atomic::Ordering;
 /// Passes after which a block is given up: each means that another write to it came in between.
 const MOST_PASSES: u32 = 10_000;
 
-/// What a block is to become.
+/// The new content of a block.
 #[derive(Debug)]
 pub(super) enum Source<'a> {
-    /// This.
+    /// Replaces the whole block.
     Whole(&'a [u8]),
-    /// What it is, with this from there on.
+    /// Overwrites the block from this offset.
     Part(usize, &'a [u8]),
-    /// What it is, with zeros there.
+    /// Overwrites this part of the block with zeros.
     ZeroPart(Range<usize>),
 }
 
@@ -40,11 +41,11 @@ impl Item<'_> {
     }
 }
 
-/// How a pass ended.
+/// The end of a pass.
 enum Pass<'i, 'a> {
-    /// All was done but these.
+    /// All blocks were done but these.
     Overtaken(Vec<&'i Item<'a>>),
-    /// Nothing was done: there are not so many free blocks.
+    /// Nothing was done, because fewer blocks are free than this.
     Full(usize),
 }
 
@@ -97,8 +98,9 @@ impl Engine {
         all(failed, &left, &busy);
     }
 
-    /// The store has fewer blocks than are wanted, and no more will come: parts that fit are done one after another, and
-    /// what they free is there for those that have to wait. With no block at all, what needs one fails.
+    /// The store has fewer blocks than are wanted, and no more will come: parts that fit are done
+    /// one after another, and what they free is there for those that have to wait. With no block at
+    /// all, what needs one fails.
     fn with_little_room<'i, 'a>(
         &self,
         volume: &VolumeShared,
@@ -192,7 +194,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether what the plan assumed of an item is true.
+    /// Whether the assumptions of the plan about an item are still true.
     fn is_still_right(
         &self,
         state: &State,
@@ -258,10 +260,10 @@ impl Engine {
     }
 }
 
-/// What became of a plan.
+/// The outcome of a plan.
 struct Made {
     done: Vec<bool>,
-    /// What another write has overtaken.
+    /// Blocks that another write has overtaken.
     overtaken: Vec<usize>,
     /// PBNs that were taken and not needed.
     unused: Vec<Pbn>,

@@ -486,13 +486,13 @@ impl Disk for SimulatedDisk {
     }
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        for run in reads.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+        for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
             self.read_run(run);
         }
     }
 
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        for run in writes.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+        for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
             self.write_run(run);
         }
     }

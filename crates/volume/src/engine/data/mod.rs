@@ -211,8 +211,8 @@ impl DataPath {
     }
 
     /// As [`Self::discard_free`], of blocks that were used since their last discard, and of no run
-    /// that is not worth it. Gives the number of blocks and where to go on; `None` at the end of the
-    /// store.
+    /// that is not worth it. Gives the number of blocks and where to go on; `None` at the end of
+    /// the store.
     pub(crate) fn discard_undiscarded(&self, from: u32, most: u32) -> Result<(u32, Option<u32>)> {
         let least = self.least_discard_blocks();
         let _discarding = self.discarding.lock();

@@ -77,7 +77,8 @@ impl Retired {
     /// Hands out the blocks that no request can be reading.
     pub(crate) fn collect(&mut self, readers: &Readers, mut free: impl FnMut(Pbn)) {
         while self.len() > 0 && readers.advance() {
-            // The epoch that has just ended is the one of `fresh`; that of `waiting` had no requests left.
+            // The epoch that has just ended is the one of `fresh`; that of `waiting` had no
+            // requests left.
             self.waiting.drain(..).for_each(&mut free);
             std::mem::swap(&mut self.fresh, &mut self.waiting);
         }

@@ -6,8 +6,8 @@ use gemelo_format::Pbn;
 const LOOKED_AT: u32 = 16_384;
 
 /// A bitmap of the PBNs, with a bitmap of its full words above it. Free PBNs are given in ascending
-/// order from the last ones on, so that blocks written together have numbers in a row, which a store
-/// may lay out side by side.
+/// order from the last ones on, so that blocks written together have numbers in a row, which a
+/// store may lay out side by side.
 #[derive(Debug)]
 pub(crate) struct Space {
     /// A set bit is a PBN in use, or none at all.
@@ -23,8 +23,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// The space of a data store of this many blocks, all free but block 0. Bitmaps of zeros take no
-    /// memory before they are touched.
+    /// The space of a data store of this many blocks, all free but block 0. Bitmaps of zeros take
+    /// no memory before they are touched.
     pub(crate) fn new(blocks: u64) -> Self {
         let words = blocks.div_ceil(64) as usize;
         let mut space = Self {
@@ -175,8 +175,8 @@ impl Space {
     }
 
     /// Takes the first run of freed PBNs at or after `from` that has at least `least` of them, at
-    /// most `most`: the first, and how many. Looks at no more than `LOOKED_AT` words; gives where to
-    /// go on, or [`None`] at the end.
+    /// most `most`: the first, and how many. Looks at no more than `LOOKED_AT` words; gives where
+    /// to go on, or [`None`] at the end.
     pub(crate) fn take_freed_run(
         &mut self,
         from: u32,

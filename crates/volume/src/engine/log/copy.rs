@@ -1,9 +1,9 @@
 //! Copying the map of a volume piece by piece, while the volume is served.
 //!
-//! The copy is what the source was at one instant, that of the change *begin*. From then on a change
-//! of the source first copies the pieces that it touches, unless they are copied already; the
-//! command copies the others in their order. Both are ordinary changes *copy* in the journal. A crash
-//! in between leaves a hidden volume, which is cleared.
+//! The copy is what the source was at one instant, that of the change *begin*. From then on a
+//! change of the source first copies the pieces that it touches, unless they are copied already;
+//! the command copies the others in their order. Both are ordinary changes *copy* in the journal. A
+//! crash in between leaves a hidden volume, which is cleared.
 
 use super::{Log, State};
 use crate::error::{Result, VolumeError};
@@ -165,7 +165,8 @@ impl Log {
             let state = self.read();
             let copying = state.copies.iter().find(|copying| copying.volume == volume);
             let Some(cursor) = copying.map(|copying| copying.cursor) else { return Ok(false) };
-            // Nothing else was there when the copying began: what came since was copied before it came.
+            // Nothing else was there when the copying began: what came since was copied before it
+            // came.
             let Some(first) = state.backend.next_mapped(source, Lbn(cursor), END)? else {
                 return Ok(false);
             };
@@ -191,8 +192,8 @@ impl Log {
         }
     }
 
-    /// Reads what the copying before changes of these blocks will need, before any thread has to wait
-    /// for it.
+    /// Reads what the copying before changes of these blocks will need, before any thread has to
+    /// wait for it.
     pub(crate) fn warm_pieces(
         &self,
         volume: VolumeId,

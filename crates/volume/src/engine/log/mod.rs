@@ -2,8 +2,8 @@
 //!
 //! A change is made in memory and appended to the open commit under one lock. Commits are closed
 //! and written to the journal in their order, by one thread at a time, for all who wait. A
-//! checkpoint writes the state of one instant, so that the journal before it is not needed any more.
-//! Blocks that a change has freed go to the data path when the change is durable.
+//! checkpoint writes the state of one instant, so that the journal before it is not needed any
+//! more. Blocks that a change has freed go to the data path when the change is durable.
 
 mod checkpoint;
 mod commit;

@@ -6,6 +6,7 @@
 //! kept; removals, trims and the collector may use it up.
 
 use super::Log;
+use crate::backend::LocalPages;
 use crate::engine::locks::{OrderedMutex, Rank};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{DiskRole, PAGE_BYTES, Slot};
@@ -43,7 +44,7 @@ impl Log {
     /// Slots that the next checkpoint may take, and those that have to be there.
     fn slots(&self) -> (u64, u64) {
         let state = self.read();
-        let need = state.backend.local_pages().map(|pages| pages.slots()).unwrap_or_default();
+        let need = state.backend.local_pages().map(LocalPages::slots).unwrap_or_default();
         drop(state);
         let reserve = need.in_use.clamp(LEAST_RESERVE_SLOTS, MOST_RESERVE_SLOTS);
         (need.next, need.in_use + need.next + reserve)
