@@ -19,6 +19,7 @@ mod plan;
 mod read;
 mod reserve;
 mod segment;
+mod volume_space;
 mod volumes;
 mod worker;
 mod write;
@@ -29,6 +30,7 @@ pub(crate) use damage::Damages;
 pub use finder::FinderReport;
 pub(crate) use reserve::LEAST_RESERVE_SLOTS;
 pub(crate) use segment::Range;
+pub use volume_space::{SnapshotSpace, VolumeSpace};
 pub(crate) use volumes::VolumeShared;
 pub(crate) use worker::Worker;
 
