@@ -8,12 +8,12 @@ mod disk;
 mod nbd;
 mod pool;
 
-use crate::commands::bench::job_file;
 use crate::commands::dedisbench::{ini, parse};
-use crate::distributions::formats::Format;
 use gemelo_adapters::{NbdAdapter, PoolAdapter};
 use gemelo_base::{Silent, StopFlag, units};
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
+use gemelo_job::distributions::formats::Format;
+use gemelo_job::job_file;
 use gemelo_load::read_log;
 use gemelo_pattern::Pattern;
 use gemelo_scan::{ScanOptions, ScanRequest, ZeroPolicy, merge_sets};
@@ -270,7 +270,7 @@ fn control_request(bytes: &[u8]) {
 }
 
 fn job_file(text: &str) {
-    let _ = job_file::parse(text);
+    let _ = job_file::parse(text, &Targets::new());
 }
 
 fn dedisbench_ini(text: &str) {

@@ -9,6 +9,8 @@
 //! This crate depends on no particular kind of storage and prints nothing. It reads time only
 //! through a [`Clock`](gemelo_base::Clock).
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod check;
 mod contents;
 mod generate;

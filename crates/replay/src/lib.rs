@@ -9,6 +9,8 @@
 //! if one of them writes. The content of a block at any time therefore follows from the trace, and
 //! reads can be checked.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod contents;
 mod dispatch;
 mod plan;

@@ -12,6 +12,8 @@
 //!
 //! This crate runs no load; `gemelo-replay` does.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod blocks;
 mod error;
 mod fields;

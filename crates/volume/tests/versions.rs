@@ -13,8 +13,9 @@ use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, open, read, rounds, tuning, write};
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, Birth, DedupMode, Origin, PoolDisks, Version, VolumeId};
-use gemelo_volume::{Pool, VolumeError, convert};
+use gemelo_format::{BackendKind, Birth, DedupMode, Origin, Version, VolumeId};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, VolumeError, convert, repair, repair_cost};
 use std::path::PathBuf;
 
 /// The backends that versions 1 and 2 began with, of which pools are kept.
@@ -89,11 +90,15 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let report =
             check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        let cost = repair_cost(&old.disks(), true, &Silent, &StopFlag::new()).unwrap();
+        assert!(cost.is_empty(), "a pool that has to be converted first cannot be repaired");
+        let refused = repair(&old.disks(), true, &Silent, &StopFlag::new());
+        assert!(matches!(refused, Err(VolumeError::OldFormat { version: 1 })), "{refused:?}");
         let new = Simulation::new(1);
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
         assert_eq!(lost, 0);
         assert!(old.images() == before, "nothing of the old pool was written");
-        let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+        let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
         let report = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
         let pool = open(&disks, tuning()).unwrap();
@@ -127,7 +132,7 @@ fn a_conversion_can_be_stopped_at_any_point_and_begun_anew() {
     assert!(matches!(stopped, Err(VolumeError::Interrupted)));
     let new = Simulation::new(1);
     convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
-    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     compare(&open(&disks, tuning()).unwrap(), "after all");
 }
 
@@ -141,7 +146,7 @@ fn a_content_that_rotted_before_the_conversion_is_said_to_be_lost() {
     let new = Simulation::new(1);
     // The clone shares it.
     assert_eq!(convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap(), 2);
-    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     let pool = open(&disks, tuning()).unwrap();
     assert!(read(&pool.volume("inline").unwrap(), 7 * BLOCK as u64, BLOCK).is_err());
 }

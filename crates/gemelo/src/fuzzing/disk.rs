@@ -3,10 +3,11 @@
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_disk::Disk;
-use gemelo_format::{BackendKind, DedupMode, PoolDisks};
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, repair_cost};
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest a disk may become: a pool that wants more has understood its metadata wrongly.
@@ -49,26 +50,35 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         let bytes = self.bytes();
-        let from =
-            usize::try_from(offset).ok().and_then(|start| bytes.get(start..)?.get(..buffer.len()));
-        buffer.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
-        Ok(())
+        for read in reads {
+            let start = usize::try_from(read.offset).ok();
+            let from = start.and_then(|start| bytes.get(start..)?.get(..read.buffer.len()));
+            match from {
+                Some(from) => read.buffer.copy_from_slice(from),
+                None => read.outcome = Err(ErrorKind::UnexpectedEof.into()),
+            }
+        }
     }
 
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        let data: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= MOST_BYTES);
-        let end = end.ok_or(ErrorKind::StorageFull)? as usize;
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         let mut bytes = self.bytes();
-        if bytes.len() < end {
-            bytes.resize(end, 0);
+        for write in writes {
+            let length = write.bytes.len();
+            let end = write.offset.checked_add(length as u64).filter(|end| *end <= MOST_BYTES);
+            let Some(end) = end else {
+                write.outcome = Err(ErrorKind::StorageFull.into());
+                continue;
+            };
+            let end = end as usize;
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            if let Some(to) = bytes.get_mut(end - length..end) {
+                to.copy_from_slice(write.bytes);
+            }
         }
-        if let Some(to) = bytes.get_mut(end - data.len()..end) {
-            to.copy_from_slice(&data);
-        }
-        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -88,7 +98,7 @@ pub(super) fn tuning() -> Tuning {
 /// A small pool: volumes with shared, trimmed and repeated blocks, a checkpoint, and a journal after it.
 pub(super) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
     let (data, metadata) = (MemoryDisk::of(Vec::new()), MemoryDisk::of(Vec::new()));
-    let disks = PoolDisks { data: data.clone(), metadata: metadata.clone() };
+    let disks = PoolDisks::new(data.clone(), metadata.clone());
     let options = PoolOptions {
         block_bytes: BLOCK_BYTES as u32,
         capacity_bytes: 300 * BLOCK_BYTES as u64,
@@ -141,7 +151,7 @@ fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
 /// # Panics
 /// If it is not.
 pub(super) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
-    let disks = PoolDisks { data: MemoryDisk::of(data), metadata: MemoryDisk::of(metadata) };
+    let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
     let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
     let was_clean = checked().is_ok_and(|report| report.is_clean());
     if !was_clean {

@@ -3,7 +3,7 @@
 use super::disk::{MemoryDisk, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_device::{Export, ExportTable};
-use gemelo_format::{BackendKind, PoolDisks};
+use gemelo_format::BackendKind;
 use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
 use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
 use gemelo_nbd::wire::{
@@ -15,6 +15,7 @@ use gemelo_nbd::wire::{
     encode_block_status_header, encode_error_chunk, encode_greeting, encode_listed_export,
     encode_meta_context, encode_offset_data_header,
 };
+use gemelo_store::PoolDisks;
 use gemelo_volume::Pool;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -77,7 +78,7 @@ static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 
 fn serve() -> anyhow::Result<PathBuf> {
     let (data, metadata) = small_pool(BackendKind::Log)?;
-    let disks = PoolDisks { data: MemoryDisk::of(data), metadata: MemoryDisk::of(metadata) };
+    let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
     let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
     let exports = ExportTable::new();
     for name in ["one", "second", "three"] {

@@ -15,7 +15,6 @@ use gemelo_format::{Lbn, Pbn, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// LBNs looked up in one hold of the state's lock: some milliseconds if all have to be read.
 const PIECE_BLOCKS: u64 = 64;
@@ -79,7 +78,7 @@ struct Reference {
 impl Engine {
     pub(crate) fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
         let volume = self.volume(name)?;
-        let data_blocks = self.state.read().backend.totals().data_blocks;
+        let data_blocks = self.state().backend().totals().data_blocks;
         let mut space = VolumeSpace::default();
         for window in windows(data_blocks, COUNTED_BLOCKS) {
             let mut tally = Tally::new(window);
@@ -91,12 +90,9 @@ impl Engine {
     }
 
     pub(crate) fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
-        let totals = self.state.read().backend.totals();
-        let volumes: Vec<(String, Arc<VolumeShared>)> = {
-            let volumes = self.volumes.read();
-            let writable = volumes.iter().filter(|(_, volume)| !volume.read_only);
-            writable.map(|(name, volume)| (name.clone(), Arc::clone(volume))).collect()
-        };
+        let totals = self.state().backend().totals();
+        let mut volumes = self.volumes();
+        volumes.retain(|_, volume| !volume.read_only());
         let mut space = SnapshotSpace {
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
@@ -133,7 +129,7 @@ impl Engine {
             found.clear();
             {
                 // The volume is not removed while a piece of it is looked at.
-                let is_removed = volume.gate.read();
+                let is_removed = volume.enter();
                 if *is_removed {
                     return Err(VolumeError::NoSuchVolume { name: name.to_owned() });
                 }
@@ -151,19 +147,19 @@ impl Engine {
         from: Lbn,
         found: &mut Vec<Reference>,
     ) -> Result<Option<Lbn>> {
-        let state = self.state.read();
-        let backend = &state.backend;
-        let Some(first) = backend.next_mapped(volume.id, from, END)? else { return Ok(None) };
+        let state = self.state();
+        let backend = state.backend();
+        let Some(first) = backend.next_mapped(volume.id(), from, END)? else { return Ok(None) };
         let next = first.0.saturating_add(PIECE_BLOCKS);
         let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
         let (mut places, mut counts) = (Vec::with_capacity(lbns.len()), Vec::new());
-        backend.look_up(volume.id, &lbns, &mut places)?;
+        backend.look_up(volume.id(), &lbns, &mut places)?;
         let pbns: Vec<Pbn> = places.iter().copied().filter_map(Place::pbn).collect();
         backend.counts(&pbns, &mut counts)?;
         debug_assert_eq!(pbns.len(), counts.len(), "a count for each block");
         let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());
         found.extend(stored.zip(pbns.iter().zip(counts)).map(|((lbn, _), (pbn, count))| {
-            let is_in_shared_part = backend.is_in_shared_part(volume.id, *lbn);
+            let is_in_shared_part = backend.is_in_shared_part(volume.id(), *lbn);
             Reference { pbn: *pbn, count, is_in_shared_part }
         }));
         Ok(Some(Lbn(next)))

@@ -211,9 +211,9 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::bench::options::JobOptions;
     use crate::commands::dedisbench::{ini, parse};
     use clap::Parser;
+    use gemelo_job::JobOptions;
     use proptest::prelude::*;
 
     /// The options of `gemelo bench`: every translation must be made of them.
