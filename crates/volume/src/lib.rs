@@ -20,7 +20,7 @@ mod volume;
 
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
-pub use engine::{DamagedBlock, FinderReport, GcReport};
+pub use engine::{DamagedBlock, FinderReport, GcReport, SnapshotSpace, VolumeSpace};
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{

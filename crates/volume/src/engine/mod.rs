@@ -23,6 +23,7 @@ mod read;
 mod segment;
 mod shared;
 mod supply;
+mod volume_space;
 mod volumes;
 mod worker;
 mod write;
@@ -35,6 +36,7 @@ pub use finder::FinderReport;
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
+pub use volume_space::{SnapshotSpace, VolumeSpace};
 pub(crate) use worker::Worker;
 
 use crate::backend::MetadataBackend;

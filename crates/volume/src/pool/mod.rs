@@ -18,7 +18,7 @@ pub use make::NewPool;
 pub use repair::{RepairCost, record_damage, repair, repair_cost};
 pub use stat::{PoolStat, VolumeSummary};
 
-use crate::engine::{DamagedBlock, Engine, GcReport, Worker};
+use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, Worker};
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
@@ -205,6 +205,27 @@ impl Pool {
     /// As [`Self::snapshot_volume`].
     pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
         self.engine.clone_volume(source, name, false)
+    }
+
+    /// Computes the space that only this volume holds, which removing it would free, and the space that
+    /// it shares with others. Requests go on meanwhile; the result is exact if they change nothing.
+    /// Takes a walk over the volume's map for each 32 Mi blocks of the data store, and 32 MiB of
+    /// memory.
+    ///
+    /// # Errors
+    /// If there is no such volume, metadata cannot be read, or the work was stopped.
+    pub fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
+        self.engine.volume_space(name, stop)
+    }
+
+    /// Counts the blocks of the pool with and without its snapshots. Requests go on meanwhile; the
+    /// result is exact if they change nothing. Takes a walk over all maps for each 256 Mi blocks of
+    /// the data store, and 32 MiB of memory.
+    ///
+    /// # Errors
+    /// If metadata cannot be read, or the work was stopped.
+    pub fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
+        self.engine.snapshot_space(stop)
     }
 
     /// Makes the data store larger: its new size in bytes, rounded down to whole blocks.

@@ -28,6 +28,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn freeze(&mut self) {
+        debug_assert!(self.frozen.is_none(), "one checkpoint at a time");
         self.pages.begin();
         let frozen =
             Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
@@ -46,6 +47,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn finish(&mut self) -> Garbage {
+        debug_assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
+        debug_assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
         let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
         if let Some(version) = self.merged.lock().take() {
             self.version = version;
