@@ -7,6 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod bytes;
 pub mod clock;
 mod failure;
 pub mod monitor;
@@ -16,6 +17,7 @@ pub mod stop;
 pub mod units;
 pub mod values;
 
+pub use bytes::is_zero;
 pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use failure::{Classified, FailureKind};
 pub use monitor::{Monitor, Recorder, Silent, Unit};

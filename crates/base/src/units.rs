@@ -3,6 +3,7 @@
 //! `4k`, `4K` and `4KiB` mean 4096 bytes, as in storage tools. `4kB` means 4000 bytes, as in the
 //! capacities of disks and the rates of links.
 
+use crate::{Classified, FailureKind};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -14,6 +15,12 @@ pub struct UnitError {
     pub text: String,
     /// A description of the valid texts, with examples.
     pub expected: &'static str,
+}
+
+impl Classified for UnitError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 const SIZE: &str = "a size in bytes, such as 4096, 4k or 4KiB (4096), 1.5g, 2TiB or 2TB \
@@ -147,6 +154,12 @@ pub fn format_size(bytes: u64) -> String {
     }
     let letter = ["", "K", "M", "G", "T", "P", "E"].get(exponent as usize).copied().unwrap_or("");
     format!("{value:.2} {letter}iB")
+}
+
+/// Formats a share from 0 to 1 as a percentage: `76.03 %`.
+#[must_use]
+pub fn format_percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }
 
 /// Formats a rate in bytes a second in powers of 1000, as is usual for links and disks: `4.70

@@ -1,5 +1,6 @@
 //! Errors of a check.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_format::FormatError;
 use thiserror::Error;
 
@@ -12,4 +13,13 @@ pub enum CheckError {
     /// The stop flag was raised.
     #[error("stopped before the end")]
     Interrupted,
+}
+
+impl Classified for CheckError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Format(source) => source.kind(),
+            Self::Interrupted => FailureKind::Failed,
+        }
+    }
 }

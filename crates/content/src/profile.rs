@@ -5,6 +5,7 @@
 //! duplicates, the measured byte entropy and compressibility.
 
 use crate::{Distribution, DistributionError, DuplicateClass};
+use gemelo_base::{Classified, FailureKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -86,6 +87,12 @@ pub enum ProfileError {
         /// The figure at fault and its valid range.
         what: &'static str,
     },
+}
+
+impl Classified for ProfileError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 impl Profile {

@@ -2,6 +2,7 @@
 //! and its bytes.
 
 use crate::{Distribution, DistributionError, Profile};
+use gemelo_base::{Classified, FailureKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -92,6 +93,12 @@ pub enum ContentError {
         /// The limit that is exceeded.
         source: DistributionError,
     },
+}
+
+impl Classified for ContentError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 impl ContentSpec {

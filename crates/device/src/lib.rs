@@ -18,6 +18,7 @@ pub use front_end::{
     Connect, ConnectError, FrontEnd, FrontEndError, FrontEndFigures, Listening, Transfers,
 };
 
+use gemelo_base::{Classified, FailureKind};
 use std::io;
 use thiserror::Error;
 
@@ -113,6 +114,17 @@ pub enum DeviceError {
     /// The storage that holds the device's data failed.
     #[error("the device's storage failed")]
     Io(#[from] io::Error),
+}
+
+impl Classified for DeviceError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::OutOfRange { .. } | Self::ReadOnly => FailureKind::BadInput,
+            Self::NoSpace => FailureKind::Exhausted,
+            Self::Damaged { .. } => FailureKind::Damaged,
+            Self::Io(source) => FailureKind::of_io(source),
+        }
+    }
 }
 
 /// A range of the device whose bytes all have the same state.

@@ -1,5 +1,6 @@
 //! Errors of files and block devices: the kind, and the path.
 
+use gemelo_base::{Classified, FailureKind};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -40,7 +41,7 @@ pub enum DiskError {
         by: String,
     },
     /// The device holds data, which would be overwritten.
-    #[error("'{path}' holds {what}: name another device, or say --force to overwrite it")]
+    #[error("'{path}' holds {what}")]
     HoldsData {
         /// The device.
         path: PathBuf,
@@ -63,6 +64,19 @@ pub enum DiskError {
         /// The kind of file at the path.
         found: &'static str,
     },
+}
+
+impl Classified for DiskError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::File { source, .. } => FailureKind::of_io(source),
+            Self::Locked { .. } | Self::DeviceInUse { .. } => FailureKind::InUse,
+            Self::Exists { .. }
+            | Self::HoldsData { .. }
+            | Self::NoDevice { .. }
+            | Self::NoDisk { .. } => FailureKind::BadInput,
+        }
+    }
 }
 
 /// The result of most functions of this crate.

@@ -10,7 +10,7 @@
 mod common;
 
 use common::{once, run, run_in, run_with};
-use gemelo_base::StopFlag;
+use gemelo_base::{Classified, FailureKind, StopFlag};
 use gemelo_filebench::Options;
 use std::time::{Duration, Instant};
 
@@ -219,7 +219,10 @@ fn what_the_run_made_goes_away_and_what_was_there_stays() {
     std::fs::write(deep.join("set/precious"), "x").unwrap();
     let (outcome, _) = run_in(&deep, &text, &Options::default(), &stop);
     let error = outcome.unwrap_err();
-    assert!(error.is_bad_input() && error.to_string().contains("exists: say 'reuse'"), "{error}");
+    assert!(
+        error.kind() == FailureKind::BadInput && error.to_string().contains("does not say 'reuse'"),
+        "{error}"
+    );
     assert!(deep.join("set/precious").exists());
 
     let reusing = text.replace("prealloc", "prealloc,reuse");
@@ -244,7 +247,7 @@ fn everything_stays_below_the_folder_asked_for() {
             "flowop statfile name=s,filename=file",
         );
         let (outcome, _) = run_in(folder.path(), &text, &options, &StopFlag::new());
-        assert!(outcome.unwrap_err().is_bad_input(), "{path}");
+        assert_eq!(outcome.unwrap_err().kind(), FailureKind::BadInput, "{path}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

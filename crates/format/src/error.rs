@@ -1,6 +1,7 @@
 //! Errors of reading a pool: the kind, and the disk.
 
 use crate::DiskRole;
+use gemelo_base::{Classified, FailureKind};
 use std::io;
 use thiserror::Error;
 
@@ -29,6 +30,16 @@ pub enum FormatError {
         /// The damaged part.
         what: String,
     },
+}
+
+impl Classified for FormatError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::NotAPool { .. } => FailureKind::BadInput,
+            Self::Damaged { .. } => FailureKind::Damaged,
+        }
+    }
 }
 
 impl FormatError {

@@ -1,14 +1,15 @@
 //! `gemelo`, the command line: reads arguments, calls the library that does the work, prints.
 //!
-//! This is the only crate that prints. Exit status: 0 done, 1 done in part or failed midway, 2 bad input, refused
-//! before anything was touched.
+//! This is the only crate that prints. Module [`exit`] decides the exit status.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod commands;
+mod confirm;
 mod context;
 mod exit;
 mod files;
+mod json;
 mod pools;
 mod progress;
 mod stored;
@@ -27,10 +28,7 @@ pub fn main() -> ExitCode {
     };
     let context = match context::Context::new() {
         Ok(context) => context,
-        Err(error) => return exit::failed(&error),
+        Err(error) => return exit::exit_code(&Err(error)),
     };
-    match commands::run(arguments, &context) {
-        Ok(outcome) => exit::ended(outcome),
-        Err(error) => exit::failed(&error),
-    }
+    exit::exit_code(&commands::run(arguments, &context))
 }

@@ -1,20 +1,12 @@
 //! What commands on pools have in common: getting at a pool, served or not, and turning failures into errors.
 
 use crate::context::Context;
-use crate::exit::bad_input;
 use anyhow::anyhow;
 use gemelo_adapters::{NbdAdapter, OnOpen, PoolAdapter};
-use gemelo_serve::{Access, Failure, Purpose, Reply, Request, StatReport};
+use gemelo_serve::{Access, Purpose, Reply, Request, StatReport};
 use gemelo_target::Targets;
 use std::path::Path;
 use std::sync::Arc;
-
-/// A failure as an error: what was refused is bad input.
-pub(crate) fn error(failure: Failure) -> anyhow::Error {
-    let is_refusal = failure.is_refusal;
-    let error = anyhow::Error::from(failure);
-    if is_refusal { bad_input(error) } else { error }
-}
 
 /// Opens a pool, or finds who serves it.
 pub(crate) fn open(
@@ -22,7 +14,7 @@ pub(crate) fn open(
     purpose: Purpose,
     context: &Context,
 ) -> anyhow::Result<Access> {
-    Access::open(directory, purpose, &*context.monitor, &context.stop).map_err(error)
+    Ok(Access::open(directory, purpose, &*context.monitor, &context.stop)?)
 }
 
 /// The storage that load can run against. Other commands can look at the figures of a pool while a
@@ -37,7 +29,7 @@ pub(crate) fn targets() -> Targets {
 
 /// Asks one thing of an open pool.
 pub(crate) fn ask(access: &Access, request: &Request, context: &Context) -> anyhow::Result<Reply> {
-    access.perform(request, &*context.monitor, &context.stop).map_err(error)
+    Ok(access.perform(request, &*context.monitor, &context.stop)?)
 }
 
 /// Opens a pool, changes one thing, and closes it.
@@ -48,7 +40,7 @@ pub(crate) fn change(
 ) -> anyhow::Result<Reply> {
     let access = open(directory, Purpose::Change, context)?;
     let reply = ask(&access, request, context);
-    let closed = access.close().map_err(error);
+    let closed = access.close();
     let reply = reply?;
     closed?;
     Ok(reply)
@@ -58,7 +50,7 @@ pub(crate) fn change(
 pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatReport> {
     let access = open(directory, Purpose::Look, context)?;
     let report = stat_of(&access, context)?;
-    access.close().map_err(error)?;
+    access.close()?;
     Ok(report)
 }
 

@@ -93,6 +93,7 @@ const READERS: &[Reader] = &[
     reader(&["pool", "grow", "INPUT", "--capacity", "1g"]),
     // A directory without pools is an answer.
     Reader { refuses_garbage: false, ..reader(&["pool", "ls", "INPUT"]) },
+    reader(&["pool", "rm", "INPUT", "--yes"]),
     reader(&["volume", "create", "INPUT/a", "--size", "1m"]),
     reader(&["volume", "ls", "INPUT"]),
     reader(&["volume", "stat", "INPUT/a", "--json", "OUTPUT"]),

@@ -178,7 +178,8 @@ fn wrong_input_is_refused_before_anything_is_touched() {
     let ran = gemelo(&strings(&["filebench", good, "--dir", dir_name]));
     assert_eq!(ran.status, 2);
     assert!(
-        ran.err.contains("exists: say 'reuse'") && dir.join("set/precious").exists(),
+        ran.err.contains("does not say 'reuse': say it to use what is there, or say --force")
+            && dir.join("set/precious").exists(),
         "{}",
         ran.err
     );

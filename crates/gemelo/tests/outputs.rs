@@ -296,7 +296,7 @@ fn a_full_disk_leaves_no_half_file_and_costs_no_other_result() {
         "--json",
         &place.path("scan.json"),
     ]);
-    assert_eq!(ran.status, 1, "{}", ran.err);
+    assert_eq!(ran.status, 5, "{}", ran.err);
     assert!(ran.out.contains("dedup ratio"), "the result is told: {}", ran.out);
     assert!(ran.err.contains("set was not written"), "{}", ran.err);
     assert!(Path::new(&place.path("scan.json")).exists());
@@ -307,7 +307,7 @@ fn a_full_disk_leaves_no_half_file_and_costs_no_other_result() {
         vec!["trace", "synthesize", "--preset", "web", "--records", "50000", "--output"],
     ] {
         let ran = gemelo(&[words.clone(), vec![&on_small("out")]].concat());
-        assert_eq!(ran.status, 1, "{words:?}: {}", ran.err);
+        assert_eq!(ran.status, 5, "{words:?}: {}", ran.err);
         assert!(ran.err.contains("No space left"), "{words:?}: {}", ran.err);
         assert_eq!(names(), 0, "{words:?}");
     }

@@ -34,7 +34,10 @@ fn a_replay_leaves_the_contents_of_the_trace() {
     ]);
     assert_eq!(fs::read(&dense).unwrap().len(), 3 * 4096);
     let fold = place.name("fold");
-    refused(&["replay", &trace, "--target", &fold, "--size", "16k"], "--map fold or dense");
+    refused(
+        &["replay", &trace, "--target", &fold, "--size", "16k"],
+        "use --map fold or --map dense",
+    );
     let ran = ok(&[
         "replay", &trace, "--target", &fold, "--size", "16k", "--map", "fold", "--speed", "max",
         "--keep",

@@ -14,7 +14,7 @@ mod served;
 use common::gemelo;
 use gemelo_nbd::client::{Client, ClientError, Submission};
 use gemelo_nbd::wire::ErrorCode;
-use served::{Served, TestPool, done, noise, refused};
+use served::{Served, TestPool, done, in_use, noise, refused};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -105,7 +105,7 @@ fn a_second_server_is_refused_with_who_has_the_pool() {
     let pool = TestPool::new(&[]);
     let served = pool.serve(&[]);
     let message =
-        refused(&["serve", &pool.path(), "--listen", &format!("unix:{}", pool.file("other"))]);
+        in_use(&["serve", &pool.path(), "--listen", &format!("unix:{}", pool.file("other"))]);
     assert!(message.contains(&format!("in use by process {}", served.process_id())), "{message}");
     assert!(!std::fs::exists(pool.file("other")).unwrap());
 }
@@ -365,7 +365,7 @@ fn another_program_on_the_pool_is_waited_for_or_named() {
     let data = std::fs::File::open(pool.file("pool/data")).unwrap();
     rustix::fs::flock(&data, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let ran = gemelo(&["volume", "ls", &pool.path()]);
-    assert_eq!(ran.status, 2, "{}", ran.err);
+    assert_eq!(ran.status, 3, "{}", ran.err);
     let holder = format!("the pool is in use by process {} (", std::process::id());
     assert!(ran.err.contains(&holder), "{}", ran.err);
 }

@@ -34,7 +34,8 @@ pub enum VerifyError {
 impl Classified for VerifyError {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Open(_) | Self::Close(_) => FailureKind::Failed,
+            Self::Target(error) => error.kind().untouched(),
+            Self::Open(error) | Self::Close(error) => error.kind().midway(),
             _ => FailureKind::BadInput,
         }
     }

@@ -2,7 +2,7 @@
 //! the total is measured.
 
 use crate::threads::joined;
-use gemelo_base::{Monitor, StopFlag, Unit};
+use gemelo_base::{Classified, FailureKind, Monitor, StopFlag, Unit};
 use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
 use std::fs::File;
 use std::io::{self, Write};
@@ -75,11 +75,12 @@ pub enum GenerateError {
     },
 }
 
-impl GenerateError {
-    /// Returns whether the error comes from invalid input, so that nothing was written.
-    #[must_use]
-    pub const fn is_bad_input(&self) -> bool {
-        !matches!(self, Self::Io { .. })
+impl Classified for GenerateError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Content(_) | Self::Files { .. } => FailureKind::BadInput,
+            Self::Io { source, .. } => FailureKind::of_io(source),
+        }
     }
 }
 
@@ -316,14 +317,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for files in [0, BLOCKS + 1] {
             let error = write(Output::Tree { folder: folder.path(), files }).unwrap_err();
-            assert!(error.is_bad_input() && matches!(error, GenerateError::Files { .. }));
+            assert!(
+                error.kind() == FailureKind::BadInput
+                    && matches!(error, GenerateError::Files { .. })
+            );
         }
         let error =
             write(Output::Tree { folder: &folder.path().join("no"), files: 1 }).unwrap_err();
-        assert!(!error.is_bad_input() && error.to_string().contains("/no/000"), "{error}");
+        assert!(
+            error.kind() == FailureKind::Failed && error.to_string().contains("/no/000"),
+            "{error}"
+        );
         let full = File::options().write(true).open("/dev/full").unwrap();
         let error = write(Output::File(&full, Path::new("/dev/full"))).unwrap_err();
-        assert!(!error.is_bad_input() && error.to_string() == "cannot write /dev/full", "{error}");
+        assert!(
+            error.kind() == FailureKind::Exhausted && error.to_string() == "cannot write /dev/full",
+            "{error}"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use crate::job::{Job, Populate};
 use crate::operations;
+use gemelo_base::{Classified, FailureKind};
 use gemelo_content::{Assignment, ContentId};
 use gemelo_pattern::Pattern;
 use gemelo_target::AtStart;
@@ -62,6 +63,12 @@ pub struct UncertainWrite {
      or block size: use the same values, or write the files anew"
 )]
 pub struct OtherLayout;
+
+impl Classified for OtherLayout {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
+}
 
 /// The expected content of a block, encoded in 8 bytes. The two highest values stand for unknown
 /// and zeros. No process makes content ids with these values, because its number is too low.

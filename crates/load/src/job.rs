@@ -1,5 +1,6 @@
 //! Jobs: descriptions of load, validated before the target is touched.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_content::{ContentId, ContentSpec};
 use gemelo_pattern::Pattern;
 use gemelo_target::{Access, Engine, Layout};
@@ -206,6 +207,18 @@ pub enum JobError {
     /// Two settings that contradict each other.
     #[error("{0}")]
     Contradiction(&'static str),
+    /// The engine does one operation at a time, but the queue is deeper.
+    #[error("psync does one operation at a time, so its queue depth must be 1")]
+    SynchronousDepth,
+    /// Reads are to be verified, but the job does none.
+    #[error("a job that only writes reads nothing to verify")]
+    NothingRead,
+}
+
+impl Classified for JobError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 fn range(what: &'static str, value: impl std::fmt::Display, range: &'static str) -> JobError {
@@ -397,14 +410,10 @@ fn check_times(spec: &JobSpec) -> Result<(), JobError> {
 
 fn check_combinations(spec: &JobSpec) -> Result<(), JobError> {
     if spec.engine == Engine::Psync && spec.queue_depth > 1 {
-        return Err(JobError::Contradiction(
-            "psync does one operation at a time: use --engine io-uring for a queue depth above 1",
-        ));
+        return Err(JobError::SynchronousDepth);
     }
     if spec.verify.is_online() && spec.operation == JobOperation::Write {
-        return Err(JobError::Contradiction(
-            "a job that only writes reads nothing to verify: use --verify final",
-        ));
+        return Err(JobError::NothingRead);
     }
     Ok(())
 }

@@ -17,6 +17,7 @@
 
 use crate::operations::Kind;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use gemelo_base::{Classified, FailureKind};
 use std::io::{self, Read, Write};
 use thiserror::Error;
 use twox_hash::XxHash3_64;
@@ -178,6 +179,16 @@ pub enum LogError {
         /// Number of the damaged chunk, counted from 0.
         chunk: u64,
     },
+}
+
+impl Classified for LogError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Read(source) => FailureKind::of_io(source),
+            Self::Magic => FailureKind::BadInput,
+            Self::Cut { .. } | Self::Damaged { .. } => FailureKind::Damaged,
+        }
+    }
 }
 
 /// Calls `each` for every operation of a log. Returns the block size and the number of processes.

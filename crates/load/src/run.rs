@@ -16,7 +16,7 @@ use crate::summary::{self, Ran};
 use crate::threads::joined;
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use gemelo_base::{Clock, StopFlag, Unit};
+use gemelo_base::{Classified, Clock, FailureKind, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
 use std::sync::OnceLock;
@@ -31,8 +31,14 @@ pub enum RunError {
     #[error(transparent)]
     OtherLayout(#[from] OtherLayout),
     /// The job verifies a target that holds no data.
-    #[error("this target holds no data, so it cannot be verified: use --verify none")]
+    #[error("this target holds no data, so it cannot be verified")]
     NothingToVerify,
+}
+
+impl Classified for RunError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// Interval between two reports of progress.

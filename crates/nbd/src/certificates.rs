@@ -1,5 +1,6 @@
 //! Reads certificates and keys from PEM files, for servers and clients.
 
+use gemelo_base::{Classified, FailureKind};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -37,6 +38,12 @@ pub enum TlsError {
     /// The certificates cannot serve as authorities that verify clients.
     #[error("cannot use the certificate authority for clients")]
     Authority(#[from] rustls::server::VerifierBuilderError),
+}
+
+impl Classified for TlsError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 fn failed(

@@ -5,7 +5,7 @@
 //! doubling.
 
 use crate::contents::content_of_hash;
-use gemelo_base::StopFlag;
+use gemelo_base::{Classified, FailureKind, StopFlag};
 use gemelo_content::ContentId;
 use gemelo_trace::{BlockError, Blocks, Operation, Record, RecordSource, TraceError};
 use serde::{Deserialize, Serialize};
@@ -70,10 +70,7 @@ pub enum PlanError {
     #[error(transparent)]
     Block(#[from] BlockError),
     /// The target is too small.
-    #[error(
-        "the trace reaches to byte {need_bytes}, but the target has {have_bytes} bytes: use --map \
-         fold or dense, or a larger target"
-    )]
+    #[error("the trace reaches to byte {need_bytes}, but the target has {have_bytes} bytes")]
     TooSmall {
         /// Size of the target in bytes.
         have_bytes: u64,
@@ -81,7 +78,7 @@ pub enum PlanError {
         need_bytes: u64,
     },
     /// The size of the target is unknown or zero, which folding does not permit.
-    #[error("--map fold needs to know the size of the target: give --size")]
+    #[error("places can be folded only into a target of known size")]
     NoCapacity,
     /// The trace has more places than 32 bits can number.
     #[error("the trace has more than 2^32 places: take fewer records or devices")]
@@ -92,6 +89,20 @@ pub enum PlanError {
     /// The stop flag was raised.
     #[error("interrupted")]
     Stopped,
+}
+
+impl Classified for PlanError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Trace(source) => source.kind(),
+            Self::Stopped => FailureKind::Failed,
+            Self::Block(_)
+            | Self::TooSmall { .. }
+            | Self::NoCapacity
+            | Self::TooManyPlaces
+            | Self::Empty => FailureKind::BadInput,
+        }
+    }
 }
 
 /// A block on a device of the trace.

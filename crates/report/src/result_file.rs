@@ -1,6 +1,7 @@
 //! The frame that all result files share.
 
 use crate::Provenance;
+use gemelo_base::{Classified, FailureKind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -56,6 +57,12 @@ pub enum ResultFileError {
         /// The schema that the command reads.
         expected: &'static str,
     },
+}
+
+impl Classified for ResultFileError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,7 @@
 //! The errors of a scan.
 
 use crate::options::OptionsError;
+use gemelo_base::{Classified, FailureKind};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -60,4 +61,16 @@ pub enum ScanError {
     /// The fingerprint set cannot be written.
     #[error(transparent)]
     Saved(#[from] crate::saved::SavedSetError),
+}
+
+impl Classified for ScanError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Options(_) | Self::Path { .. } | Self::Kind { .. } | Self::Overlap { .. } => {
+                FailureKind::BadInput
+            }
+            Self::Thread { source } | Self::Spill { source, .. } => FailureKind::of_io(source),
+            Self::Saved(source) => source.kind(),
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::fingerprint::FingerprintKind;
 use gemelo_base::units::format_size;
+use gemelo_base::{Classified, FailureKind};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -184,6 +185,12 @@ pub enum OptionsError {
         /// The minimum memory in bytes.
         least: u64,
     },
+}
+
+impl Classified for OptionsError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// A validated scan request.

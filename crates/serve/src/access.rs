@@ -169,7 +169,7 @@ impl Access {
         let Had::Here(pool, looks) = self.had else { return Ok(()) };
         // The socket holds a reference to the pool, which only its last holder can close.
         drop(looks);
-        close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })
+        close(pool).map_err(|error| Failure::from(error).found_midway())
     }
 }
 

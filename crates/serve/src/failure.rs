@@ -1,29 +1,56 @@
 //! The error of a request, in a form that crosses the control socket.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_disk::DiskError;
 use gemelo_volume::VolumeError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The reason why a request failed.
+/// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
 pub struct Failure {
-    /// Message, with the causes of the error.
+    /// The reason and its causes, in words.
     pub text: String,
-    /// `true` if the request was refused before it changed anything.
-    pub is_refusal: bool,
+    /// The kind of the failure.
+    pub kind: FailureKind,
+    /// The remedy, if the request or the way of serving can be changed so that it succeeds.
+    pub remedy: Option<Remedy>,
+}
+
+/// A change with which a request would succeed. The caller knows the words for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remedy {
+    /// Force the removal of a volume that holds data or has clients.
+    ForceRemoval,
+    /// Force a volume to a size at which it loses data.
+    ForceCut,
+    /// Overwrite a device that holds data.
+    Overwrite,
+    /// Convert the pool to the present format.
+    Convert,
+    /// Check the pool to learn what is left of it.
+    Check,
+    /// Encrypt connections, or allow plain ones from the network.
+    Encrypt,
+    /// Name an address to listen at.
+    Listen,
+    /// Grant more memory, or allow fewer connections.
+    Memory,
+    /// Name a unix socket as an address to listen at.
+    ListenAtFile,
 }
 
 impl Failure {
     /// Makes the error of a request that was refused before it changed anything.
     pub fn refused(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_refusal: true }
+        Self { text: text.into(), kind: FailureKind::BadInput, remedy: None }
     }
 
     /// Makes the error of a request that failed while it was performed.
     pub fn midway(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_refusal: false }
+        Self { text: text.into(), kind: FailureKind::Failed, remedy: None }
     }
 
     /// Makes the error of a request that failed while it was performed, with the causes of `error`.
@@ -33,17 +60,49 @@ impl Failure {
 
     /// Makes the error of a pool that cannot be opened. Nothing was changed.
     pub(crate) fn of_opening(error: &VolumeError) -> Self {
-        let advice = match error {
-            VolumeError::Damaged { .. } => ": see what is left with `gemelo pool check`",
-            _ => "",
-        };
-        Self::refused(format!("{}{advice}", with_causes(error)))
+        let failure = Self::of_error(error);
+        let is_damaged = matches!(error, VolumeError::Damaged { .. });
+        let remedy = if is_damaged { Some(Remedy::Check) } else { failure.remedy };
+        Self { kind: failure.kind.untouched(), remedy, ..failure }
+    }
+
+    /// Makes a failure with the text and the kind of an error.
+    pub(crate) fn of_error(error: &(impl Classified + 'static)) -> Self {
+        let remedy = (error as &(dyn std::error::Error + 'static))
+            .downcast_ref::<VolumeError>()
+            .and_then(remedy_of);
+        Self { text: with_causes(error), kind: error.kind(), remedy }
+    }
+
+    /// Returns the same failure, found after work had begun.
+    pub(crate) fn found_midway(self) -> Self {
+        Self { kind: self.kind.midway(), ..self }
+    }
+
+    /// Returns the same failure with a remedy.
+    #[must_use]
+    pub fn with_remedy(self, remedy: Remedy) -> Self {
+        Self { remedy: Some(remedy), ..self }
     }
 
     /// Puts the name of the thing that the error is about before the message.
     #[must_use]
     pub fn about(self, what: &str) -> Self {
         Self { text: format!("{what}: {}", self.text), ..self }
+    }
+}
+
+impl Classified for Failure {
+    fn kind(&self) -> FailureKind {
+        self.kind
+    }
+}
+
+const fn remedy_of(error: &VolumeError) -> Option<Remedy> {
+    match error {
+        VolumeError::OldFormat { .. } => Some(Remedy::Convert),
+        VolumeError::Disk(DiskError::HoldsData { .. }) => Some(Remedy::Overwrite),
+        _ => None,
     }
 }
 
@@ -55,25 +114,6 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
-        let is_refusal = match &error {
-            VolumeError::Disk(DiskError::File { source, .. }) => {
-                source.kind() != std::io::ErrorKind::StorageFull
-            }
-            VolumeError::Disk(_)
-            | VolumeError::NotAPool { .. }
-            | VolumeError::OldFormat { .. }
-            | VolumeError::PresentFormat
-            | VolumeError::InUse { .. }
-            | VolumeError::LostDisk { .. }
-            | VolumeError::OneDisk { .. }
-            | VolumeError::SmallDevice { .. }
-            | VolumeError::BadOption { .. }
-            | VolumeError::ReadOnly
-            | VolumeError::NoSuchVolume { .. }
-            | VolumeError::VolumeExists { .. }
-            | VolumeError::TooManyReferences => true,
-            _ => false,
-        };
-        Self { text: with_causes(&error), is_refusal }
+        Self::of_error(&error)
     }
 }

@@ -25,7 +25,7 @@ mod watch;
 
 pub use access::{Access, Purpose};
 pub use control::Looks;
-pub use failure::Failure;
+pub use failure::{Failure, Remedy};
 pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, Reply, Request};
@@ -35,3 +35,6 @@ pub use systemd::{HandedOver, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
 };
+
+/// Names of the files and sockets that this crate makes in the directory of a pool.
+pub const POOL_FILES: [&str; 3] = [control::NAME, control::LOOK_NAME, settings::FILE];

@@ -1,7 +1,7 @@
 //! An open pool, and the requests that it performs.
 
 use crate::control::Looks;
-use crate::failure::Failure;
+use crate::failure::{Failure, Remedy};
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
 use crate::request::{CheckedReport, Reply, Request};
 use crate::settings::Settings;
@@ -143,12 +143,12 @@ impl OpenPool {
         let volume = self.summary(name)?;
         let clients = self.connections(name);
         if let (Some(clients), false) = (connected(clients as u64), force) {
-            let text = format!("volume '{name}' has {clients}: say --force to remove it");
-            return Err(Failure::refused(text));
+            let failure = Failure::refused(format!("volume '{name}' has {clients}"));
+            return Err(failure.with_remedy(Remedy::ForceRemoval));
         }
         if volume.mapped_blocks > 0 && !force {
-            let text = format!("volume '{name}' holds data: say --force to remove it");
-            return Err(Failure::refused(text));
+            let failure = Failure::refused(format!("volume '{name}' holds data"));
+            return Err(failure.with_remedy(Remedy::ForceRemoval));
         }
         self.pool.remove_volume(name)?;
         for front_end in self.front_ends.get().into_iter().flatten() {
@@ -167,10 +167,10 @@ impl OpenPool {
         let volume = self.summary(name)?;
         if size_bytes < volume.record.size_bytes && !force {
             let text = format!(
-                "volume '{name}' has {} bytes and would lose its data beyond byte {size_bytes}: say --force to cut it",
+                "volume '{name}' has {} bytes and would lose its data beyond byte {size_bytes}",
                 volume.record.size_bytes
             );
-            return Err(Failure::refused(text));
+            return Err(Failure::refused(text).with_remedy(Remedy::ForceCut));
         }
         let clients = connected(self.connections(name) as u64);
         self.pool.resize_volume(name, size_bytes)?;

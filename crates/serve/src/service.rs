@@ -3,12 +3,12 @@
 use crate::access::{self, open_patiently};
 use crate::control::{self, Asked, Control};
 use crate::exports::VolumeExports;
-use crate::failure::{Failure, with_causes};
+use crate::failure::{Failure, Remedy, with_causes};
 use crate::metrics::{self, MetricsServer, render};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
 use crate::{open_files, systemd, watch};
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Classified, Monitor, StopFlag};
 use gemelo_device::{FrontEnd, FrontEndError, Listening, Transfers};
 use gemelo_volume::Tuning;
 use std::net::SocketAddr;
@@ -94,11 +94,13 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Fai
 }
 
 fn of_front_end(error: &FrontEndError) -> Failure {
-    let text = with_causes(error);
-    match error {
-        FrontEndError::Refused(_) => Failure::refused(text),
-        FrontEndError::Failed(_) => Failure::midway(text),
-    }
+    let remedy = match error {
+        FrontEndError::Exposed(_) => Some(Remedy::Encrypt),
+        FrontEndError::LittleMemory(_) => Some(Remedy::Memory),
+        FrontEndError::NoSocketFile(_) => Some(Remedy::ListenAtFile),
+        _ => None,
+    };
+    Failure { text: with_causes(error), kind: error.kind(), remedy }
 }
 
 struct Service {
@@ -130,7 +132,7 @@ impl Service {
         let all = Arc::new(VolumeExports::all(&pool));
         let transfers = front_ends.iter().find_map(|front_end| front_end.transfers(all.clone()));
         let metrics = options.metrics.map(MetricsServer::bind).transpose();
-        let metrics = metrics.map_err(|error| Failure::refused(with_causes(&error)))?;
+        let metrics = metrics.map_err(|error| Failure::of_error(&error))?;
         let addresses = Addresses {
             clients: addresses(&front_ends)?,
             metrics: metrics.as_ref().map(MetricsServer::address),
@@ -174,7 +176,7 @@ impl Service {
             let _ = helper.join();
         }
         drop((front_ends, transfers));
-        access::close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
+        access::close(pool).map_err(|error| Failure::from(error).found_midway())?;
         finished.map_err(|error| of_front_end(&error))
     }
 }
@@ -225,9 +227,8 @@ fn addresses(front_ends: &[Arc<dyn Listening>]) -> Result<Vec<String>, Failure> 
     let addresses: Vec<String> =
         front_ends.iter().flat_map(|front_end| front_end.addresses()).collect();
     if addresses.is_empty() {
-        return Err(Failure::refused(
-            "there is no address to listen at: say --listen unix:PATH or tcp:HOST:PORT",
-        ));
+        let failure = Failure::refused("there is no address to listen at");
+        return Err(failure.with_remedy(Remedy::Listen));
     }
     Ok(addresses)
 }

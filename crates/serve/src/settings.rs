@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-const FILE: &str = "settings.toml";
+pub(crate) const FILE: &str = "settings.toml";
 /// Permissions of the file: the owner's alone, as of all files of a new pool.
 const MODE: u32 = 0o600;
 
@@ -310,7 +310,11 @@ mod tests {
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
         let refused = Settings::default().write(folder.path()).unwrap_err();
-        assert!(refused.is_refusal && refused.text.contains("exists already"), "{refused}");
+        assert!(
+            refused.kind == gemelo_base::FailureKind::BadInput
+                && refused.text.contains("exists already"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -337,7 +341,10 @@ mod tests {
         ] {
             fs::write(folder.path().join(FILE), text).unwrap();
             let failure = Settings::read(folder.path()).unwrap_err();
-            assert!(failure.is_refusal && failure.text.contains(FILE), "{failure}");
+            assert!(
+                failure.kind == gemelo_base::FailureKind::BadInput && failure.text.contains(FILE),
+                "{failure}"
+            );
             assert!(parts.iter().all(|part| failure.text.contains(part)), "{failure}");
             assert!(!failure.text.contains('\n'), "{failure}");
         }

@@ -33,9 +33,9 @@ impl BlockStore {
         u64::from(pbn.number()) * u64::from(self.superblock.block_bytes)
     }
 
-    /// The bytes at which the label and its copy are: block 0, and a block that the superblock
+    /// The bytes at which the label and its copy lie: block 0, and the block that the superblock
     /// names.
-    fn label_offsets(&self) -> impl Iterator<Item = u64> {
+    pub fn label_offsets(&self) -> impl Iterator<Item = u64> {
         let copy = self.superblock.header_copy.map(|pbn| self.offset(pbn));
         std::iter::once(0).chain(copy)
     }

@@ -66,13 +66,13 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The job would overwrite an existing file.
-    #[error("{} exists: give another target, or say --force to overwrite the file", path.display())]
+    #[error("{} exists", path.display())]
     Exists {
         /// The existing file.
         path: PathBuf,
     },
     /// The job would overwrite storage that holds data.
-    #[error("{} holds {what}: give another target, or say --force to overwrite it", path.display())]
+    #[error("{} holds {what}", path.display())]
     HoldsData {
         /// The device, volume or export.
         path: PathBuf,
@@ -126,7 +126,7 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The storage does not support direct I/O.
-    #[error("{} does not support direct I/O: use --sync none or --sync fsync", path.display())]
+    #[error("{} does not support direct I/O", path.display())]
     NoDirect {
         /// The file, directory, volume or export.
         path: PathBuf,
@@ -143,7 +143,7 @@ pub enum TargetError {
         place_bytes: u64,
     },
     /// The kernel does not offer io_uring to this user.
-    #[error("io_uring is not available on this machine or to this user: use --engine psync")]
+    #[error("io_uring is not available on this machine or to this user")]
     NoIoUring(#[source] std::io::Error),
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
@@ -187,17 +187,28 @@ impl Error for AdapterError {
     }
 }
 
-impl TargetError {
-    /// Returns whether the error counts as bad input: nothing had been touched when it was found. A
-    /// failed system call does not count, because it can come at any time.
-    #[must_use]
-    pub fn is_bad_input(&self) -> bool {
+impl Classified for TargetError {
+    fn kind(&self) -> FailureKind {
         match self {
-            Self::Io { .. } => false,
-            Self::Adapter(error) => {
-                matches!(error.0.kind(), FailureKind::BadInput | FailureKind::InUse)
-            }
-            _ => true,
+            Self::InUse { .. } => FailureKind::InUse,
+            // A system call can fail at any time.
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::Adapter(error) => error.kind(),
+            Self::Device(source) => source.kind().untouched(),
+            Self::Exists { .. }
+            | Self::HoldsData { .. }
+            | Self::Kind { .. }
+            | Self::Missing { .. }
+            | Self::NoDirect { .. }
+            | Self::NoFolder { .. }
+            | Self::NoIoUring(_)
+            | Self::NoTarget { .. }
+            | Self::ReadOnly { .. }
+            | Self::Scheme { .. }
+            | Self::Sector { .. }
+            | Self::Size { .. }
+            | Self::TooSmall { .. }
+            | Self::Unit { .. } => FailureKind::BadInput,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::record::{ContentHash, Operation, Record};
 use gemelo_base::random::mix_pair;
+use gemelo_base::{Classified, FailureKind};
 use thiserror::Error;
 
 /// The hashes of a record stand for more data than a block, or for a part that does not divide a
@@ -10,13 +11,19 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "the trace has one hash for every {hash_bytes} bytes, so a block of {block_bytes} bytes has \
-     none: use --block-size {hash_bytes}, or a multiple of it"
+     none"
 )]
 pub struct BlockError {
     /// Bytes of data for each hash.
     pub hash_bytes: u32,
     /// Block size in bytes.
     pub block_bytes: u64,
+}
+
+impl Classified for BlockError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// A block that an operation touches.

@@ -1,6 +1,7 @@
 //! Errors in reading a trace. Messages begin with file and line.
 
 use crate::Format;
+use gemelo_base::{Classified, FailureKind};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -35,7 +36,7 @@ pub enum TraceError {
     },
     /// A line does not match the format.
     #[error(
-        "{}:{line}: {problem}, found '{found}' ({format}); --skip-malformed leaves such lines out",
+        "{}:{line}: {problem}, found '{found}' ({format})",
         path.display()
     )]
     Line {
@@ -64,7 +65,7 @@ pub enum TraceError {
         most_bytes: usize,
     },
     /// The content matches no format.
-    #[error("{} is of no known format: name it with --format ({known})", path.display())]
+    #[error("{} is of no known format ({known})", path.display())]
     Unrecognised {
         /// Name of the file.
         path: PathBuf,
@@ -84,9 +85,7 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// Too many files cover the same time of the trace.
-    #[error(
-        "more than {most} files overlap in time: merge some of them first with gemelo trace convert"
-    )]
+    #[error("more than {most} files overlap in time")]
     TooManyFiles {
         /// Most files that may be open together.
         most: usize,
@@ -101,13 +100,18 @@ pub enum TraceError {
     },
 }
 
-impl TraceError {
-    /// Returns whether the trace is the cause, rather than the machine that reads it.
-    #[must_use]
-    pub const fn is_bad_input(&self) -> bool {
+impl Classified for TraceError {
+    fn kind(&self) -> FailureKind {
         match self {
-            Self::Io { action, .. } => matches!(action.as_bytes(), b"open"),
-            _ => true,
+            // Nothing of the trace was read yet.
+            Self::Io { action: Self::OPEN, source, .. } => FailureKind::of_io(source).untouched(),
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            _ => FailureKind::BadInput,
         }
     }
+}
+
+impl TraceError {
+    /// The action of [`TraceError::Io`] for a trace that cannot be opened.
+    pub(crate) const OPEN: &'static str = "open";
 }

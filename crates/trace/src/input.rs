@@ -40,9 +40,11 @@ impl Input {
         if path.as_os_str() == "-" {
             return Self::new(path, std::io::stdin());
         }
-        let file = File::open(path).map_err(at("open"))?;
+        let file = File::open(path).map_err(at(TraceError::OPEN))?;
         if file.metadata().is_ok_and(|data| data.is_dir()) {
-            return Err(at("open")(std::io::Error::from(std::io::ErrorKind::IsADirectory)));
+            return Err(at(TraceError::OPEN)(std::io::Error::from(
+                std::io::ErrorKind::IsADirectory,
+            )));
         }
         Self::new(path, file)
     }

@@ -1,5 +1,6 @@
 //! Why something could not be done: the kind, and where.
 
+use gemelo_base::{Classified, FailureKind};
 use gemelo_check::CheckError;
 use gemelo_device::DeviceError;
 use gemelo_disk::DiskError;
@@ -32,10 +33,7 @@ pub enum VolumeError {
         why: &'static str,
     },
     /// The pool has an older format, which has to be converted first.
-    #[error(
-        "the pool has format version {version}, and this program works with version 2: convert it with \
-         'gemelo pool convert'"
-    )]
+    #[error("the pool has format version {version}, and this program works with version 2")]
     OldFormat {
         /// The version that the pool has.
         version: u32,
@@ -132,7 +130,35 @@ pub enum VolumeError {
     Interrupted,
 }
 
+impl Classified for VolumeError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            // The files of a pool are opened before anything is changed in it.
+            Self::Disk(source) => source.kind().untouched(),
+            Self::InUse { .. } => FailureKind::InUse,
+            Self::Damaged { .. } | Self::DamagedBlock { .. } => FailureKind::Damaged,
+            Self::NoSpace { .. } | Self::TooManyReferences => FailureKind::Exhausted,
+            Self::Stopped { .. } | Self::Interrupted => FailureKind::Failed,
+            Self::NotAPool { .. }
+            | Self::OldFormat { .. }
+            | Self::PresentFormat
+            | Self::LostDisk { .. }
+            | Self::OneDisk { .. }
+            | Self::SmallDevice { .. }
+            | Self::BadOption { .. }
+            | Self::ReadOnly
+            | Self::NoSuchVolume { .. }
+            | Self::VolumeExists { .. } => FailureKind::BadInput,
+        }
+    }
+}
+
 impl VolumeError {
+    /// All slots of the metadata disk hold pages that are in use: the metadata are not damaged, and
+    /// room can be made.
+    pub(crate) const NO_SLOT: Self = Self::NoSpace { disk: DiskRole::Metadata };
+
     /// Wraps what a disk says; a full one becomes [`Self::NoSpace`].
     pub(crate) fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {

@@ -17,6 +17,7 @@ mod load;
 mod pool;
 mod sync;
 mod volume;
+mod volume_path;
 
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
@@ -24,7 +25,8 @@ pub use engine::{DamagedBlock, FinderReport, GcReport, SnapshotSpace, VolumeSpac
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat, RepairCost, Tuning,
-    VolumeSummary, convert, record_damage, repair, repair_cost,
+    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat,
+    RemovalStep, RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
 };
 pub use volume::Volume;
+pub use volume_path::{VolumePath, VolumePathError};

@@ -35,7 +35,10 @@ pub enum ExportError {
 
 impl Classified for ExportError {
     fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
+        match self {
+            Self::Uri(_) | Self::Connections { .. } => FailureKind::BadInput,
+            Self::Client { source, .. } => source.kind().untouched(),
+        }
     }
 }
 

@@ -118,7 +118,7 @@ fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientErro
     }
     let read = Submission::Read { offset: 0, length: length as u32 };
     let (error, is_blank) =
-        client.run(read, |done| (done.error, done.data.iter().all(|byte| *byte == 0)))?;
+        client.run(read, |done| (done.error, gemelo_base::is_zero(done.data)))?;
     if error == ErrorCode::NONE { Ok(is_blank) } else { Err(ClientError::Request(error)) }
 }
 

@@ -34,6 +34,7 @@ impl Adapter for NbdAdapter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemelo_base::{Classified, FailureKind};
 
     #[test]
     fn addresses_of_all_schemes_are_read() {
@@ -49,7 +50,10 @@ mod tests {
         }
         for text in ["nbd://", "nbd+unix:///x"] {
             let error = NbdAdapter.storage(&text.into()).err().unwrap();
-            assert!(error.to_string().contains(text) && error.is_bad_input(), "{error}");
+            assert!(
+                error.to_string().contains(text) && error.kind() == FailureKind::BadInput,
+                "{error}"
+            );
         }
     }
 }

@@ -68,9 +68,10 @@ pub enum PoolTargetError {
 impl Classified for PoolTargetError {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Shape { .. } | Self::Open { .. } | Self::NoVolume { .. } => FailureKind::BadInput,
+            Self::Shape { .. } | Self::NoVolume { .. } => FailureKind::BadInput,
+            Self::Open { source, .. } => source.kind().untouched(),
             Self::InUse { .. } => FailureKind::InUse,
-            Self::Settle { .. } | Self::Close { .. } => FailureKind::Failed,
+            Self::Settle { source, .. } | Self::Close { source, .. } => source.kind().midway(),
         }
     }
 }

@@ -7,7 +7,7 @@ mod volume;
 pub use error::PoolTargetError;
 
 use gemelo_target::{Adapter, AdapterError, Storage, TargetError, TargetUri};
-use gemelo_volume::Pool;
+use gemelo_volume::{Pool, VolumePath};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -23,14 +23,10 @@ pub struct PoolVolume {
 }
 
 impl PoolVolume {
-    /// Splits `DIRECTORY/VOLUME` at the last slash, because names of volumes contain none.
     fn parse(place: &str) -> Result<Self, PoolTargetError> {
-        match place.rsplit_once('/') {
-            Some((directory, volume)) if !directory.is_empty() && !volume.is_empty() => {
-                Ok(Self { directory: PathBuf::from(directory), volume: volume.to_owned() })
-            }
-            _ => Err(PoolTargetError::Shape { place: place.to_owned() }),
-        }
+        let VolumePath { pool, name } =
+            place.parse().map_err(|_| PoolTargetError::Shape { place: place.to_owned() })?;
+        Ok(Self { directory: pool, volume: name })
     }
 }
 
@@ -78,6 +74,7 @@ impl Adapter for PoolAdapter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemelo_base::{Classified, FailureKind};
 
     #[test]
     fn a_name_has_a_directory_and_a_volume() {
@@ -88,7 +85,10 @@ mod tests {
         }
         for text in ["pool:a", "pool:/b", "pool:a/"] {
             let error = PoolAdapter::default().storage(&text.into()).err().unwrap();
-            assert!(error.to_string().contains(text) && error.is_bad_input(), "{error}");
+            assert!(
+                error.to_string().contains(text) && error.kind() == FailureKind::BadInput,
+                "{error}"
+            );
         }
     }
 }

@@ -45,7 +45,7 @@ impl Generator {
     /// Classifies a block that differs from the expected content. `expected` is overwritten.
     #[cold]
     fn explain(&self, block: &[u8], expected: &mut [u8]) -> Examination {
-        if block.iter().all(|byte| *byte == 0) {
+        if gemelo_base::is_zero(block) {
             return Examination::Zeros;
         }
         let sectors = block.chunks(SECTOR_BYTES).zip(expected.chunks(SECTOR_BYTES));

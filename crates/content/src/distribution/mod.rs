@@ -11,6 +11,7 @@ mod text;
 
 pub use compare::{ComparedRange, Comparison, LargestDifference};
 pub use fit::{FITTED_BLOCKS, Figure, SummaryFigures};
+use gemelo_base::{Classified, FailureKind};
 pub use ranges::{RANGE_COUNT, RangeRow, range_index, range_label, range_start};
 pub use sampled::ExpectedSample;
 pub use scale::{RankedContent, ScaledClass, ScaledDistribution};
@@ -98,6 +99,12 @@ pub enum DistributionError {
         /// The figures at fault and the contradiction between them.
         reason: String,
     },
+}
+
+impl Classified for DistributionError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// The summary figures of a data set, as papers print them.

@@ -1,6 +1,7 @@
 //! The reasons why a run is refused or ends early.
 
 use crate::sources::SourceError;
+use gemelo_base::{Classified, FailureKind};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -9,7 +10,7 @@ use thiserror::Error;
 pub enum RunError {
     /// The directory of a fileset exists and is not empty, and the script does not reuse it.
     #[error(
-        "{} exists: say 'reuse' in the script to use it, or force its removal",
+        "{} exists, and the script does not say 'reuse'",
         path.display()
     )]
     Exists {
@@ -83,16 +84,25 @@ pub enum RunError {
     },
 }
 
-impl RunError {
-    /// Returns whether the error was found before any file was touched.
-    #[must_use]
-    pub const fn is_bad_input(&self) -> bool {
-        matches!(
-            self,
-            Self::Exists { .. } | Self::Outside { .. } | Self::Device { .. } | Self::Source { .. }
-        )
+impl Classified for RunError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            // These are found before any file is touched.
+            Self::Exists { .. }
+            | Self::Outside { .. }
+            | Self::Device { .. }
+            | Self::Source { .. } => FailureKind::BadInput,
+            Self::Path { source, .. } | Self::Thread(source) | Self::System { source, .. } => {
+                FailureKind::of_io(source)
+            }
+            Self::Flowop { source, .. } => {
+                source.as_ref().map_or(FailureKind::Failed, FailureKind::of_io)
+            }
+        }
     }
+}
 
+impl RunError {
     pub(super) fn path(
         what: &'static str,
         path: impl Into<PathBuf>,

@@ -1,5 +1,6 @@
 //! Errors that point into the script, and the search for the known word nearest to an unknown one.
 
+use gemelo_base::{Classified, FailureKind};
 use thiserror::Error;
 
 /// An error in a script with its position.
@@ -16,6 +17,12 @@ pub struct ScriptError {
     pub message: String,
     /// The known word most similar to an unknown one.
     pub nearest: Option<String>,
+}
+
+impl Classified for ScriptError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// A [`ScriptError`] before its position is converted to line and column.

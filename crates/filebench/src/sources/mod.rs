@@ -10,6 +10,7 @@ mod two_symbols;
 #[cfg(test)]
 mod tests;
 
+use gemelo_base::{Classified, FailureKind};
 pub use two_symbols::METHODS;
 
 use gemelo_content::{ContentError, Distribution};
@@ -82,6 +83,12 @@ pub enum SourceError {
         /// Size of the sample in bytes.
         bytes: u64,
     },
+}
+
+impl Classified for SourceError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// Loads a distribution by name or file.

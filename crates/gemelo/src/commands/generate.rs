@@ -6,7 +6,7 @@ use crate::files::{self, NewFile, NewFolder};
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{
-    format_counted, format_duration_ns, format_line, format_rate, format_size,
+    format_counted, format_duration_ns, format_line, format_percent, format_rate, format_size,
 };
 use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
@@ -117,8 +117,7 @@ fn generate(
     output: Output<'_>,
     context: &Context,
 ) -> anyhow::Result<Generated> {
-    gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)
-        .map_err(|error| if error.is_bad_input() { bad_input(error.into()) } else { error.into() })
+    Ok(gemelo_load::generate(spec, blocks, output, context.monitor.as_ref(), &context.stop)?)
 }
 
 fn text(
@@ -143,9 +142,9 @@ fn text(
             if generated.is_complete && spec.mode == gemelo_content::AssignmentMode::Exact =>
         {
             let summary = distribution.summary();
-            let percent = |part: u64| part as f64 * 100.0 / summary.blocks as f64;
+            let percent = |part: u64| format_percent(part as f64 / summary.blocks as f64);
             text += &format!(
-                "dedup ratio {:.4}: {:.2} % of blocks unique, {:.2} % duplicates\n",
+                "dedup ratio {:.4}: {} of blocks unique, {} duplicates\n",
                 summary.dedup_ratio(),
                 percent(summary.unique),
                 percent(summary.duplicates)

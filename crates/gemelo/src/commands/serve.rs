@@ -4,7 +4,6 @@ mod permissions;
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::pools;
 use crate::values::OnOff;
 use clap::Args;
 use gemelo_base::values::{Percent, Size, Span};
@@ -126,7 +125,7 @@ impl Arguments {
     }
 
     fn tuning(&self) -> anyhow::Result<Tuning> {
-        let of_pool = Settings::read(&self.pool).map_err(pools::error)?;
+        let of_pool = Settings::read(&self.pool)?;
         let milliseconds = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
         let said = Settings {
             commit_interval_ms: self.commit_interval.map(milliseconds),
@@ -152,11 +151,10 @@ impl Arguments {
     }
 
     fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
-        let handed_over =
-            handed_over().map_err(pools::error)?.into_iter().map(|socket| match socket {
-                HandedOver::Unix(listener) => Listener::from_unix(listener),
-                HandedOver::Tcp(listener) => Listener::from_tcp(listener),
-            });
+        let handed_over = handed_over()?.into_iter().map(|socket| match socket {
+            HandedOver::Unix(listener) => Listener::from_unix(listener),
+            HandedOver::Tcp(listener) => Listener::from_tcp(listener),
+        });
         Ok(NbdFrontEnd {
             handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,
             listen: self.listen.clone(),
@@ -196,8 +194,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             addresses.metrics.map(|address| format!("metrics at http://{address}/metrics\n"));
         let _ = context.print(&nbd.chain(metrics).collect::<String>());
     };
-    gemelo_serve::serve(&arguments.pool, options, monitor, &context.stop, ready)
-        .map_err(pools::error)?;
+    gemelo_serve::serve(&arguments.pool, options, monitor, &context.stop, ready)?;
     let _ = context.print("stopped\n");
     Ok(Outcome::Done)
 }

@@ -2,7 +2,7 @@
 
 use super::bench;
 use crate::context::Context;
-use crate::exit::{Outcome, by_kind};
+use crate::exit::Outcome;
 use clap::Args;
 use gemelo_job::{JobOptions, suite};
 use std::path::PathBuf;
@@ -19,6 +19,6 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let jobs = suite::jobs(&arguments.options).map_err(by_kind)?;
+    let jobs = suite::jobs(&arguments.options)?;
     bench::run_jobs(jobs, arguments.json.as_deref(), context)
 }

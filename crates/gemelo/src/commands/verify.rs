@@ -2,7 +2,7 @@
 
 use super::bench::verified;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, by_kind};
+use crate::exit::{OrBadInput, Outcome};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_job::bench::{JobInput, SCHEMA};
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
                 .with_context(|| arguments.result.display().to_string())
                 .or_bad_input();
         }
-        other => other.map_err(by_kind)?,
+        other => other?,
     };
     context.print(&format!("{}:\n{}", checked.target, verified(&checked.verification)))?;
     match checked.failure {

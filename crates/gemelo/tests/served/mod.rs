@@ -75,10 +75,19 @@ pub(crate) fn done(words: &[&str]) -> String {
     out
 }
 
-/// Runs a command that has to be refused; gives what it says.
+/// Runs a command that has to be refused as bad input; returns its message.
 pub(crate) fn refused(words: &[&str]) -> String {
+    failed(2, words)
+}
+
+/// Runs a command that has to find its pool or device in use; returns its message.
+pub(crate) fn in_use(words: &[&str]) -> String {
+    failed(3, words)
+}
+
+fn failed(expected: i32, words: &[&str]) -> String {
     let Ran { status, out, err } = gemelo(words);
-    assert_eq!((status, out.as_str()), (2, ""), "{words:?}: {err}");
+    assert_eq!((status, out.as_str()), (expected, ""), "{words:?}: {err}");
     err
 }
 

@@ -58,8 +58,16 @@ pub(crate) fn json(words: &str, more: &[&str]) -> serde_json::Value {
 }
 
 pub(crate) fn refused(words: &str, more: &[&str], part: &str) {
+    failed(2, words, more, part);
+}
+
+pub(crate) fn in_use(words: &str, more: &[&str], part: &str) {
+    failed(3, words, more, part);
+}
+
+fn failed(status: i32, words: &str, more: &[&str], part: &str) {
     let ran = run(words, more);
-    assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{words} {more:?}: {}", ran.err);
+    assert_eq!((ran.status, ran.out.as_str()), (status, ""), "{words} {more:?}: {}", ran.err);
     assert!(ran.err.contains(part), "{words} {more:?}: {}", ran.err);
 }
 

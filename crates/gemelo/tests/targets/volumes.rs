@@ -1,6 +1,6 @@
 //! The engine in-process: `pool:DIRECTORY/VOLUME`.
 
-use crate::place::{Place, json, open, refused, run};
+use crate::place::{Place, in_use, json, open, refused, run};
 use gemelo_format::DedupMode;
 
 const MIB: u64 = 1 << 20;
@@ -87,8 +87,8 @@ fn a_pool_that_another_process_has_is_refused_by_its_number() {
     let target = place.volume("pool", 4 * MIB, DedupMode::Inline);
     let held = open(&place.path("pool"));
     let holder = format!("in use by process {}", std::process::id());
-    refused("bench --target", &[&target], &holder);
-    refused("bench --target", &[&target], "nbd+unix:///disk?socket=PATH");
+    in_use("bench --target", &[&target], &holder);
+    in_use("bench --target", &[&target], "nbd+unix:///disk?socket=PATH");
     held.close().unwrap();
     assert_eq!(run("bench --target", &[&target]).status, 0);
 }

@@ -81,7 +81,11 @@ pub enum ResolveError {
 
 impl Classified for ResolveError {
     fn kind(&self) -> FailureKind {
-        FailureKind::BadInput
+        match self {
+            Self::InJob { source, .. } => source.kind(),
+            Self::Target(error) => error.kind().untouched(),
+            _ => FailureKind::BadInput,
+        }
     }
 }
 
@@ -150,8 +154,10 @@ pub enum ExecuteError {
 impl Classified for ExecuteError {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Plan { .. } | Self::Continue { .. } | Self::Begin { .. } => FailureKind::BadInput,
-            Self::Prepare { .. } | Self::Finish(_) | Self::Output(_) => FailureKind::Failed,
+            Self::Plan { source, .. } => source.kind().untouched(),
+            Self::Continue { .. } | Self::Begin { .. } => FailureKind::BadInput,
+            Self::Prepare { source, .. } | Self::Finish(source) => source.kind().midway(),
+            Self::Output(_) => FailureKind::Failed,
             Self::Log(source) | Self::Write { source, .. } => FailureKind::of_io(source),
             Self::Memory { .. } => FailureKind::Exhausted,
         }

@@ -56,7 +56,8 @@ pub enum FilebenchJobError {
 impl Classified for FilebenchJobError {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Run(_) => FailureKind::Failed,
+            Self::Run(error) => error.kind().midway(),
+            Self::Refused(error) => error.kind().untouched(),
             _ => FailureKind::BadInput,
         }
     }

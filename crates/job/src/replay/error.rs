@@ -82,16 +82,21 @@ impl From<ReplayError> for ReplayJobError {
 
 impl Classified for ReplayJobError {
     fn kind(&self) -> FailureKind {
-        let is_bad_input = match self {
-            Self::Trace(error) => error.is_bad_input(),
-            Self::Target(error) => error.is_bad_input(),
-            Self::Plan(error) => !matches!(error, PlanError::Stopped),
-            Self::Replay(error) => {
-                matches!(error, ReplayError::NothingToVerify | ReplayError::OneQueue)
-            }
-            Self::Finish(_) => false,
-            _ => true,
-        };
-        if is_bad_input { FailureKind::BadInput } else { FailureKind::Failed }
+        match self {
+            Self::Trace(error) => error.kind(),
+            Self::Plan(error) => error.kind(),
+            Self::Target(error) => error.kind(),
+            Self::Replay(error) => error.kind(),
+            Self::Finish(error) => error.kind().midway(),
+            Self::Processes(_)
+            | Self::NoEngines { .. }
+            | Self::QueueDepth(_)
+            | Self::SynchronousDepth(_)
+            | Self::BlockSize(_)
+            | Self::StandardInput
+            | Self::NoDrawnBlocks
+            | Self::ContentOptions(_)
+            | Self::Content(_) => FailureKind::BadInput,
+        }
     }
 }

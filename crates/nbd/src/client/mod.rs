@@ -25,6 +25,7 @@ use crate::wire::{
     WireError,
 };
 use channel::Channel;
+use gemelo_base::{Classified, FailureKind};
 use handshake::Handshake;
 use incoming::{Incoming, Pending};
 use std::io;
@@ -86,6 +87,26 @@ pub enum ClientError {
     /// The server does not support the request.
     #[error("the server does not support this request: {0}")]
     NotSupported(&'static str),
+}
+
+impl Classified for ClientError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Io(source) => FailureKind::of_io(source),
+            Self::Wire(_) | Self::Unexpected(_) | Self::Refused { .. } | Self::Request(_) => {
+                FailureKind::Failed
+            }
+            Self::OldServer
+            | Self::NoSuchExport
+            | Self::TlsRequired
+            | Self::NoTls
+            | Self::Certificates(_)
+            | Self::NoServerName
+            | Self::NotSupported(_) => FailureKind::BadInput,
+            // The caller submits more requests than it said it would.
+            Self::QueueFull => FailureKind::Bug,
+        }
+    }
 }
 
 impl ClientError {

@@ -3,6 +3,7 @@
 //! parameter `tls-certificates=DIR`. The parameter `tls-hostname=NAME` gives the name in the
 //! server's certificate, if it is not the host's.
 
+use gemelo_base::{Classified, FailureKind};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -49,6 +50,12 @@ pub struct UriError {
     pub text: String,
     /// The error in the text, and its remedy.
     pub problem: &'static str,
+}
+
+impl Classified for UriError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 const SHAPE: &str = "is not the address of an export: give nbd://HOST[:PORT]/[NAME] or \

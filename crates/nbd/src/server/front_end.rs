@@ -5,7 +5,7 @@ use super::{
     TlsPolicy,
 };
 use gemelo_base::units::format_size;
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use gemelo_device::{Exports, FrontEnd, FrontEndError, FrontEndFigures, Listening, Transfers};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,23 +40,33 @@ enum NbdRefusal {
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error(
-        "--socket-mode and --socket-group are for unix sockets, and no address of --listen is one: \
-         say --listen unix:PATH; a service manager has options of its own for sockets that it \
-         hands over (SocketMode=, SocketGroup=)"
+        "a mode or group is given for unix sockets, and no address is one; a service manager has \
+         options of its own for sockets that it hands over (SocketMode=, SocketGroup=)"
     )]
     NoSocketFile,
-    #[error(
-        "{0} can be reached from the network: encrypt with --tls-certificate and --tls-key, or \
-         say --insecure"
-    )]
+    #[error("{0} can be reached from the network, and connections need not be encrypted")]
     Exposed(ListenAddress),
     #[error(
-        "--memory {} is too little for {clients} clients at each of {listeners} addresses: say at \
-         least {}, or fewer clients with --most-connections",
+        "{} of memory are too little for {clients} clients at each of {listeners} addresses, which \
+         need at least {}",
         format_size(*given_bytes),
         format_size(*least_bytes)
     )]
     Memory { given_bytes: u64, least_bytes: u64, clients: usize, listeners: usize },
+}
+
+impl From<NbdRefusal> for FrontEndError {
+    fn from(refusal: NbdRefusal) -> Self {
+        match &refusal {
+            NbdRefusal::Listen(error) if error.kind() == FailureKind::InUse => {
+                Self::InUse(refusal.into())
+            }
+            NbdRefusal::Listen(_) => Self::Refused(refusal.into()),
+            NbdRefusal::NoSocketFile => Self::NoSocketFile(refusal.into()),
+            NbdRefusal::Exposed(_) => Self::Exposed(refusal.into()),
+            NbdRefusal::Memory { .. } => Self::LittleMemory(refusal.into()),
+        }
+    }
 }
 
 impl NbdFrontEnd {
@@ -93,10 +103,10 @@ impl FrontEnd for NbdFrontEnd {
     fn check(&self) -> Result<(), FrontEndError> {
         let has_file = self.listen.iter().any(|at| matches!(at, ListenAddress::Unix(_)));
         if self.socket_access.is_given() && !has_file {
-            return Err(FrontEndError::refused(NbdRefusal::NoSocketFile));
+            return Err(NbdRefusal::NoSocketFile.into());
         }
         let listeners = self.handed_over.len() + self.listen.len();
-        self.memory(listeners).map(|_| ()).map_err(FrontEndError::refused)
+        self.memory(listeners).map(|_| ()).map_err(Into::into)
     }
 
     fn listen(
@@ -104,8 +114,8 @@ impl FrontEnd for NbdFrontEnd {
         exports: Arc<dyn Exports>,
         monitor: Arc<dyn Monitor>,
     ) -> Result<Arc<dyn Listening>, FrontEndError> {
-        let listeners = self.bind().map_err(FrontEndError::refused)?;
-        let memory = self.memory(listeners.len()).map_err(FrontEndError::refused)?;
+        let listeners = self.bind()?;
+        let memory = self.memory(listeners.len())?;
         let config = ServerConfig { memory: memory.clone(), ..self.config };
         let per_listener = config.most_connections + most_half_open(&config);
         Ok(Arc::new(NbdListening {

@@ -3,6 +3,7 @@
 
 use super::socket_file::{self, SocketAccess};
 use crate::socket::Socket;
+use gemelo_base::{Classified, FailureKind};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -80,6 +81,12 @@ pub struct ListenError {
     /// The error of the system.
     #[source]
     pub source: io::Error,
+}
+
+impl Classified for ListenError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::of_io(&self.source).untouched()
+    }
 }
 
 #[derive(Debug)]

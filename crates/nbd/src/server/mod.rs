@@ -38,7 +38,7 @@ pub use tls::{TlsPolicy, tls_from_files};
 use crate::socket::Socket;
 use connection_log::ConnectionLog;
 use counters::Counters;
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Classified, FailureKind, Monitor, StopFlag};
 use gemelo_device::Exports;
 use registry::{Entry, Registry};
 use reports::Reports;
@@ -136,6 +136,16 @@ pub enum ServeError {
         /// Number of these connections.
         connections: usize,
     },
+}
+
+impl Classified for ServeError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Insecure(_) => FailureKind::BadInput,
+            Self::Wait(source) => FailureKind::of_io(source),
+            Self::Unfinished { .. } => FailureKind::Failed,
+        }
+    }
 }
 
 struct Shared {

@@ -1,7 +1,6 @@
 //! Counting of the blocks of one block size.
 
 use super::router::Router;
-use super::zero::is_zero;
 use crate::budget;
 use crate::fingerprint::{Fingerprint, FingerprintKind};
 use crate::locality::{LocalitySampler, Occurrence, Saturated};
@@ -9,6 +8,7 @@ use crate::nature::NatureSampler;
 use crate::options::{ScanOptions, TailPolicy};
 use crate::set::{CountingSet, Place, Record, Rise, locked};
 use crate::tally::BlockTotals;
+use gemelo_base::is_zero;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;

@@ -5,7 +5,6 @@ mod blocks;
 mod large;
 mod router;
 mod worker;
-mod zero;
 
 pub(crate) use blocks::{SizeCounts, SizeState};
 pub(crate) use large::LargeFile;

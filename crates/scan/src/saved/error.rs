@@ -1,6 +1,7 @@
 //! The errors of saved sets.
 
 use super::SET_FORMAT;
+use gemelo_base::{Classified, FailureKind};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -100,4 +101,22 @@ pub enum SavedSetError {
     /// The merge was stopped.
     #[error("the merge was stopped; a merge has figures only when it is complete")]
     Stopped,
+}
+
+impl Classified for SavedSetError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Write(source) => FailureKind::of_io(source),
+            Self::WriteColumns(_) | Self::Stopped => FailureKind::Failed,
+            Self::Checksum { .. } => FailureKind::Damaged,
+            Self::Estimate
+            | Self::Read { .. }
+            | Self::NotASet { .. }
+            | Self::Columns { .. }
+            | Self::Invalid { .. }
+            | Self::Version { .. }
+            | Self::Differ { .. }
+            | Self::Count { .. } => FailureKind::BadInput,
+        }
+    }
 }

@@ -23,10 +23,10 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Name of the server's socket in the pool's directory.
-const NAME: &str = "control";
+pub(crate) const NAME: &str = "control";
 /// Name of the socket of a command that has the pool for a while. It differs, so that requests which
 /// the command does not perform are not sent to it.
-const LOOK_NAME: &str = "look";
+pub(crate) const LOOK_NAME: &str = "look";
 /// Longest request in bytes: a name is at most 255, written as JSON at most six times that.
 const MOST_REQUEST_BYTES: usize = 16 << 10;
 /// Longest reply in bytes: statistics of a hundred thousand volumes.

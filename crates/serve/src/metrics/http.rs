@@ -3,7 +3,7 @@
 //! `hyper` reads and writes HTTP/1.1, on one thread. Clients are limited in number and time. A
 //! client beyond the limit ends the oldest one, so that silent connections cannot exclude a scraper.
 
-use gemelo_base::StopFlag;
+use gemelo_base::{Classified, FailureKind, StopFlag};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -48,6 +48,12 @@ const MOST_HEADERS: usize = 64;
 pub(crate) struct MetricsError {
     address: SocketAddr,
     source: io::Error,
+}
+
+impl Classified for MetricsError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::of_io(&self.source).untouched()
+    }
 }
 
 /// A metrics server that listens.

@@ -5,6 +5,7 @@ mod salvage;
 mod sink;
 mod source;
 
+use gemelo_base::{Classified, FailureKind, is_zero};
 pub use salvage::{BadRange, BadRanges};
 pub use sink::{OnBadBlock, Sink, export};
 pub use source::{Source, import};
@@ -18,9 +19,6 @@ use thiserror::Error;
 /// Bytes that are copied at once: the most that the engine executes at once, and a multiple of every
 /// block size.
 const PIECE_BYTES: usize = 4 << 20;
-
-/// Zeros for comparison.
-static ZEROS: [u8; 4096] = [0; 4096];
 
 /// The result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -65,6 +63,16 @@ pub enum TransferError {
     Interrupted,
 }
 
+impl Classified for TransferError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Outside { source, .. } => FailureKind::of_io(source),
+            Self::Volume { source, .. } => source.kind().midway(),
+            Self::TooLong { .. } | Self::Interrupted => FailureKind::Failed,
+        }
+    }
+}
+
 /// Counters that all threads share.
 #[derive(Default)]
 struct Tally {
@@ -87,10 +95,6 @@ impl Tally {
             copied_bytes: self.copied_bytes.load(Ordering::Relaxed),
         }
     }
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    block.chunks(ZEROS.len()).all(|part| ZEROS.get(..part.len()) == Some(part))
 }
 
 /// Returns the runs of blocks that are not zero: their places in the piece, and their bytes.

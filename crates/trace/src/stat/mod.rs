@@ -10,6 +10,7 @@ mod profile;
 mod table;
 
 pub use figures::{Concentration, DeviceFigures, Figures, HotPlace};
+use gemelo_base::{Classified, FailureKind};
 pub use profile::AccessProfile;
 
 use crate::blocks::{BlockError, Blocks, TouchedBlock};
@@ -33,7 +34,7 @@ pub enum StatError {
     /// The tables exceed the memory limit.
     #[error(
         "after {records} records the tables of places and contents take {used_bytes} bytes; the \
-         limit is {limit_bytes}: raise --memory, or take fewer records or devices"
+         limit is {limit_bytes}"
     )]
     Memory {
         /// Records counted so far.
@@ -54,6 +55,15 @@ pub enum StatError {
         /// Number of the block.
         block: u64,
     },
+}
+
+impl Classified for StatError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Block(_) | Self::Place { .. } => FailureKind::BadInput,
+            Self::Memory { .. } => FailureKind::Exhausted,
+        }
+    }
 }
 
 /// The rule for counting the copies of a content.

@@ -13,6 +13,7 @@ mod footprint;
 mod presets;
 
 pub use arrival::{Arrival, ArrivalError};
+use gemelo_base::{Classified, FailureKind};
 pub use presets::{Preset, Volume, presets};
 
 use crate::TraceError;
@@ -77,6 +78,12 @@ pub enum SynthesisError {
     /// The distribution is invalid.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
+}
+
+impl Classified for SynthesisError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
 }
 
 /// Most places of both regions, which take 8 GiB of memory.

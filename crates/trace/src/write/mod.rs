@@ -5,6 +5,7 @@ mod lines;
 
 use crate::format::Format;
 use crate::record::{Names, Record};
+use gemelo_base::{Classified, FailureKind};
 use lines::Fits;
 use serde::Serialize;
 use std::io::Write;
@@ -82,6 +83,17 @@ pub enum WriteError {
         /// Value of the number.
         value: u64,
     },
+}
+
+impl Classified for WriteError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Io(source) => FailureKind::of_io(source),
+            Self::NoHashes { .. } | Self::HashSize { .. } | Self::Range { .. } => {
+                FailureKind::BadInput
+            }
+        }
+    }
 }
 
 /// Bytes gathered before they are written.

@@ -7,6 +7,7 @@ use super::write::{Failed, Item, Source};
 use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::error::{Result, VolumeError};
+use gemelo_base::is_zero;
 use gemelo_format::{
     Change, Checksum, DedupMode, DiskRole, Fingerprint, Lbn, Pbn, Place, VolumeId,
 };
@@ -403,9 +404,4 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         }
         tally
     }
-}
-
-fn is_zero(content: &[u8]) -> bool {
-    let (words, rest) = content.as_chunks::<64>();
-    words.iter().all(|word| *word == [0; 64]) && rest.iter().all(|byte| *byte == 0)
 }

@@ -7,6 +7,7 @@ mod find;
 mod live;
 mod make;
 mod open;
+mod remove;
 mod repair;
 mod stat;
 
@@ -15,6 +16,7 @@ pub use create::PoolOptions;
 pub use directory::PoolDirectory;
 pub use live::LiveCheck;
 pub use make::NewPool;
+pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{RepairCost, record_damage, repair, repair_cost};
 pub use stat::{PoolStat, VolumeSummary};
 

@@ -43,6 +43,8 @@ pub struct PoolStat {
     pub physical_blocks: u64,
     /// Blocks that could be stored.
     pub capacity_blocks: u64,
+    /// Blocks of the data store that hold no content, but its header.
+    pub reserved_blocks: u64,
     /// Blocks free for use at once.
     pub free_blocks: u64,
     /// Blocks freed but not for use yet: what frees them is not durable, or they are being read.
@@ -137,6 +139,7 @@ impl Pool {
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
             capacity_blocks,
+            reserved_blocks: engine.superblock().reserved_blocks(),
             free_blocks,
             pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
             index_entries: totals.index_entries,

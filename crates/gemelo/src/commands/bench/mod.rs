@@ -5,7 +5,7 @@ mod text;
 pub(crate) use text::verified;
 
 use crate::context::Context;
-use crate::exit::{Failures, OrBadInput, Outcome, bad_input, by_kind};
+use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -58,7 +58,7 @@ pub(crate) fn run_jobs(
     let force = jobs.iter().any(|job| job.load.force == Some(true));
     json.map_or(Ok(()), |path| files::check_new(path, force))?;
     let environment = context.job_environment();
-    let jobs = bench::resolve_all(jobs, &environment).map_err(by_kind)?;
+    let jobs = bench::resolve_all(jobs, &environment)?;
     let outputs = jobs.iter().flat_map(bench::ResolvedJob::outputs);
     files::check_all_new(outputs.chain(json), force)?;
     bench::check(&jobs).map_err(failed)?;
@@ -93,6 +93,6 @@ pub(crate) fn run_jobs(
 fn failed(error: ExecuteError) -> anyhow::Error {
     match error {
         ExecuteError::Output(error) => anyhow::Error::from_boxed(error),
-        error => by_kind(error),
+        error => error.into(),
     }
 }

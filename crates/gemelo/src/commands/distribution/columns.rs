@@ -1,8 +1,8 @@
 //! Distributions side by side: a column of figures each, and a column of differences from the first.
 
-use super::figures::{percent, ratio};
+use super::figures::ratio;
 use crate::table::Table;
-use gemelo_base::units::format_count;
+use gemelo_base::units::{format_count, format_percent};
 use gemelo_content::{Comparison, Distribution, ExpectedSample, range_label};
 use serde::Serialize;
 
@@ -121,14 +121,19 @@ impl Columns {
         table.row(header);
         table.row(self.plain("blocks", |column| format_count(column.blocks)));
         table.row(self.compared("dedup ratio", |column| column.dedup_ratio, ratio, relative));
-        table.row(self.compared("unique", |column| column.unique_share, percent, points));
+        table.row(self.compared("unique", |column| column.unique_share, format_percent, points));
         table.row(self.compared(
             "distinct with duplicates",
             |column| column.distinct_with_duplicates_share,
-            percent,
+            format_percent,
             points,
         ));
-        table.row(self.compared("duplicates", |column| column.duplicate_share, percent, points));
+        table.row(self.compared(
+            "duplicates",
+            |column| column.duplicate_share,
+            format_percent,
+            points,
+        ));
         table.row(self.plain("duplicates per duplicated content", |column| {
             format!("{:.2}", column.duplicates_per_duplicated_content)
         }));
@@ -138,7 +143,7 @@ impl Columns {
         table.row(["blocks by duplicates of their content:"]);
         for (index, label) in self.ranges.iter().enumerate() {
             let share = |column: &Column| column.range_shares.get(index).copied().unwrap_or(0.0);
-            table.row(self.compared(&format!("  {label}"), share, percent, points));
+            table.row(self.compared(&format!("  {label}"), share, format_percent, points));
         }
         let Largest { duplicates, name, percentage_points } = &self.largest_difference;
         let largest = if *percentage_points == 0.0 {

@@ -1,9 +1,10 @@
 //! `gemelo distribution compare`: how far distributions lie apart.
 
-use super::JsonOption;
+use super::SCHEMA;
 use super::columns::{Column, Columns};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
+use crate::json::{JsonOption, Made};
 use clap::Args;
 use gemelo_job::distributions;
 
@@ -43,7 +44,8 @@ pub(super) fn print(
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let columns = Columns::new(columns);
-    json.write(force, context, names, &columns, &[])?;
+    let made = Made { schema: SCHEMA, input: names, result: &columns, warnings: Vec::new() };
+    json.write(force, context, made)?;
     if !json.is_standard_output() {
         context.print(&columns.to_text())?;
     }

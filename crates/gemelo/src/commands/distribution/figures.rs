@@ -1,7 +1,7 @@
 //! The summary figures of a distribution, as text and as JSON.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_size};
+use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_content::{Distribution, range_label};
 use serde::Serialize;
 
@@ -87,14 +87,22 @@ impl Figures {
         };
         table.row(["blocks", &format_count(self.blocks), "100.00 %"]);
         table.row([&format!("data, in blocks of {}", format_size(self.block_bytes)), &size]);
-        table.row(["distinct", &format_count(self.distinct), &percent(1.0 - self.duplicate_share)]);
-        table.row(["unique", &format_count(self.unique), &percent(self.unique_share)]);
+        table.row([
+            "distinct",
+            &format_count(self.distinct),
+            &format_percent(1.0 - self.duplicate_share),
+        ]);
+        table.row(["unique", &format_count(self.unique), &format_percent(self.unique_share)]);
         table.row([
             "distinct with duplicates",
             &format_count(self.distinct_with_duplicates),
-            &percent(self.distinct_with_duplicates_share),
+            &format_percent(self.distinct_with_duplicates_share),
         ]);
-        table.row(["duplicates", &format_count(self.duplicates), &percent(self.duplicate_share)]);
+        table.row([
+            "duplicates",
+            &format_count(self.duplicates),
+            &format_percent(self.duplicate_share),
+        ]);
         table.row(["dedup ratio", &ratio(self.dedup_ratio)]);
         table.row([
             "duplicates per duplicated content",
@@ -106,15 +114,10 @@ impl Figures {
         ranges.row(["duplicates", "contents", "blocks", "of blocks"]);
         for row in &self.ranges {
             let (contents, blocks) = (format_count(row.contents), format_count(row.blocks));
-            ranges.row([&row.duplicates, &contents, &blocks, &percent(row.block_share)]);
+            ranges.row([&row.duplicates, &contents, &blocks, &format_percent(row.block_share)]);
         }
         text + "\n" + &ranges.render(2)
     }
-}
-
-/// A share as a percentage: `76.03 %`.
-pub(super) fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
 }
 
 /// A dedup ratio, to five digits.

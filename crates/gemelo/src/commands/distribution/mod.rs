@@ -13,6 +13,7 @@ mod show;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use crate::files;
+use crate::json::JsonOption;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use gemelo_content::Profile;
@@ -80,7 +81,7 @@ impl OutputOptions {
                 "--to is the format of --output: name the file with --output"
             )));
         }
-        let json = json.and_then(|json| json.json.as_deref());
+        let json = json.and_then(JsonOption::path);
         files::check_all_new(self.output.as_deref().into_iter().chain(json), self.force)
     }
 
@@ -93,43 +94,6 @@ impl OutputOptions {
         let Some(path) = &self.output else { return Ok(()) };
         let format = self.to.unwrap_or_else(|| Format::of_name(path));
         files::write_whole(path, self.force, format.write(profile)?.as_bytes())
-    }
-}
-
-/// Where the figures are written as JSON.
-#[derive(Debug, Args)]
-struct JsonOption {
-    /// Write the figures as JSON; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
-
-impl JsonOption {
-    fn check(&self, force: bool) -> anyhow::Result<()> {
-        self.json.iter().try_for_each(|path| files::check_new(path, force))
-    }
-
-    fn is_standard_output(&self) -> bool {
-        files::is_some_standard_output(self.json.as_deref())
-    }
-
-    fn write<Input: serde::Serialize, Measured: serde::Serialize>(
-        &self,
-        force: bool,
-        context: &Context,
-        input: Input,
-        result: Measured,
-        warnings: &[String],
-    ) -> anyhow::Result<()> {
-        let Some(path) = &self.json else { return Ok(()) };
-        let file = gemelo_report::ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance: gemelo_report::Provenance::of_this_process(context.started_at),
-            input,
-            result,
-            warnings: warnings.to_vec(),
-        };
-        files::write_json(path, force, &file)
     }
 }
 

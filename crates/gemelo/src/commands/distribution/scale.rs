@@ -2,9 +2,10 @@
 
 use super::columns::{Column, Columns};
 use super::compare::short;
-use super::{JsonOption, OutputOptions};
+use super::{OutputOptions, SCHEMA};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::json::{JsonOption, Made};
 use crate::values::BlockSize;
 use anyhow::anyhow;
 use clap::Args;
@@ -69,13 +70,13 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let columns = Columns::new(columns);
     let notes = cut_short(&scaled);
     arguments.output.write(&profile(&named, &written, blocks, block_bytes))?;
-    arguments.json.write(
-        arguments.output.force,
-        context,
-        &arguments.distribution,
-        &columns,
-        &notes,
-    )?;
+    let made = Made {
+        schema: SCHEMA,
+        input: &arguments.distribution,
+        result: &columns,
+        warnings: notes.clone(),
+    };
+    arguments.json.write(arguments.output.force, context, made)?;
     if !arguments.output.is_standard_output() && !arguments.json.is_standard_output() {
         let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
         context.print(&(columns.to_text() + &notes))?;

@@ -1,8 +1,9 @@
 //! `gemelo distribution show`: the figures of one distribution, or several side by side.
 
-use super::{JsonOption, compare, figures::Figures};
+use super::{SCHEMA, compare, figures::Figures};
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
+use crate::json::{JsonOption, Made};
 use crate::values::BlockSize;
 use clap::Args;
 use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
@@ -37,7 +38,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for warning in &warnings {
         context.monitor.warn(warning);
     }
-    arguments.json.write(arguments.force, context, [name], [&figures], &warnings)?;
+    let made = Made { schema: SCHEMA, input: [name], result: [&figures], warnings };
+    arguments.json.write(arguments.force, context, made)?;
     if !arguments.json.is_standard_output() {
         context.print(&figures.to_text())?;
     }

@@ -4,12 +4,12 @@ mod console;
 mod sweep;
 
 use crate::context::Context;
-use crate::exit::{Failures, Outcome, by_kind};
+use crate::exit::{Failures, Outcome};
 use crate::files;
 use clap::Args;
 use console::Lines;
-use gemelo_filebench::{Console, RunError};
-use gemelo_job::filebench::{FilebenchJobError, FilebenchOptions, resolve};
+use gemelo_filebench::Console;
+use gemelo_job::filebench::{FilebenchOptions, resolve};
 use gemelo_report::Provenance;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,21 +34,21 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if let Some(json) = json {
         files::check_new(json, job.force)?;
     }
-    let resolved = resolve(job, text).map_err(failed)?;
+    let resolved = resolve(job, text)?;
     if *check {
         context.print(&format!("{}: nothing wrong\n", job.script.display()))?;
         return Ok(Outcome::Done);
     }
     let to_stderr = files::is_some_standard_output(json.as_deref());
     let console: Arc<dyn Console> = Arc::new(Lines::new(to_stderr, Arc::clone(&context.monitor)));
-    let mut ran = resolved.run(&console, &context.job_environment()).map_err(failed)?;
+    let mut ran = resolved.run(&console, &context.job_environment())?;
     if let Some(sweep) = &job.sweep {
         console.line(&format!("\n{}", sweep::table(&sweep.name, &ran.points)));
     }
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     if let Some(error) = ran.error.take() {
-        failures.note(Err(failed(error)), monitor);
+        failures.note(Err(error.into()), monitor);
     }
     let outcome = if ran.is_complete { Outcome::Done } else { Outcome::Partial };
     if let Some(path) = json {
@@ -56,14 +56,4 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         failures.note(files::write_json(path, job.force, &file), monitor);
     }
     failures.or(outcome)
-}
-
-fn failed(error: FilebenchJobError) -> anyhow::Error {
-    let can_be_forced = matches!(error, FilebenchJobError::Refused(RunError::Exists { .. }));
-    let error = by_kind(error);
-    if can_be_forced {
-        error.context("nothing was touched; --force removes what is there")
-    } else {
-        error
-    }
 }

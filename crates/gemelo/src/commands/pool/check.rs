@@ -1,17 +1,18 @@
 //! `gemelo pool check`.
 
+use crate::confirm::confirm;
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::Outcome;
+use crate::json::{JsonOutput, Made};
 use crate::pools;
-use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
-use gemelo_check::{CheckOptions, CheckReport, check};
+use gemelo_check::{CheckOptions, CheckReport, Problem, check};
 use gemelo_disk::DiskAccess;
 use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{PoolDirectory, RepairCost, VolumeError, record_damage, repair, repair_cost};
-use std::io::IsTerminal;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -28,11 +29,14 @@ pub(crate) struct Arguments {
     /// With --repair, give up what is lost without a question
     #[arg(long, requires = "repair")]
     yes: bool,
+    #[command(flatten)]
+    json: JsonOutput,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check()?;
     let name = arguments.pool.display();
-    let about = |error: VolumeError| pools::error(Failure::from(error).about(&name.to_string()));
+    let about = |error: VolumeError| Failure::from(error).about(&name.to_string());
     // Whatever the disks hold: with settings that make no sense no command opens the pool.
     let settings = Settings::read(&arguments.pool).err();
     let access = if arguments.repair { DiskAccess::Exclusive } else { DiskAccess::Shared };
@@ -50,17 +54,20 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             checked.is_repaired = true;
             show_idle(arguments, &checked, settings.as_ref(), context)
         }
-        Err(error @ VolumeError::InUse { .. }) if arguments.repair => Err(bad_input(anyhow!(
-            "{name}: {error}: stop it first, a pool is repaired when nobody has it"
-        ))),
+        Err(error @ VolumeError::InUse { .. }) if arguments.repair => {
+            let error = about(error);
+            let text =
+                format!("{error}: a pool that is in use cannot be repaired: stop that process");
+            Err(Failure { text, ..error }.into())
+        }
         Err(VolumeError::InUse { .. }) => {
             let access = pools::open(&arguments.pool, Purpose::Read, context)?;
             let reply = pools::ask(&access, &Request::Check { data: arguments.data }, context)?;
-            access.close().map_err(pools::error)?;
+            access.close()?;
             let Reply::Checked(report) = reply else { return Err(pools::other_version()) };
-            show_served(&report, settings.as_ref(), context)
+            show_served(arguments, &report, settings.as_ref(), context)
         }
-        Err(error) => Err(about(error)),
+        Err(error) => Err(about(error).into()),
     }
 }
 
@@ -90,23 +97,54 @@ impl Arguments {
         if given_up.is_empty() || self.yes {
             return Ok(());
         }
-        cost(given_up).lines().for_each(|line| context.monitor.warn(line));
         let pool = self.pool.display();
-        let (input, output) = (std::io::stdin(), std::io::stderr());
-        if !input.is_terminal() || !output.is_terminal() {
-            return Err(bad_input(anyhow!(
-                "{pool}: nothing was repaired: say --yes to give up what is lost"
-            )));
-        }
-        context.monitor.warn(&format!("{pool}: type yes to repair it all the same"));
-        let mut answer = String::new();
-        input.read_line(&mut answer).context("cannot read the answer")?;
-        if answer.trim() == "yes" {
-            Ok(())
-        } else {
-            Err(bad_input(anyhow!("nothing was repaired")))
-        }
+        let question = format!("{pool}: type yes to repair it all the same");
+        let refused = format!("{pool}: nothing was repaired: say --yes to give up what is lost");
+        confirm(&cost(given_up), &question, &refused, context)
     }
+
+    /// Prints what was found, and writes it as JSON if that was asked for.
+    fn finish(&self, found: &Found, text: &str, context: &Context) -> anyhow::Result<Outcome> {
+        let Self { pool, data, repair, .. } = self;
+        let input = Input { pool, data: *data, repair: *repair };
+        let made = Made { schema: SCHEMA, input, result: found, warnings: Vec::new() };
+        self.json.finish(context, made, text)?;
+        Ok(match (found.is_sound, &found.settings_problem) {
+            (false, _) => Outcome::FoundDamage,
+            // The stored data are sound, but the pool cannot be opened.
+            (true, Some(_)) => Outcome::Partial,
+            (true, None) => Outcome::Done,
+        })
+    }
+}
+
+const SCHEMA: &str = "gemelo.pool-check/1";
+
+#[derive(Serialize)]
+struct Input<'a> {
+    pool: &'a Path,
+    data: bool,
+    repair: bool,
+}
+
+/// The findings of a check. Those of a served pool lack what only its disks tell.
+#[derive(Serialize)]
+struct Found {
+    /// `true` if nothing is wrong, or if a repair lost nothing.
+    is_sound: bool,
+    is_served: bool,
+    is_repaired: bool,
+    settings_problem: Option<String>,
+    problems: Vec<FoundProblem>,
+    more_problems: u64,
+    checked_contents: Option<u64>,
+    lost_blocks: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct FoundProblem {
+    what: String,
+    loses_data: bool,
 }
 
 /// The cost of a repair, a line for each volume.
@@ -193,11 +231,23 @@ fn show_idle(
         (false, true) => "repaired: check again to see what is left\n",
         (false, false) => "the pool is damaged: --repair writes anew what can be\n",
     };
-    context.print(&text)?;
     let loses =
         report.more_problems > 0 || report.problems.iter().any(|problem| problem.loses_data);
-    let is_good = report.is_clean() || *is_repaired && !loses;
-    Ok(if is_good && settings.is_none() { Outcome::Done } else { Outcome::Partial })
+    let problem = |problem: &Problem| FoundProblem {
+        what: problem.what.clone(),
+        loses_data: problem.loses_data,
+    };
+    let found = Found {
+        is_sound: report.is_clean() || *is_repaired && !loses,
+        is_served: false,
+        is_repaired: *is_repaired,
+        settings_problem: settings.map(ToString::to_string),
+        problems: report.problems.iter().map(problem).collect(),
+        more_problems: report.more_problems,
+        checked_contents: arguments.data.then_some(report.checked_contents),
+        lost_blocks: Some(report.lost_blocks),
+    };
+    arguments.finish(&found, &text, context)
 }
 
 const fn are(count: u64) -> &'static str {
@@ -209,6 +259,7 @@ fn contents(checked: u64) -> String {
 }
 
 fn show_served(
+    arguments: &Arguments,
     report: &CheckedReport,
     settings: Option<&Failure>,
     context: &Context,
@@ -231,6 +282,23 @@ fn show_served(
     } else {
         "the pool is damaged: stop the server and run this again with --repair\n"
     };
-    context.print(&text)?;
-    Ok(if report.is_clean() && settings.is_none() { Outcome::Done } else { Outcome::Partial })
+    let of = |texts: &[String], loses_data| -> Vec<FoundProblem> {
+        texts.iter().map(|what| FoundProblem { what: what.clone(), loses_data }).collect()
+    };
+    let mut problems = of(&report.differences, false);
+    if let Some(found) = &report.contents {
+        problems.extend(of(&found.problems, true));
+    }
+    let contents = report.contents.as_ref();
+    let found = Found {
+        is_sound: report.is_clean(),
+        is_served: true,
+        is_repaired: false,
+        settings_problem: settings.map(ToString::to_string),
+        problems,
+        more_problems: contents.map_or(0, |found| found.more_problems),
+        checked_contents: contents.map(|found| found.checked_contents),
+        lost_blocks: None,
+    };
+    arguments.finish(&found, &text, context)
 }

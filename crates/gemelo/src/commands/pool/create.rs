@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::pools;
 use crate::values::OnOff;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -142,9 +141,9 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let options = arguments.options()?;
     let directory = &arguments.directory;
-    let about = |failure: Failure| pools::error(failure.about(&directory.display().to_string()));
+    let about = |failure: Failure| failure.about(&directory.display().to_string());
     let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
-    arguments.settings().write(directory).map_err(pools::error)?;
+    arguments.settings().write(directory)?;
     new.keep();
     context.print(&format!(
         "{}: a pool of {} in blocks of {}\n",

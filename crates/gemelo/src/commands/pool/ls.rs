@@ -1,12 +1,15 @@
 //! `gemelo pool ls`.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome};
+use crate::exit::{OrBadInput, Outcome, message};
+use crate::json::{JsonOutput, Made};
 use crate::pools;
 use crate::table::Table;
 use anyhow::Context as _;
 use clap::Args;
 use gemelo_base::units::format_size;
+use gemelo_serve::StatReport;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -14,6 +17,89 @@ pub(crate) struct Arguments {
     /// Pools, and directories that pools are in
     #[arg(value_name = "DIR", default_value = ".")]
     directories: Vec<PathBuf>,
+    #[command(flatten)]
+    json: JsonOutput,
+}
+
+const SCHEMA: &str = "gemelo.pool-list/1";
+
+#[derive(Serialize)]
+struct Input<'a> {
+    directories: &'a [PathBuf],
+}
+
+/// A pool of the list.
+#[derive(Serialize)]
+struct Row {
+    pool: PathBuf,
+    state: State,
+    /// The process that has the pool, if one has.
+    process_id: Option<u32>,
+    /// Absent if the pool cannot be opened.
+    figures: Option<Figures>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    Idle,
+    Served,
+    InUse,
+    Damaged,
+    Unusable,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    capacity_bytes: u64,
+    used_bytes: u64,
+    dedup_ratio: f64,
+    volumes: u64,
+}
+
+impl Row {
+    fn of(pool: PathBuf, report: &StatReport) -> Self {
+        let (state, process_id) = match (&report.server, report.holder_process_id) {
+            _ if !report.damage.is_empty() => (State::Damaged, None),
+            (Some(server), _) => (State::Served, Some(server.process_id)),
+            (None, Some(process)) => (State::InUse, Some(process)),
+            (None, None) => (State::Idle, None),
+        };
+        let stat = &report.pool;
+        let block_bytes = u64::from(stat.block_bytes);
+        let figures = Figures {
+            capacity_bytes: (stat.capacity_blocks + stat.reserved_blocks) * block_bytes,
+            used_bytes: stat.physical_blocks * block_bytes,
+            dedup_ratio: report.dedup_ratio,
+            volumes: stat.volumes,
+        };
+        Self { pool, state, process_id, figures: Some(figures) }
+    }
+
+    const fn unusable(pool: PathBuf) -> Self {
+        Self { pool, state: State::Unusable, process_id: None, figures: None }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let process = self.process_id.map_or_else(String::new, |process| process.to_string());
+        let state = match self.state {
+            State::Idle => "idle".to_owned(),
+            State::Served => format!("served by process {process}"),
+            State::InUse => format!("in use by process {process}"),
+            State::Damaged => "damaged".to_owned(),
+            State::Unusable => "unusable".to_owned(),
+        };
+        let of =
+            |text: fn(&Figures) -> String| self.figures.as_ref().map_or_else(String::new, text);
+        [
+            self.pool.display().to_string(),
+            of(|figures| format_size(figures.capacity_bytes)),
+            of(|figures| format_size(figures.used_bytes)),
+            of(|figures| format!("{:.4}", figures.dedup_ratio)),
+            of(|figures| figures.volumes.to_string()),
+            state,
+        ]
+    }
 }
 
 fn is_pool(directory: &Path) -> bool {
@@ -35,47 +121,29 @@ fn pools_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check()?;
     let mut found = Vec::new();
     for directory in &arguments.directories {
         found.extend(pools_in(directory)?);
     }
+    let mut outcome = Outcome::Done;
+    let mut warnings = Vec::new();
+    let mut rows = Vec::new();
+    for pool in found {
+        rows.push(match pools::stat(&pool, context) {
+            Ok(report) => Row::of(pool, &report),
+            Err(error) => {
+                warnings.push(message(&error));
+                outcome = Outcome::Partial;
+                Row::unusable(pool)
+            }
+        });
+    }
     let mut table = Table::new();
     table.row(["pool", "capacity", "in use", "dedup ratio", "volumes", "state"]);
-    let mut outcome = Outcome::Done;
-    for pool in found {
-        let name = pool.display().to_string();
-        match pools::stat(&pool, context) {
-            Ok(report) => {
-                let block_bytes = u64::from(report.pool.block_bytes);
-                let state = match (&report.server, report.holder_process_id) {
-                    _ if !report.damage.is_empty() => "damaged".to_owned(),
-                    (Some(server), _) => format!("served by process {}", server.process_id),
-                    (None, Some(process)) => format!("in use by process {process}"),
-                    (None, None) => "idle".to_owned(),
-                };
-                table.row([
-                    name,
-                    format_size(report.pool.capacity_blocks * block_bytes),
-                    format_size(report.pool.physical_blocks * block_bytes),
-                    format!("{:.4}", report.dedup_ratio),
-                    report.pool.volumes.to_string(),
-                    state,
-                ]);
-            }
-            Err(error) => {
-                context.monitor.warn(&format!("{error:#}"));
-                outcome = Outcome::Partial;
-                table.row([
-                    name,
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                    "unusable".into(),
-                ]);
-            }
-        }
-    }
-    context.print(&table.render(0))?;
+    rows.iter().for_each(|row| table.row(row.cells()));
+    let input = Input { directories: &arguments.directories };
+    let made = Made { schema: SCHEMA, input, result: &rows, warnings };
+    arguments.json.finish(context, made, &table.render(0))?;
     Ok(outcome)
 }

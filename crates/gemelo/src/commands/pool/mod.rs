@@ -7,6 +7,7 @@ mod find;
 mod gc;
 mod grow;
 mod ls;
+mod rm;
 mod stat;
 mod stat_text;
 
@@ -44,7 +45,8 @@ enum Action {
     /// Before a repair gives up anything, it says which blocks of which volumes, and does so only with
     /// --yes or after it was told to on a terminal. A content that passes its checksum is never given up.
     ///
-    /// Exit status 0 if nothing is wrong, or all was repaired without loss; 1 otherwise.
+    /// Exit status 0 if nothing is wrong or a repair lost nothing, 4 if there is damage, 1 if only
+    /// the settings are wrong.
     Check(check::Arguments),
     /// Give a pool of an older version the present format
     ///
@@ -56,6 +58,15 @@ enum Action {
     Grow(grow::Arguments),
     /// List the pools in directories
     Ls(ls::Arguments),
+    /// Remove a pool with all its volumes
+    ///
+    /// The files of the pool's directory are removed, and the directory if nothing else is in it. A
+    /// device, or a file elsewhere, that holds data or metadata of the pool stays, and its header
+    /// is wiped. A removal that was killed is completed by the same command.
+    ///
+    /// The volumes and files are named first, and removed only with --yes or after it was told to
+    /// on a terminal. A pool in use is refused.
+    Rm(rm::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -68,5 +79,6 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Action::Convert(arguments) => convert::run(arguments, context),
         Action::Grow(arguments) => grow::run(arguments, context),
         Action::Ls(arguments) => ls::run(arguments, context),
+        Action::Rm(arguments) => rm::run(arguments, context),
     }
 }

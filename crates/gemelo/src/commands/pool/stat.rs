@@ -3,9 +3,9 @@
 use super::stat_text;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::{files, pools};
+use crate::json::{JsonOutput, Made};
+use crate::pools;
 use clap::Args;
-use gemelo_report::{Provenance, ResultFile};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -16,12 +16,8 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// Write the figures as JSON; - for standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Overwrite the JSON file
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    json: JsonOutput,
 }
 
 #[derive(Serialize)]
@@ -30,23 +26,11 @@ struct Input<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    if let Some(path) = &arguments.json {
-        files::check_new(path, arguments.force)?;
-    }
+    arguments.json.check()?;
     let report = pools::stat(&arguments.pool, context)?;
-    if let Some(path) = &arguments.json {
-        let result = ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance: Provenance::of_this_process(context.started_at),
-            input: Input { pool: &arguments.pool },
-            warnings: report.warnings.clone(),
-            result: &report,
-        };
-        files::write_json(path, arguments.force, &result)?;
-    }
-    if !files::is_some_standard_output(arguments.json.as_deref()) {
-        context.print(&stat_text::text(&report))?;
-    }
-    report.warnings.iter().for_each(|warning| context.monitor.warn(warning));
+    let input = Input { pool: &arguments.pool };
+    let warnings = report.warnings.clone();
+    let made = Made { schema: SCHEMA, input, result: &report, warnings };
+    arguments.json.finish(context, made, &stat_text::text(&report))?;
     Ok(Outcome::Done)
 }

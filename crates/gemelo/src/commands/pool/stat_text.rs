@@ -1,7 +1,9 @@
 //! A pool's figures for people.
 
 use crate::table::Table;
-use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_size};
+use gemelo_base::units::{
+    format_count, format_counted, format_duration_ns, format_percent, format_size,
+};
 use gemelo_serve::StatReport;
 use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, VolumeSummary};
 
@@ -63,13 +65,14 @@ fn space(report: &StatReport) -> String {
     row("physical", pool.physical_blocks);
     row("free", pool.free_blocks);
     row("freed, not yet usable", pool.pending_blocks);
-    row("capacity", pool.capacity_blocks);
+    row("reserved", pool.reserved_blocks);
+    row("capacity", pool.capacity_blocks + pool.reserved_blocks);
     format!(
-        "Blocks of {}\n{}\ndedup ratio {:.4}, {:.1} % in use, {}\n",
+        "Blocks of {}\n{}\ndedup ratio {:.4}, {} in use, {}\n",
         format_size(block_bytes),
         table.render(2),
         report.dedup_ratio,
-        report.used_share * 100.0,
+        format_percent(report.used_share),
         format_counted(pool.volumes, "volume")
     )
 }
@@ -82,9 +85,8 @@ fn metadata(report: &StatReport) -> Table {
     table.row(["memory".to_owned(), format_size(pool.metadata_memory_bytes)]);
     let looked_up = pool.cache.hits + pool.cache.misses;
     if looked_up > 0 {
-        let share = pool.cache.hits as f64 * 100.0 / looked_up as f64;
-        table
-            .row(["cache hits".to_owned(), format!("{share:.1} % of {}", format_count(looked_up))]);
+        let share = format_percent(pool.cache.hits as f64 / looked_up as f64);
+        table.row(["cache hits".to_owned(), format!("{share} of {}", format_count(looked_up))]);
     }
     table.row(["disk".to_owned(), format_size(pool.metadata_disk_bytes)]);
     table.row([

@@ -3,7 +3,7 @@
 mod text;
 
 use crate::context::Context;
-use crate::exit::{Failures, Outcome, by_kind};
+use crate::exit::{Failures, Outcome};
 use crate::files;
 use clap::Args;
 use gemelo_job::replay::{ReplayJobOptions, resolve};
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         files::check_new(path, job.force)?;
     }
     let environment = context.job_environment();
-    let resolved = resolve(job, &environment).map_err(by_kind)?;
+    let resolved = resolve(job, &environment)?;
     let quiet = files::is_some_standard_output(json.as_deref());
     if !quiet {
         context.print(&text::plan(&resolved.plan, &resolved.options, &resolved.target))?;
@@ -38,14 +38,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if *dry_run {
         return Ok(Outcome::Done);
     }
-    let mut ran = resolved.run(&environment).map_err(by_kind)?;
+    let mut ran = resolved.run(&environment)?;
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     if !quiet {
         failures.note(context.print(&text::result(&ran.result)), monitor);
         ran.warnings.iter().for_each(|warning| monitor.warn(warning));
     }
-    let finished = ran.error.take().map_or(Ok(()), |error| Err(by_kind(error)));
+    let finished = ran.error.take().map_or(Ok(()), |error| Err(error.into()));
     let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
     if let Some(path) = json {
         let file = ran.into_file(Provenance::of_this_process(context.started_at));

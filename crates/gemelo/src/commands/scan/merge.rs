@@ -1,8 +1,8 @@
 //! `gemelo scan merge`.
 
 use super::arguments::Zeros;
+use super::finish;
 use super::outputs::{OutputOptions, Saving};
-use super::{classified_set, finish};
 use crate::context::Context;
 use crate::exit::Outcome;
 use clap::Args;
@@ -30,8 +30,7 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
         saving.file(),
         context.monitor.as_ref(),
         &context.stop,
-    )
-    .map_err(classified_set)?;
+    )?;
     let sizes = saved.result.block_sizes.iter().map(|size| size.block_bytes).collect::<Vec<_>>();
     // Only the sets say which block sizes there are, and so which distributions.
     arguments.outputs.check(&sizes)?;

@@ -7,11 +7,11 @@ mod plan;
 mod text;
 
 use crate::context::Context;
-use crate::exit::{Failures, Outcome, bad_input};
-use anyhow::anyhow;
+use crate::exit::{Failures, Outcome};
+use crate::json::Made;
 pub(crate) use arguments::Arguments;
 use arguments::{Action, ScanArguments};
-use gemelo_scan::{Saved, SavedSetError, ScanError, ScanOptions};
+use gemelo_scan::{Saved, ScanOptions};
 use outputs::Saving;
 
 /// What a result file of this command says it is.
@@ -27,12 +27,11 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
 
 fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&arguments.block_size)?;
-    let options =
-        ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
+    let options = ScanOptions::new(arguments.to_request())?;
     let saving = Saving::begin(&arguments.outputs)?;
     let monitor = context.monitor.as_ref();
     let saved = gemelo_scan::scan_and_save(&options, saving.file(), monitor, &context.stop);
-    finish(saved.map_err(classified)?, saving, &options.request(), &arguments.outputs, context)
+    finish(saved?, saving, &options.request(), &arguments.outputs, context)
 }
 
 /// Prints and writes a result: every output that can be, whatever becomes of the others.
@@ -49,33 +48,13 @@ fn finish<Input: serde::Serialize>(
     for warning in &warnings {
         monitor.warn(warning);
     }
-    if !outputs.is_json_standard_output() {
+    if !outputs.json.is_standard_output() {
         failures.note(context.print(&text::of_result(&result)), monitor);
     }
-    failures.note(outputs.write_json(SCHEMA, input, &result, &warnings, context), monitor);
+    let made = Made { schema: SCHEMA, input, result: &result, warnings };
+    failures.note(outputs.write_json(context, made), monitor);
     failures.note(outputs.write_distributions(&result), monitor);
     failures.note(saving.finish(set), monitor);
     let is_whole = !result.partial && result.files.unreadable == 0;
     failures.or(if is_whole { Outcome::Done } else { Outcome::Partial })
-}
-
-/// What was refused before anything was read is bad input.
-fn classified(error: ScanError) -> anyhow::Error {
-    match error {
-        ScanError::Saved(error) => classified_set(error),
-        ScanError::Options(_)
-        | ScanError::Path { .. }
-        | ScanError::Kind { .. }
-        | ScanError::Overlap { .. } => bad_input(anyhow!(error)),
-        ScanError::Thread { .. } | ScanError::Spill { .. } => anyhow!(error),
-    }
-}
-
-fn classified_set(error: SavedSetError) -> anyhow::Error {
-    match error {
-        SavedSetError::Write(_) | SavedSetError::WriteColumns(_) | SavedSetError::Stopped => {
-            anyhow!(error)
-        }
-        refused => bad_input(anyhow!(refused)),
-    }
 }

@@ -1,11 +1,11 @@
 //! The files that a scan can write.
 
 use crate::context::Context;
-use crate::exit::{OrBadInput, bad_input};
+use crate::exit::{OrBadInput, bad_input, midway};
 use crate::files::{self, NewFile};
+use crate::json::{JsonOption, Made};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use gemelo_report::{Provenance, ResultFile};
 use gemelo_scan::{BlockSizeResult, SavedSetError, ScanResult};
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,9 +14,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputOptions {
-    /// Write the result to this file; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) json: JsonOption,
     /// Write the distribution in the DEDISbench format, and beside it FILE.toml with entropy and compressibility;
     /// several block sizes get a file each, FILE.4096 and so on
     #[arg(long, value_name = "FILE")]
@@ -39,7 +38,8 @@ impl OutputOptions {
                 )));
             }
         }
-        let mut paths: Vec<PathBuf> = self.json.iter().chain(&self.save).cloned().collect();
+        let named = self.json.path().into_iter().chain(self.save.as_deref());
+        let mut paths: Vec<PathBuf> = named.map(Path::to_owned).collect();
         for path in self.distribution_paths(block_sizes) {
             paths.push(with_ending(&path, "toml"));
             paths.push(path);
@@ -56,28 +56,13 @@ impl OutputOptions {
         }
     }
 
-    pub(super) fn is_json_standard_output(&self) -> bool {
-        files::is_some_standard_output(self.json.as_deref())
-    }
-
+    /// Writes the result as JSON, if it was asked for.
     pub(super) fn write_json<Input: serde::Serialize, Found: serde::Serialize>(
         &self,
-        schema: &str,
-        input: &Input,
-        result: &Found,
-        warnings: &[String],
         context: &Context,
+        made: Made<Input, Found>,
     ) -> anyhow::Result<()> {
-        let Some(path) = &self.json else { return Ok(()) };
-        context.monitor.finish();
-        let file = ResultFile {
-            schema: schema.to_owned(),
-            provenance: Provenance::of_this_process(context.started_at),
-            input,
-            result,
-            warnings: warnings.to_vec(),
-        };
-        files::write_json(path, self.force, &file)
+        self.json.write(self.force, context, made)
     }
 
     /// Writes each block size's distribution and profile.
@@ -85,7 +70,8 @@ impl OutputOptions {
         let sizes: Vec<u32> = result.block_sizes.iter().map(|size| size.block_bytes).collect();
         for (path, size) in self.distribution_paths(&sizes).iter().zip(&result.block_sizes) {
             write_distribution(path, self.force, size)
-                .context("there is no distribution to write")?;
+                .context("there is no distribution to write")
+                .map_err(midway)?;
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
 //! `gemelo scan --plan`.
 
 use super::arguments::ScanArguments;
-use super::classified;
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::json::Made;
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
-use gemelo_scan::{PlanResult, ScanError, ScanOptions};
+use gemelo_scan::{PlanResult, ScanOptions};
 
 /// What a result file of this command says it is.
 const SCHEMA: &str = "gemelo.scan-plan/1";
 
 pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.outputs.check(&arguments.block_size)?;
-    let options =
-        ScanOptions::new(arguments.to_request()).map_err(ScanError::from).map_err(classified)?;
-    let plan =
-        gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop).map_err(classified)?;
-    arguments.outputs.write_json(SCHEMA, options.request(), &plan, &[], context)?;
-    if !arguments.outputs.is_json_standard_output() {
+    let options = ScanOptions::new(arguments.to_request())?;
+    let plan = gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop)?;
+    let input = options.request();
+    let made = Made { schema: SCHEMA, input, result: &plan, warnings: Vec::new() };
+    arguments.outputs.write_json(context, made)?;
+    if !arguments.outputs.json.is_standard_output() {
         context.print(&text(&plan))?;
     }
     let is_whole = plan.unreadable == 0 && !context.stop.is_raised();

@@ -2,8 +2,8 @@
 
 use crate::table::Table;
 use gemelo_base::units::{
-    format_count, format_counted, format_counted_as, format_duration_ns, format_line, format_rate,
-    format_size,
+    format_count, format_counted, format_counted_as, format_duration_ns, format_line,
+    format_percent, format_rate, format_size,
 };
 use gemelo_scan::{
     BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures,
@@ -120,10 +120,6 @@ fn block_size(size: &BlockSizeResult) -> String {
     text
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
-}
-
 fn between(interval: Interval, format: impl Fn(f64) -> String) -> String {
     format!("{} - {}", format(interval.low), format(interval.high))
 }
@@ -141,7 +137,7 @@ fn summary(size: &BlockSizeResult) -> String {
     if estimate.is_some() {
         row("", String::new(), String::new(), Some("95 % interval".to_owned()));
     }
-    let of_blocks = |count: u64| percent(count as f64 / size.counted_blocks.max(1) as f64);
+    let of_blocks = |count: u64| format_percent(count as f64 / size.counted_blocks.max(1) as f64);
     let count = |interval: Option<Interval>| interval.map(|interval| between(interval, rounded));
     row("blocks", format_count(size.blocks), format_size(size.data_bytes), None);
     row("zero blocks", format_count(size.zero_blocks), format_size(size.zero_bytes), None);
@@ -186,8 +182,8 @@ fn summary(size: &BlockSizeResult) -> String {
     row(
         "space saved",
         format_size(size.saved_bytes),
-        percent(size.saved_share),
-        estimate.map(|estimate| between(estimate.saved_share, percent)),
+        format_percent(size.saved_share),
+        estimate.map(|estimate| between(estimate.saved_share, format_percent)),
     );
     table.render(2)
 }
@@ -210,7 +206,7 @@ fn sample_of(estimate: &EstimateResult) -> String {
         return "  all contents fitted the memory: the figures are exact\n".to_owned();
     }
     let contents = format_counted(estimate.sampled_contents, "distinct content");
-    let share = percent(estimate.sampled_share);
+    let share = format_percent(estimate.sampled_share);
     format!("  estimated from {contents}, {share} of all\n")
 }
 
@@ -225,7 +221,7 @@ fn ranges(size: &BlockSizeResult) -> String {
             row.duplicates.clone(),
             format_count(row.contents),
             format_count(row.blocks),
-            percent(row.share),
+            format_percent(row.share),
         ];
         let interval = estimate.and_then(|estimate| estimate.ranges.get(index));
         table.row(cells.into_iter().chain(interval.map(|row| between(row.blocks, rounded))));
@@ -266,8 +262,8 @@ fn of_nature(nature: &NatureResult) -> String {
         table.row([
             name.to_owned(),
             format_count(figures.sampled_contents),
-            percent(figures.lz4_saved_share),
-            percent(figures.zstd_saved_share),
+            format_percent(figures.lz4_saved_share),
+            format_percent(figures.zstd_saved_share),
             format!("{:.3}", figures.entropy_bits),
         ]);
     };
@@ -299,7 +295,7 @@ fn histogram(steps: impl Iterator<Item = (String, u64)>) -> String {
     let mut text = String::new();
     for (label, count) in steps.get(first..last).unwrap_or_default() {
         let bar = "#".repeat((*count as f64 / most * BAR_WIDTH).round() as usize);
-        let share = percent(*count as f64 / all);
+        let share = format_percent(*count as f64 / all);
         text += format!("  {label:>width$}  {share:>8}  {bar}").trim_end();
         text.push('\n');
     }

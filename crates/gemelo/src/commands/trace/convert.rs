@@ -1,14 +1,14 @@
 //! `gemelo trace convert`: a trace in another format, and what that format could not carry.
 
-use super::input::{failed, for_each};
+use super::input::for_each;
 use super::output::TraceFile;
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::Outcome;
 use crate::files;
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line};
 use gemelo_job::TraceInput;
-use gemelo_trace::{Format, RecordSource, TraceWriter, WriteError};
+use gemelo_trace::{Format, RecordSource, TraceWriter};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -26,26 +26,18 @@ pub(super) struct Arguments {
     force: bool,
 }
 
-/// An error of writing, marked as bad input if the trace has not what the format needs.
-pub(super) fn not_written(error: WriteError) -> anyhow::Error {
-    match error {
-        WriteError::Io(_) => error.into(),
-        _ => bad_input(error.into()),
-    }
-}
-
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     files::check_new(&arguments.output, arguments.force)?;
-    let mut trace = arguments.input.open().map_err(failed)?;
+    let mut trace = arguments.input.open()?;
     let mut writer =
         TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
     let is_complete =
         for_each(&mut trace, context, ("converting", arguments.input.limit), |record, trace| {
-            writer.write(record, trace.names()).map_err(not_written)
+            Ok(writer.write(record, trace.names())?)
         })?;
-    trace.source().check_devices().map_err(failed)?;
+    trace.source().check_devices()?;
     let (records, loss) = (writer.records(), writer.loss());
-    let file = writer.finish().map_err(not_written)?;
+    let file = writer.finish()?;
     if is_complete || files::is_standard_output(&arguments.output) {
         file.finish()?;
     }

@@ -1,17 +1,11 @@
 //! The loop over the records of a trace, with progress and interruption.
 
 use crate::context::Context;
-use crate::exit::bad_input;
 use gemelo_base::Unit;
-use gemelo_trace::{Record, RecordSource, TraceError};
+use gemelo_trace::{Record, RecordSource};
 
 /// Records between two looks at the stop flag, and reports of progress.
 const REPORT_EVERY: u64 = 1 << 14;
-
-/// An error of a trace, marked as bad input if the trace is at fault.
-pub(crate) fn failed(error: TraceError) -> anyhow::Error {
-    if error.is_bad_input() { bad_input(error.into()) } else { error.into() }
-}
 
 /// Gives every record to `each`. Returns whether the trace came to its end, rather than to Ctrl-C.
 pub(crate) fn for_each<Source: RecordSource>(
@@ -23,7 +17,7 @@ pub(crate) fn for_each<Source: RecordSource>(
     context.monitor.begin(phase, Unit::Items, total);
     let mut record = Record::new();
     let mut unreported = 0;
-    while source.next_record(&mut record).map_err(failed)? {
+    while source.next_record(&mut record)? {
         each(&record, source)?;
         unreported += 1;
         if unreported == REPORT_EVERY {

@@ -1,17 +1,17 @@
 //! `gemelo trace stat`: what the papers' tables say of a trace, and a distribution and a job made of it.
 
-use super::input::{failed, for_each};
+use super::input::for_each;
 use super::stat_text;
 use crate::context::Context;
-use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
+use crate::exit::{Failures, Outcome, bad_input};
 use crate::files;
+use crate::json::{JsonOption, Made};
 use crate::values::BlockSize;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
 use gemelo_base::values::Size;
 use gemelo_content::Profile;
 use gemelo_job::{ReadTrace, TraceInput};
-use gemelo_report::{Provenance, ResultFile};
 use gemelo_trace::{
     AccessProfile, Counting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window,
 };
@@ -40,9 +40,8 @@ pub(super) struct Arguments {
     /// Write a job file for gemelo bench with the same share of writes, pattern, size and distribution
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
-    /// Write the figures as JSON; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOption,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
@@ -73,15 +72,16 @@ struct Counted {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let outputs = [&arguments.distribution, &arguments.job, &arguments.json];
-    files::check_all_new(outputs.into_iter().flatten().map(PathBuf::as_path), arguments.force)?;
-    let mut trace = arguments.input.open().map_err(failed)?;
+    let outputs =
+        [arguments.distribution.as_deref(), arguments.job.as_deref(), arguments.json.path()];
+    files::check_all_new(outputs.into_iter().flatten(), arguments.force)?;
+    let mut trace = arguments.input.open()?;
     let mut statistics = Statistics::new(arguments.block_size.0, MemoryLimit(arguments.memory.0));
     let is_complete =
         for_each(&mut trace, context, ("counting", arguments.input.limit), |record, _| {
-            statistics.add(record).or_bad_input()
+            Ok(statistics.add(record)?)
         })?;
-    trace.source().check_devices().map_err(failed)?;
+    trace.source().check_devices()?;
     let mut warnings = TraceInput::remarks(trace.source());
     if !is_complete {
         warnings.push("interrupted: these are the figures of the records up to there".to_owned());
@@ -103,29 +103,20 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         .map(|path| arguments.distribution_text(&statistics, &trace, path));
     let distribution = distribution.transpose()?;
     let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
-    if !files::is_some_standard_output(arguments.json.as_deref()) {
+    if !arguments.json.is_standard_output() {
         let text =
             stat_text::text(&counted.figures, &counted.access_profile, trace.source().formats());
         failures.note(context.print(&text), monitor);
-        warnings.iter().for_each(|warning| monitor.warn(warning));
     }
+    warnings.iter().for_each(|warning| monitor.warn(warning));
     if let (Some(path), Some(text)) = (&arguments.distribution, distribution) {
         failures.note(files::write_whole(path, arguments.force, text.as_bytes()), monitor);
     }
     failures.note(arguments.write_job(&counted), monitor);
-    if let Some(path) = &arguments.json {
-        let result = ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance: Provenance::of_this_process(context.started_at),
-            input: Input {
-                trace: arguments.input.as_read(trace.source()),
-                memory_bytes: arguments.memory.0,
-            },
-            result: &counted,
-            warnings,
-        };
-        failures.note(files::write_json(path, arguments.force, &result), monitor);
-    }
+    let input =
+        Input { trace: arguments.input.as_read(trace.source()), memory_bytes: arguments.memory.0 };
+    let made = Made { schema: SCHEMA, input, result: &counted, warnings };
+    failures.note(arguments.json.write(arguments.force, context, made), monitor);
     failures.or(if is_complete { Outcome::Done } else { Outcome::Partial })
 }
 

@@ -1,6 +1,5 @@
 //! `gemelo trace synthesize`: a trace in FIU format from a preset or from figures.
 
-use super::convert::not_written;
 use super::input::for_each;
 use super::output::TraceFile;
 use crate::context::Context;
@@ -9,9 +8,11 @@ use crate::files;
 use crate::values::BlockSize;
 use anyhow::anyhow;
 use clap::Args;
-use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_line};
+use gemelo_base::units::{
+    format_count, format_counted, format_duration_ns, format_line, format_percent,
+};
 use gemelo_base::values::{Percent, Size, Span};
-use gemelo_job::distributions;
+use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
 use gemelo_pattern::Pattern;
 use gemelo_trace::{
     Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter,
@@ -80,7 +81,6 @@ pub(super) struct Arguments {
 
 const USUAL_RECORDS_PER_S: f64 = 100.0;
 const USUAL_READ_SHARE: f64 = 0.5;
-const USUAL_BLOCK_BYTES: u64 = 4096;
 const USUAL_PATTERN: Pattern = Pattern::Hotspot { accesses_percent: 80.0, blocks_percent: 20.0 };
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -99,10 +99,10 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let phase = ("synthesizing", Some(spec.records));
     let is_complete = for_each(&mut synthesis, context, phase, |record, synthesis| {
         length_ns = record.time_ns;
-        writer.write(record, synthesis.names()).map_err(not_written)
+        Ok(writer.write(record, synthesis.names())?)
     })?;
     let records = writer.records();
-    let file = writer.finish().map_err(not_written)?;
+    let file = writer.finish()?;
     let to_standard_output = files::is_standard_output(&arguments.output);
     if is_complete || to_standard_output {
         file.finish()?;
@@ -116,11 +116,11 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if !to_standard_output {
         context.print(&format!(
-            "{}: {} over {}, {:.1} % of them reads, in places of {} written and {} read blocks\n",
+            "{}: {} over {}, {} of them reads, in places of {} written and {} read blocks\n",
             format_line(&arguments.output.to_string_lossy()),
             format_counted(records, "record"),
             format_duration_ns(length_ns),
-            (1.0 - spec.write_share) * 100.0,
+            format_percent(1.0 - spec.write_share),
             format_count(spec.written_places),
             format_count(spec.read_places),
         ))?;

@@ -1,7 +1,6 @@
 //! What changes a volume as a whole: `resize`, `rename`, `rm`, `set`.
 
 use super::mode::Mode;
-use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
@@ -9,12 +8,13 @@ use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_serve::Request;
+use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct Resize {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// The new size, a multiple of the pool's block size
     #[arg(long, value_name = "SIZE")]
     size: Size,
@@ -36,7 +36,7 @@ pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Ou
 pub(crate) struct Rename {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// The new name
     #[arg(value_name = "NEW")]
     new_name: String,
@@ -54,7 +54,7 @@ pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Ou
 pub(crate) struct Rm {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// Remove it with all that it holds, and disconnect its clients
     #[arg(long)]
     force: bool,
@@ -72,7 +72,7 @@ pub(super) fn remove(arguments: &Rm, context: &Context) -> anyhow::Result<Outcom
 pub(crate) struct Set {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// When duplicates are found
     #[arg(long, value_name = "MODE")]
     dedup: Mode,

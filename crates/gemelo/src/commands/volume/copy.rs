@@ -1,17 +1,17 @@
 //! `gemelo volume snapshot` and `clone`: a map copied by reference.
 
-use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
 use clap::Args;
 use gemelo_serve::Request;
+use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// The snapshot's name
     #[arg(value_name = "NEW")]
     new_name: String,
@@ -21,7 +21,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct Clone {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// The clone's name
     #[arg(value_name = "NEW")]
     new_name: String,
@@ -36,7 +36,7 @@ pub(super) fn clone(arguments: &Clone, context: &Context) -> anyhow::Result<Outc
 }
 
 fn copy(
-    volume: &VolumeName,
+    volume: &VolumePath,
     new_name: &str,
     read_only: bool,
     context: &Context,

@@ -1,7 +1,6 @@
 //! `gemelo volume create`.
 
 use super::mode::Mode;
-use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
@@ -9,12 +8,13 @@ use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
 use gemelo_serve::Request;
+use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// Its size, a multiple of the pool's block size
     #[arg(long, value_name = "SIZE")]
     size: Size,

@@ -1,18 +1,18 @@
 //! `gemelo volume export`.
 
-use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files::{self, NewFile};
+use crate::json::{JsonOption, Made};
 use crate::pools;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
-use gemelo_report::{Provenance, ResultFile};
 use gemelo_serve::{
     Access, BadRanges, OnBadBlock, Purpose, Sink, TransferError, Transferred, export,
 };
+use gemelo_volume::VolumePath;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
@@ -32,16 +32,15 @@ const MOST_LISTED: usize = 100;
 pub(crate) struct Arguments {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// Where to write; - for standard output
     #[arg(value_name = "FILE|DEVICE|-")]
     output: PathBuf,
     /// Write zeros in the place of blocks that cannot be read, list them, and end with exit status 1
     #[arg(long)]
     salvage: bool,
-    /// Write what was exported, and what could not be read, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonOption,
     /// Replace a file that exists, or overwrite a device that holds something
     #[arg(long)]
     force: bool,
@@ -68,15 +67,15 @@ fn is_device(path: &Path) -> bool {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let outputs = [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten();
-    files::check_all_new(outputs.map(PathBuf::as_path), arguments.force)?;
+    let outputs = [Some(arguments.output.as_path()), arguments.json.path()].into_iter().flatten();
+    files::check_all_new(outputs, arguments.force)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Read, context)?;
     let (transferred, bad) = arguments.copy(&access, context)?;
-    access.close().map_err(pools::error)?;
+    access.close()?;
     let exported = Exported { transferred, bad };
     let (monitor, mut failures) = (context.monitor.as_ref(), Failures::default());
     let text = arguments.text(&exported);
-    let to_standard_output = [Some(arguments.output.as_path()), arguments.json.as_deref()];
+    let to_standard_output = [Some(arguments.output.as_path()), arguments.json.path()];
     if to_standard_output.into_iter().any(files::is_some_standard_output) {
         if exported.bad.total_bytes > 0 {
             text.lines().skip(1).for_each(|line| monitor.warn(line.trim_start()));
@@ -93,8 +92,8 @@ impl Arguments {
     fn copy(&self, access: &Access, context: &Context) -> anyhow::Result<(Transferred, BadRanges)> {
         let name = &self.volume.name;
         let devices = (0..THREADS)
-            .map(|_| access.device(name, gemelo_nbd::client::connect_device).map_err(pools::error))
-            .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
+            .map(|_| access.device(name, gemelo_nbd::client::connect_device))
+            .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
         let about = || format!("{} to {}", self.volume, self.output.display());
         let on_bad_block = if self.salvage { OnBadBlock::Zeros } else { OnBadBlock::Fail };
         let run = |sink| {
@@ -165,21 +164,14 @@ impl Arguments {
     }
 
     fn write_json(&self, exported: Exported, context: &Context) -> anyhow::Result<()> {
-        let Some(path) = &self.json else { return Ok(()) };
         let input = Input {
             pool: &self.volume.pool,
             volume: &self.volume.name,
             output: &self.output,
             salvage: self.salvage,
         };
-        let result = ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance: Provenance::of_this_process(context.started_at),
-            input,
-            result: exported,
-            warnings: Vec::new(),
-        };
-        files::write_json(path, self.force, &result)
+        let made = Made { schema: SCHEMA, input, result: exported, warnings: Vec::new() };
+        self.json.write(self.force, context, made)
     }
 }
 

@@ -1,7 +1,6 @@
 //! `gemelo volume import`.
 
 use super::mode::Mode;
-use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::pools;
@@ -12,6 +11,7 @@ use gemelo_base::values::Size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
 use gemelo_format::MAX_NAME_BYTES;
 use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
+use gemelo_volume::VolumePath;
 use std::fs::File;
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     input: PathBuf,
     /// The pool's directory and the new volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
+    volume: VolumePath,
     /// The volume's size [default: what there is to read, in whole blocks]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let (source, length) = source(&arguments.input)?;
     let access = pools::open(&arguments.volume.pool, Purpose::Change, context)?;
     let copied = arguments.copy(&access, source, length, context);
-    let closed = access.close().map_err(pools::error);
+    let closed = access.close();
     let transferred = copied?;
     closed?;
     context.print(&format!(
@@ -213,8 +213,7 @@ impl Arguments {
         context: &Context,
     ) -> anyhow::Result<Transferred> {
         let name = &self.volume.name;
-        let device =
-            access.device(name, gemelo_nbd::client::connect_device).map_err(pools::error)?;
+        let device = access.device(name, gemelo_nbd::client::connect_device)?;
         let length = device.geometry().size_bytes;
         let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
         let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
@@ -237,8 +236,8 @@ impl Arguments {
         context: &Context,
     ) -> anyhow::Result<Transferred> {
         let devices = (0..THREADS)
-            .map(|_| access.device(name, gemelo_nbd::client::connect_device).map_err(pools::error))
-            .collect::<anyhow::Result<Vec<Arc<dyn BlockDevice>>>>()?;
+            .map(|_| access.device(name, gemelo_nbd::client::connect_device))
+            .collect::<Result<Vec<Arc<dyn BlockDevice>>, _>>()?;
         import(source, &devices, &*context.monitor, &context.stop)
             .with_context(|| format!("{} to {}", self.input.display(), self.volume))
     }

@@ -7,7 +7,6 @@ mod export;
 mod import;
 mod ls;
 mod mode;
-mod name;
 mod stat;
 
 use crate::context::Context;

@@ -1,18 +1,18 @@
 //! `gemelo volume stat`.
 
 use super::mode::name_of;
-use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
+use crate::json::{JsonOutput, Made};
+use crate::pools;
 use crate::table::Table;
-use crate::{files, pools};
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_size};
-use gemelo_report::{Provenance, ResultFile};
+use gemelo_volume::VolumePath;
 use gemelo_volume::VolumeSummary;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const SCHEMA: &str = "gemelo.volume/1";
 
@@ -20,13 +20,9 @@ const SCHEMA: &str = "gemelo.volume/1";
 pub(crate) struct Arguments {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
-    volume: VolumeName,
-    /// Write the figures as JSON; - for standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Overwrite the JSON file
-    #[arg(long)]
-    force: bool,
+    volume: VolumePath,
+    #[command(flatten)]
+    json: JsonOutput,
 }
 
 #[derive(Serialize)]
@@ -36,29 +32,18 @@ struct Input<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    if let Some(path) = &arguments.json {
-        files::check_new(path, arguments.force)?;
-    }
-    let VolumeName { pool, name } = &arguments.volume;
+    arguments.json.check()?;
+    let VolumePath { pool, name } = &arguments.volume;
     let report = pools::stat(pool, context)?;
     let block_bytes = u64::from(report.pool.block_bytes);
     let is_served = report.server.is_some();
     let Some(volume) = report.volumes.into_iter().find(|volume| volume.record.name == *name) else {
         return Err(bad_input(anyhow!("{}: there is no volume '{name}'", pool.display())));
     };
-    if let Some(path) = &arguments.json {
-        let result = ResultFile {
-            schema: SCHEMA.to_owned(),
-            provenance: Provenance::of_this_process(context.started_at),
-            input: Input { pool, volume: name },
-            warnings: Vec::new(),
-            result: &volume,
-        };
-        files::write_json(path, arguments.force, &result)?;
-    }
-    if !files::is_some_standard_output(arguments.json.as_deref()) {
-        context.print(&text(&volume, block_bytes, is_served))?;
-    }
+    let input = Input { pool, volume: name };
+    let text = text(&volume, block_bytes, is_served);
+    let made = Made { schema: SCHEMA, input, result: &volume, warnings: Vec::new() };
+    arguments.json.finish(context, made, &text)?;
     Ok(Outcome::Done)
 }
 

@@ -125,8 +125,7 @@ impl Pages {
     }
 
     fn take(&self) -> Result<Slot> {
-        let slot =
-            self.slots.lock().take().ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
+        let slot = self.slots.lock().take().ok_or(VolumeError::NO_SLOT)?;
         self.changes.lock().taken.push(slot);
         Ok(slot)
     }
@@ -170,8 +169,7 @@ impl Pages {
 
     /// The pages of a table, each with its slot, and where it begins.
     pub(super) fn chain(&self, stream: &[u8]) -> Result<(ChainPages, Link)> {
-        build_chain(stream, self.seed, || self.take().ok())
-            .ok_or_else(|| VolumeError::damaged("all slots are in use"))
+        build_chain(stream, self.seed, || self.take().ok()).ok_or(VolumeError::NO_SLOT)
     }
 
     /// The root is durable: what only the one before needed is free.

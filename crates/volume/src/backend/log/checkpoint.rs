@@ -107,8 +107,8 @@ impl LocalPages for LogBackend {
         let stream = self.table().encode();
         let pager = &mut self.pager;
         let slots = &mut pager.slots;
-        let (pages, link) = build_chain(&stream, pager.seed, || slots.take())
-            .ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
+        let (pages, link) =
+            build_chain(&stream, pager.seed, || slots.take()).ok_or(VolumeError::NO_SLOT)?;
         pager.replace_table(pages.iter().map(|(slot, _)| *slot).collect());
         writes.extend(pages);
         Ok((link, stream.len() as u64))

@@ -173,7 +173,7 @@ impl Pager {
         if image.iter().all(|byte| *byte == 0) {
             return Ok(());
         }
-        let slot = self.slots.take().ok_or_else(|| VolumeError::damaged("all slots are in use"))?;
+        let slot = self.slots.take().ok_or(VolumeError::NO_SLOT)?;
         entry.slot = Some(slot);
         entry.checksum = self.seed.checksum(&*image);
         writes.push((slot, image));

@@ -1,11 +1,12 @@
-//! Detection of blocks that are all zeros.
+//! Questions about the bytes of a block.
 
 /// The bytes that are combined before the result is checked.
 const STEP_BYTES: usize = 256;
 
 /// Returns whether all bytes are zero. The first 16 bytes decide for nearly every other block.
 #[inline]
-pub(super) fn is_zero(block: &[u8]) -> bool {
+#[must_use]
+pub fn is_zero(block: &[u8]) -> bool {
     let head = block.first_chunk::<16>().map_or(0, |head| u128::from_ne_bytes(*head));
     head == 0 && is_all_zero(block)
 }

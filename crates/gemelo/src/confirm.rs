@@ -1,0 +1,27 @@
+//! The question before something is given up for good.
+
+use crate::context::Context;
+use crate::exit::bad_input;
+use anyhow::{Context as _, anyhow};
+use std::io::IsTerminal;
+
+/// Tells what is given up, and asks on a terminal whether to go on.
+///
+/// # Errors
+/// Fails with `refused` if the answer is no, or if there is no terminal to ask on.
+pub(crate) fn confirm(
+    lost: &str,
+    question: &str,
+    refused: &str,
+    context: &Context,
+) -> anyhow::Result<()> {
+    lost.lines().for_each(|line| context.monitor.warn(line));
+    let (input, output) = (std::io::stdin(), std::io::stderr());
+    if !input.is_terminal() || !output.is_terminal() {
+        return Err(bad_input(anyhow!("{refused}")));
+    }
+    context.monitor.warn(question);
+    let mut answer = String::new();
+    input.read_line(&mut answer).context("cannot read the answer")?;
+    if answer.trim() == "yes" { Ok(()) } else { Err(bad_input(anyhow!("{refused}"))) }
+}

@@ -1,0 +1,174 @@
+//! The kind of an error, by its type and by when it was found.
+
+use gemelo_base::units::UnitError;
+use gemelo_base::{Classified, FailureKind};
+use std::error::Error;
+
+/// When an error was found, where its type does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// Before anything was touched.
+    Untouched,
+    /// After work had begun.
+    Midway,
+}
+
+/// An error that is marked with when it was found. The mark has no text of its own.
+#[derive(Debug)]
+struct MarkedError {
+    error: anyhow::Error,
+    found: Found,
+}
+
+impl std::fmt::Display for MarkedError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(formatter)
+    }
+}
+
+impl Error for MarkedError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Turns a result into one whose error is bad input.
+pub(crate) trait OrBadInput<T> {
+    /// Marks the error, if there is one, as found before anything was touched.
+    fn or_bad_input(self) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
+    fn or_bad_input(self) -> anyhow::Result<T> {
+        self.map_err(|error| bad_input(error.into()))
+    }
+}
+
+/// Marks an error as found before anything was touched: a plain failure is bad input then.
+pub(crate) fn bad_input(error: anyhow::Error) -> anyhow::Error {
+    MarkedError { error, found: Found::Untouched }.into()
+}
+
+/// Marks an error as found after work had begun: it cannot be bad input then.
+pub(crate) fn midway(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    MarkedError { error: error.into(), found: Found::Midway }.into()
+}
+
+/// The kind of an error: that of the outermost cause whose type tells one, as far as the outermost
+/// mark permits it.
+pub(super) fn kind_of(error: &anyhow::Error) -> FailureKind {
+    let kind = find(error, &typed_kind).unwrap_or(FailureKind::Failed);
+    let mark = |cause: &(dyn Error + 'static)| Some(cause.downcast_ref::<MarkedError>()?.found);
+    match error.chain().find_map(mark) {
+        Some(Found::Untouched) => kind.untouched(),
+        Some(Found::Midway) => kind.midway(),
+        None => kind,
+    }
+}
+
+/// Returns the first answer to a question about the error and its causes, from the outside in.
+pub(super) fn find<T>(
+    error: &anyhow::Error,
+    ask: &dyn Fn(&(dyn Error + 'static)) -> Option<T>,
+) -> Option<T> {
+    // A marked error hides the type of the error that it marks, but not those of its causes.
+    error.chain().find_map(|cause| match cause.downcast_ref::<MarkedError>() {
+        Some(marked) => find(&marked.error, ask),
+        None => ask(cause),
+    })
+}
+
+/// Asks an error of one type for its kind.
+fn kind_as<E: Classified + 'static>(error: &(dyn Error + 'static)) -> Option<FailureKind> {
+    error.downcast_ref::<E>().map(Classified::kind)
+}
+
+type KindAs = fn(&(dyn Error + 'static)) -> Option<FailureKind>;
+
+/// The error types of all libraries.
+const KNOWN: &[KindAs] = &[
+    kind_as::<UnitError>,
+    kind_as::<gemelo_content::ContentError>,
+    kind_as::<gemelo_content::DistributionError>,
+    kind_as::<gemelo_content::ProfileError>,
+    kind_as::<gemelo_check::CheckError>,
+    kind_as::<gemelo_device::DeviceError>,
+    kind_as::<gemelo_device::FrontEndError>,
+    kind_as::<gemelo_disk::DiskError>,
+    kind_as::<gemelo_format::FormatError>,
+    kind_as::<gemelo_filebench::RunError>,
+    kind_as::<gemelo_filebench::ScriptError>,
+    kind_as::<gemelo_filebench::sources::SourceError>,
+    kind_as::<gemelo_job::bench::ExecuteError>,
+    kind_as::<gemelo_job::bench::ResolveError>,
+    kind_as::<gemelo_job::contents::ContentOptionsError>,
+    kind_as::<gemelo_job::distributions::NamedDistributionError>,
+    kind_as::<gemelo_job::distributions::formats::FormatError>,
+    kind_as::<gemelo_job::filebench::FilebenchJobError>,
+    kind_as::<gemelo_job::job_file::JobFileError>,
+    kind_as::<gemelo_job::replay::ReplayJobError>,
+    kind_as::<gemelo_job::verify::VerifyError>,
+    kind_as::<gemelo_load::GenerateError>,
+    kind_as::<gemelo_load::JobError>,
+    kind_as::<gemelo_load::LogError>,
+    kind_as::<gemelo_load::OtherLayout>,
+    kind_as::<gemelo_load::RunError>,
+    kind_as::<gemelo_nbd::server::TlsError>,
+    kind_as::<gemelo_nbd::client::ClientError>,
+    kind_as::<gemelo_nbd::client::UriError>,
+    kind_as::<gemelo_nbd::server::ListenError>,
+    kind_as::<gemelo_nbd::server::ServeError>,
+    kind_as::<gemelo_replay::PlanError>,
+    kind_as::<gemelo_replay::ReplayError>,
+    kind_as::<gemelo_report::ResultFileError>,
+    kind_as::<gemelo_scan::OptionsError>,
+    kind_as::<gemelo_scan::SavedSetError>,
+    kind_as::<gemelo_scan::ScanError>,
+    kind_as::<gemelo_serve::Failure>,
+    kind_as::<gemelo_serve::TransferError>,
+    kind_as::<gemelo_target::AdapterError>,
+    kind_as::<gemelo_target::TargetError>,
+    kind_as::<gemelo_trace::BlockError>,
+    kind_as::<gemelo_trace::StatError>,
+    kind_as::<gemelo_trace::SynthesisError>,
+    kind_as::<gemelo_trace::TraceError>,
+    kind_as::<gemelo_trace::WriteError>,
+    kind_as::<gemelo_volume::VolumeError>,
+    kind_as::<std::io::Error>,
+];
+
+/// The kind that the type of an error tells.
+fn typed_kind(error: &(dyn Error + 'static)) -> Option<FailureKind> {
+    KNOWN.iter().find_map(|kind_as| kind_as(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+    use gemelo_volume::VolumeError;
+
+    fn in_use() -> VolumeError {
+        VolumeError::InUse { holder: "process 1".to_owned() }
+    }
+
+    #[test]
+    fn a_typed_cause_tells_the_kind_through_contexts_and_marks() {
+        let kind = |error: anyhow::Error| kind_of(&error);
+        assert_eq!(kind(in_use().into()), FailureKind::InUse);
+        assert_eq!(kind(anyhow::Error::from(in_use()).context("pool")), FailureKind::InUse);
+        assert_eq!(kind(bad_input(in_use().into())), FailureKind::InUse);
+        assert_eq!(kind(bad_input(in_use().into()).context("pool")), FailureKind::InUse);
+        assert_eq!(kind(anyhow!("text")), FailureKind::Failed);
+        assert_eq!(kind(bad_input(anyhow!("text"))), FailureKind::BadInput);
+        assert_eq!(kind(bad_input(anyhow!("text")).context("pool")), FailureKind::BadInput);
+        assert_eq!(kind(midway(VolumeError::ReadOnly)), FailureKind::Failed);
+    }
+
+    #[test]
+    fn a_full_disk_is_exhausted_whatever_was_written() {
+        let full: std::io::Result<()> = Err(std::io::ErrorKind::StorageFull.into());
+        let error = full.context("cannot write result.json").unwrap_err();
+        assert_eq!(kind_of(&error), FailureKind::Exhausted);
+    }
+}

@@ -1,0 +1,153 @@
+//! The JSON that commands write, against the schemas of `docs/schemas`: every command with `--json`
+//! is run, and its output has to fit the schema of the kind that it says.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::gemelo;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const TRACE: &str = "1 7 p 8 8 W 6 0 0123456789abcdef0123456789abcdef\n\
+    2 7 p 16 8 R 6 0 0123456789abcdef0123456789abcde0\n";
+const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
+    define fileset name=set,path=$dir,entries=2,dirwidth=5,size=4k,prealloc=50\n\
+    define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
+    flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
+
+/// Commands that write JSON, as words below a folder `DIR` with a trace, a script, data and a pool.
+/// Those of a kind differ so that optional parts are there once and absent once.
+const COMMANDS: &[&str] = &[
+    "distribution show personal",
+    "distribution compare personal unique primary",
+    "distribution scale personal --blocks 1000 --sampled",
+    "scan DIR/data",
+    "scan DIR/data --block-size 4k,8k --estimate",
+    "scan DIR --memory 64m --exclude *.x --tail skip",
+    "scan DIR/data --plan",
+    "trace stat DIR/trace",
+    "bench --target null: --file-size 64k --bytes 64k",
+    "bench --target null: --file-size 64k --time 300ms --ramp-up 50ms --cool-down 50ms --rate 1000",
+    "bench --target DIR/load --operation mixed --read-rate 1000 --write-rate 1000 --file-size 256k --bytes 256k --sync fsync --verify both --duplicate-distance 50",
+    "bench --target pool:DIR/pool/a --operation write --bytes 64k --verify final",
+    "suite --target null: --file-size 64k",
+    "replay DIR/trace --target null: --speed max",
+    "replay DIR/trace --target pool:DIR/pool/a --speed 1000 --verify --force",
+    "filebench DIR/script --dir DIR/fileset",
+    "filebench DIR/script --dir DIR/swept --source entro --sweep entropy=1,2",
+    "pool stat DIR/pool",
+    "pool ls DIR",
+    "pool check DIR/pool",
+    "pool check DIR/pool --data",
+    "volume stat DIR/pool/a",
+    "volume ls DIR/pool",
+    "volume export DIR/pool/a DIR/exported",
+];
+
+fn schemas() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").canonicalize().unwrap()
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The schema of a kind, such as `gemelo.scan/1`.
+fn schema_of(kind: &str) -> Value {
+    let name = kind.strip_prefix("gemelo.").and_then(|kind| kind.strip_suffix("/1")).unwrap();
+    read(&schemas().join(format!("{name}.schema.json")))
+}
+
+/// Everything in which an instance does not fit its schema, with the place.
+fn misfits(schema: &Value, instance: &Value) -> Vec<String> {
+    let validator = jsonschema::validator_for(schema).unwrap();
+    validator
+        .iter_errors(instance)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .map(|text| text.chars().take(400).collect())
+        .collect()
+}
+
+fn place() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("trace"), TRACE).unwrap();
+    fs::write(path("script"), SCRIPT).unwrap();
+    let bytes: Vec<u8> = (0..1u32 << 18).map(|at| (at.wrapping_mul(at >> 3) % 251) as u8).collect();
+    fs::write(path("data"), bytes).unwrap();
+    fs::create_dir(path("load")).unwrap();
+    let pool = path("pool").to_str().unwrap().to_owned();
+    for words in [
+        &["pool", "create", &pool, "--capacity", "32m"][..],
+        &["volume", "create", &format!("{pool}/a"), "--size", "4m"],
+    ] {
+        assert_eq!(gemelo(words).status, 0, "{words:?}");
+    }
+    folder
+}
+
+#[test]
+fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
+    let folder = place();
+    let dir = folder.path().to_str().unwrap();
+    let mut used = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for command in COMMANDS {
+        let words: Vec<String> = command.split(' ').map(|word| word.replace("DIR", dir)).collect();
+        let ran = gemelo(&[&words[..], &["--json".to_owned(), "-".to_owned()]].concat());
+        assert_eq!(ran.status, 0, "{command}: {}", ran.err);
+        let result: Value = serde_json::from_str(&ran.out).unwrap();
+        let kind = result["schema"].as_str().unwrap();
+        let found = misfits(&schema_of(kind), &result);
+        wrong.extend(found.into_iter().map(|misfit| format!("{command}: {misfit}")));
+        used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let names = fs::read_dir(schemas()).unwrap().map(|entry| entry.unwrap().file_name());
+    let there: BTreeSet<String> = names
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name.ends_with(".json"))
+        .collect();
+    assert_eq!(there, used);
+}
+
+/// A schema that takes anything would pass the test above.
+#[test]
+fn a_field_that_is_missing_new_or_of_another_type_does_not_fit() {
+    let folder = place();
+    let pool = folder.path().join("pool");
+    let ran = gemelo(&["volume", "ls", pool.to_str().unwrap(), "--json", "-"]);
+    let sound: Value = serde_json::from_str(&ran.out).unwrap();
+    let schema = schema_of("gemelo.volume-list/1");
+    assert_eq!(misfits(&schema, &sound), [""; 0]);
+    let change = |change: fn(&mut Value)| {
+        let mut changed = sound.clone();
+        change(&mut changed);
+        misfits(&schema, &changed).len()
+    };
+    assert_eq!(change(|result| result["result"][0]["size_bytes"] = "4m".into()), 1);
+    assert_eq!(change(|result| result["result"][0]["dedup"] = "sometimes".into()), 1);
+    assert_eq!(change(|result| result["new"] = 1.into()), 1);
+    let remove =
+        |result: &mut Value| drop(result["result"][0].as_object_mut().unwrap().remove("name"));
+    assert_eq!(change(remove), 1);
+}
+
+#[test]
+fn the_schemas_are_draft_2020_12_and_say_the_same_of_the_provenance() {
+    let mut provenance = None;
+    for entry in fs::read_dir(schemas()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|ending| ending != "json") {
+            continue;
+        }
+        let schema = read(&path);
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert!(jsonschema::meta::is_valid(&schema), "{}", path.display());
+        let this = schema["$defs"]["provenance"].clone();
+        assert_eq!(*provenance.get_or_insert_with(|| this.clone()), this, "{}", path.display());
+    }
+}
