@@ -1,5 +1,8 @@
-//! The monotonic clock of code whose timing is tested. Such code takes a [`Clock`], so that a test
-//! can drive it with a [`ManualClock`] and repeat a run exactly.
+//! The only source of time: a monotonic clock for durations, and a wall clock for dates.
+//!
+//! Code whose timing is tested takes a [`Clock`], so that a test can drive it with a [`ManualClock`]
+//! and repeat a run exactly. The lints of all crates deny the functions of the standard library that
+//! read time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,7 +21,14 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// The operating system's monotonic clock. Its origin is the moment at which it is created.
+/// A clock that knows the date. It may jump, so it measures no durations.
+pub trait WallClock: Send + Sync {
+    /// Returns the date and the time of day.
+    fn date(&self) -> SystemTime;
+}
+
+/// The operating system's clocks. The origin of the monotonic one is the moment at which the value is
+/// created.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     origin: Instant,
@@ -32,7 +42,22 @@ impl SystemClock {
     /// Creates a clock whose origin is the current instant.
     #[must_use]
     pub fn new() -> Self {
-        Self { origin: Instant::now() }
+        Self { origin: now() }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the clock through which others read time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl WallClock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock through which others read the date"
+    )]
+    fn date(&self) -> SystemTime {
+        SystemTime::now()
     }
 }
 
@@ -69,7 +94,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping.
+/// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping. Its origin is the
+/// beginning of 1970.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now_ns: AtomicU64,
@@ -105,6 +131,12 @@ impl Clock for ManualClock {
     }
 }
 
+impl WallClock for ManualClock {
+    fn date(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.now_ns())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +156,6 @@ mod tests {
         clock.sleep_until_ns(20);
         clock.advance_ns(1);
         assert_eq!(clock.now_ns(), 51);
+        assert_eq!(clock.date(), SystemTime::UNIX_EPOCH + Duration::from_nanos(51));
     }
 }

@@ -5,10 +5,11 @@ use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
     DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1,
-    PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed, RECORD_PAGE_ENTRIES, Slot,
-    StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, check_data_header, find_roots,
-    read_chain, read_superblock, replay_journal,
+    PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES, Slot, StoreTable,
+    Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain, read_superblock,
+    replay_journal,
 };
+use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// LBNs of one lost page that are counted as lost.
@@ -58,8 +59,9 @@ impl Walk {
         let mut damage = Vec::new();
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
         damage.into_iter().for_each(|what| report.add(false, what));
-        for offset in check_data_header(&*disks.data, &superblock)? {
-            report.add(false, format!("the header of the data store at byte {offset} is damaged"));
+        let store = disks.store(&superblock);
+        for label in store.check_labels()? {
+            report.add(false, format!("{label} is damaged"));
         }
         let walked = Self::read_all(disks, superblock, report);
         match walked {
@@ -100,8 +102,8 @@ impl Walk {
             slots.add(*slot);
         }
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
-        let data_bytes = disks.data.len().map_err(FormatError::io(DiskRole::Data, "measure"))?;
-        let present_blocks = data_bytes / u64::from(superblock.block_bytes);
+        let store = disks.store(&superblock);
+        let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
         let mut walk = Self {
             data_blocks: root.data_blocks,
             present_blocks,

@@ -5,7 +5,7 @@ use crate::pools;
 use crate::progress::TerminalMonitor;
 use anyhow::Context as _;
 use gemelo_base::units::format_lines;
-use gemelo_base::{Monitor, StopFlag, SystemClock};
+use gemelo_base::{Monitor, StopFlag, SystemClock, WallClock};
 use gemelo_job::JobEnvironment;
 use gemelo_target::Targets;
 use std::io::Write;
@@ -41,7 +41,7 @@ impl Context {
             stop,
             clock: SystemClock::new(),
             targets: pools::targets(),
-            started_at: SystemTime::now(),
+            started_at: SystemClock::new().date(),
         })
     }
 

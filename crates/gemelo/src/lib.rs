@@ -1,15 +1,14 @@
 //! `gemelo`, the command line: reads arguments, calls the library that does the work, prints.
 //!
-//! All of it is here rather than in `main.rs`, so that the fuzz targets reach its parsers through [`fuzzing`].
-//!
 //! This is the only crate that prints. Module [`exit`] decides the exit status.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod commands;
 mod confirm;
 mod context;
 mod exit;
 mod files;
-pub mod fuzzing;
 mod json;
 mod pools;
 mod progress;

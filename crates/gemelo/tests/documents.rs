@@ -17,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All pages by path, but for what is built or hidden.
+/// Returns all pages by path, except those in hidden directories and in `target`.
 fn pages() -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root()];
@@ -189,6 +189,105 @@ fn the_picture_is_what_its_script_makes_of_its_text() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let is_current = output.stdout == fs::read(pictures.join("demo.svg")).unwrap();
     assert!(is_current, "scripts/terminal-svg.py <docs/pictures/demo.txt >docs/pictures/demo.svg");
+}
+
+/// The help of every command that was asked for, by its words.
+#[derive(Default)]
+struct Helps {
+    known: BTreeMap<Vec<String>, String>,
+}
+
+impl Helps {
+    fn of(&mut self, words: &[String]) -> &str {
+        let ask = || common::gemelo(&[words, &["--help".to_owned()]].concat()).out;
+        self.known.entry(words.to_vec()).or_insert_with(ask)
+    }
+
+    fn has_command(&mut self, words: &[String], name: &str) -> bool {
+        let help = self.of(words);
+        let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let mut names = lines
+            .take_while(|line| line.starts_with(' '))
+            .filter(|line| !line.starts_with("   "))
+            .filter_map(|line| line.split_whitespace().next());
+        names.any(|known| known == name)
+    }
+
+    fn has_option(&mut self, words: &[String], name: &str) -> bool {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        self.of(words).split(|letter| !is_part(letter)).any(|word| word == name)
+    }
+
+    /// Returns the first word of a command line, after `gemelo`, that gemelo does not know.
+    fn unknown(&mut self, line: &str) -> Option<String> {
+        let mut words = Vec::new();
+        let mut may_descend = true;
+        for token in line.split_whitespace().map(|token| token.trim_matches(['\'', '"', ',', '.']))
+        {
+            if ["|", ">", "<", "&", "&&", ";", "#", "||"].contains(&token) {
+                break;
+            }
+            if let Some(option) = token.strip_prefix("--").filter(|option| !option.is_empty()) {
+                let name = option.split('=').next().unwrap_or_default();
+                if !self.has_option(&words, &format!("--{name}")) {
+                    return Some(token.to_owned());
+                }
+            } else if may_descend && self.has_command(&words, token) {
+                words.push(token.to_owned());
+                continue;
+            } else if may_descend
+                && words.is_empty()
+                && token.starts_with(|letter: char| letter.is_ascii_lowercase())
+            {
+                return Some(token.to_owned());
+            }
+            may_descend = false;
+        }
+        None
+    }
+}
+
+/// The command lines of gemelo in a page, without `gemelo`: those of code blocks, and inline ones.
+fn command_lines(text: &str) -> Vec<String> {
+    // A line that ends with a backslash goes on in the next one.
+    let joined = text.split("\\\n").map(str::trim_start).collect::<Vec<_>>().join("");
+    let mut lines = Vec::new();
+    let mut is_code = false;
+    for line in joined.lines() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            is_code = !is_code;
+        } else if is_code {
+            let command = line.trim_start_matches("$ ").trim_start_matches("sudo -u gemelo ");
+            let command = command.split('#').next().unwrap_or_default().trim();
+            // A row of a table of output has gaps.
+            let command = Some(command).filter(|command| !command.contains("   "));
+            lines.extend(
+                command.and_then(|command| command.strip_prefix("gemelo ")).map(str::to_owned),
+            );
+        } else {
+            let codes = line.split('`').skip(1).step_by(2);
+            lines.extend(codes.filter_map(|code| code.strip_prefix("gemelo ")).map(str::to_owned));
+        }
+    }
+    lines
+}
+
+#[test]
+fn commands_in_pages_have_only_options_that_exist() {
+    let mut helps = Helps::default();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (path, text) in pages() {
+        for line in command_lines(&text) {
+            count += 1;
+            if let Some(word) = helps.unknown(&line) {
+                wrong.push(format!("{}: '{word}' in: gemelo {line}", path.display()));
+            }
+        }
+    }
+    assert!(count > 200, "{count} command lines");
+    assert!(wrong.is_empty(), "unknown to gemelo:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -80,6 +80,27 @@ fn the_architecture_names_every_crate() {
     }
 }
 
+/// Clippy denies the functions of the standard library that read time and chance only where the root
+/// of a crate says so.
+#[test]
+fn every_crate_reads_time_and_chance_from_base_only() {
+    let line = "\n#![cfg_attr(not(test), deny(clippy::disallowed_methods))]\n";
+    let roots = files(&root().join("crates"), ".rs").into_iter().filter(|path| {
+        path.parent().is_some_and(|folder| folder.ends_with("src"))
+            && ["lib.rs", "main.rs"].iter().any(|name| path.ends_with(name))
+    });
+    let mut checked = 0;
+    for path in roots {
+        assert!(read(&path).contains(line), "{} does not have the line {line}", path.display());
+        checked += 1;
+    }
+    assert!(checked > 10);
+    let clippy = read(&root().join("clippy.toml"));
+    for name in ["time::Instant::now", "time::SystemTime::now", "hash::RandomState::new"] {
+        assert!(clippy.contains(&format!("std::{name}")), "clippy.toml denies {name}");
+    }
+}
+
 #[test]
 fn documents_that_users_look_for_are_there() {
     for name in [

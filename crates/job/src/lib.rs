@@ -3,7 +3,7 @@
 //! The options of a job are one definition, [`JobOptions`], for the command line and for job files:
 //! each key of a [`job_file`] goes through the parser of the command line. [`bench`] resolves
 //! options into jobs that are checked before anything is touched, and runs them. [`suite`],
-//! [`replay`], [`filebench`] and [`verify`] do the same for their kinds of jobs. Each result has a
+//! [`replay`], [`filebench`], [`dedisbench`] and [`verify`] do the same for their kinds of jobs. Each result has a
 //! schema name and can be read back.
 //!
 //! The caller gives a [`JobEnvironment`]: the known targets, a clock, a monitor, a stop flag, and
@@ -11,6 +11,7 @@
 
 pub mod bench;
 pub mod contents;
+pub mod dedisbench;
 pub mod distributions;
 mod engine;
 mod environment;

@@ -84,7 +84,7 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Fai
                 Ok(thread) => thread
                     .join()
                     .map_err(|_| Failure::midway("a front end panicked"))
-                    .and_then(|ended| ended.map_err(of_front_end)),
+                    .and_then(|ended| ended.map_err(|error| of_front_end(&error))),
                 Err(error) => Err(Failure::of("cannot start the thread of a front end", &error)),
             };
             outcome = outcome.and(ended);
@@ -93,14 +93,14 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Fai
     })
 }
 
-fn of_front_end(error: FrontEndError) -> Failure {
+fn of_front_end(error: &FrontEndError) -> Failure {
     let remedy = match error {
         FrontEndError::Exposed(_) => Some(Remedy::Encrypt),
         FrontEndError::LittleMemory(_) => Some(Remedy::Memory),
         FrontEndError::NoSocketFile(_) => Some(Remedy::ListenAtFile),
         _ => None,
     };
-    Failure { text: with_causes(&error), kind: error.kind(), remedy }
+    Failure { text: with_causes(error), kind: error.kind(), remedy }
 }
 
 struct Service {
@@ -123,7 +123,7 @@ impl Service {
     ) -> Result<(Self, Addresses), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
         for front_end in &options.front_ends {
-            front_end.check().map_err(of_front_end)?;
+            front_end.check().map_err(|error| of_front_end(&error))?;
         }
         let pool = open(directory, &options, &*monitor, stop).map_err(about)?;
         let read_only = options.tuning.read_only;
@@ -177,7 +177,7 @@ impl Service {
         }
         drop((front_ends, transfers));
         access::close(pool).map_err(|error| Failure::from(error).found_midway())?;
-        finished.map_err(of_front_end)
+        finished.map_err(|error| of_front_end(&error))
     }
 }
 
@@ -219,7 +219,7 @@ fn listen(
     front_ends
         .into_iter()
         .map(|front_end| front_end.listen(exports.clone(), Arc::clone(monitor)))
-        .map(|listening| listening.map_err(of_front_end))
+        .map(|listening| listening.map_err(|error| of_front_end(&error)))
         .collect()
 }
 

@@ -6,7 +6,6 @@ use gemelo_format::{
     COMMIT_HEADER_BYTES, CommitHeader, DiskRole, LastCommit, PAGE_BYTES, PoolSeed, Root,
     Superblock, build_commit, mirror_commit, ring_offset,
 };
-use std::io::IoSlice;
 
 /// The ring. Offsets are bytes from its start.
 #[derive(Debug, Clone)]
@@ -66,8 +65,7 @@ impl Journal {
         let at = self
             .place(commit.len() as u64)
             .ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
-        disk.write_at(ring_offset(at), &mut [IoSlice::new(commit)])
-            .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+        disk.write_at(ring_offset(at), commit).map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 
     /// The commit of this length is durable.
@@ -75,10 +73,12 @@ impl Journal {
         if let Some(at) = self.place(bytes as u64) {
             self.head = at + bytes as u64;
         }
+        debug_assert!(self.head <= self.ring_bytes, "the head is in the ring");
     }
 
     /// What is before this offset is in the newest durable checkpoint.
-    pub(crate) const fn trim(&mut self, offset: u64) {
+    pub(crate) fn trim(&mut self, offset: u64) {
+        debug_assert!(offset <= self.ring_bytes, "the tail is in the ring");
         self.tail = offset;
     }
 
@@ -89,7 +89,7 @@ impl Journal {
         let CommitHeader { number, generation, .. } = last.commit.header;
         build_commit(&mut buffer, number, generation, self.seed);
         mirror_commit(&mut buffer);
-        disk.write_at(ring_offset(last.commit.offset), &mut [IoSlice::new(&buffer)])
+        disk.write_at(ring_offset(last.commit.offset), &buffer)
             .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 }

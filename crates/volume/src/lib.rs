@@ -6,6 +6,8 @@
 //! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
 //! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod backend;
 mod counters;
 mod engine;
@@ -13,21 +15,18 @@ mod error;
 mod journal;
 mod load;
 mod pool;
-mod readers;
-mod space;
 mod sync;
 mod volume;
 mod volume_path;
 
 pub use backend::{CacheFigures, about_backend};
 pub use counters::{PoolActivity, VolumeStat};
-pub use engine::{DamagedBlock, FinderReport};
+pub use engine::{DamagedBlock, FinderReport, GcReport, SnapshotSpace, VolumeSpace};
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval,
-    PoolStat, RemovalStep, RepairCost, Tuning, VolumeSummary, convert, record_damage, repair,
-    repair_cost,
+    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat,
+    RemovalStep, RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
 };
 pub use volume::Volume;
 pub use volume_path::{VolumePath, VolumePathError};

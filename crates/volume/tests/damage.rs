@@ -18,9 +18,10 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
 use gemelo_format::{
-    BackendKind, DedupMode, Layout, PoolDisks, PoolSeed, Root, Slot, build_chain, find_roots,
-    read_chain, read_superblock,
+    BackendKind, DedupMode, Layout, PoolSeed, Root, Slot, build_chain, find_roots, read_chain,
+    read_superblock,
 };
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, RepairCost, Tuning, VolumeError, repair, repair_cost};
 
 const PAGE: usize = 4096;
@@ -362,7 +363,7 @@ fn damage_content(backend: BackendKind) {
 fn the_data_store_of_another_pool_is_refused() {
     let (one, _) = worked_pool(BackendKind::Log, 1, true);
     let (two, _) = worked_pool(BackendKind::Table, 2, true);
-    let disks = PoolDisks { data: one.disks().data, metadata: two.disks().metadata };
+    let disks = PoolDisks::new(one.disks().data, two.disks().metadata);
     assert!(open(&disks, tuning()).is_err());
 }
 

@@ -1,7 +1,6 @@
 //! Finds options that have no effect in any job, because their user expects an effect.
 
 use super::error::ResolveError;
-use super::resolve::ResolvedJob;
 use crate::options::{LoadOptions, SyncChoice};
 use gemelo_load::{Job, JobOperation, Pace};
 use gemelo_target::Storage;
@@ -51,8 +50,8 @@ pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> 
 
 /// Refuses an option that has no effect in any of the jobs. A key that a file gives for all its jobs
 /// need not have an effect in each.
-pub(super) fn check(jobs: &[ResolvedJob]) -> Result<(), ResolveError> {
-    let all = || jobs.iter().flat_map(|job| &job.given);
+pub(super) fn check(jobs: &[&[Given]]) -> Result<(), ResolveError> {
+    let all = || jobs.iter().copied().flatten();
     let idle =
         all().find(|given| !all().any(|other| other.option == given.option && other.has_effect));
     idle.map_or(Ok(()), |Given { option, purpose, .. }| {

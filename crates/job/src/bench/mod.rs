@@ -39,7 +39,8 @@ pub fn resolve_all(
         .enumerate()
         .map(|(index, options)| resolve::resolve(options, index, environment))
         .collect::<Result<Vec<_>, _>>()?;
-    effect::check(&jobs)?;
+    let given: Vec<_> = jobs.iter().map(|job| job.given.as_slice()).collect();
+    effect::check(&given)?;
     Ok(jobs)
 }
 

@@ -7,10 +7,10 @@ use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
 use gemelo_format::{
     BackendKind, Birth, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn,
-    Origin, Pbn, Place, PoolDisks, PoolSeed, Root, Superblock, Version, VolumeId, VolumeRecord,
+    Origin, Pbn, Place, PoolSeed, Root, Superblock, Version, VolumeId, VolumeRecord,
 };
+use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IoSlice;
 use std::sync::Arc;
 
 const DATA_BLOCKS: u64 = 200_000;
@@ -90,7 +90,7 @@ impl Pair {
     fn new(kind: BackendKind, seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = |name| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
-        let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+        let disks = PoolDisks::new(disk("data"), disk("metadata"));
         let superblock = superblock(kind);
         let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
         let backend = empty(&home, DATA_BLOCKS);
@@ -251,7 +251,7 @@ impl Pair {
         let (table, table_bytes) = pages.seal(&mut writes).unwrap();
         for (slot, page) in writes {
             let offset = slot.offset(self.superblock.journal_pages);
-            self.disks.metadata.write_at(offset, &mut [IoSlice::new(&*page)]).unwrap();
+            self.disks.metadata.write_at(offset, page.as_slice()).unwrap();
         }
         let totals = self.backend.totals();
         Root {

@@ -22,6 +22,12 @@ pub(crate) trait Map {
     /// The first LBN from `from` on, but before `end`, that is not unmapped.
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;
 
+    /// The part of the map that has this LBN belongs to other volumes as well. Its references are
+    /// counted once for all of them. A backend whose volumes share no parts never says so.
+    fn is_in_shared_part(&self, _volume: VolumeId, _lbn: Lbn) -> bool {
+        false
+    }
+
     /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do not
     /// wait for a disk. Reads for a few milliseconds at most, and gives the first LBN that is left;
     /// `end` if nothing is. A backend that keeps its metadata in memory has nothing to read.
@@ -37,6 +43,9 @@ pub(crate) trait Index {
 
     /// Adds the record of every PBN to `records`.
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()>;
+
+    /// Adds the reference count of every PBN to `counts`, as the PBN's record has it.
+    fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()>;
 
     /// Calls `visit` with every PBN that has a reference.
     fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;

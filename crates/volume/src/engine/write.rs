@@ -1,28 +1,29 @@
 //! Writes: a list of blocks, each to be shared, stored, unmapped or left alone.
 //!
-//! A pass over the list reads what is patched, takes fingerprints, looks up, writes fresh blocks, and then, under the
-//! state's lock, makes those changes that are still right. What another writer has overtaken goes through another pass.
+//! A pass over the list reads what is patched, takes fingerprints, looks up, writes fresh blocks,
+//! and then, under the state's lock, makes those changes that are still right. What another writer
+//! has overtaken goes through another pass.
 
 use super::plan::{Plan, Tally};
 use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Passes after which a block is given up: each means that another write to it came in between.
 const MOST_PASSES: u32 = 10_000;
 
-/// What a block is to become.
+/// The new content of a block.
 #[derive(Debug)]
 pub(super) enum Source<'a> {
-    /// This.
+    /// Replaces the whole block.
     Whole(&'a [u8]),
-    /// What it is, with this from there on.
+    /// Overwrites the block from this offset.
     Part(usize, &'a [u8]),
-    /// What it is, with zeros there.
+    /// Overwrites this part of the block with zeros.
     ZeroPart(Range<usize>),
 }
 
@@ -40,15 +41,15 @@ impl Item<'_> {
     }
 }
 
-/// How a pass ended.
+/// The end of a pass.
 enum Pass<'i, 'a> {
-    /// All was done but these.
+    /// All blocks were done but these.
     Overtaken(Vec<&'i Item<'a>>),
-    /// Nothing was done: there are not so many free blocks.
+    /// Nothing was done, because fewer blocks are free than this.
     Full(usize),
 }
 
-/// Hears of a request that failed.
+/// Called with a request that failed.
 pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
 
 impl Engine {
@@ -62,11 +63,16 @@ impl Engine {
         let all = |failed: &mut Failed<'_>, items: &[&Item<'_>], error: &VolumeError| {
             items.iter().for_each(|item| failed(item.request, error));
         };
+        debug_assert!(
+            items.iter().all(|item| item.lbn.0 * (self.block_bytes() as u64) < volume.size_bytes()),
+            "a write beyond the end was refused before"
+        );
         let mut left: Vec<&Item<'_>> = items.iter().collect();
-        if let Err(error) = self.bound_open_commit().and_then(|()| self.reserve_slots()) {
+        if let Err(error) = self.log.bound_open_commit().and_then(|()| self.log.reserve_slots()) {
             return all(failed, &left, &error);
         }
-        let _patching = self.lock_patches(volume, items);
+        let patched = items.iter().filter(|item| item.is_patch());
+        let _patching = volume.lock_patches(patched.map(|item| item.lbn));
         for pass in 0..MOST_PASSES {
             if left.is_empty() {
                 return;
@@ -92,8 +98,9 @@ impl Engine {
         all(failed, &left, &busy);
     }
 
-    /// The store has fewer blocks than are wanted, and no more will come: parts that fit are done one after another, and
-    /// what they free is there for those that have to wait. With no block at all, what needs one fails.
+    /// The store has fewer blocks than are wanted, and no more will come: parts that fit are done
+    /// one after another, and what they free is there for those that have to wait. With no block at
+    /// all, what needs one fails.
     fn with_little_room<'i, 'a>(
         &self,
         volume: &VolumeShared,
@@ -120,7 +127,7 @@ impl Engine {
         failed: &mut Failed<'_>,
     ) -> Result<Pass<'i, 'a>> {
         // Until the end of the pass no block that is looked up here is written again.
-        let _pin = self.readers.pin();
+        let _pin = self.pin();
         let patches = self.patch(volume, items, failed)?;
         let mut plan = Plan::new(items, &patches);
         plan.take_fingerprints(self, volume.mode());
@@ -128,7 +135,7 @@ impl Engine {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
-        let Some((taken, _taken)) = self.take_free(wanted) else { return Ok(Pass::Full(wanted)) };
+        let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
         plan.place(taken);
         plan.write(self, failed);
         let mut made =
@@ -138,26 +145,18 @@ impl Engine {
             .and_then(|()| self.make_changes(volume, &plan, &mut made));
         if let Err(error) = changed {
             // Of a pool that has stopped it is unknown what refers to them.
-            if self.stopped.get().is_none() {
+            if !self.health.is_stopped() {
                 let unstored = (0..plan.len()).filter(|at| made.done.get(*at) == Some(&false));
-                self.give_back(unstored.filter_map(|at| plan.fresh(at)).collect());
+                self.data.give_back(unstored.filter_map(|at| plan.fresh(at)).collect());
             }
             return Err(error);
         }
-        self.give_back(made.unused);
+        self.data.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
-        add(&volume.counters.patch_retries, made.overtaken.len() as u64);
+        add(&volume.counters().patch_retries, made.overtaken.len() as u64);
         Ok(Pass::Overtaken(
             made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect(),
         ))
-    }
-
-    /// Blocks that nothing has ever referred to.
-    pub(crate) fn give_back(&self, pbns: Vec<Pbn>) {
-        if !pbns.is_empty() {
-            let mut space = self.space.lock();
-            pbns.into_iter().for_each(|pbn| space.release(pbn));
-        }
     }
 
     /// Makes the planned changes that are still right.
@@ -168,7 +167,7 @@ impl Engine {
         made: &mut Made,
     ) -> Result<()> {
         let mut scratch = Scratch::default();
-        let mut state = self.state.write();
+        let mut state = self.state_to_change();
         let is_known_now = plan.stored_meanwhile(&state)?;
         for at in 0..plan.len() {
             if !plan.has_failed(at)
@@ -179,8 +178,8 @@ impl Engine {
                 if let Some(pbn) = plan.healed(at) {
                     self.mend(&mut state, pbn)?;
                 }
-                if let Some(change) = plan.change(volume.id, at) {
-                    self.apply(&mut state, &change)?;
+                if let Some(change) = plan.change(volume.id(), at) {
+                    self.log.apply(&mut state, &change)?;
                 }
                 if let Some(flag) = made.done.get_mut(at) {
                     *flag = true;
@@ -195,7 +194,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether what the plan assumed of an item is true.
+    /// Whether the assumptions of the plan about an item are still true.
     fn is_still_right(
         &self,
         state: &State,
@@ -206,7 +205,7 @@ impl Engine {
     ) -> Result<bool> {
         if let Some((lbn, base)) = plan.patched(at) {
             scratch.places.clear();
-            state.backend.look_up(volume.id, &[lbn], &mut scratch.places)?;
+            state.backend().look_up(volume.id(), &[lbn], &mut scratch.places)?;
             if scratch.places != [base] {
                 return Ok(false);
             }
@@ -217,53 +216,54 @@ impl Engine {
         }
         let Some((pbn, fingerprint)) = plan.shared(at) else { return Ok(true) };
         scratch.records.clear();
-        state.backend.records(&[pbn], &mut scratch.records)?;
+        state.backend().records(&[pbn], &mut scratch.records)?;
         Ok(scratch.records.iter().all(|record| {
             let is_same = record.fingerprint == fingerprint;
             is_same && (1..self.tuning.most_references).contains(&record.references)
         }))
     }
 
-    /// Reads what changes of these blocks will need, before anybody has to wait for it.
-    pub(super) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
-        let (mut next, end) = (Lbn(first), Lbn(end));
-        while next < end {
-            next = self.state.read().backend.warm(volume, next, end)?;
-        }
-        Ok(())
+    /// Reads what changes of these blocks will need if the volume is being copied.
+    pub(super) fn warm_pieces(
+        &self,
+        volume: &VolumeShared,
+        lbns: impl Iterator<Item = Lbn>,
+    ) -> Result<()> {
+        if volume.may_be_copied() { self.log.warm_pieces(volume.id(), lbns) } else { Ok(()) }
     }
 
     /// Unmaps blocks.
     pub(super) fn unmap(&self, volume: &VolumeShared, blocks: Range<u64>) -> Result<()> {
         let mut next = blocks.start;
         while next < blocks.end {
-            self.bound_open_commit()?;
+            self.log.bound_open_commit()?;
             // Without room it goes on, in the reserve.
-            let _ = self.reserve_slots();
+            let _ = self.log.reserve_slots();
             let (first, most) = {
-                let state = self.state.read();
-                let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
+                let state = self.state();
+                let mapped =
+                    state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
                 let Some(first) = mapped else { break };
                 (first, Self::piece_blocks(&state))
             };
             let count = (blocks.end - first.0).min(most);
-            self.warm(volume.id, first.0, first.0 + count)?;
-            let mut state = self.state.write();
-            let freed_before = state.backend.mapped_blocks(volume.id);
-            self.apply(&mut state, &Change::Unmap { volume: volume.id, first, count })?;
-            let freed = freed_before - state.backend.mapped_blocks(volume.id);
+            self.log.warm(volume.id(), first.0, first.0 + count)?;
+            let mut state = self.state_to_change();
+            let freed_before = state.backend().mapped_blocks(volume.id());
+            self.log.apply(&mut state, &Change::Unmap { volume: volume.id(), first, count })?;
+            let freed = freed_before - state.backend().mapped_blocks(volume.id());
             drop(state);
-            add(&volume.counters.trimmed_blocks, freed);
+            add(&volume.counters().trimmed_blocks, freed);
             next = first.0 + count;
         }
         Ok(())
     }
 }
 
-/// What became of a plan.
+/// The outcome of a plan.
 struct Made {
     done: Vec<bool>,
-    /// What another write has overtaken.
+    /// Blocks that another write has overtaken.
     overtaken: Vec<usize>,
     /// PBNs that were taken and not needed.
     unused: Vec<Pbn>,
@@ -277,7 +277,7 @@ struct Scratch {
 }
 
 fn count(volume: &VolumeShared, tally: &Tally) {
-    let counters = &volume.counters;
+    let counters = &volume.counters();
     for (counter, amount) in [
         (&counters.unique_blocks, tally.unique),
         (&counters.duplicate_blocks, tally.duplicate),

@@ -12,8 +12,9 @@ use gemelo_check::{CheckReport, Walk, WalkVolume};
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
     Change, Checksum, DiskRole, Fingerprint, FingerprintKind, Fingerprinter, Lbn, Pbn, Place,
-    PoolDisks, PoolSeed, Superblock, Version, VolumeId, VolumeRecord,
+    PoolSeed, Superblock, Version, VolumeId, VolumeRecord,
 };
+use gemelo_store::{ContentRead, PoolDisks, Store};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ pub fn convert(
         fingerprint,
         ..walk.superblock.clone()
     };
-    let new = PoolDisks { data: Arc::clone(&disks.data), metadata };
+    let new = disks.clone().with_metadata(metadata);
     format_metadata(&new, &superblock, walk.data_blocks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::open_disks(new, tuning, Arc::new(SystemClock::new()))?;
@@ -114,7 +115,7 @@ impl Pool {
 
 /// A conversion under way.
 struct Converter<'c> {
-    disks: &'c PoolDisks,
+    store: Arc<dyn Store>,
     walk: &'c Walk,
     pool: &'c Pool,
     seed: PoolSeed,
@@ -130,12 +131,12 @@ impl<'c> Converter<'c> {
     fn new(disks: &'c PoolDisks, walk: &'c Walk, pool: &'c Pool) -> Self {
         let superblock = &walk.superblock;
         Self {
-            disks,
+            store: disks.store(superblock),
             walk,
             pool,
             seed: PoolSeed::of(superblock),
             old_fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
-            fingerprinter: pool.engine.fingerprinter.clone(),
+            fingerprinter: pool.engine.fingerprinter().clone(),
             content: vec![0; superblock.block_bytes as usize],
             stored: HashMap::new(),
             lost: 0,
@@ -182,10 +183,12 @@ impl<'c> Converter<'c> {
             self.lost += u64::from(known.is_none());
             return Ok(known.map_or(lose, |checksum| Change::Share { volume, lbn, pbn, checksum }));
         }
-        let offset = u64::from(pbn.number()) * self.content.len() as u64;
         let fingerprint =
             self.walk.fingerprints.get(&pbn.number()).copied().unwrap_or(Fingerprint::NONE);
-        let is_good = match self.disks.data.read_at(offset, &mut self.content) {
+        let mut reads = [ContentRead::new(pbn, 0, &mut self.content)];
+        self.store.read(&mut reads);
+        let [read] = reads;
+        let is_good = match read.outcome {
             Ok(()) => {
                 fingerprint.is_none() || self.old_fingerprinter.of(&self.content) == fingerprint
             }

@@ -4,7 +4,6 @@ mod convert;
 mod create;
 mod directory;
 mod find;
-mod gc;
 mod live;
 mod make;
 mod open;
@@ -15,18 +14,16 @@ mod stat;
 pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub use directory::PoolDirectory;
-pub(crate) use gc::Collector;
-pub use gc::GcReport;
 pub use live::LiveCheck;
 pub use make::NewPool;
 pub use remove::{PoolRemoval, RemovalStep};
 pub use repair::{RepairCost, record_damage, repair, repair_cost};
 pub use stat::{PoolStat, VolumeSummary};
 
-use crate::engine::{DamagedBlock, Engine, Worker};
+use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, Worker};
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
-use gemelo_base::Clock;
+use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::DiskAccess;
 use gemelo_format::{DedupMode, Origin, Pbn};
 use parking_lot::Mutex;
@@ -113,7 +110,7 @@ impl Pool {
     /// Whether the pool takes no changes: it was opened so, or it is damaged.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.engine.is_read_only
+        self.engine.is_read_only()
     }
 
     /// What was found damaged when it was opened, in words.
@@ -212,12 +209,33 @@ impl Pool {
         self.engine.clone_volume(source, name, false)
     }
 
+    /// Computes the space that only this volume holds, which removing it would free, and the space that
+    /// it shares with others. Requests go on meanwhile; the result is exact if they change nothing.
+    /// Takes a walk over the volume's map for each 32 Mi blocks of the data store, and 32 MiB of
+    /// memory.
+    ///
+    /// # Errors
+    /// If there is no such volume, metadata cannot be read, or the work was stopped.
+    pub fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
+        self.engine.volume_space(name, stop)
+    }
+
+    /// Counts the blocks of the pool with and without its snapshots. Requests go on meanwhile; the
+    /// result is exact if they change nothing. Takes a walk over all maps for each 256 Mi blocks of
+    /// the data store, and 32 MiB of memory.
+    ///
+    /// # Errors
+    /// If metadata cannot be read, or the work was stopped.
+    pub fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
+        self.engine.snapshot_space(stop)
+    }
+
     /// Makes the data store larger: its new size in bytes, rounded down to whole blocks.
     ///
     /// # Errors
     /// If it is that large already, or there is no space.
     pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
-        self.engine.grow(capacity_bytes / u64::from(self.engine.superblock.block_bytes))
+        self.engine.grow(capacity_bytes / u64::from(self.engine.superblock().block_bytes))
     }
 
     /// Makes durable all that was acknowledged, in all volumes.
@@ -234,6 +252,20 @@ impl Pool {
     /// If it cannot be written; all that is durable stays so.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
+    }
+
+    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back to
+    /// the system, at most `most_bytes_per_s`.
+    ///
+    /// # Errors
+    /// If the checkpoint or a discard fails, or the work was stopped.
+    pub fn gc(
+        &self,
+        most_bytes_per_s: Option<u64>,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<GcReport> {
+        self.engine.collect(most_bytes_per_s, monitor, stop)
     }
 
     /// Counts all references again and compares: the differences in words, at most `most`. Nothing may be written

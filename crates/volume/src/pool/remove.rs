@@ -8,11 +8,13 @@
 use super::directory::{DATA, METADATA, failed};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{Disk, DiskAccess, DiskError, FileDisk};
-use gemelo_format::{Superblock, check_data_header, read_superblock};
+use gemelo_format::read_superblock;
+use gemelo_store::{BlockStore, Store};
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The file that marks a pool whose removal has begun.
 const MARK: &str = "removing";
@@ -49,9 +51,9 @@ pub struct PoolRemoval {
     directory: PathBuf,
     steps: Vec<RemovalStep>,
     /// The disks to wipe, with the byte offsets of their headers.
-    wiped: Vec<(PathBuf, FileDisk, Vec<u64>)>,
+    wiped: Vec<(PathBuf, Arc<FileDisk>, Vec<u64>)>,
     /// The other disks, which are locked as long as they are open.
-    held: Vec<FileDisk>,
+    _held: Vec<Arc<FileDisk>>,
 }
 
 impl PoolRemoval {
@@ -69,11 +71,11 @@ impl PoolRemoval {
             directory: directory.to_owned(),
             steps: Vec::new(),
             wiped: Vec::new(),
-            held: Vec::new(),
+            _held: Vec::new(),
         };
         let metadata = removal.open(METADATA)?;
         let superblock = match &metadata {
-            Some(disk) => read_superblock(disk, &mut Vec::new()).map_err(VolumeError::from),
+            Some(disk) => read_superblock(&**disk, &mut Vec::new()).map_err(VolumeError::from),
             None => Err(VolumeError::NotAPool { why: "the directory has no metadata" }),
         };
         // A removal that was killed may have wiped the superblock already.
@@ -89,12 +91,15 @@ impl PoolRemoval {
         for name in others.iter().chain(&[UNFINISHED_METADATA]) {
             removal.add_file(name);
         }
-        let belongs = |disk: &FileDisk| {
-            superblock.as_ref().is_some_and(|block| check_data_header(disk, block).is_ok())
+        let store = match (&superblock, &data) {
+            (Some(superblock), Some(disk)) => {
+                let disk = Arc::clone(disk) as Arc<dyn Disk>;
+                Some(BlockStore::new(disk, superblock)).filter(|store| store.check_labels().is_ok())
+            }
+            _ => None,
         };
-        let is_ours = data.as_ref().is_some_and(belongs);
-        let offsets = |superblock: &Superblock| superblock.header_offsets();
-        let headers = superblock.as_ref().map(offsets).unwrap_or_default();
+        let is_ours = store.is_some();
+        let headers = store.iter().flat_map(BlockStore::label_offsets).collect();
         removal.add_disk(DATA, data, is_ours, headers);
         removal.add_disk(METADATA, metadata, superblock.is_some(), vec![0]);
         Ok(removal)
@@ -134,7 +139,7 @@ impl PoolRemoval {
         };
         let wipe = || -> io::Result<()> {
             for offset in headers {
-                disk.write_at(*offset, &mut [IoSlice::new(&[0; HEADER_BYTES])])?;
+                disk.write_at(*offset, &[0; HEADER_BYTES])?;
             }
             disk.wipe_labels()?;
             disk.sync()
@@ -143,9 +148,9 @@ impl PoolRemoval {
     }
 
     /// Opens and locks a disk, if it is there.
-    fn open(&self, name: &str) -> Result<Option<FileDisk>> {
+    fn open(&self, name: &str) -> Result<Option<Arc<FileDisk>>> {
         match FileDisk::open(&self.directory.join(name), DiskAccess::Exclusive) {
-            Ok(disk) => Ok(Some(disk)),
+            Ok(disk) => Ok(Some(Arc::new(disk))),
             Err(DiskError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(None)
             }
@@ -165,7 +170,13 @@ impl PoolRemoval {
     }
 
     /// Plans the removal of a disk: its file, or its link after its header.
-    fn add_disk(&mut self, name: &str, disk: Option<FileDisk>, is_ours: bool, headers: Vec<u64>) {
+    fn add_disk(
+        &mut self,
+        name: &str,
+        disk: Option<Arc<FileDisk>>,
+        is_ours: bool,
+        headers: Vec<u64>,
+    ) {
         let link = self.directory.join(name);
         match (disk, std::fs::read_link(&link)) {
             (Some(disk), Ok(target)) if is_ours => {
@@ -173,7 +184,7 @@ impl PoolRemoval {
                 self.wiped.push((link.clone(), disk, headers));
                 self.steps.push(RemovalStep::Wipe { link, target, is_device });
             }
-            (disk, _) => self.held.extend(disk),
+            (disk, _) => self._held.extend(disk),
         }
         self.add_file(name);
     }

@@ -10,11 +10,11 @@ use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use gemelo_format::{
-    DiskRole, Fingerprint, Fingerprinter, Lbn, PAGE_BYTES, Pbn, Place, PoolDisks, PoolSeed,
-    VolumeId, VolumeRecord, data_header, read_superblock,
+    DiskRole, Fingerprint, Fingerprinter, Lbn, PAGE_BYTES, Pbn, Place, PoolSeed, VolumeId,
+    VolumeRecord, read_superblock,
 };
+use gemelo_store::{ContentRead, PoolDisks, Store};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::IoSlice;
 use std::sync::Arc;
 
 /// The blocks of a volume that a repair gives up.
@@ -53,7 +53,7 @@ pub fn repair(
     stop: &StopFlag,
 ) -> Result<Vec<RepairCost>> {
     let mut recovered = recover(disks, true, Tuning::default().cache_bytes)?;
-    let assessment = assess(disks, &recovered, data, monitor, stop)?;
+    let assessment = assess(&recovered, data, monitor, stop)?;
     let costs = costs(&recovered, &assessment);
     recovered.backend.restore(&assessment.computed, &assessment.lost)?;
     rewrite_headers(disks)?;
@@ -80,7 +80,7 @@ pub fn repair_cost(
         Err(VolumeError::Damaged { .. } | VolumeError::OldFormat { .. }) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let assessment = assess(disks, &recovered, data, monitor, stop)?;
+    let assessment = assess(&recovered, data, monitor, stop)?;
     Ok(costs(&recovered, &assessment))
 }
 
@@ -108,7 +108,6 @@ pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
 /// Judges the contents: those that may have been used again since the state that is left, those beyond
 /// the end of the data disk, and with `data` all of them. Computes fingerprints that were lost.
 fn assess(
-    disks: &PoolDisks,
     recovered: &Recovered,
     data: bool,
     monitor: &dyn Monitor,
@@ -117,11 +116,9 @@ fn assess(
     let backend = &*recovered.backend;
     let superblock = &recovered.superblock;
     let must_scrub = data || recovered.has_lost_history;
-    let block_bytes = u64::from(superblock.block_bytes);
-    let present =
-        disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))? / block_bytes;
+    let present = recovered.store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let mut judge = Judge {
-        disks,
+        store: &*recovered.store,
         seed: PoolSeed::of(superblock),
         fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
         content: vec![0; superblock.block_bytes as usize],
@@ -156,7 +153,7 @@ fn assess(
 
 /// Reads contents and compares them with the checksums in the maps, each once.
 struct Judge<'j> {
-    disks: &'j PoolDisks,
+    store: &'j dyn Store,
     seed: PoolSeed,
     fingerprinter: Fingerprinter,
     content: Vec<u8>,
@@ -170,9 +167,10 @@ impl Judge<'_> {
         if let Some(known) = self.judged.get(&(pbn, checksum.0)) {
             return *known;
         }
-        let offset = u64::from(pbn.number()) * self.content.len() as u64;
-        let is_good = self.disks.data.read_at(offset, &mut self.content).is_ok()
-            && self.seed.of_content(&self.content) == checksum;
+        let mut reads = [ContentRead::new(pbn, 0, &mut self.content)];
+        self.store.read(&mut reads);
+        let [read] = reads;
+        let is_good = read.outcome.is_ok() && self.seed.of_content(&self.content) == checksum;
         self.judged.insert((pbn, checksum.0), is_good);
         if is_good && is_record_lost {
             self.computed.push((pbn, self.fingerprinter.of(&self.content)));
@@ -208,17 +206,8 @@ fn rewrite_headers(disks: &PoolDisks) -> Result<()> {
     let superblock = read_superblock(&*disks.metadata, &mut Vec::new())?;
     let page = superblock.encode();
     for copy in 0..2 {
-        disks
-            .metadata
-            .write_at(copy * PAGE_BYTES as u64, &mut [IoSlice::new(&*page)])
-            .map_err(io("write"))?;
+        disks.metadata.write_at(copy * PAGE_BYTES as u64, page.as_slice()).map_err(io("write"))?;
         disks.metadata.sync().map_err(io("sync"))?;
     }
-    let header = data_header(&superblock);
-    let io = |action| VolumeError::io(DiskRole::Data, action);
-    for offset in superblock.header_offsets() {
-        disks.data.write_at(offset, &mut [IoSlice::new(&header)]).map_err(io("write"))?;
-        disks.data.sync().map_err(io("sync"))?;
-    }
-    Ok(())
+    Ok(disks.store(&superblock).write_labels()?)
 }

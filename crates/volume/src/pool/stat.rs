@@ -3,11 +3,9 @@
 use super::Pool;
 use crate::backend::CacheFigures;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::error::{Result, VolumeError};
+use crate::error::Result;
 use crate::load::LoadStat;
-use gemelo_format::{
-    BackendKind, DiskRole, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord,
-};
+use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -90,14 +88,14 @@ impl Pool {
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeSummary> {
         let records: Vec<(u64, VolumeRecord)> = {
-            let state = self.engine.state.read();
-            let all = state.backend.volumes().into_iter();
-            let mapped_blocks = |record: &VolumeRecord| state.backend.mapped_blocks(record.id);
+            let state = self.engine.state();
+            let all = state.backend().volumes().into_iter();
+            let mapped_blocks = |record: &VolumeRecord| state.backend().mapped_blocks(record.id);
             all.map(|record| (mapped_blocks(&record), record)).collect()
         };
         let names: BTreeMap<VolumeId, String> =
             records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
-        let live = self.engine.volumes.read();
+        let live = self.engine.volumes();
         let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
             if let Origin::Clone { volume, name } = &mut record.birth.origin
                 && let Some(present) = names.get(volume)
@@ -106,12 +104,12 @@ impl Pool {
             }
             let shared = live.get(&record.name);
             let (dirty_groups, is_swept) =
-                shared.map_or((0, false), |volume| volume.dirty.lock().waiting());
+                shared.map_or((0, false), |volume| volume.waiting_groups());
             VolumeSummary {
                 dirty_groups,
                 is_swept,
-                stat: shared.map(|volume| volume.counters.read()).unwrap_or_default(),
-                load: shared.map(|volume| volume.load.read()).unwrap_or_default(),
+                stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),
+                load: shared.map(|volume| volume.load().read()).unwrap_or_default(),
                 record,
                 mapped_blocks,
             }
@@ -128,33 +126,31 @@ impl Pool {
     /// If the metadata disk cannot be measured.
     pub fn stat(&self) -> Result<PoolStat> {
         let engine = &self.engine;
-        let (journal_used_bytes, journal_bytes, generation) = engine.committer.lock().figures();
-        let totals = engine.state.read().backend.totals();
-        let free_blocks = engine.space.lock().free();
+        let journal = engine.journal_figures();
+        let totals = engine.state().backend().totals();
+        let free_blocks = engine.free_blocks();
         let capacity_blocks =
-            totals.data_blocks.saturating_sub(engine.superblock.reserved_blocks());
-        let metadata =
-            engine.metadata.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
+            totals.data_blocks.saturating_sub(engine.superblock().reserved_blocks());
         Ok(PoolStat {
-            block_bytes: engine.superblock.block_bytes,
-            fingerprint: engine.superblock.fingerprint,
-            backend: engine.superblock.backend,
+            block_bytes: engine.superblock().block_bytes,
+            fingerprint: engine.superblock().fingerprint,
+            backend: engine.superblock().backend,
             cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
             capacity_blocks,
-            reserved_blocks: engine.superblock.reserved_blocks(),
+            reserved_blocks: engine.superblock().reserved_blocks(),
             free_blocks,
             pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
-            metadata_disk_bytes: metadata,
+            metadata_disk_bytes: engine.metadata_disk_bytes()?,
             metadata_used_bytes: totals.pages * PAGE_BYTES as u64,
-            journal_used_bytes,
-            journal_bytes,
-            generation,
-            volumes: engine.volumes.read().len() as u64,
-            activity: engine.counters.read(),
+            journal_used_bytes: journal.used_bytes,
+            journal_bytes: journal.ring_bytes,
+            generation: journal.generation,
+            volumes: engine.volume_count(),
+            activity: engine.activity(),
         })
     }
 }

@@ -49,11 +49,19 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
-        let (mut counts, mut fingerprints) = (self.counts(), self.fingerprints());
+        let (mut counts, mut fingerprints) = (self.stored_counts(), self.stored_fingerprints());
         for pbn in pbns {
             let references = self.count_by(&mut counts, pbn.number())?;
             let identity = self.identity_by(&mut fingerprints, pbn.number())?;
             records.push(Record::new(identity, references));
+        }
+        Ok(())
+    }
+
+    fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()> {
+        let mut stored = self.stored_counts();
+        for pbn in pbns {
+            counts.push(self.count_by(&mut stored, pbn.number())?);
         }
         Ok(())
     }
@@ -80,7 +88,7 @@ impl<L: Layout> Index for CachedBackend<L> {
     }
 
     fn prefetch(&self, places: &[Place]) -> Result<()> {
-        let mut counts = self.counts();
+        let mut counts = self.stored_counts();
         for place in places {
             if let Some(pbn) = place.pbn() {
                 self.count_by(&mut counts, pbn.number())?;

@@ -81,7 +81,7 @@ impl<L: Layout> CachedBackend<L> {
     fn describe(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Rename { volume, name } => {
-                self.volume_mut(*volume)?.record.name.clone_from(name)
+                self.volume_mut(*volume)?.record.name.clone_from(name);
             }
             Change::SetMode { volume, mode } => self.volume_mut(*volume)?.record.mode = *mode,
             Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,

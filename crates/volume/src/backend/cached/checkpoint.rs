@@ -1,8 +1,7 @@
 //! Writing a checkpoint: the delta is frozen, merged into the pages, and then no longer needed.
 
 use super::layout::Layout;
-use super::merge;
-use super::{CachedBackend, Delta, Frozen};
+use super::{CachedBackend, Delta, Frozen, merge};
 use crate::backend::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, SlotNeed};
 use crate::error::Result;
 use gemelo_format::Link;
@@ -29,6 +28,7 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn freeze(&mut self) {
+        debug_assert!(self.frozen.is_none(), "one checkpoint at a time");
         self.pages.begin();
         let frozen =
             Frozen { delta: std::mem::take(&mut self.active), volumes: self.volumes.clone() };
@@ -47,6 +47,8 @@ impl<L: Layout> Checkpoint for CachedBackend<L> {
     }
 
     fn finish(&mut self) -> Garbage {
+        debug_assert!(self.frozen.is_some(), "a checkpoint that ends was begun");
+        debug_assert!(self.merged.lock().is_some(), "a checkpoint that ends was merged");
         let garbage = (self.frozen.take(), std::mem::take(&mut self.forgotten));
         if let Some(version) = self.merged.lock().take() {
             self.version = version;

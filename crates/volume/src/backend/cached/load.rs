@@ -1,7 +1,6 @@
 //! Reading a checkpoint: only what says which slots are in use; or, to salvage what is left of a damaged one, all of it.
 
-use super::layout::StoredIndex;
-use super::layout::{Layout, Visitor};
+use super::layout::{Layout, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::backend::{Damage, Home, LoadOptions};

@@ -163,11 +163,11 @@ impl<L: Layout> CachedBackend<L> {
         self.cursor(Part::Map, self.version.maps.get(&id).copied().unwrap_or_default())
     }
 
-    fn counts(&self) -> Cursor<'_, L> {
+    fn stored_counts(&self) -> Cursor<'_, L> {
         self.cursor(Part::Counts, self.version.counts)
     }
 
-    fn fingerprints(&self) -> Cursor<'_, L> {
+    fn stored_fingerprints(&self) -> Cursor<'_, L> {
         self.cursor(Part::Fingerprints, self.version.fingerprints)
     }
 
@@ -184,7 +184,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn count(&self, pbn: u32) -> Result<u32> {
-        self.count_by(&mut self.counts(), pbn)
+        self.count_by(&mut self.stored_counts(), pbn)
     }
 
     fn count_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<u32> {
@@ -196,7 +196,7 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn identity(&self, pbn: u32) -> Result<Identity> {
-        self.identity_by(&mut self.fingerprints(), pbn)
+        self.identity_by(&mut self.stored_fingerprints(), pbn)
     }
 
     fn identity_by(&self, stored: &mut Cursor<'_, L>, pbn: u32) -> Result<Identity> {

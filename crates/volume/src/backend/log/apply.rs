@@ -139,6 +139,7 @@ impl LogBackend {
             // How many there are is not known any more, until all are counted when the pool is opened.
             return;
         }
+        debug_assert!(*count > 0, "block {} has no reference to drop", pbn.number());
         *count = count.saturating_sub(1);
         if *count == 0 {
             self.physical -= 1;

@@ -112,6 +112,14 @@ impl PagedMap {
         before
     }
 
+    /// Other volumes have the page of this LBN as well.
+    pub(super) fn is_in_shared_page(&self, lbn: Lbn) -> bool {
+        let number = place(lbn).0;
+        let group = self.groups.get(number / GROUP_PAGES).and_then(Option::as_ref);
+        let entry = group.and_then(|group| group.get(number % GROUP_PAGES));
+        entry.and_then(|entry| entry.page.as_ref()).is_some_and(is_shared)
+    }
+
     /// The first LBN of the page that has this one, and the first after it.
     pub(super) const fn page_of(lbn: Lbn) -> (Lbn, Lbn) {
         let entries = MAP_PAGE_ENTRIES as u64;

@@ -126,6 +126,10 @@ impl Map for LogBackend {
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>> {
         Ok(self.volume(volume)?.map.next_mapped(from, end))
     }
+
+    fn is_in_shared_part(&self, volume: VolumeId, lbn: Lbn) -> bool {
+        self.volumes.get(&volume).is_some_and(|volume| volume.map.is_in_shared_page(lbn))
+    }
 }
 
 impl Index for LogBackend {
@@ -136,6 +140,11 @@ impl Index for LogBackend {
 
     fn records(&self, pbns: &[Pbn], records: &mut Vec<Record>) -> Result<()> {
         records.extend(pbns.iter().map(|pbn| self.records.get(*pbn)));
+        Ok(())
+    }
+
+    fn counts(&self, pbns: &[Pbn], counts: &mut Vec<u32>) -> Result<()> {
+        counts.extend(pbns.iter().map(|pbn| self.records.get(*pbn).references));
         Ok(())
     }
 

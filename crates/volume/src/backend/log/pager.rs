@@ -136,6 +136,7 @@ impl Pager {
 
     /// The keys of the pages that are to be frozen.
     pub(super) fn freeze(&mut self) -> Vec<PageKey> {
+        debug_assert!(self.frozen.is_empty() && self.gathered.is_empty(), "one at a time");
         self.slots.rewind();
         self.frozen = std::mem::take(&mut self.dirty);
         self.frozen.clone()
@@ -191,6 +192,7 @@ impl Pager {
     }
 
     pub(super) fn finish(&mut self) {
+        debug_assert!(self.frozen.is_empty(), "a checkpoint that ends has gathered its pages");
         for slot in self.retired.drain(..) {
             self.slots.release(slot);
         }

@@ -10,7 +10,6 @@ use gemelo_format::{
     BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Link, Pbn, Place, Root,
     Superblock, Version, VolumeId,
 };
-use std::io::IoSlice;
 use std::sync::Arc;
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -62,7 +61,7 @@ fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> (Link, u64) {
     while backend.gather(1, &mut writes).unwrap() {}
     let table = backend.seal(&mut writes).unwrap();
     for (slot, page) in writes {
-        disk.write_at(slot.offset(16), &mut [IoSlice::new(&*page)]).unwrap();
+        disk.write_at(slot.offset(16), page.as_slice()).unwrap();
     }
     table
 }

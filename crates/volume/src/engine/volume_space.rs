@@ -1,0 +1,306 @@
+//! Space by volume: the blocks that only one volume holds, and the blocks that volumes share.
+//!
+//! Everything is computed on demand, from the maps and the reference counts. A block belongs to one
+//! volume alone if as many LBNs of that volume refer to it as its count says. A part of a map that
+//! several volumes share is counted once, so all blocks in such a part are shared.
+//!
+//! The maps are walked in pieces, and requests go on in between. What they change meanwhile may be
+//! counted as it was or as it is; without changes the result is exact. Memory is bounded by walking
+//! the maps once for each window of PBNs.
+
+use super::{Engine, VolumeShared};
+use crate::error::{Result, VolumeError};
+use gemelo_base::StopFlag;
+use gemelo_format::{Lbn, Pbn, Place};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// LBNs looked up in one hold of the state's lock: some milliseconds if all have to be read.
+const PIECE_BLOCKS: u64 = 64;
+/// PBNs that are counted in one walk over a map; they take a byte each.
+const COUNTED_BLOCKS: u64 = 32 << 20;
+/// PBNs that are marked in one walk over all maps; they take a bit each, 32 MiB in all.
+const MARKED_BLOCKS: u64 = 256 << 20;
+/// Beyond every LBN.
+const END: Lbn = Lbn(u64::MAX);
+
+/// The space that a volume takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VolumeSpace {
+    /// Blocks that only this volume refers to. Removing the volume frees them.
+    pub exclusive_blocks: u64,
+    /// Blocks that other volumes refer to as well. Each counts once.
+    pub shared_blocks: u64,
+}
+
+/// The blocks of a pool with and without its snapshots. A snapshot is a volume that takes no writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SnapshotSpace {
+    /// Blocks that volumes refer to, each counted as often as it is.
+    pub logical_blocks: u64,
+    /// Blocks stored.
+    pub physical_blocks: u64,
+    /// As `logical_blocks`, without what snapshots refer to.
+    pub logical_blocks_without_snapshots: u64,
+    /// Blocks that a volume other than a snapshot refers to. The others are stored for snapshots alone.
+    pub physical_blocks_without_snapshots: u64,
+}
+
+impl SnapshotSpace {
+    /// Logical blocks / physical blocks of all volumes; 1 for an empty pool.
+    #[must_use]
+    pub fn dedup_ratio(&self) -> f64 {
+        ratio(self.logical_blocks, self.physical_blocks)
+    }
+
+    /// Logical blocks / physical blocks as if there were no snapshots; 1 without any blocks.
+    #[must_use]
+    pub fn dedup_ratio_without_snapshots(&self) -> f64 {
+        ratio(self.logical_blocks_without_snapshots, self.physical_blocks_without_snapshots)
+    }
+}
+
+fn ratio(logical: u64, physical: u64) -> f64 {
+    if physical == 0 { 1.0 } else { logical as f64 / physical as f64 }
+}
+
+/// A reference of a volume to a block.
+#[derive(Debug, Clone, Copy)]
+struct Reference {
+    pbn: Pbn,
+    /// The block's reference count.
+    count: u32,
+    /// The reference is in a part of the map that other volumes share.
+    is_in_shared_part: bool,
+}
+
+impl Engine {
+    pub(crate) fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
+        let volume = self.volume(name)?;
+        let data_blocks = self.state().backend().totals().data_blocks;
+        let mut space = VolumeSpace::default();
+        for window in windows(data_blocks, COUNTED_BLOCKS) {
+            let mut tally = Tally::new(window);
+            self.each_reference((name, &volume), stop, &mut |reference| tally.add(reference))?;
+            space.exclusive_blocks += tally.exclusive;
+            space.shared_blocks += tally.distinct - tally.exclusive;
+        }
+        Ok(space)
+    }
+
+    pub(crate) fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
+        let totals = self.state().backend().totals();
+        let mut volumes = self.volumes();
+        volumes.retain(|_, volume| !volume.read_only());
+        let mut space = SnapshotSpace {
+            logical_blocks: totals.references,
+            physical_blocks: totals.physical,
+            ..SnapshotSpace::default()
+        };
+        for window in windows(totals.data_blocks, MARKED_BLOCKS) {
+            let mut marks = Marks::new(window);
+            for (name, volume) in &volumes {
+                let mark = &mut |reference: Reference| marks.add(reference.pbn);
+                match self.each_reference((name, volume), stop, mark) {
+                    // A volume that was removed meanwhile refers to nothing more.
+                    Err(VolumeError::NoSuchVolume { .. }) => {}
+                    other => other?,
+                }
+            }
+            space.logical_blocks_without_snapshots += marks.references;
+            space.physical_blocks_without_snapshots += marks.distinct;
+        }
+        Ok(space)
+    }
+
+    /// Calls `each` with every reference of a volume, LBNs beyond its end included.
+    fn each_reference(
+        &self,
+        (name, volume): (&str, &VolumeShared),
+        stop: &StopFlag,
+        each: &mut dyn FnMut(Reference),
+    ) -> Result<()> {
+        let (mut next, mut found) = (Some(Lbn(0)), Vec::new());
+        while let Some(from) = next {
+            if stop.is_raised() {
+                return Err(VolumeError::Interrupted);
+            }
+            found.clear();
+            {
+                // The volume is not removed while a piece of it is looked at.
+                let is_removed = volume.enter();
+                if *is_removed {
+                    return Err(VolumeError::NoSuchVolume { name: name.to_owned() });
+                }
+                next = self.references_from(volume, from, &mut found)?;
+            }
+            found.iter().copied().for_each(&mut *each);
+        }
+        Ok(())
+    }
+
+    /// Adds the references of the next piece of a map. Gives the LBN to go on with.
+    fn references_from(
+        &self,
+        volume: &VolumeShared,
+        from: Lbn,
+        found: &mut Vec<Reference>,
+    ) -> Result<Option<Lbn>> {
+        let state = self.state();
+        let backend = state.backend();
+        let Some(first) = backend.next_mapped(volume.id(), from, END)? else { return Ok(None) };
+        let next = first.0.saturating_add(PIECE_BLOCKS);
+        let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
+        let (mut places, mut counts) = (Vec::with_capacity(lbns.len()), Vec::new());
+        backend.look_up(volume.id(), &lbns, &mut places)?;
+        let pbns: Vec<Pbn> = places.iter().copied().filter_map(Place::pbn).collect();
+        backend.counts(&pbns, &mut counts)?;
+        debug_assert_eq!(pbns.len(), counts.len(), "a count for each block");
+        let stored = lbns.iter().zip(&places).filter(|(_, place)| place.pbn().is_some());
+        found.extend(stored.zip(pbns.iter().zip(counts)).map(|((lbn, _), (pbn, count))| {
+            let is_in_shared_part = backend.is_in_shared_part(volume.id(), *lbn);
+            Reference { pbn: *pbn, count, is_in_shared_part }
+        }));
+        Ok(Some(Lbn(next)))
+    }
+}
+
+/// Cuts the PBNs of a data store into windows of at most `most` blocks.
+fn windows(data_blocks: u64, most: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..data_blocks.div_ceil(most))
+        .map(move |window| window * most..data_blocks.min((window + 1) * most))
+}
+
+/// The place of a PBN in a window.
+fn place_in(window: &Range<u64>, pbn: Pbn) -> Option<usize> {
+    let number = u64::from(pbn.number());
+    if !window.contains(&number) {
+        return None;
+    }
+    usize::try_from(number - window.start).ok()
+}
+
+/// References of one volume to the blocks of a window.
+struct Tally {
+    window: Range<u64>,
+    /// References found of each block, or one of the two marks below.
+    found: Vec<u8>,
+    /// References found of blocks that have many.
+    many: HashMap<Pbn, u32>,
+    /// Blocks that the volume refers to.
+    distinct: u64,
+    /// Blocks that nothing else refers to.
+    exclusive: u64,
+}
+
+impl Tally {
+    /// The references found are in `many`.
+    const MANY: u8 = 254;
+    /// The block is known to be exclusive or shared; further references change nothing.
+    const SETTLED: u8 = 255;
+
+    fn new(window: Range<u64>) -> Self {
+        let blocks = usize::try_from(window.end - window.start).unwrap_or(0);
+        Self { window, found: vec![0; blocks], many: HashMap::new(), distinct: 0, exclusive: 0 }
+    }
+
+    fn add(&mut self, reference: Reference) {
+        let Reference { pbn, count, is_in_shared_part } = reference;
+        let at = place_in(&self.window, pbn);
+        let Some(found) = at.and_then(|at| self.found.get_mut(at)) else { return };
+        if *found == Self::SETTLED {
+            return;
+        }
+        self.distinct += u64::from(*found == 0);
+        let references = if *found == Self::MANY {
+            let references = self.many.entry(pbn).or_insert(u32::from(Self::MANY));
+            *references = references.saturating_add(1);
+            *references
+        } else {
+            *found += 1;
+            u32::from(*found)
+        };
+        if is_in_shared_part || references >= count {
+            self.exclusive += u64::from(!is_in_shared_part);
+            *found = Self::SETTLED;
+            self.many.remove(&pbn);
+        }
+        debug_assert!(self.exclusive <= self.distinct, "a block is settled once");
+    }
+}
+
+/// Blocks of a window that volumes refer to.
+struct Marks {
+    window: Range<u64>,
+    words: Vec<u64>,
+    references: u64,
+    distinct: u64,
+}
+
+impl Marks {
+    fn new(window: Range<u64>) -> Self {
+        let words = usize::try_from((window.end - window.start).div_ceil(64)).unwrap_or(0);
+        Self { window, words: vec![0; words], references: 0, distinct: 0 }
+    }
+
+    fn add(&mut self, pbn: Pbn) {
+        let Some(at) = place_in(&self.window, pbn) else { return };
+        let Some(word) = self.words.get_mut(at / 64) else { return };
+        let bit = 1 << (at % 64);
+        self.references += 1;
+        self.distinct += u64::from(*word & bit == 0);
+        *word |= bit;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_base::random::Random;
+    use std::collections::BTreeMap;
+
+    /// Random references, some of them in parts that are shared, against a count of all of them.
+    #[test]
+    fn a_tally_is_what_a_count_of_everything_gives() {
+        for seed in 0..20 {
+            let mut random = Random::new(seed);
+            let data_blocks = 40 + random.below(40);
+            let mut own: BTreeMap<u32, (u32, bool)> = BTreeMap::new();
+            let mut references = Vec::new();
+            for _ in 0..random.below(3000) {
+                // A few blocks get hundreds of references.
+                let range = if random.below(3) == 0 { data_blocks - 1 } else { 4 };
+                let number = 1 + random.below(range) as u32;
+                let is_in_shared_part = random.below(200) == 0;
+                let entry = own.entry(number).or_default();
+                *entry = (entry.0 + 1, entry.1 | is_in_shared_part);
+                references.push((Pbn::new(number).unwrap(), is_in_shared_part));
+            }
+            let foreign: Vec<u32> = (0..data_blocks).map(|_| random.below(2) as u32).collect();
+            let is_exclusive = |(number, (_, is_shared)): (&u32, &(u32, bool))| {
+                !is_shared && foreign[*number as usize] == 0
+            };
+            let expected = own.iter().filter(|entry| is_exclusive(*entry)).count() as u64;
+            let (mut distinct, mut exclusive, mut marked) = (0, 0, (0, 0));
+            for window in windows(data_blocks, 16) {
+                let mut tally = Tally::new(window.clone());
+                let mut marks = Marks::new(window);
+                for (pbn, is_in_shared_part) in &references {
+                    let count = own[&pbn.number()].0 + foreign[pbn.number() as usize];
+                    tally.add(Reference {
+                        pbn: *pbn,
+                        count,
+                        is_in_shared_part: *is_in_shared_part,
+                    });
+                    marks.add(*pbn);
+                }
+                distinct += tally.distinct;
+                exclusive += tally.exclusive;
+                marked = (marked.0 + marks.references, marked.1 + marks.distinct);
+            }
+            assert_eq!((distinct, exclusive), (own.len() as u64, expected), "seed {seed}");
+            assert_eq!(marked, (references.len() as u64, own.len() as u64), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The space of volumes against a brute-force count: the checker's walk over the disks, which shares
+//! nothing with the engine but the format.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails, and says with which seed")]
+
+mod common;
+
+use common::simulated::Simulation;
+use common::{BLOCK, content, first_seed, open, options_with, rounds, trim, tuning, write};
+use gemelo_base::StopFlag;
+use gemelo_base::random::Random;
+use gemelo_check::{CheckReport, Walk, WalkVolume};
+use gemelo_format::{BackendKind, DedupMode, Pbn};
+use gemelo_volume::{Pool, SnapshotSpace, VolumeError, VolumeSpace};
+use std::collections::BTreeSet;
+
+/// More LBNs than a map page of the backends in memory has.
+const VOLUME_BLOCKS: u64 = 1100;
+/// Enough for all volumes, even if they share nothing.
+const DATA_BLOCKS: u64 = 8000;
+
+fn pbns<'v>(volumes: impl IntoIterator<Item = &'v WalkVolume>) -> BTreeSet<Pbn> {
+    let places = volumes.into_iter().flat_map(|volume| volume.map.values());
+    places.filter_map(|place| place.pbn()).collect()
+}
+
+fn references<'v>(volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {
+    let places = volumes.flat_map(|volume| volume.map.values());
+    places.filter(|place| place.pbn().is_some()).count() as u64
+}
+
+/// One random change of the pool.
+fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
+    let volumes = pool.volumes();
+    let chosen = &volumes[random.below(volumes.len() as u64) as usize].record;
+    match random.below(24) {
+        0 if volumes.len() < 6 => {
+            *made += 1;
+            let name = format!("v{made}");
+            match random.below(2) {
+                0 => pool.snapshot_volume(&chosen.name, &name).unwrap(),
+                _ => pool.clone_volume(&chosen.name, &name).unwrap(),
+            }
+        }
+        1 if volumes.len() > 2 => pool.remove_volume(&chosen.name).unwrap(),
+        2 if volumes.iter().all(|volume| volume.record.read_only) || volumes.len() < 3 => {
+            *made += 1;
+            let mode = [DedupMode::Off, DedupMode::Inline][random.below(2) as usize];
+            pool.create_volume(&format!("v{made}"), VOLUME_BLOCKS * BLOCK as u64, mode).unwrap();
+        }
+        3 => {
+            let blocks = VOLUME_BLOCKS / 2 + random.below(VOLUME_BLOCKS / 2);
+            pool.resize_volume(&chosen.name, blocks * BLOCK as u64).unwrap();
+        }
+        4 => pool.checkpoint().unwrap(),
+        _ if chosen.read_only => {}
+        kind => {
+            let size_blocks = chosen.size_bytes / BLOCK as u64;
+            let count = (1 + random.below(60)).min(size_blocks);
+            let first = random.below(size_blocks - count + 1);
+            let volume = pool.volume(&chosen.name).unwrap();
+            if kind == 5 {
+                trim(&volume, first * BLOCK as u64, count * BLOCK as u64).unwrap();
+                return;
+            }
+            // Few contents are shared a lot, many a little.
+            let kinds = if random.below(4) == 0 { 5 } else { 3000 };
+            let ids = (0..count).map(|_| 1 + random.below(kinds));
+            let bytes: Vec<u8> = ids.flat_map(|id| content(id, BLOCK)).collect();
+            write(&volume, first * BLOCK as u64, &bytes).unwrap();
+        }
+    }
+}
+
+/// Compares the space of every volume, and of the pool, with a count of everything on disk.
+fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
+    pool.flush().unwrap();
+    let mut report = CheckReport::default();
+    let walk = Walk::of(&simulation.disks(), &mut report).unwrap().unwrap();
+    let all: Vec<&WalkVolume> = walk.volumes.values().collect();
+    for summary in pool.volumes() {
+        let id = summary.record.id;
+        let own = pbns([&walk.volumes[&id]]);
+        let others = pbns(all.iter().copied().filter(|volume| volume.record.id != id));
+        let expected = VolumeSpace {
+            exclusive_blocks: own.difference(&others).count() as u64,
+            shared_blocks: own.intersection(&others).count() as u64,
+        };
+        let found = pool.volume_space(&summary.record.name, &StopFlag::new()).unwrap();
+        assert_eq!(found, expected, "{what}: {}", summary.record.name);
+    }
+    let live = || all.iter().copied().filter(|volume| !volume.record.read_only);
+    let expected = SnapshotSpace {
+        logical_blocks: references(all.iter().copied()),
+        physical_blocks: pbns(all.iter().copied()).len() as u64,
+        logical_blocks_without_snapshots: references(live()),
+        physical_blocks_without_snapshots: pbns(live()).len() as u64,
+    };
+    assert_eq!(pool.snapshot_space(&StopFlag::new()).unwrap(), expected, "{what}");
+}
+
+#[test]
+fn the_space_of_volumes_is_what_a_count_of_everything_gives() {
+    for seed in first_seed()..first_seed() + rounds(8) {
+        let backend = BackendKind::ALL[seed as usize % 4];
+        let mut random = Random::new(seed);
+        let simulation = Simulation::new(seed);
+        Pool::format(&simulation.disks(), &options_with(backend, DATA_BLOCKS)).unwrap();
+        let mut made = 0;
+        for life in 0..2 {
+            let pool = open(&simulation.disks(), tuning()).unwrap();
+            if life == 0 {
+                let size_bytes = VOLUME_BLOCKS * BLOCK as u64;
+                pool.create_volume("v0", size_bytes, DedupMode::Inline).unwrap();
+            }
+            for round in 0..6 {
+                (0..40).for_each(|_| step(&pool, &mut random, &mut made));
+                compare(&simulation, &pool, &format!("{backend:?}, seed {seed}, {life}.{round}"));
+            }
+            pool.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn removing_a_volume_frees_what_it_held_alone() {
+    for backend in BackendKind::ALL {
+        let simulation = Simulation::new(1);
+        Pool::format(&simulation.disks(), &options_with(backend, 500)).unwrap();
+        let pool = open(&simulation.disks(), tuning()).unwrap();
+        pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
+        let a = pool.volume("a").unwrap();
+        let bytes: Vec<u8> = (0..50).flat_map(|id| content(1 + id % 40, BLOCK)).collect();
+        write(&a, 0, &bytes).unwrap();
+        let alone = VolumeSpace { exclusive_blocks: 40, shared_blocks: 0 };
+        assert_eq!(pool.volume_space("a", &StopFlag::new()).unwrap(), alone, "{backend:?}");
+        pool.snapshot_volume("a", "s").unwrap();
+        let shared = VolumeSpace { exclusive_blocks: 0, shared_blocks: 40 };
+        for name in ["a", "s"] {
+            assert_eq!(pool.volume_space(name, &StopFlag::new()).unwrap(), shared, "{backend:?}");
+        }
+        // Contents 1 to 10 are at two LBNs each, of which the volume overwrites one.
+        let fresh: Vec<u8> = (0..15).flat_map(|id| content(100 + id, BLOCK)).collect();
+        write(&a, 0, &fresh).unwrap();
+        let space = pool.snapshot_space(&StopFlag::new()).unwrap();
+        assert_eq!((space.logical_blocks, space.physical_blocks), (100, 55));
+        assert_eq!(
+            (space.logical_blocks_without_snapshots, space.physical_blocks_without_snapshots),
+            (50, 50)
+        );
+        let of_s = pool.volume_space("s", &StopFlag::new()).unwrap();
+        assert_eq!(of_s, VolumeSpace { exclusive_blocks: 5, shared_blocks: 35 }, "{backend:?}");
+        let before = pool.stat().unwrap().physical_blocks;
+        pool.remove_volume("s").unwrap();
+        assert_eq!(pool.stat().unwrap().physical_blocks, before - 5, "{backend:?}");
+        let gone = pool.volume_space("s", &StopFlag::new());
+        assert!(matches!(gone, Err(VolumeError::NoSuchVolume { .. })));
+        let stop = StopFlag::new();
+        stop.raise();
+        assert!(matches!(pool.volume_space("a", &stop), Err(VolumeError::Interrupted)));
+    }
+}
