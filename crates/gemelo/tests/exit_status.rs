@@ -1,7 +1,13 @@
 //! The exit status of every command that works on a pool, for each kind of failure that
 //! `docs/reference/exit-status.md` lists: the pool in use, damaged, full.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it lacks"
+)]
 
 mod common;
 mod support;
