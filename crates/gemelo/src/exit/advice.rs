@@ -4,7 +4,7 @@
 //! named here.
 
 use gemelo_disk::DiskError;
-use gemelo_serve::{Failure, Remedy, TransferError};
+use gemelo_serve::{Remedy, RequestFailure, TransferError};
 use gemelo_target::TargetError;
 use gemelo_trace::{BlockError, StatError, TraceError};
 use gemelo_volume::VolumeError;
@@ -85,7 +85,7 @@ fn of_disk(error: &DiskError) -> Option<Advice> {
     matches!(error, DiskError::HoldsData { .. }).then(|| ANOTHER_DEVICE.into())
 }
 
-fn of_failure(failure: &Failure) -> Option<Advice> {
+fn of_failure(failure: &RequestFailure) -> Option<Advice> {
     Some(match failure.remedy? {
         Remedy::ForceRemoval => "say --force to remove it".into(),
         Remedy::ForceCut => "say --force to cut it".into(),
@@ -184,9 +184,9 @@ fn of_replay(error: &gemelo_replay::ReplayError) -> Option<Advice> {
     })
 }
 
-fn of_filebench(error: &gemelo_filebench::RunError) -> Option<Advice> {
+fn of_filebench(error: &gemelo_filebench::WorkloadError) -> Option<Advice> {
     match error {
-        gemelo_filebench::RunError::Exists { .. } => {
+        gemelo_filebench::WorkloadError::Exists { .. } => {
             Some("say it to use what is there, or say --force to remove it".into())
         }
         _ => None,
@@ -206,7 +206,9 @@ mod tests {
         let block = BlockError { hash_bytes: 512, block_bytes: 100 };
         assert!(of(&block).contains("--block-size 512"));
         assert!(of(&gemelo_replay::PlanError::Block(block)).contains("--block-size 512"));
-        assert!(of(&Failure::refused("x").with_remedy(Remedy::Encrypt)).contains("--tls-key"));
-        assert_eq!(advice(&Failure::refused("x")), None);
+        assert!(
+            of(&RequestFailure::refused("x").with_remedy(Remedy::Encrypt)).contains("--tls-key")
+        );
+        assert_eq!(advice(&RequestFailure::refused("x")), None);
     }
 }

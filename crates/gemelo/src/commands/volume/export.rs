@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
-use gemelo_serve::{Access, BadRanges, OnBadBlock, Purpose, Sink, Transferred, export};
+use gemelo_serve::{BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export};
 use gemelo_volume::VolumePath;
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -87,7 +87,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 impl Arguments {
-    fn copy(&self, access: &Access, context: &Context) -> anyhow::Result<(Transferred, BadRanges)> {
+    fn copy(
+        &self,
+        access: &PoolAccess,
+        context: &Context,
+    ) -> anyhow::Result<(Transferred, BadRanges)> {
         let name = &self.volume.name;
         let devices = (0..THREADS)
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
