@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The reason why a check cannot be finished. Damage is reported, and is no error.
 #[derive(Debug, Error)]
 pub enum CheckError {
-    /// There is no pool, or a disk cannot be read.
+    /// The disks hold no pool, or a disk cannot be read.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The stop flag was raised.

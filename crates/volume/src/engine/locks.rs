@@ -72,7 +72,7 @@ mod check {
             Self(rank, number)
         }
 
-        /// To be called before the lock is waited for.
+        /// Panics if this lock is out of order. Called before the thread waits for the lock.
         pub(super) fn assert_next(self) {
             let last = HELD.with_borrow(|held| held.iter().max().copied());
             assert!(
@@ -221,13 +221,13 @@ impl<T> OrderedRwLock<T> {
         Ordered { guard: self.lock.write(), _held: self.place.hold() }
     }
 
-    /// Waits no longer than this; may come out of order.
+    /// Waits for the lock no longer than `most`. It may come out of order.
     pub(crate) fn try_write_for(&self, most: Duration) -> Option<OrderedWrite<'_, T>> {
         let guard = self.lock.try_write_for(most)?;
         Some(Ordered { guard, _held: self.place.hold() })
     }
 
-    /// Whether a reader or a writer has it.
+    /// Returns whether a reader or a writer holds the lock.
     pub(crate) fn is_locked(&self) -> bool {
         self.lock.is_locked()
     }
