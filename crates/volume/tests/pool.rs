@@ -1,11 +1,11 @@
-//! Pools in directories: what is made where, whose it is, and what is refused.
+//! Pools in directories: the files that are made, their owner and mode, and the refusals.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -41,7 +41,7 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
         let volume = pool.volume("disk 1").unwrap();
         write(&volume, 777, &bytes).unwrap();
         flush(&volume).unwrap();
-        // Dropped without being closed, as by a crash.
+        // The pool is dropped without being closed, as by a crash.
     }
     let pool = open(&path).unwrap();
     assert_eq!(read(&pool.volume("disk 1").unwrap(), 777, 10_000).unwrap(), bytes);
@@ -72,7 +72,7 @@ fn a_second_opener_is_refused_and_told_who_has_the_pool() {
     let pool = open(&path).unwrap();
     let Err(VolumeError::InUse { holder }) = open(&path) else { panic!("opened twice") };
     assert!(holder.starts_with(&format!("process {} (", std::process::id())), "{holder}");
-    // No file beside the disks says whose they are: there is none to be deleted.
+    // The lock needs no file beside the disks, so none can be deleted.
     let mut names: Vec<_> =
         std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
