@@ -65,8 +65,8 @@ pub enum VolumeError {
     },
     /// A device is too small for its part of the pool.
     #[error(
-        "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger device \
-         or make a smaller pool"
+        "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger \
+         device or make a smaller pool"
     )]
     SmallDevice {
         /// The path of the device.
@@ -115,8 +115,8 @@ pub enum VolumeError {
     },
     /// A reference count would exceed its limit.
     #[error(
-        "the copy would give a block more than 2^32 - 1 references: remove other clones or snapshots of \
-         the volume first"
+        "the copy would give a block more than 2^32 - 1 references: remove other clones or snapshots \
+         of the volume first"
     )]
     TooManyReferences,
     /// A disk of the pool is full.

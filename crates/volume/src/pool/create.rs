@@ -46,7 +46,7 @@ pub struct PoolOptions {
     pub data: Option<PathBuf>,
     /// Path of the metadata, if it is outside of the pool's directory.
     pub metadata: Option<PathBuf>,
-    /// Whether to use a device that holds data already.
+    /// `true` to use a device even if it holds data.
     pub force: bool,
 }
 
