@@ -26,24 +26,24 @@ use std::io;
 /// Storage that is addressed by bytes. All methods may be called from many threads at once.
 /// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
 pub trait Disk: Send + Sync {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// If the system says so.
+    /// Fails if a system call fails.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether its length is 0.
+    /// Returns whether the length is 0.
     ///
     /// # Errors
-    /// As [`Self::len`].
+    /// Fails as [`Self::len`] does.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Makes it this long; new bytes are zeros. A block device is left alone if it is long enough.
+    /// Sets the length; new bytes are zeros. A block device that is long enough stays as it is.
     ///
     /// # Errors
-    /// If there is no space, or the device is too small.
+    /// Fails if there is no space, or if the device is too small.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
     /// Reserves space, so that later writes to the range need none. The disk may become longer, by
@@ -55,11 +55,11 @@ pub trait Disk: Send + Sync {
         Ok(())
     }
 
-    /// Does all reads of a list, in any order, and sets the outcome of each. Requests whose ranges
-    /// follow one another are best given in a row, so that a disk can merge them.
+    /// Executes all reads of a list, in any order, and sets the outcome of each. Requests whose
+    /// ranges follow one another should be adjacent in the list, so that a disk can merge them.
     fn read_many(&self, reads: &mut [DiskRead<'_>]);
 
-    /// As [`Self::read_many`], with writes.
+    /// Executes all writes of a list, as [`Self::read_many`] does with reads.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]);
 
     /// Fills the buffer; bytes beyond the end are an error of kind `UnexpectedEof`.
@@ -81,10 +81,10 @@ pub trait Disk: Send + Sync {
         self.write_all(&mut [DiskWrite::new(offset, bytes)])
     }
 
-    /// As [`Self::write_many`], where one failure is the failure of the whole list.
+    /// Executes all writes of a list, and fails if any of them fails.
     ///
     /// # Errors
-    /// The first error of the list.
+    /// Returns the first error of the list.
     fn write_all(&self, writes: &mut [DiskWrite<'_>]) -> io::Result<()> {
         self.write_many(writes);
         let mut outcomes =
