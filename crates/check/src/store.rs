@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// The values of a tree by key, and the keys of pages that are lost.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct TreeContent {
     pub(crate) values: Vec<(u64, u128)>,
     pub(crate) lost: Vec<Range<u64>>,
 }
@@ -28,8 +28,8 @@ pub(crate) struct TreeReader<'r, 's> {
 }
 
 impl TreeReader<'_, '_> {
-    pub(crate) fn read(&mut self, tree: Tree, part: Part) -> Result<Found, FormatError> {
-        let mut found = Found::default();
+    pub(crate) fn read(&mut self, tree: Tree, part: Part) -> Result<TreeContent, FormatError> {
+        let mut found = TreeContent::default();
         if let Some(root) = tree.root {
             self.node(root, tree.height, 0..u64::MAX, part, &mut found)?;
         }
@@ -56,7 +56,7 @@ impl TreeReader<'_, '_> {
         level: u8,
         keys: Range<u64>,
         part: Part,
-        found: &mut Found,
+        found: &mut TreeContent,
     ) -> Result<(), FormatError> {
         let each = part.array_entries() as u64;
         let span = |level: u8| {

@@ -26,11 +26,11 @@ pub(crate) struct JsonOutput {
 }
 
 /// A result with what it was made from.
-pub(crate) struct Made<Input, Found> {
+pub(crate) struct Made<Input, Output> {
     /// Kind and version of the result, such as `gemelo.scan/1`.
     pub(crate) schema: &'static str,
     pub(crate) input: Input,
-    pub(crate) result: Found,
+    pub(crate) result: Output,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -50,11 +50,11 @@ impl JsonOption {
     }
 
     /// Writes the result, if it was asked for.
-    pub(crate) fn write<Input: Serialize, Found: Serialize>(
+    pub(crate) fn write<Input: Serialize, Output: Serialize>(
         &self,
         force: bool,
         context: &Context,
-        made: Made<Input, Found>,
+        made: Made<Input, Output>,
     ) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
         context.monitor.finish();
@@ -77,10 +77,10 @@ impl JsonOutput {
 
     /// Writes the result as JSON if it was asked for, and prints the text unless the JSON takes its
     /// place.
-    pub(crate) fn finish<Input: Serialize, Found: Serialize>(
+    pub(crate) fn finish<Input: Serialize, Output: Serialize>(
         &self,
         context: &Context,
-        made: Made<Input, Found>,
+        made: Made<Input, Output>,
         text: &str,
     ) -> anyhow::Result<()> {
         let warnings = made.warnings.clone();

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use anyhow::anyhow;
 use gemelo_adapters::{NbdAdapter, OnOpen, PoolAdapter};
-use gemelo_serve::{Access, Purpose, Reply, Request, StatReport};
+use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, StatReport};
 use gemelo_target::Targets;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ pub(crate) fn open(
     directory: &Path,
     purpose: Purpose,
     context: &Context,
-) -> anyhow::Result<Access> {
-    Ok(Access::open(directory, purpose, &*context.monitor, &context.stop)?)
+) -> anyhow::Result<PoolAccess> {
+    Ok(PoolAccess::open(directory, purpose, &*context.monitor, &context.stop)?)
 }
 
 /// The storage that load can run against. Other commands can look at the figures of a pool while a
@@ -28,14 +28,18 @@ pub(crate) fn targets() -> Targets {
 }
 
 /// Asks one thing of an open pool.
-pub(crate) fn ask(access: &Access, request: &Request, context: &Context) -> anyhow::Result<Reply> {
+pub(crate) fn ask(
+    access: &PoolAccess,
+    request: &PoolRequest,
+    context: &Context,
+) -> anyhow::Result<Reply> {
     Ok(access.perform(request, &*context.monitor, &context.stop)?)
 }
 
 /// Opens a pool, changes one thing, and closes it.
 pub(crate) fn change(
     directory: &Path,
-    request: &Request,
+    request: &PoolRequest,
     context: &Context,
 ) -> anyhow::Result<Reply> {
     let access = open(directory, Purpose::Change, context)?;
@@ -55,8 +59,8 @@ pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatRe
 }
 
 /// An open pool in numbers.
-pub(crate) fn stat_of(access: &Access, context: &Context) -> anyhow::Result<StatReport> {
-    match ask(access, &Request::Stat, context)? {
+pub(crate) fn stat_of(access: &PoolAccess, context: &Context) -> anyhow::Result<StatReport> {
+    match ask(access, &PoolRequest::Stat, context)? {
         Reply::Stat(report) => Ok(*report),
         _ => Err(other_version()),
     }

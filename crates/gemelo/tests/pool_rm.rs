@@ -1,6 +1,12 @@
 //! `gemelo pool rm`: a pool goes with all that it made, and nothing else does, whenever it is killed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it lacks"
+)]
 
 mod common;
 mod support;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use gemelo_base::values::Span;
-use gemelo_trace::{DeviceRule, Format, Merged, ReadOptions, Stretch, TraceError, Window};
+use gemelo_trace::{DeviceRule, Merged, ReadOptions, Stretch, TraceError, TraceFormat, Window};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct TraceInput {
     /// fiu, xmu, blkparse, fio2, fio3, msr, alibaba, tencent, systor, cloudphysics or cloudphysics-csv
     /// [default: what the content says]
     #[arg(long, value_name = "FORMAT", help_heading = "Trace")]
-    pub format: Option<Format>,
+    pub format: Option<TraceFormat>,
     /// Take this device only, or under another name; may be repeated [default: all]
     #[arg(long = "device", value_name = "NAME[=NEW]", help_heading = "Trace")]
     pub devices: Vec<DeviceRule>,

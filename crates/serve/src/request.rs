@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A request to an open pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Request {
+pub enum PoolRequest {
     /// Reports the figures of the pool.
     Stat,
     /// Creates a volume.
@@ -90,13 +90,13 @@ pub enum Request {
 pub enum Reply {
     /// The reply to requests that return nothing.
     Done,
-    /// The reply to [`Request::Stat`].
+    /// The reply to [`PoolRequest::Stat`].
     Stat(Box<StatReport>),
-    /// The reply to [`Request::Collect`].
+    /// The reply to [`PoolRequest::Collect`].
     Collected(GcReport),
-    /// The reply to [`Request::Find`].
+    /// The reply to [`PoolRequest::Find`].
     Found(FinderReport),
-    /// The reply to [`Request::Check`].
+    /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
 }
 

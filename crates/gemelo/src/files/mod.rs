@@ -2,7 +2,7 @@
 //! through this module.
 //!
 //! A result file appears complete or not at all: it is written under a temporary name beside its
-//! place, synchronised, and renamed. [`Place`] says which outputs are files of that kind; all
+//! place, synchronised, and renamed. [`OutputPlace`] says which outputs are files of that kind; all
 //! others (devices, FIFOs, descriptors) are written through and never replaced.
 
 mod new_file;
@@ -16,7 +16,7 @@ pub(crate) use outputs::NewFiles;
 
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
-use place::Place;
+use place::OutputPlace;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
 
 /// Whether a result with this name goes to standard output: `-`, `/dev/stdout` and the like.
 pub(crate) fn is_standard_output(path: &Path) -> bool {
-    matches!(Place::of(path), Ok(Place::StandardOutput))
+    matches!(OutputPlace::of(path), Ok(OutputPlace::StandardOutput))
 }
 
 /// [`is_standard_output`] of an option that may be absent.
@@ -41,7 +41,7 @@ pub(crate) fn is_some_standard_output(path: Option<&Path>) -> bool {
 /// Refuses, before any work is done for it, an output that cannot be written or that exists without
 /// `force`.
 pub(crate) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
-    Place::of(path)?.check(path, force)
+    OutputPlace::of(path)?.check(path, force)
 }
 
 /// Refuses outputs that cannot be written, and two of them that are the same file: the second would
@@ -52,7 +52,7 @@ pub(crate) fn check_all_new<'a>(
 ) -> anyhow::Result<()> {
     let mut taken = Vec::new();
     for path in paths {
-        let place = Place::of(path)?;
+        let place = OutputPlace::of(path)?;
         place.check(path, force)?;
         let Some(key) = place.key() else { continue };
         if taken.contains(&key) {

@@ -19,7 +19,7 @@ const MOST_LINKS: usize = 40;
 
 /// Where a result goes.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum OutputPlace {
     /// `-`, or a name of descriptor 1 such as `/dev/stdout`.
     StandardOutput,
     /// A name of descriptor 2.
@@ -32,7 +32,7 @@ pub(super) enum Place {
     File { path: PathBuf, exists: bool },
 }
 
-impl Place {
+impl OutputPlace {
     /// Finds out what a name stands for.
     ///
     /// # Errors

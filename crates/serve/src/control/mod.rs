@@ -1,9 +1,9 @@
 //! The control socket, through which other processes send requests to a pool that this process has.
 //!
-//! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian, and
-//! JSON of that length. The client sends a [`Request`](crate::Request). The server sends any number
-//! of progress messages and then the reply. After the reply to `attach`, a front end of the server
-//! speaks its own protocol on the connection.
+//! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian,
+//! and JSON of that length. The client sends a [`PoolRequest`](crate::PoolRequest). The server
+//! sends any number of progress messages and then the reply. After the reply to `attach`, a front
+//! end of the server speaks its own protocol on the connection.
 
 mod client;
 mod frame;
@@ -15,7 +15,7 @@ pub(crate) use client::{Asked, ask, attach, is_answering};
 pub use look::Looks;
 pub(crate) use server::{Control, MOST_OPEN_FILES};
 
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 use crate::request::Reply;
 use gemelo_base::Unit;
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Name of the server's socket in the pool's directory.
 pub(crate) const NAME: &str = "control";
-/// Name of the socket of a command that has the pool for a while. It differs, so that requests which
-/// the command does not perform are not sent to it.
+/// Name of the socket of a command that has the pool for a while. It differs, so that requests
+/// which the command does not perform are not sent to it.
 pub(crate) const LOOK_NAME: &str = "look";
 /// Longest request in bytes: a name is at most 255, written as JSON at most six times that.
 const MOST_REQUEST_BYTES: usize = 16 << 10;
@@ -42,7 +42,7 @@ enum Message {
     Warn { message: String },
     Finish,
     Reply(Reply),
-    Failure(Failure),
+    Failure(RequestFailure),
 }
 
 /// A [`Unit`] in JSON.
@@ -76,12 +76,12 @@ impl From<NotedUnit> for Unit {
 
 /// The address of a socket in a pool's directory. It leads through the open directory, because the
 /// path may be longer than the 107 bytes that the address of a socket can have.
-struct Place {
+struct ControlAddress {
     _directory: std::fs::File,
     address: PathBuf,
 }
 
-impl Place {
+impl ControlAddress {
     fn of(directory: &Path) -> std::io::Result<Self> {
         Self::named(directory, NAME)
     }

@@ -65,9 +65,9 @@ mod check {
 
     /// The place of a lock in the order; `number` tells locks of one rank apart.
     #[derive(Clone, Copy)]
-    pub(crate) struct Place(Rank, u64);
+    pub(crate) struct LockPosition(Rank, u64);
 
-    impl Place {
+    impl LockPosition {
         pub(super) const fn new(rank: Rank, number: u64) -> Self {
             Self(rank, number)
         }
@@ -90,11 +90,11 @@ mod check {
     }
 
     /// A lock that this thread holds.
-    pub(crate) struct Held(Place);
+    pub(crate) struct Held(LockPosition);
 
     impl Drop for Held {
         fn drop(&mut self) {
-            let Place(rank, number) = self.0;
+            let LockPosition(rank, number) = self.0;
             // The thread may be ending.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
@@ -111,9 +111,9 @@ mod check {
     use super::Rank;
 
     #[derive(Clone, Copy)]
-    pub(crate) struct Place;
+    pub(crate) struct LockPosition;
 
-    impl Place {
+    impl LockPosition {
         pub(super) const fn new(_: Rank, _: u64) -> Self {
             Self
         }
@@ -131,11 +131,11 @@ mod check {
 }
 
 pub(crate) use check::Held;
-use check::Place;
+use check::LockPosition;
 
 /// Notes that this thread takes something of a rank that is no lock of this module.
 pub(crate) fn enter(rank: Rank) -> Held {
-    let place = Place::new(rank, 0);
+    let place = LockPosition::new(rank, 0);
     place.assert_next();
     place.hold()
 }
@@ -172,7 +172,7 @@ pub(crate) type OrderedWrite<'a, T> = Ordered<RwLockWriteGuard<'a, T>>;
 /// A mutex with a rank.
 pub(crate) struct OrderedMutex<T> {
     lock: Mutex<T>,
-    place: Place,
+    place: LockPosition,
 }
 
 impl<T> OrderedMutex<T> {
@@ -182,7 +182,7 @@ impl<T> OrderedMutex<T> {
 
     /// One of several locks of a rank, which are taken in the order of their numbers.
     pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
-        Self { lock: Mutex::new(value), place: Place::new(rank, number) }
+        Self { lock: Mutex::new(value), place: LockPosition::new(rank, number) }
     }
 
     #[inline]
@@ -196,7 +196,7 @@ impl<T> OrderedMutex<T> {
 /// that comes again waits for a writer that waits for the reader.
 pub(crate) struct OrderedRwLock<T> {
     lock: RwLock<T>,
-    place: Place,
+    place: LockPosition,
 }
 
 impl<T> OrderedRwLock<T> {
@@ -206,7 +206,7 @@ impl<T> OrderedRwLock<T> {
 
     /// As [`OrderedMutex::numbered`].
     pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
-        Self { lock: RwLock::new(value), place: Place::new(rank, number) }
+        Self { lock: RwLock::new(value), place: LockPosition::new(rank, number) }
     }
 
     #[inline]

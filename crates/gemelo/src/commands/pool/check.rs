@@ -9,7 +9,7 @@ use clap::Args;
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_check::{CheckOptions, CheckReport, Problem, check};
 use gemelo_disk::DiskAccess;
-use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
+use gemelo_serve::{CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{PoolDirectory, RepairCost, VolumeError, record_damage, repair, repair_cost};
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check()?;
     let name = arguments.pool.display();
-    let about = |error: VolumeError| Failure::from(error).about(&name.to_string());
+    let about = |error: VolumeError| RequestFailure::from(error).about(&name.to_string());
     // Whatever the disks hold: with settings that make no sense no command opens the pool.
     let settings = Settings::read(&arguments.pool).err();
     let access = if arguments.repair { DiskAccess::Exclusive } else { DiskAccess::Shared };
@@ -58,11 +58,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             let error = about(error);
             let text =
                 format!("{error}: a pool that is in use cannot be repaired: stop that process");
-            Err(Failure { text, ..error }.into())
+            Err(RequestFailure { text, ..error }.into())
         }
         Err(VolumeError::InUse { .. }) => {
             let access = pools::open(&arguments.pool, Purpose::Read, context)?;
-            let reply = pools::ask(&access, &Request::Check { data: arguments.data }, context)?;
+            let reply = pools::ask(&access, &PoolRequest::Check { data: arguments.data }, context)?;
             access.close()?;
             let Reply::Checked(report) = reply else { return Err(pools::other_version()) };
             show_served(arguments, &report, settings.as_ref(), context)
@@ -104,7 +104,12 @@ impl Arguments {
     }
 
     /// Prints what was found, and writes it as JSON if that was asked for.
-    fn finish(&self, found: &Found, text: &str, context: &Context) -> anyhow::Result<Outcome> {
+    fn finish(
+        &self,
+        found: &CheckFindings,
+        text: &str,
+        context: &Context,
+    ) -> anyhow::Result<Outcome> {
         let Self { pool, data, repair, .. } = self;
         let input = Input { pool, data: *data, repair: *repair };
         let made = Made { schema: SCHEMA, input, result: found, warnings: Vec::new() };
@@ -129,7 +134,7 @@ struct Input<'a> {
 
 /// The findings of a check. Those of a served pool lack what only its disks tell.
 #[derive(Serialize)]
-struct Found {
+struct CheckFindings {
     /// `true` if nothing is wrong, or if a repair lost nothing.
     is_sound: bool,
     is_served: bool,
@@ -185,14 +190,14 @@ fn record(pool: &Path, report: &CheckReport, context: &Context) {
 }
 
 /// A line for settings that make no sense, if they do not.
-fn settings_line(settings: Option<&Failure>) -> String {
+fn settings_line(settings: Option<&RequestFailure>) -> String {
     settings.map_or_else(String::new, |failure| format!("wrong: {failure}\n"))
 }
 
 fn show_idle(
     arguments: &Arguments,
     checked: &Checked,
-    settings: Option<&Failure>,
+    settings: Option<&RequestFailure>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let Checked { report, repair_cost, is_repaired } = checked;
@@ -237,7 +242,7 @@ fn show_idle(
         what: problem.what.clone(),
         loses_data: problem.loses_data,
     };
-    let found = Found {
+    let found = CheckFindings {
         is_sound: report.is_clean() || *is_repaired && !loses,
         is_served: false,
         is_repaired: *is_repaired,
@@ -261,7 +266,7 @@ fn contents(checked: u64) -> String {
 fn show_served(
     arguments: &Arguments,
     report: &CheckedReport,
-    settings: Option<&Failure>,
+    settings: Option<&RequestFailure>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let mut text = settings_line(settings);
@@ -290,7 +295,7 @@ fn show_served(
         problems.extend(of(&found.problems, true));
     }
     let contents = report.contents.as_ref();
-    let found = Found {
+    let found = CheckFindings {
         is_sound: report.is_clean(),
         is_served: true,
         is_repaired: false,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
 use gemelo_base::values::{Size, Span};
 use gemelo_format::{BackendKind, FingerprintKind};
-use gemelo_serve::{Failure, Settings};
+use gemelo_serve::{RequestFailure, Settings};
 use gemelo_volume::{NewPool, PoolOptions, about_backend};
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     cache: Option<Size>,
     /// Which hash tells contents apart
     #[arg(long, value_name = "KIND", default_value = "blake3")]
-    fingerprint: Fingerprint,
+    fingerprint: FingerprintOption,
     /// Make writes durable at least this often, even if no client asks for it [default: 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
@@ -62,7 +62,7 @@ fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
 
 /// The kinds of fingerprints by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Fingerprint {
+enum FingerprintOption {
     /// BLAKE3 with a key of the pool's own, so that nobody can prepare collisions
     Blake3,
     /// XXH3, faster; bytes are always compared before a block is shared
@@ -74,13 +74,13 @@ enum Fingerprint {
     Sha1,
 }
 
-impl From<Fingerprint> for FingerprintKind {
-    fn from(name: Fingerprint) -> Self {
+impl From<FingerprintOption> for FingerprintKind {
+    fn from(name: FingerprintOption) -> Self {
         match name {
-            Fingerprint::Blake3 => Self::Blake3,
-            Fingerprint::Xxh3Compare => Self::Xxh3Compare,
-            Fingerprint::Sha256 => Self::Sha256Keyed,
-            Fingerprint::Sha1 => Self::Sha1,
+            FingerprintOption::Blake3 => Self::Blake3,
+            FingerprintOption::Xxh3Compare => Self::Xxh3Compare,
+            FingerprintOption::Sha256 => Self::Sha256Keyed,
+            FingerprintOption::Sha1 => Self::Sha1,
         }
     }
 }
@@ -141,7 +141,7 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let options = arguments.options()?;
     let directory = &arguments.directory;
-    let about = |failure: Failure| failure.about(&directory.display().to_string());
+    let about = |failure: RequestFailure| failure.about(&directory.display().to_string());
     let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
     arguments.settings().write(directory)?;
     new.keep();

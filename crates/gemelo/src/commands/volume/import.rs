@@ -8,9 +8,11 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
-use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_format::MAX_NAME_BYTES;
-use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
+use gemelo_serve::{
+    PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
+};
 use gemelo_volume::VolumePath;
 use std::fs::File;
 use std::io::Seek;
@@ -98,7 +100,7 @@ fn clients_of(report: &StatReport, name: &str) -> Option<u64> {
 impl Arguments {
     fn copy(
         &self,
-        access: &Access,
+        access: &PoolAccess,
         source: Source,
         length: Option<u64>,
         context: &Context,
@@ -119,22 +121,27 @@ impl Arguments {
         let mode = self.dedup.into();
         pools::ask(
             access,
-            &Request::CreateVolume { name: name.clone(), size_bytes, mode, is_imported: true },
+            &PoolRequest::CreateVolume { name: name.clone(), size_bytes, mode, is_imported: true },
             context,
         )?;
         let finished = self.fill(access, &name, source, context).and_then(|transferred| {
             if wanted.is_none() {
                 let size_bytes = whole(transferred.total_bytes);
-                let request = Request::ResizeVolume { name: name.clone(), size_bytes, force: true };
+                let request =
+                    PoolRequest::ResizeVolume { name: name.clone(), size_bytes, force: true };
                 pools::ask(access, &request, context)?;
             }
             let new_name = self.volume.name.clone();
-            pools::ask(access, &Request::RenameVolume { name: name.clone(), new_name }, context)?;
+            pools::ask(
+                access,
+                &PoolRequest::RenameVolume { name: name.clone(), new_name },
+                context,
+            )?;
             Ok(transferred)
         });
         if finished.is_err() {
             // What is half a volume is none. The first error is the one to tell.
-            let _ = pools::ask(access, &Request::RemoveVolume { name, force: true }, context);
+            let _ = pools::ask(access, &PoolRequest::RemoveVolume { name, force: true }, context);
         }
         finished
     }
@@ -158,7 +165,7 @@ impl Arguments {
         &self,
         name: &str,
         report: &StatReport,
-        access: &Access,
+        access: &PoolAccess,
         context: &Context,
     ) -> anyhow::Result<()> {
         if !report.volumes.iter().any(|volume| volume.record.name == name) {
@@ -171,7 +178,11 @@ impl Arguments {
                  gemelo volume rm --force {leftover}"
             )));
         }
-        pools::ask(access, &Request::RemoveVolume { name: name.to_owned(), force: true }, context)?;
+        pools::ask(
+            access,
+            &PoolRequest::RemoveVolume { name: name.to_owned(), force: true },
+            context,
+        )?;
         context
             .monitor
             .warn(&format!("{leftover} was left by an import that was killed: it is removed"));
@@ -208,7 +219,7 @@ impl Arguments {
     /// Clears a volume that exists, and fills it. Until it is full, it holds a part of the input.
     fn replace(
         &self,
-        access: &Access,
+        access: &PoolAccess,
         source: Source,
         context: &Context,
     ) -> anyhow::Result<Transferred> {
@@ -216,9 +227,9 @@ impl Arguments {
         let device = access.device(name, gemelo_nbd::client::connect_device)?;
         let length = device.geometry().size_bytes;
         let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
-        let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
+        let mut batch = [Request { operation, outcome: Ok(()) }];
         device.execute(&mut batch);
-        let [DeviceRequest { outcome, .. }] = batch;
+        let [Request { outcome, .. }] = batch;
         outcome.with_context(|| format!("{}: cannot clear it", self.volume))?;
         // A server may take only so many connections.
         drop(device);
@@ -230,7 +241,7 @@ impl Arguments {
 
     fn fill(
         &self,
-        access: &Access,
+        access: &PoolAccess,
         name: &str,
         source: Source,
         context: &Context,
