@@ -50,7 +50,7 @@ pub trait Disk: Send + Sync {
     /// zeros. Present contents stay. It does nothing where the system does not support it.
     ///
     /// # Errors
-    /// If there is no space, or the system says so.
+    /// Fails if there is no space, or if a system call fails.
     fn allocate(&self, _offset: u64, _length: u64) -> io::Result<()> {
         Ok(())
     }
@@ -62,10 +62,10 @@ pub trait Disk: Send + Sync {
     /// Executes all writes of a list, as [`Self::read_many`] does with reads.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]);
 
-    /// Fills the buffer; bytes beyond the end are an error of kind `UnexpectedEof`.
+    /// Fills the buffer. Reading beyond the end is an error of kind `UnexpectedEof`.
     ///
     /// # Errors
-    /// If the system says so.
+    /// Fails if a system call fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let mut reads = [DiskRead::new(offset, buffer)];
         self.read_many(&mut reads);
@@ -76,7 +76,7 @@ pub trait Disk: Send + Sync {
     /// Writes the bytes. After an error any part may have been written.
     ///
     /// # Errors
-    /// If there is no space, or the system says so.
+    /// Fails if there is no space, or if a system call fails.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all(&mut [DiskWrite::new(offset, bytes)])
     }
@@ -92,15 +92,15 @@ pub trait Disk: Send + Sync {
         outcomes.find(io::Result::is_err).unwrap_or(Ok(()))
     }
 
-    /// Makes durable what was written before.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// If the system says so: then nothing is known of what was written since the last time.
+    /// Fails if a system call fails. Then it is unknown which writes since the last sync are durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// The content of the range is no longer needed; it reads as anything. Best effort.
+    /// Gives up the content of the range, which may then read as anything. A disk may ignore it.
     ///
     /// # Errors
-    /// If the system says so; not if it cannot do it.
+    /// Fails if a system call fails, but not if the system does not support it.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
 }

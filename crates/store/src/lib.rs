@@ -48,7 +48,7 @@ pub trait Store: Send + Sync {
     /// Writes the labels by which [`Self::check_labels`] knows the store, and makes them durable.
     ///
     /// # Errors
-    /// If there is no space, or the system says so.
+    /// Fails if there is no space, or if a system call fails.
     fn write_labels(&self) -> Result<(), FormatError>;
 
     /// Checks that the store belongs to the pool. Returns descriptions of damaged labels.
@@ -91,9 +91,9 @@ pub trait Store: Send + Sync {
     /// The fewest PBNs in a row that are worth a discard in the background.
     fn least_discard_blocks(&self) -> u32;
 
-    /// Makes durable what was written before.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// If the system says so: then nothing is known of what was written since the last time.
+    /// Fails if a system call fails. Then it is unknown which writes since the last sync are durable.
     fn sync(&self) -> io::Result<()>;
 }

@@ -364,7 +364,7 @@ fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
 fn contents_with_one_sha1_are_not_shared() {
     let [one, two] = sha1_collision();
     let sha1 = Fingerprinter::new(FingerprintKind::Sha1, [0; 32]);
-    assert!(one != two && sha1.of(&one) == sha1.of(&two), "this is no collision");
+    assert!(one != two && sha1.of(&one) == sha1.of(&two), "the contents do not collide");
     for mode in [DedupMode::Inline, DedupMode::Offline] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");

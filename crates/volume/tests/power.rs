@@ -116,7 +116,7 @@ fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
         assert!(flush(&volume).is_err());
         assert!(
             flush(&volume).is_err(),
-            "{backend:?}: nobody knows what of disk {which} is durable"
+            "{backend:?}: it is unknown which writes of disk {which} are durable"
         );
         assert!(write(&volume, 0, &content(99, BLOCK)).is_err());
         assert!(pool.checkpoint().is_err());

@@ -153,7 +153,7 @@ fn a_patch_of_a_block_that_was_overwritten_meanwhile_keeps_both_writes() {
             }
             assert!(read(&world.a, 0, BLOCK).unwrap() == expected, "a write is lost");
         });
-        assert_eq!(world.pool.damaged_blocks(), [], "a block that was given away is no damage");
+        assert_eq!(world.pool.damaged_blocks(), [], "a reused block is not damaged");
     }
 }
 

@@ -89,7 +89,7 @@ fn run() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     world.collect();
     let retired = world.retired.lock().unwrap();
-    assert_eq!(retired.len(), 0, "nobody reads any more");
+    assert_eq!(retired.len(), 0, "no reader is left");
     assert!(world.blocks[..2].iter().all(|block| block.load(Ordering::SeqCst) == OTHER));
 }
 

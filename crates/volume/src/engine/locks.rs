@@ -133,7 +133,7 @@ mod check {
 pub(crate) use check::Held;
 use check::LockPosition;
 
-/// Notes that this thread takes something of a rank that is no lock of this module.
+/// Notes that this thread takes a resource with a rank that this module does not lock.
 pub(crate) fn enter(rank: Rank) -> Held {
     let place = LockPosition::new(rank, 0);
     place.assert_next();

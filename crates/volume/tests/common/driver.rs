@@ -232,7 +232,7 @@ impl<'a> Driver<'a> {
             let now = read(&volume, (number * BLOCK) as u64, BLOCK).unwrap();
             assert!(
                 now == before || now == after,
-                "block {number} of {name} holds what nobody wrote"
+                "block {number} of {name} holds a content that was never written"
             );
             self.model.volumes.get_mut(name).unwrap().blocks[number].live = now;
         }

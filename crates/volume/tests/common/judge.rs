@@ -209,7 +209,7 @@ impl History {
                     .map_err(|why| format!("volume {id}, {why}"))?;
             }
         }
-        if left.is_empty() { Ok(()) } else { Err(format!("nobody made {left:?}")) }
+        if left.is_empty() { Ok(()) } else { Err(format!("unknown volumes {left:?}")) }
     }
 
     fn check_volume(

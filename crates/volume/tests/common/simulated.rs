@@ -25,7 +25,7 @@
 //!
 //! A *failed write* leaves any part from its front. A *full disk* refuses what takes space. A
 //! *slow* call sleeps before it does anything (a sync: after it is settled what it covers), so
-//! that others overtake it. A *discarded* range reads as bytes that nobody wrote.
+//! that others overtake it. A *discarded* range reads as bytes that no client wrote.
 //!
 //! Both disks of a pool share one world: one count of calls, one seed.
 
