@@ -233,7 +233,7 @@ impl Disk for FileDisk {
         }
     }
 
-    /// As [`Self::read_many`].
+    /// Writes runs as [`Self::read_many`] reads them.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
             if let [_, _, ..] = run
@@ -292,7 +292,7 @@ mod tests {
         disk.sync().unwrap();
     }
 
-    /// Of a run that ends beyond the end of the file, the requests before it succeed.
+    /// The requests of a run before the end of the file succeed, even if the run goes beyond it.
     #[test]
     fn each_request_of_a_run_has_its_own_outcome() {
         let folder = tempfile::tempdir().unwrap();

@@ -95,7 +95,8 @@ pub trait Disk: Send + Sync {
     /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// Fails if a system call fails. Then it is unknown which writes since the last sync are durable.
+    /// Fails if a system call fails. Then it is unknown which writes since the last sync are
+    /// durable.
     fn sync(&self) -> io::Result<()>;
 
     /// Gives up the content of the range, which may then read as anything. A disk may ignore it.

@@ -94,6 +94,7 @@ pub trait Store: Send + Sync {
     /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// Fails if a system call fails. Then it is unknown which writes since the last sync are durable.
+    /// Fails if a system call fails. Then it is unknown which writes since the last sync are
+    /// durable.
     fn sync(&self) -> io::Result<()>;
 }

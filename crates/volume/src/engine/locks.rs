@@ -204,7 +204,7 @@ impl<T> OrderedRwLock<T> {
         Self::numbered(rank, 0, value)
     }
 
-    /// As [`OrderedMutex::numbered`].
+    /// Does the same as [`OrderedMutex::numbered`].
     pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
         Self { lock: RwLock::new(value), place: LockPosition::new(rank, number) }
     }
