@@ -111,7 +111,7 @@ fn what_is_no_pool_is_refused_and_left_alone() {
     for path in [folder.path().join("nothing"), folder.path().to_owned(), other.clone()] {
         let ran = rm(&path, &["--yes"]);
         assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{}", ran.err);
-        assert!(ran.err.contains("no pool"), "{}", ran.err);
+        assert!(ran.err.contains("not a pool"), "{}", ran.err);
     }
     assert_eq!(names(&other), ["data", "metadata", "settings.toml"]);
 }

@@ -47,9 +47,10 @@ pub enum VolumeError {
         /// The holder's name, such as "process 123".
         holder: String,
     },
-    /// A link of the pool's directory that leads nowhere.
+    /// The target of a link in the pool's directory does not exist.
     #[error(
-        "'{path}' leads to '{target}', where nothing is: attach the device or mount the file system"
+        "'{path}' is a link to '{target}', which does not exist: attach the device or mount the \
+         file system"
     )]
     LostDisk {
         /// The link.
@@ -65,8 +66,8 @@ pub enum VolumeError {
     },
     /// A device is too small for its part of the pool.
     #[error(
-        "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger device \
-         or make a smaller pool"
+        "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger \
+         device or make a smaller pool"
     )]
     SmallDevice {
         /// The path of the device.
@@ -115,8 +116,8 @@ pub enum VolumeError {
     },
     /// A reference count would exceed its limit.
     #[error(
-        "the copy would give a block more than 2^32 - 1 references: remove other clones or snapshots of \
-         the volume first"
+        "the copy would give a block more than 2^32 - 1 references: remove other clones or \
+         snapshots of the volume first"
     )]
     TooManyReferences,
     /// A disk of the pool is full.

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationKind {
-    /// Reads.
+    /// Read requests.
     Read,
-    /// Writes.
+    /// Write requests.
     Write,
-    /// Trims.
+    /// Trim requests.
     Trim,
-    /// Write-zeroes.
+    /// Write-zeroes requests.
     WriteZeroes,
-    /// Flushes.
+    /// Flush requests.
     Flush,
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct Damage {
     pub lost: Vec<String>,
 }
 
-/// How urgently a backend needs a checkpoint to stay within its memory.
+/// The urgency of a checkpoint, without which a backend would exceed its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
     /// No checkpoint is needed.

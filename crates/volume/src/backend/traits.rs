@@ -74,7 +74,8 @@ pub(crate) trait Volumes {
     }
 }
 
-/// Writing the state of one instant, so that the journal before it is no longer needed.
+/// Checkpoints: a checkpoint writes the state of one instant, so the journal before that instant is
+/// no longer needed.
 ///
 /// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once
 /// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are not
@@ -116,8 +117,8 @@ pub(crate) trait LocalPages {
     /// Adds at most `most` frozen pages to `writes`. Returns `true` if there are more.
     fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool>;
 
-    /// Adds the pages of the table after the last frozen page. Gives the place of the table's first
-    /// page and the table's length in bytes.
+    /// Adds the pages of the table after the last frozen page. Returns the link to the table's
+    /// first page and the table's length in bytes.
     fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)>;
 }
 
@@ -130,7 +131,7 @@ pub(crate) trait Repair {
     fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()>;
 
     /// Counts the references to every PBN again and compares counts, totals and index with them.
-    /// Gives the differences in words, at most `most` of them.
+    /// Returns descriptions of the differences, at most `most`.
     fn prove(&self, most: usize) -> Result<Vec<String>>;
 }
 

@@ -33,11 +33,11 @@ const MOST_ROUNDS: u32 = 4;
 pub struct FinderReport {
     /// Blocks that were read and fingerprinted.
     pub examined_blocks: u64,
-    /// Those whose content was known: their own copy was freed.
+    /// Examined blocks whose content was known. Their own copies were freed.
     pub shared_blocks: u64,
-    /// Those whose content became known to the index.
+    /// Examined blocks whose content became known to the index.
     pub identified_blocks: u64,
-    /// Those that a write replaced meanwhile, or that could not be read.
+    /// Examined blocks that a write replaced meanwhile, or that could not be read.
     pub aborted_blocks: u64,
 }
 

@@ -133,7 +133,7 @@ mod check {
 pub(crate) use check::Held;
 use check::LockPosition;
 
-/// Notes that this thread takes something of a rank that is no lock of this module.
+/// Notes that this thread takes a resource with a rank that this module does not lock.
 pub(crate) fn enter(rank: Rank) -> Held {
     let place = LockPosition::new(rank, 0);
     place.assert_next();
@@ -204,7 +204,7 @@ impl<T> OrderedRwLock<T> {
         Self::numbered(rank, 0, value)
     }
 
-    /// As [`OrderedMutex::numbered`].
+    /// Does the same as [`OrderedMutex::numbered`].
     pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
         Self { lock: RwLock::new(value), place: LockPosition::new(rank, number) }
     }

@@ -244,7 +244,7 @@ impl Engine {
         Ok(wrong)
     }
 
-    /// As [`Self::prove`], while requests wait.
+    /// Does the same as [`Self::prove`], while requests wait.
     pub(crate) fn prove_served(&self, most: usize) -> Result<Vec<String>> {
         // The list of volumes must not change meanwhile.
         let _catalogue = self.catalogue.change();

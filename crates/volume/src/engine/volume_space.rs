@@ -143,7 +143,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the references of the next piece of a map. Gives the LBN to go on with.
+    /// Adds the references of the next piece of a map. Returns the LBN at which the following piece
+    /// begins.
     fn references_from(
         &self,
         volume: &VolumeShared,

@@ -263,7 +263,7 @@ impl Engine {
     /// Makes the data store larger.
     pub(crate) fn grow(&self, data_blocks: u64) -> Result<()> {
         self.check_writable()?;
-        // Of two grows at once, the second compares with the size that the first has made.
+        // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
         let now = self.state().backend().totals().data_blocks;
         let most = u64::from(Pbn::LAST.number()) + 1;

@@ -50,7 +50,7 @@ enum Pass<'i, 'a> {
     Full(usize),
 }
 
-/// Called with a request that failed.
+/// Receives the number of a request that failed, and the error.
 pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
 
 impl Engine {

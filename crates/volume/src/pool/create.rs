@@ -20,7 +20,9 @@ const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
 const MOST_JOURNAL_BYTES: u64 = 128 << 20;
 /// The longest journal that an option may give.
 const MOST_GIVEN_JOURNAL_BYTES: u64 = 64 << 30;
-/// The most blocks of a data store, which is the number of PBNs and block 0.
+/// The fewest blocks of a data store: its header and one content.
+const LEAST_DATA_BLOCKS: u64 = 2;
+/// The most blocks of a data store: every PBN and block 0.
 const MOST_DATA_BLOCKS: u64 = Pbn::LAST.number() as u64 + 1;
 /// The default journal has this share of the data store's size: 0.4 %.
 const DATA_PER_JOURNAL: u64 = 256;
@@ -46,7 +48,7 @@ pub struct PoolOptions {
     pub data: Option<PathBuf>,
     /// Path of the metadata, if it is outside of the pool's directory.
     pub metadata: Option<PathBuf>,
-    /// Whether to use a device that holds data already.
+    /// `true` to use a device even if it holds data.
     pub force: bool,
 }
 
@@ -74,10 +76,10 @@ impl PoolOptions {
                 "give a power of two from 512 bytes to 1 MiB".to_owned(),
             );
         }
-        if !(2..=MOST_DATA_BLOCKS).contains(&self.data_blocks()) {
+        if !(LEAST_DATA_BLOCKS..=MOST_DATA_BLOCKS).contains(&self.data_blocks()) {
             return bad(
                 format!("capacity {}", format_exact_size(self.capacity_bytes)),
-                self.limits(),
+                self.limit(),
             );
         }
         if let Some(bytes) = self.journal_bytes
@@ -91,15 +93,18 @@ impl PoolOptions {
         Ok(())
     }
 
-    /// The limits of the capacity, which follow from the block size.
-    fn limits(&self) -> String {
+    /// The limit that the capacity exceeds. It follows from the block size.
+    fn limit(&self) -> String {
         let size = |blocks| format_exact_size(blocks * u64::from(self.block_bytes));
-        format!(
-            "a pool of {} blocks needs at least {} and less than {}; larger blocks allow more",
-            size(1),
-            size(2),
-            size(MOST_DATA_BLOCKS + 1)
-        )
+        if self.data_blocks() < LEAST_DATA_BLOCKS {
+            return format!(
+                "a pool of {} blocks needs at least {}",
+                size(1),
+                size(LEAST_DATA_BLOCKS)
+            );
+        }
+        let most = size(MOST_DATA_BLOCKS + 1);
+        format!("a pool of {} blocks holds less than {most}; larger blocks allow more", size(1))
     }
 
     /// The least size of a device: that of the data store, or of the metadata of a new pool.

@@ -36,19 +36,19 @@ use std::time::Duration;
 pub struct Tuning {
     /// The longest time until a change is made durable without a flush.
     pub commit_interval: Duration,
-    /// Whether every read compares contents with their checksums.
+    /// `true` if every read compares contents with their checksums.
     pub verify_reads: bool,
-    /// Whether bytes are compared before a block is shared, with every kind of fingerprint.
+    /// `true` if bytes are compared before a block is shared, with every kind of fingerprint.
     pub verify_bytes: bool,
-    /// Whether the pool takes no changes, because it is damaged or only inspected.
+    /// `true` if the pool takes no changes, because it is damaged or only inspected.
     pub read_only: bool,
     /// The most references to a block. Beyond it a content gets a fresh copy.
     pub most_references: u32,
     /// Memory in bytes for the metadata of a pool with the backend `table` or `btree`: at least 64
     /// KiB.
     pub cache_bytes: u64,
-    /// Whether commits, checkpoints and the search for duplicates run in the background. Otherwise
-    /// each runs only when it is asked for or a request needs it.
+    /// `true` if commits, checkpoints and the search for duplicates run in the background.
+    /// Otherwise each runs only when it is asked for or a request needs it.
     pub background: bool,
     /// The time that a block is left alone by the finder after a write. Blocks that are soon
     /// written again are then not examined.

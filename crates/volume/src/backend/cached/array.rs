@@ -104,7 +104,7 @@ fn update_node(
 pub(super) type ReadLeaf<'f> =
     dyn FnMut(&Page, u64, &mut dyn Visitor) -> Option<ControlFlow<()>> + 'f;
 
-/// How to read leaves: the number of keys in each, and the function that reads one.
+/// The number of keys in each leaf, and the function that reads a leaf.
 pub(super) struct LeafShape<'f> {
     pub(super) keys: u64,
     pub(super) read: &'f mut ReadLeaf<'f>,

@@ -270,7 +270,8 @@ impl Pair {
                 "{record:?} has {right} references"
             );
             let same = found.map(|pbn| self.model.fingerprints[&pbn.number()]);
-            // Of a content that is stored twice an index may know nothing once one of them is gone.
+            // If a content is stored twice, the index may lose it with the first block that is
+            // freed.
             assert!(same.is_none() || same == Some(fingerprint), "{same:?}, not {fingerprint:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Carrying out a plan: it writes the contents, and then tells the change that each block needs and the
+//! Carries out a plan: writes the contents, and then tells the change that each block needs and the
 //! assumptions that must still hold when the change is made.
 
 use super::{Block, Plan, Step, Tally};
