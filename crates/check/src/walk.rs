@@ -4,7 +4,7 @@ use crate::CheckReport;
 use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    DedupMode, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
+    AtLoss, DedupMode, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
     MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed,
     RECORD_PAGE_ENTRIES, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume, Version,
     VolumeId, check_data_header, find_roots, read_chain, read_superblock, replay_journal,
@@ -119,12 +119,15 @@ impl Walk {
             walk.compare_totals(&root, report);
         }
         let superblock = walk.superblock.clone();
-        let replayed = replay_journal(disk, &superblock, &root, seed, |changes| {
+        let replayed = replay_journal(disk, &superblock, &root, AtLoss::Stop, |commit| {
             report.commits += 1;
-            changes.into_iter().try_for_each(|change| walk.replay(change))
+            commit.changes.into_iter().try_for_each(|change| walk.replay(change))
         })?;
-        if let Some(what) = replayed.lost {
-            report.add(true, what);
+        for number in replayed.mended {
+            report.add(false, format!("both copies of commit {number} are damaged in part"));
+        }
+        if let Some(lost) = replayed.lost {
+            report.add(true, lost.what);
         }
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)
