@@ -26,6 +26,17 @@ impl Journal {
         Self { ring_bytes, tail: root.journal_offset.min(ring_bytes), head, seed }
     }
 
+    /// The journal behind a root as one that has no room: nothing is written to it before a checkpoint.
+    pub(crate) fn full(superblock: &Superblock, root: &Root, seed: PoolSeed) -> Self {
+        let mut journal = Self::new(superblock, root, seed, 0);
+        // A commit takes two pages at least, one for each copy.
+        journal.head = match journal.tail {
+            0 => journal.ring_bytes,
+            tail => tail.saturating_sub(PAGE_BYTES as u64),
+        };
+        journal
+    }
+
     pub(crate) const fn head(&self) -> u64 {
         self.head
     }

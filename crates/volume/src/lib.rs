@@ -24,7 +24,8 @@ pub use engine::{DamagedBlock, FinderReport};
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, GcReport, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolStat,
-    RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
+    Conversion, GcReport, LiveCheck, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions,
+    PoolStat, RenamedVolume, RepairCost, RepairOptions, RepairOutlook, RepairPlan, Tuning,
+    VolumeSummary, convert, record_damage, repair, repair_outlook,
 };
 pub use volume::Volume;

@@ -19,7 +19,9 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind, PoolDisks};
-use gemelo_volume::{Pool, PoolOptions, RepairCost, record_damage, repair};
+use gemelo_volume::{
+    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, record_damage, repair,
+};
 use std::io::IoSlice;
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
@@ -32,7 +34,8 @@ fn check_data(disks: &PoolDisks) -> CheckReport {
 }
 
 fn repair_data(disks: &PoolDisks) -> Vec<RepairCost> {
-    repair(disks, true, &Silent, &StopFlag::new()).unwrap()
+    let options = RepairOptions { data: true, choice: LossChoice::RollBack };
+    repair(disks, options, &Silent, &StopFlag::new()).unwrap().costs
 }
 
 /// A pool with a volume that was written in every way, some of it in the checkpoint and some in the

@@ -8,6 +8,7 @@ mod gc;
 mod live;
 mod make;
 mod open;
+mod past_loss;
 mod repair;
 mod stat;
 
@@ -18,7 +19,11 @@ pub(crate) use gc::Collector;
 pub use gc::GcReport;
 pub use live::LiveCheck;
 pub use make::NewPool;
-pub use repair::{RepairCost, record_damage, repair, repair_cost};
+pub use past_loss::RenamedVolume;
+pub use repair::{
+    LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan, record_damage, repair,
+    repair_outlook,
+};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{DamagedBlock, Engine, Worker};

@@ -232,9 +232,10 @@ impl LogBackend {
     }
 
     fn insert_volume(&mut self, id: VolumeId, volume: LogVolume) -> Result<()> {
-        if self.volumes.insert(id, volume).is_some() {
+        if self.volumes.contains_key(&id) {
             return Err(VolumeError::damaged(format!("volume {id} is there twice")));
         }
+        self.volumes.insert(id, volume);
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
     }
@@ -271,6 +272,9 @@ impl LogBackend {
         name: &str,
         read_only: bool,
     ) -> Result<()> {
+        if self.volumes.contains_key(&id) {
+            return Err(VolumeError::damaged(format!("volume {id} is there twice")));
+        }
         let from = self
             .volumes
             .remove(&source)
