@@ -11,8 +11,11 @@ fi
 files=("$@")
 if [ ${#files[@]} -eq 0 ]; then
     files=('crates/volume/src/engine/*.rs' 'crates/volume/src/backend/**/*.rs' 'crates/volume/src/pool/*.rs'
-        crates/volume/src/journal.rs crates/volume/src/space.rs crates/volume/src/readers.rs)
+        crates/volume/src/journal.rs crates/volume/src/space.rs crates/volume/src/readers.rs
+        crates/format/src/journal.rs)
 fi
 # Few rounds: a mutation that only a long run notices wants a test of its own.
 export GEMELO_TEST_ROUNDS="${GEMELO_TEST_ROUNDS:-8}"
-exec cargo mutants --package gemelo-volume "${files[@]/#/--file=}"
+# The engine's tests also judge what is read from disk, so they run for all mutants.
+exec cargo mutants --package gemelo-volume --package gemelo-format \
+    --test-package gemelo-volume --test-package gemelo-format "${files[@]/#/--file=}"

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `control_request` of `gemelo::fuzzing`.
+//! Fuzzes the parser `control_request` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("control_request", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("control_request", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `dedisbench_ini` of `gemelo::fuzzing`.
+//! Fuzzes the parser `dedisbench_ini` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("dedisbench_ini", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("dedisbench_ini", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `distribution_file` of `gemelo::fuzzing`.
+//! Fuzzes the parser `distribution_file` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("distribution_file", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("distribution_file", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `filebench_script` of `gemelo::fuzzing`.
+//! Fuzzes the parser `filebench_script` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("filebench_script", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("filebench_script", bytes));

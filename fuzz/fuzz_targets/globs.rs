@@ -1,5 +1,5 @@
-//! Fuzzes the parser `globs` of `gemelo::fuzzing`.
+//! Fuzzes the parser `globs` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("globs", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("globs", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `load_words` of `gemelo::fuzzing`.
+//! Fuzzes the parser `load_words` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("load_words", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("load_words", bytes));

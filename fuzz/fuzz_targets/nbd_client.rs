@@ -1,5 +1,5 @@
-//! Fuzzes the parser `nbd_client` of `gemelo::fuzzing`.
+//! Fuzzes the parser `nbd_client` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("nbd_client", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("nbd_client", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `nbd_server` of `gemelo::fuzzing`.
+//! Fuzzes the parser `nbd_server` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("nbd_server", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("nbd_server", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `nbd_wire` of `gemelo::fuzzing`.
+//! Fuzzes the parser `nbd_wire` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("nbd_wire", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("nbd_wire", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `operation_log` of `gemelo::fuzzing`.
+//! Fuzzes the parser `operation_log` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("operation_log", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("operation_log", bytes));

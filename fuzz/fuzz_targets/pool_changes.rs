@@ -1,5 +1,5 @@
-//! Fuzzes the parser `pool_changes` of `gemelo::fuzzing`.
+//! Fuzzes the parser `pool_changes` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("pool_changes", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("pool_changes", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `pool_damage` of `gemelo::fuzzing`.
+//! Fuzzes the parser `pool_damage` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("pool_damage", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("pool_damage", bytes));

@@ -1,5 +1,5 @@
-//! Fuzzes the parser `profile` of `gemelo::fuzzing`.
+//! Fuzzes the parser `profile` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("profile", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("profile", bytes));

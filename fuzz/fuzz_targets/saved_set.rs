@@ -1,5 +1,5 @@
-//! Fuzzes the parser `saved_set` of `gemelo::fuzzing`.
+//! Fuzzes the parser `saved_set` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("saved_set", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("saved_set", bytes));

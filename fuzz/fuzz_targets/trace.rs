@@ -1,5 +1,5 @@
-//! Fuzzes the parser `trace` of `gemelo::fuzzing`.
+//! Fuzzes the parser `trace` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("trace", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("trace", bytes));

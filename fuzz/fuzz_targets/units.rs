@@ -1,5 +1,5 @@
-//! Fuzzes the parser `units` of `gemelo::fuzzing`.
+//! Fuzzes the parser `units` of `gemelo_fuzzing`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo::fuzzing::run("units", bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gemelo_fuzzing::run("units", bytes));

@@ -6,6 +6,8 @@
 //!
 //! This crate leaves the work to the crates `gemelo-volume` and `gemelo-nbd`.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod nbd;
 mod pool;
 

@@ -1,8 +1,11 @@
-//! The monotonic clock of code whose timing is tested. Such code takes a [`Clock`], so that a test
-//! can drive it with a [`ManualClock`] and repeat a run exactly.
+//! The only source of time: a monotonic clock for durations, and a wall clock for dates.
+//!
+//! Code whose timing is tested takes a [`Clock`], so that a test can drive it with a [`ManualClock`]
+//! and repeat a run exactly. The lints of all crates deny the functions of the standard library that
+//! read time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A monotonic clock that counts nanoseconds from an origin of its own.
 pub trait Clock: Send + Sync {
@@ -11,9 +14,21 @@ pub trait Clock: Send + Sync {
 
     /// Blocks until `now_ns()` reaches `deadline_ns`. Returns at once if the deadline has passed.
     fn sleep_until_ns(&self, deadline_ns: u64);
+
+    /// Returns the wall-clock time in seconds since 1970, UTC. `None` if the clock does not know it.
+    fn utc_s(&self) -> Option<u64> {
+        None
+    }
 }
 
-/// The operating system's monotonic clock. Its origin is the moment at which it is created.
+/// A clock that knows the date. It may jump, so it measures no durations.
+pub trait WallClock: Send + Sync {
+    /// Returns the date and the time of day.
+    fn date(&self) -> SystemTime;
+}
+
+/// The operating system's clocks. The origin of the monotonic one is the moment at which the value is
+/// created.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     origin: Instant,
@@ -27,7 +42,22 @@ impl SystemClock {
     /// Creates a clock whose origin is the current instant.
     #[must_use]
     pub fn new() -> Self {
-        Self { origin: Instant::now() }
+        Self { origin: now() }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the clock through which others read time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl WallClock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock through which others read the date"
+    )]
+    fn date(&self) -> SystemTime {
+        SystemTime::now()
     }
 }
 
@@ -57,15 +87,24 @@ impl Clock for SystemClock {
             }
         }
     }
+
+    fn utc_s(&self) -> Option<u64> {
+        // A system whose clock is set to a time before 1970 does not know the time.
+        SystemTime::UNIX_EPOCH.elapsed().ok().map(|since| since.as_secs())
+    }
 }
 
-/// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping.
+/// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping. Its origin is the
+/// beginning of 1970.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now_ns: AtomicU64,
 }
 
 impl ManualClock {
+    /// The wall-clock time of the clock's origin, in seconds since 1970, UTC.
+    pub const ORIGIN_S: u64 = 1_700_000_000;
+
     /// Creates a clock that stands at its origin.
     #[must_use]
     pub fn new() -> Self {
@@ -85,6 +124,16 @@ impl Clock for ManualClock {
 
     fn sleep_until_ns(&self, deadline_ns: u64) {
         self.now_ns.fetch_max(deadline_ns, Ordering::Relaxed);
+    }
+
+    fn utc_s(&self) -> Option<u64> {
+        Some(Self::ORIGIN_S + self.now_ns() / 1_000_000_000)
+    }
+}
+
+impl WallClock for ManualClock {
+    fn date(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.now_ns())
     }
 }
 
@@ -107,5 +156,6 @@ mod tests {
         clock.sleep_until_ns(20);
         clock.advance_ns(1);
         assert_eq!(clock.now_ns(), 51);
+        assert_eq!(clock.date(), SystemTime::UNIX_EPOCH + Duration::from_nanos(51));
     }
 }

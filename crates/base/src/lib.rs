@@ -1,8 +1,11 @@
-//! Types that all gemelo crates share: sizes and durations as users write them, the clock, seeded
-//! random numbers, the monitor to which libraries report progress, the stop flag, and the kinds of
+//! Types that all gemelo crates share: sizes and durations as users write them, clocks, random
+//! numbers, the monitor to which libraries report progress, the stop flag, and the kinds of
 //! failures.
 //!
-//! This crate does no input or output, and it contains nothing about blocks, load or volumes.
+//! This crate does no input or output apart from reading time and random bytes, and it contains
+//! nothing about blocks, load or volumes.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod clock;
 mod failure;
@@ -11,8 +14,9 @@ mod permutation;
 pub mod random;
 pub mod stop;
 pub mod units;
+pub mod values;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, SystemClock, WallClock};
 pub use failure::{Classified, FailureKind};
 pub use monitor::{Monitor, Recorder, Silent, Unit};
 pub use permutation::Permutation;

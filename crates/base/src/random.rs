@@ -1,4 +1,7 @@
-//! Seeded random numbers: the same seed gives the same numbers on every host.
+//! The only source of chance: seeded random numbers, which are the same on every host for the same
+//! seed, and fresh ones for names and keys that must not repeat.
+
+use std::io;
 
 /// Applies the finalizer of SplitMix64 (Steele, Lea, Flood 2014, in Stafford's variant 13): a
 /// bijection of 64-bit words in which every output bit depends on every input bit.
@@ -23,9 +26,27 @@ pub const fn mix_pair(first: u64, second: u64) -> u64 {
 /// Returns a word that differs from process to process and from call to call. It serves for names
 /// that must not repeat. It must not serve for anything that a seed should determine.
 #[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the source from which others take chance")]
 pub fn fresh_word() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
+}
+
+/// Returns bytes that nobody can predict, from the system. They serve for keys.
+///
+/// # Errors
+/// Fails if the system has no source of random bytes.
+pub fn fresh_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(bytes)
 }
 
 /// SplitMix64: a generator of 64-bit words from one seed.
@@ -77,6 +98,8 @@ mod tests {
     #[test]
     fn fresh_words_differ() {
         assert_ne!(fresh_word(), fresh_word());
+        assert_ne!(fresh_bytes::<32>().unwrap(), fresh_bytes().unwrap());
+        assert_eq!(fresh_bytes::<0>().unwrap(), []);
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Walk {
             if absent > 0 {
                 let what = format!(
                     "the data store ends before {absent} of the blocks of volume '{}'",
-                    volume.name
+                    volume.record.name
                 );
                 report.add(true, what);
                 report.lost_blocks += absent as u64;

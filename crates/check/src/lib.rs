@@ -3,6 +3,8 @@
 //! It walks the structs of [`gemelo_format`] with code of its own, so a fault of the engine does not
 //! hide itself. It shares nothing else with the engine, and writes nothing: repair is the engine's.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod count;
 mod error;
 mod replay;
@@ -14,7 +16,8 @@ pub use error::CheckError;
 pub use walk::{Walk, WalkVolume};
 
 use gemelo_base::{Monitor, StopFlag};
-use gemelo_format::{Pbn, PoolDisks};
+use gemelo_format::Pbn;
+use gemelo_store::PoolDisks;
 use serde::{Deserialize, Serialize};
 
 /// Problems that are reported one by one; the rest is only counted.

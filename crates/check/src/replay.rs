@@ -1,8 +1,7 @@
 //! The changes of the journal, applied to the state of the checkpoint.
 
 use crate::walk::{Walk, WalkVolume};
-use gemelo_format::{Change, FormatError, Lbn, Place, VolumeId};
-use std::collections::BTreeMap;
+use gemelo_format::{Change, FormatError, Lbn, Place, VolumeId, VolumeRecord};
 
 impl Walk {
     /// Applies one change.
@@ -23,31 +22,28 @@ impl Walk {
                 let end = first.0.saturating_add(count);
                 self.volume(volume)?.map.retain(|lbn, _| !(first.0..end).contains(lbn));
             }
-            Change::Create { volume, name, size_bytes, mode } => {
-                let (blocks, map) = (size_bytes / block_bytes, BTreeMap::new());
-                let (read_only, is_hidden) = (false, false);
-                self.volumes
-                    .insert(volume, WalkVolume { name, blocks, mode, read_only, is_hidden, map });
+            Change::Create(record) => {
+                self.volumes.insert(record.id, WalkVolume::new(record));
             }
             Change::Remove { volume } => drop(self.volumes.remove(&volume)),
-            Change::Rename { volume, name } => self.volume(volume)?.name = name,
+            Change::Rename { volume, name } => self.volume(volume)?.record.name = name,
             Change::Resize { volume, size_bytes } => {
                 let blocks = size_bytes / block_bytes;
                 let volume = self.volume(volume)?;
-                volume.blocks = blocks;
+                volume.record.size_bytes = size_bytes;
                 volume.map.retain(|lbn, _| *lbn < blocks);
             }
-            Change::Clone { source, volume, name, read_only } => {
-                let copy = WalkVolume { name, read_only, ..self.volume(source)?.clone() };
+            Change::Clone { source, volume, name, read_only, created_s } => {
+                let source = self.volume(source)?;
+                let record = source.record.cloned(volume, &name, read_only, created_s);
+                let copy = WalkVolume { record, map: source.map.clone() };
                 self.volumes.insert(volume, copy);
             }
-            Change::Begin { source, volume, name, read_only } => {
-                let WalkVolume { blocks, mode, .. } = *self.volume(source)?;
-                let map = BTreeMap::new();
-                self.volumes.insert(
-                    volume,
-                    WalkVolume { name, blocks, mode, read_only, is_hidden: true, map },
-                );
+            Change::Begin { source, volume, name, read_only, created_s } => {
+                let source = &self.volume(source)?.record;
+                let record = source.cloned(volume, &name, read_only, created_s);
+                let record = VolumeRecord { is_hidden: true, ..record };
+                self.volumes.insert(volume, WalkVolume::new(record));
             }
             Change::Copy { source, volume, first, count } => {
                 let lbns = first.0..first.0.saturating_add(count);
@@ -60,15 +56,15 @@ impl Walk {
                 self.volume(volume)?.map.extend(copied);
             }
             Change::Shrink { volume, size_bytes } => {
-                self.volume(volume)?.blocks = size_bytes / block_bytes;
+                self.volume(volume)?.record.size_bytes = size_bytes;
             }
-            Change::SetMode { volume, mode } => self.volume(volume)?.mode = mode,
-            Change::Hide { volume } => self.volume(volume)?.is_hidden = true,
-            Change::Show { volume } => self.volume(volume)?.is_hidden = false,
+            Change::SetMode { volume, mode } => self.volume(volume)?.record.mode = mode,
+            Change::Hide { volume } => self.volume(volume)?.record.is_hidden = true,
+            Change::Show { volume } => self.volume(volume)?.record.is_hidden = false,
             Change::Suspect { .. } => {}
             Change::Lose { volume, first, count } => {
                 let volume = self.volume(volume)?;
-                let end = first.0.saturating_add(count).min(volume.blocks);
+                let end = first.0.saturating_add(count).min(volume.blocks(block_bytes));
                 volume.map.extend((first.0..end).map(|lbn| (lbn, Place::Damaged)));
             }
             Change::Grow { data_blocks } => self.data_blocks = self.data_blocks.max(data_blocks),
@@ -86,8 +82,9 @@ impl Walk {
     }
 
     fn set(&mut self, id: VolumeId, lbn: Lbn, place: Place) -> Result<(), FormatError> {
+        let block_bytes = u64::from(self.superblock.block_bytes);
         let volume = self.volume(id)?;
-        if lbn.0 >= volume.blocks {
+        if lbn.0 >= volume.blocks(block_bytes) {
             return Err(FormatError::damaged(format!(
                 "a commit maps block {} of volume {id}, beyond its end",
                 lbn.0

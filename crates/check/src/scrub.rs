@@ -3,11 +3,12 @@
 use crate::walk::Walk;
 use crate::{CheckError, CheckReport};
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolDisks, PoolSeed};
+use gemelo_format::{Checksum, Fingerprinter, Pbn, Place, PoolSeed};
+use gemelo_store::{ContentRead, PoolDisks};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Blocks between two looks at the stop flag.
-const BLOCKS_AT_ONCE: usize = 256;
+/// Bytes that are read in one list, between two looks at the stop flag.
+const BYTES_AT_ONCE: usize = 1 << 20;
 /// LBNs that are named for each damaged block.
 const MOST_NAMED: usize = 4;
 
@@ -21,27 +22,34 @@ pub(crate) fn scrub(
 ) -> Result<Vec<Pbn>, CheckError> {
     let seed = PoolSeed::of(&walk.superblock);
     let fingerprinter = Fingerprinter::new(walk.superblock.fingerprint, walk.superblock.key);
-    let block_bytes = u64::from(walk.superblock.block_bytes);
     // A block of which two maps expect different contents cannot have both: each is compared.
     let stored = walk.volumes.values().flat_map(|volume| volume.map.values());
     let contents: BTreeSet<(Pbn, Checksum)> = stored.filter_map(place_parts).collect();
     let contents: Vec<(Pbn, Checksum)> = contents.into_iter().collect();
     monitor.begin("Checking contents", Unit::Items, Some(contents.len() as u64));
-    let mut content = vec![0; walk.superblock.block_bytes as usize];
+    let store = disks.store(&walk.superblock);
+    let block_bytes = store.block_bytes();
+    let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
+    let mut buffer = vec![0; at_once.min(contents.len()) * block_bytes];
     let mut damaged: BTreeMap<Pbn, Vec<Checksum>> = BTreeMap::new();
-    for some in contents.chunks(BLOCKS_AT_ONCE) {
+    for some in contents.chunks(at_once) {
         if stop.is_raised() {
             return Err(CheckError::Interrupted);
         }
-        for (pbn, checksum) in some {
-            let offset = u64::from(pbn.number()) * block_bytes;
-            let is_read = disks.data.read_at(offset, &mut content).is_ok();
-            if !is_read || seed.of_content(&content) != *checksum {
+        let buffers = buffer.chunks_exact_mut(block_bytes);
+        let mut reads: Vec<ContentRead<'_>> = some
+            .iter()
+            .zip(buffers)
+            .map(|((pbn, _), block)| ContentRead::new(*pbn, 0, block))
+            .collect();
+        store.read(&mut reads);
+        for ((pbn, checksum), read) in some.iter().zip(&reads) {
+            if read.outcome.is_err() || seed.of_content(read.buffer) != *checksum {
                 damaged.entry(*pbn).or_default().push(*checksum);
                 continue;
             }
             let fingerprint = walk.fingerprints.get(&pbn.number());
-            if fingerprint.is_some_and(|right| *right != fingerprinter.of(&content)) {
+            if fingerprint.is_some_and(|right| *right != fingerprinter.of(read.buffer)) {
                 let what =
                     format!("the fingerprint of block {} is not its content's", pbn.number());
                 report.add(false, what);
@@ -74,7 +82,8 @@ fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
     for volume in walk.volumes.values() {
         let lbns = volume.map.iter().filter(|(_, place)| has(place));
         named.extend(
-            lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.name)).take(MOST_NAMED + 1),
+            lbns.map(|(lbn, _)| format!("block {lbn} of '{}'", volume.record.name))
+                .take(MOST_NAMED + 1),
         );
     }
     let more = named.len() > MOST_NAMED;

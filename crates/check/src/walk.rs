@@ -4,11 +4,12 @@ use crate::CheckReport;
 use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    AtLoss, DedupMode, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
-    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolDisks, PoolSeed,
-    RECORD_PAGE_ENTRIES, Slot, StoreTable, StoreVolume, Superblock, Table, TableVolume, Version,
-    VolumeId, check_data_header, find_roots, read_chain, read_superblock, replay_journal,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
+    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES,
+    Slot, StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain,
+    read_superblock, replay_journal,
 };
+use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// LBNs of one lost page that are counted as lost.
@@ -17,18 +18,21 @@ const MOST_LOST_BLOCKS: u64 = 1 << 26;
 /// A volume with its map, without the gaps.
 #[derive(Clone)]
 pub struct WalkVolume {
-    /// Name of the volume.
-    pub name: String,
-    /// Size in blocks.
-    pub blocks: u64,
-    /// Whether, and when, the volume looks for duplicates.
-    pub mode: DedupMode,
-    /// Whether the volume takes no writes.
-    pub read_only: bool,
-    /// Whether the volume is being made or removed, and users do not see it.
-    pub is_hidden: bool,
+    /// The record of the volume.
+    pub record: VolumeRecord,
     /// Places of the LBNs that are not unmapped.
     pub map: BTreeMap<u64, Place>,
+}
+
+impl WalkVolume {
+    pub(crate) const fn new(record: VolumeRecord) -> Self {
+        Self { record, map: BTreeMap::new() }
+    }
+
+    /// Gives the volume's size in blocks.
+    pub(crate) const fn blocks(&self, block_bytes: u64) -> u64 {
+        self.record.size_bytes / block_bytes
+    }
 }
 
 /// The state of a pool that recovery reaches.
@@ -55,8 +59,9 @@ impl Walk {
         let mut damage = Vec::new();
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
         damage.into_iter().for_each(|what| report.add(false, what));
-        for offset in check_data_header(&*disks.data, &superblock)? {
-            report.add(false, format!("the header of the data store at byte {offset} is damaged"));
+        let store = disks.store(&superblock);
+        for label in store.check_labels()? {
+            report.add(false, format!("{label} is damaged"));
         }
         let walked = Self::read_all(disks, superblock, report);
         match walked {
@@ -97,8 +102,8 @@ impl Walk {
             slots.add(*slot);
         }
         let (volumes, fingerprints) = (BTreeMap::new(), HashMap::new());
-        let data_bytes = disks.data.len().map_err(FormatError::io(DiskRole::Data, "measure"))?;
-        let present_blocks = data_bytes / u64::from(superblock.block_bytes);
+        let store = disks.store(&superblock);
+        let present_blocks = store.blocks().map_err(FormatError::io(DiskRole::Data, "measure"))?;
         let mut walk = Self {
             data_blocks: root.data_blocks,
             present_blocks,
@@ -153,7 +158,7 @@ impl Walk {
         let mut is_whole = true;
         let part = if self.superblock.version == Version::V1 { Part::MapV1 } else { Part::Map };
         for volume in &table.volumes {
-            let blocks = volume.size_bytes / block_bytes;
+            let blocks = volume.record.size_bytes / block_bytes;
             let found = reader.read(volume.map, part)?;
             let mut map: BTreeMap<u64, Place> = BTreeMap::new();
             map.extend(
@@ -162,7 +167,7 @@ impl Walk {
             if found.lost.is_empty() && map.len() as u64 != volume.mapped {
                 let what = format!(
                     "volume '{}' maps {} blocks, not {}",
-                    volume.name,
+                    volume.record.name,
                     map.len(),
                     volume.mapped
                 );
@@ -172,15 +177,14 @@ impl Walk {
                 is_whole = false;
                 let what = format!(
                     "the map of blocks {} and after of volume '{}' is lost",
-                    lost.start, volume.name
+                    lost.start, volume.record.name
                 );
                 reader.slots.report.add(true, what);
                 let end = lost.end.min(blocks).min(lost.start.saturating_add(MOST_LOST_BLOCKS));
                 map.extend((lost.start..end).map(|lbn| (lbn, Place::Damaged)));
             }
-            let StoreVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
-            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
-            self.volumes.insert(volume.id, walked);
+            let record = volume.record.clone();
+            self.volumes.insert(record.id, WalkVolume { record, map });
         }
         let counts = reader.read(table.counts, Part::Counts)?;
         let fingerprints = reader.read(table.fingerprints, Part::Fingerprints)?;
@@ -224,7 +228,7 @@ impl Walk {
             Version::V2 => MAP_PAGE_ENTRIES,
         };
         for volume in &table.volumes {
-            let blocks = volume.size_bytes / block_bytes;
+            let blocks = volume.record.size_bytes / block_bytes;
             let mut map = BTreeMap::new();
             for page in &volume.pages {
                 slots.add(page.slot);
@@ -234,7 +238,7 @@ impl Walk {
                     is_whole = false;
                     let what = format!(
                         "the map page of blocks {first} and after of volume '{}' is lost",
-                        volume.name
+                        volume.record.name
                     );
                     slots.report.add(true, what);
                 }
@@ -248,15 +252,17 @@ impl Walk {
                     if lbn >= blocks {
                         slots.report.add(
                             true,
-                            format!("volume '{}' maps block {lbn}, beyond its end", volume.name),
+                            format!(
+                                "volume '{}' maps block {lbn}, beyond its end",
+                                volume.record.name
+                            ),
                         );
                     }
                     map.insert(lbn, place);
                 }
             }
-            let TableVolume { name, mode, read_only, is_hidden, .. } = volume.clone();
-            let walked = WalkVolume { name, blocks, mode, read_only, is_hidden, map };
-            self.volumes.insert(volume.id, walked);
+            let record = volume.record.clone();
+            self.volumes.insert(record.id, WalkVolume { record, map });
         }
         for page in &table.records {
             slots.add(page.slot);

@@ -8,6 +8,8 @@
 //! - [`Assignment`]: the content of each write, identified by a [`ContentId`].
 //! - [`Generator`]: the bytes of a content, and the recognition of a content from its bytes.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod assignment;
 mod builtin;
 mod bytes;

@@ -8,6 +8,8 @@
 //! protocol, such as NBD. An implementation of a front end needs this crate and no other part of
 //! the engine.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod exports;
 mod front_end;
 

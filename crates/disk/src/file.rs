@@ -2,11 +2,11 @@
 
 use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
-use crate::{Disk, usage};
+use crate::{Disk, DiskRead, DiskWrite, usage};
 use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -121,8 +121,51 @@ impl FileDisk {
     pub fn wipe_labels(&self) -> io::Result<()> {
         let length = self.len()?;
         let zeros = vec![0; LABEL_BYTES.min(length) as usize];
-        self.write_at(0, &mut [IoSlice::new(&zeros)])?;
-        self.write_at(length - zeros.len() as u64, &mut [IoSlice::new(&zeros)])
+        self.write_at(0, &zeros)?;
+        self.write_at(length - zeros.len() as u64, &zeros)
+    }
+
+    fn read_run(&self, run: &mut [DiskRead<'_>]) -> io::Result<()> {
+        let mut offset = run.first().map_or(0, |read| read.offset);
+        let mut slices: Vec<IoSliceMut<'_>> =
+            run.iter_mut().map(|read| IoSliceMut::new(read.buffer)).collect();
+        let mut slices = slices.as_mut_slice();
+        IoSliceMut::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            let most = slices.len().min(MAX_SLICES);
+            let some = slices.get_mut(..most).unwrap_or_default();
+            match rustix::io::preadv(&self.file, some, offset) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                Ok(read) => {
+                    offset += read as u64;
+                    IoSliceMut::advance_slices(&mut slices, read);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_run(&self, run: &[DiskWrite<'_>]) -> io::Result<()> {
+        let mut offset = run.first().map_or(0, |write| write.offset);
+        let mut slices: Vec<IoSlice<'_>> =
+            run.iter().map(|write| IoSlice::new(write.bytes)).collect();
+        let mut slices = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            let some = slices.get(..MAX_SLICES).unwrap_or(slices);
+            match rustix::io::pwritev(&self.file, some, offset) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut slices, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -173,25 +216,33 @@ impl Disk for FileDisk {
         }
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
-    }
-
-    fn write_at(&self, mut offset: u64, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        IoSlice::advance_slices(&mut slices, 0);
-        while !slices.is_empty() {
-            let some = slices.get(..MAX_SLICES).unwrap_or(slices);
-            match rustix::io::pwritev(&self.file, some, offset) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
-                Ok(written) => {
-                    offset += written as u64;
-                    IoSlice::advance_slices(&mut slices, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+    /// Ranges that follow one another are read by one system call. If that fails, each is read
+    /// alone, so that each outcome is its own.
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        for run in reads.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+            if let [_, _, ..] = run
+                && self.read_run(run).is_ok()
+            {
+                continue;
+            }
+            for read in run {
+                read.outcome = self.file.read_exact_at(read.buffer, read.offset);
             }
         }
-        Ok(())
+    }
+
+    /// As [`Self::read_many`].
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        for run in writes.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+            if let [_, _, ..] = run
+                && self.write_run(run).is_ok()
+            {
+                continue;
+            }
+            for write in run {
+                write.outcome = self.file.write_all_at(write.bytes, write.offset);
+            }
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -211,21 +262,50 @@ impl Disk for FileDisk {
 mod tests {
     use super::*;
 
+    /// A list of writes and one of reads, in runs longer than a system call takes and with gaps.
     #[test]
-    fn slices_land_one_after_another_however_many() {
+    fn lists_are_done_whatever_their_runs() {
         let folder = tempfile::tempdir().unwrap();
         let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
-        disk.set_len(8192).unwrap();
+        disk.set_len(16384).unwrap();
         let bytes: Vec<u8> = (0..3000).map(|i| (i % 251) as u8).collect();
-        let mut slices: Vec<IoSlice<'_>> =
-            bytes.iter().map(|b| IoSlice::new(std::slice::from_ref(b))).collect();
-        disk.write_at(100, &mut slices).unwrap();
+        let offset = |at: usize| 100 + at as u64 + if at < 2500 { 0 } else { 4000 };
+        let mut writes: Vec<DiskWrite<'_>> = bytes
+            .chunks(1)
+            .enumerate()
+            .map(|(at, byte)| DiskWrite::new(offset(at), byte))
+            .collect();
+        disk.write_all(&mut writes).unwrap();
         let mut back = vec![0; 3000];
-        disk.read_at(100, &mut back).unwrap();
+        let mut reads: Vec<DiskRead<'_>> = back
+            .chunks_mut(1)
+            .enumerate()
+            .map(|(at, byte)| DiskRead::new(offset(at), byte))
+            .collect();
+        disk.read_many(&mut reads);
+        assert!(reads.iter().all(|read| read.outcome.is_ok()));
         assert_eq!(back, bytes);
-        assert_eq!(disk.len().unwrap(), 8192);
+        assert_eq!(disk.len().unwrap(), 16384);
         disk.discard(0, 4096).unwrap();
         disk.sync().unwrap();
+    }
+
+    /// Of a run that ends beyond the end of the file, the requests before it succeed.
+    #[test]
+    fn each_request_of_a_run_has_its_own_outcome() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
+        disk.write_at(0, &[7; 1000]).unwrap();
+        let mut buffers = [[0; 400]; 3];
+        let mut reads: Vec<DiskRead<'_>> = buffers
+            .iter_mut()
+            .zip([0, 400, 800])
+            .map(|(buffer, offset)| DiskRead::new(offset, buffer))
+            .collect();
+        disk.read_many(&mut reads);
+        let good: Vec<bool> = reads.iter().map(|read| read.outcome.is_ok()).collect();
+        assert_eq!(good, [true, true, false]);
+        assert!(buffers[1] == [7; 400]);
     }
 
     #[test]

@@ -4,10 +4,13 @@
 //! [`FileDisk`] is locked while it is open. [`check_overwritable`] and [`check_unused`] refuse a
 //! path that something else uses or that holds data. The contents of a disk are left to callers.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod error;
 mod file;
 mod lock;
 mod overwrite;
+mod request;
 mod signature;
 mod usage;
 
@@ -15,9 +18,10 @@ pub use error::DiskError;
 pub use file::FileDisk;
 pub use lock::DiskAccess;
 pub use overwrite::{check_existing_device, check_overwritable};
+pub use request::{DiskRead, DiskWrite};
 pub use usage::{are_same, check_file_unused, check_no_user, check_unused};
 
-use std::io::{self, IoSlice};
+use std::io;
 
 /// Storage that is addressed by bytes. All methods may be called from many threads at once.
 /// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
@@ -51,17 +55,42 @@ pub trait Disk: Send + Sync {
         Ok(())
     }
 
+    /// Does all reads of a list, in any order, and sets the outcome of each. Requests whose ranges
+    /// follow one another are best given in a row, so that a disk can merge them.
+    fn read_many(&self, reads: &mut [DiskRead<'_>]);
+
+    /// As [`Self::read_many`], with writes.
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]);
+
     /// Fills the buffer; bytes beyond the end are an error of kind `UnexpectedEof`.
     ///
     /// # Errors
     /// If the system says so.
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut reads = [DiskRead::new(offset, buffer)];
+        self.read_many(&mut reads);
+        let [read] = reads;
+        read.outcome
+    }
 
-    /// Writes the slices one after another. After an error any part may have been written.
+    /// Writes the bytes. After an error any part may have been written.
     ///
     /// # Errors
     /// If there is no space, or the system says so.
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(&mut [DiskWrite::new(offset, bytes)])
+    }
+
+    /// As [`Self::write_many`], where one failure is the failure of the whole list.
+    ///
+    /// # Errors
+    /// The first error of the list.
+    fn write_all(&self, writes: &mut [DiskWrite<'_>]) -> io::Result<()> {
+        self.write_many(writes);
+        let mut outcomes =
+            writes.iter_mut().map(|write| std::mem::replace(&mut write.outcome, Ok(())));
+        outcomes.find(io::Result::is_err).unwrap_or(Ok(()))
+    }
 
     /// Makes durable what was written before.
     ///

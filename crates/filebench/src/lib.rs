@@ -6,6 +6,8 @@
 //! - [`sources`] makes the data written into files. Each source is one module and one registration.
 //! - [`run`] has the files, the threads and the statistics.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod chance;
 mod flowop;
 pub mod model;

@@ -3,6 +3,7 @@
 use super::Version;
 use super::codec::{Reader, put_text, put_varint};
 use crate::types::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, VolumeId};
+use crate::volume::{Birth, VolumeRecord};
 
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,17 +41,8 @@ pub enum Change {
         /// How many.
         count: u64,
     },
-    /// There is a new volume.
-    Create {
-        /// Its id.
-        volume: VolumeId,
-        /// Its name.
-        name: String,
-        /// Its size in bytes.
-        size_bytes: u64,
-        /// Whether it looks for duplicates.
-        mode: DedupMode,
-    },
+    /// There is a new, empty volume.
+    Create(VolumeRecord),
     /// There is a volume less.
     Remove {
         /// Which one.
@@ -78,8 +70,10 @@ pub enum Change {
         volume: VolumeId,
         /// Its name.
         name: String,
-        /// Whether it takes no writes.
+        /// The new volume takes no writes.
         read_only: bool,
+        /// Seconds since 1970, UTC, at which it was made; `None` if unknown.
+        created_s: Option<u64>,
     },
     /// A volume looks for duplicates from now on, or does not.
     SetMode {
@@ -118,8 +112,10 @@ pub enum Change {
         volume: VolumeId,
         /// Its name.
         name: String,
-        /// Whether it takes no writes.
+        /// The new volume takes no writes.
         read_only: bool,
+        /// Seconds since 1970, UTC, at which it was made; `None` if unknown.
+        created_s: Option<u64>,
     },
     /// LBNs of a volume have what those of another have.
     Copy {
@@ -183,11 +179,9 @@ impl Change {
                 put_varint(out, first.0);
                 put_varint(out, *count);
             }
-            Self::Create { volume, name, size_bytes, mode } => {
-                head(out, 4, volume);
-                put_text(out, name);
-                put_varint(out, *size_bytes);
-                out.push(mode.byte());
+            Self::Create(record) => {
+                out.push(19);
+                record.encode(out);
             }
             Self::Remove { volume } => head(out, 5, volume),
             Self::Rename { volume, name } => {
@@ -198,11 +192,12 @@ impl Change {
                 head(out, 7, volume);
                 put_varint(out, *size_bytes);
             }
-            Self::Clone { source, volume, name, read_only } => {
-                head(out, 8, source);
+            Self::Clone { source, volume, name, read_only, created_s } => {
+                head(out, 20, source);
                 put_varint(out, u64::from(volume.0));
                 put_text(out, name);
                 out.push(u8::from(*read_only));
+                put_varint(out, created_s.unwrap_or(0));
             }
             Self::SetMode { volume, mode } => {
                 head(out, 9, volume);
@@ -229,11 +224,12 @@ impl Change {
             }
             Self::Hide { volume } => head(out, 11, volume),
             Self::Show { volume } => head(out, 12, volume),
-            Self::Begin { source, volume, name, read_only } => {
-                head(out, 13, source);
+            Self::Begin { source, volume, name, read_only, created_s } => {
+                head(out, 21, source);
                 put_varint(out, u64::from(volume.0));
                 put_text(out, name);
                 out.push(u8::from(*read_only));
+                put_varint(out, created_s.unwrap_or(0));
             }
             Self::Copy { source, volume, first, count } => {
                 head(out, 14, source);
@@ -286,6 +282,7 @@ impl Change {
                 let pbn = Pbn::new(reader.u32()?)?;
                 return Some(Self::Suspect { pbn, is_suspect: reader.u8()? == 1 });
             }
+            19 => return VolumeRecord::decode(reader).map(Self::Create),
             _ => {}
         }
         let volume = volume_from(reader)?;
@@ -304,29 +301,34 @@ impl Change {
                 checksum: checksum_from(reader, version)?,
             },
             3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
-            4 => Self::Create {
-                volume,
+            4 => Self::Create(VolumeRecord {
+                id: volume,
                 name: reader.text()?.to_owned(),
                 size_bytes: reader.varint()?,
                 mode: DedupMode::from_byte(reader.u8()?)?,
-            },
+                read_only: false,
+                is_hidden: false,
+                birth: Birth::default(),
+            }),
             5 => Self::Remove { volume },
             6 => Self::Rename { volume, name: reader.text()?.to_owned() },
             7 => Self::Resize { volume, size_bytes: reader.varint()? },
-            8 => Self::Clone {
+            8 | 20 => Self::Clone {
                 source: volume,
                 volume: volume_from(reader)?,
                 name: reader.text()?.to_owned(),
                 read_only: reader.u8()? == 1,
+                created_s: if tag == 20 { created_from(reader)? } else { None },
             },
             9 => Self::SetMode { volume, mode: DedupMode::from_byte(reader.u8()?)? },
             11 => Self::Hide { volume },
             12 => Self::Show { volume },
-            13 => Self::Begin {
+            13 | 21 => Self::Begin {
                 source: volume,
                 volume: volume_from(reader)?,
                 name: reader.text()?.to_owned(),
                 read_only: reader.u8()? == 1,
+                created_s: if tag == 21 { created_from(reader)? } else { None },
             },
             14 => Self::Copy {
                 source: volume,
@@ -345,6 +347,11 @@ fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {
     u32::try_from(reader.varint()?).ok().map(VolumeId)
 }
 
+/// A creation time, of which 0 means that it is unknown.
+fn created_from(reader: &mut Reader<'_>) -> Option<Option<u64>> {
+    reader.varint().map(|seconds| Some(seconds).filter(|seconds| *seconds > 0))
+}
+
 /// A change of format version 1 has no checksum; its conversion computes it from the content.
 fn checksum_from(reader: &mut Reader<'_>, version: Version) -> Option<Checksum> {
     match version {
@@ -356,6 +363,7 @@ fn checksum_from(reader: &mut Reader<'_>, version: Version) -> Option<Checksum> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volume::Origin;
     use proptest::prelude::*;
 
     fn one_of_each() -> Vec<Change> {
@@ -374,17 +382,26 @@ mod tests {
             Change::Suspect { pbn, is_suspect: true },
             Change::Lose { volume, first: Lbn(3), count: 4 },
             Change::Unmap { volume, first: Lbn(7), count: 1 << 30 },
-            Change::Create {
-                volume,
+            Change::Create(VolumeRecord {
+                id: volume,
                 name: name.clone(),
                 size_bytes: 1 << 50,
                 mode: DedupMode::Inline,
-            },
+                read_only: true,
+                is_hidden: false,
+                birth: Birth { created_s: Some(1 << 31), origin: Origin::Empty },
+            }),
             Change::Remove { volume },
             Change::Rename { volume, name: name.clone() },
             Change::Resize { volume, size_bytes: 512 },
-            Change::Clone { source: VolumeId(1), volume, name: name.clone(), read_only: true },
-            Change::Begin { source: VolumeId(1), volume, name, read_only: false },
+            Change::Clone {
+                source: VolumeId(1),
+                volume,
+                name: name.clone(),
+                read_only: true,
+                created_s: Some(1_700_000_000),
+            },
+            Change::Begin { source: VolumeId(1), volume, name, read_only: false, created_s: None },
             Change::Copy { source: VolumeId(1), volume, first: Lbn(1 << 20), count: 9 },
             Change::Hide { volume },
             Change::Show { volume },
@@ -411,6 +428,31 @@ mod tests {
             payload.extend(one);
         }
         assert_eq!(Change::decode_all(&payload, Version::V2), Some(one_of_each()));
+    }
+
+    /// Tags 4, 8 and 13 are those of pools from before volumes had a creation time.
+    #[test]
+    fn an_older_change_has_no_creation_time() {
+        let name = [2, 0, b'a', b'b'];
+        let create = [&[4, 9][..], &name, &[128, 4, 1]].concat();
+        let clone = [&[8, 9, 10][..], &name, &[1]].concat();
+        let begin = [&[13, 9, 10][..], &name, &[0]].concat();
+        let (source, volume, name) = (VolumeId(9), VolumeId(10), String::from("ab"));
+        let expected = vec![
+            Change::Create(VolumeRecord {
+                id: source,
+                name: name.clone(),
+                size_bytes: 512,
+                mode: DedupMode::Inline,
+                read_only: false,
+                is_hidden: false,
+                birth: Birth::default(),
+            }),
+            Change::Clone { source, volume, name: name.clone(), read_only: true, created_s: None },
+            Change::Begin { source, volume, name, read_only: false, created_s: None },
+        ];
+        let payload = [create, clone, begin].concat();
+        assert_eq!(Change::decode_all(&payload, Version::V2), Some(expected));
     }
 
     proptest! {

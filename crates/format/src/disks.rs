@@ -1,8 +1,6 @@
-//! The two disks of a pool.
+//! The names of the two disks of a pool.
 
-use gemelo_disk::Disk;
 use std::fmt;
-use std::sync::Arc;
 
 /// One of a pool's two disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +18,4 @@ impl fmt::Display for DiskRole {
             Self::Metadata => "metadata disk",
         })
     }
-}
-
-/// The two disks of a pool.
-#[derive(Clone)]
-pub struct PoolDisks {
-    /// The disk that holds the contents.
-    pub data: Arc<dyn Disk>,
-    /// The disk that holds everything else.
-    pub metadata: Arc<dyn Disk>,
 }

@@ -4,6 +4,8 @@
 //! The engine and the checker share this crate and nothing else. Structs are read here, so both read
 //! alike; callers decide when something is written.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod change;
 mod codec;
 mod commit;
@@ -18,10 +20,11 @@ mod store;
 mod superblock;
 mod table;
 mod types;
+mod volume;
 
 pub use change::Change;
 pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror_commit};
-pub use disks::{DiskRole, PoolDisks};
+pub use disks::DiskRole;
 pub use error::FormatError;
 pub use fingerprint::Fingerprinter;
 pub use journal::{
@@ -34,14 +37,13 @@ pub use store::{
     StoreTable, StoreVolume, Tree, array_value, bucket_entries, bucket_of, bucket_page,
     index_entry, set_array_value,
 };
-pub use superblock::{
-    Superblock, Version, check_data_header, data_header, is_block_size, read_superblock,
-};
+pub use superblock::{Superblock, Version, data_header, is_block_size, read_superblock};
 pub use table::{ChainPages, Link, PageRef, Table, TableVolume, build_chain, read_chain};
 pub use types::{
     BackendKind, Checksum, DedupMode, Fingerprint, FingerprintKind, Identity, Layout, Lbn,
     MAX_NAME_BYTES, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
 };
+pub use volume::{Birth, Origin, VolumeRecord};
 
 use twox_hash::XxHash3_64;
 

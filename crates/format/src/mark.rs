@@ -21,12 +21,12 @@ pub struct FlushMark {
 }
 
 impl FlushMark {
-    /// Encodes the mark as a page.
+    /// Encodes the mark of a pool as a page.
     #[must_use]
-    pub fn encode(self, superblock: &Superblock, seed: PoolSeed) -> Box<Page> {
+    pub fn encode(self, pool_id: &[u8; 16], seed: PoolSeed) -> Box<Page> {
         let mut bytes = Vec::with_capacity(PAGE_BYTES);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&superblock.pool_id);
+        bytes.extend_from_slice(pool_id);
         bytes.extend_from_slice(&self.commit.to_le_bytes());
         bytes.resize(CHECKSUM_AT, 0);
         bytes.extend_from_slice(&seed.checksum(&bytes).to_le_bytes());

@@ -1,8 +1,8 @@
 //! The pages of the cached backends: directories, arrays, buckets and nodes of trees, and the table that names their roots.
 
-use super::codec::{Reader, put_text};
+use super::codec::Reader;
 use super::{PAGE_BYTES, Page, Slot};
-use crate::types::{DedupMode, VolumeId};
+use crate::volume::VolumeRecord;
 
 /// Bytes of a [`NodeRef`] on disk.
 pub const NODE_REF_BYTES: usize = 12;
@@ -248,18 +248,8 @@ impl<'p> Node<'p> {
 /// A volume in the table of a cached backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreVolume {
-    /// Its id.
-    pub id: VolumeId,
-    /// Its name.
-    pub name: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Whether it looks for duplicates.
-    pub mode: DedupMode,
-    /// Whether it takes no writes.
-    pub read_only: bool,
-    /// Whether it is being made or removed, and nobody sees it.
-    pub is_hidden: bool,
+    /// The record of the volume.
+    pub record: VolumeRecord,
     /// LBNs that are not unmapped.
     pub mapped: u64,
     /// Its map.
@@ -303,11 +293,7 @@ impl StoreTable {
         let mut out = Vec::new();
         out.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for volume in &self.volumes {
-            out.extend_from_slice(&volume.id.0.to_le_bytes());
-            put_text(&mut out, &volume.name);
-            out.extend_from_slice(&volume.size_bytes.to_le_bytes());
-            out.push(volume.mode.byte());
-            out.push(u8::from(volume.read_only) | u8::from(volume.is_hidden) << 1);
+            volume.record.encode(&mut out);
             out.extend_from_slice(&volume.mapped.to_le_bytes());
             put_tree(&mut out, volume.map);
         }
@@ -326,16 +312,9 @@ impl StoreTable {
         let volumes = reader.u32()?;
         let mut table = Self::default();
         for _ in 0..volumes {
-            let id = VolumeId(reader.u32()?);
-            let name = reader.text()?.to_owned();
-            let size_bytes = reader.u64()?;
-            let mode = DedupMode::from_byte(reader.u8()?)?;
-            let flags = reader.u8().filter(|flags| *flags < 4)?;
-            let (read_only, is_hidden) = (flags & 1 != 0, flags & 2 != 0);
+            let record = VolumeRecord::decode(&mut reader)?;
             let (mapped, map) = (reader.u64()?, tree_from(&mut reader)?);
-            let volume =
-                StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, map };
-            table.volumes.push(volume);
+            table.volumes.push(StoreVolume { record, mapped, map });
         }
         table.counts = tree_from(&mut reader)?;
         table.fingerprints = tree_from(&mut reader)?;
@@ -349,6 +328,8 @@ impl StoreTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{DedupMode, VolumeId};
+    use crate::volume::{Birth, Origin};
     use proptest::prelude::*;
 
     #[test]
@@ -380,16 +361,16 @@ mod tests {
     fn a_table_comes_back_and_no_cut_one_does() {
         let root = Some(NodeRef { slot: Slot::new(9).unwrap(), checksum: 77 });
         let tree = Tree { root, height: 2 };
-        let volume = StoreVolume {
+        let record = VolumeRecord {
             id: VolumeId(3),
             name: "größer".into(),
             size_bytes: 1 << 40,
             mode: DedupMode::Inline,
             read_only: true,
             is_hidden: true,
-            mapped: 5,
-            map: tree,
+            birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
         };
+        let volume = StoreVolume { record, mapped: 1 << 33, map: tree };
         let table =
             StoreTable { volumes: vec![volume], counts: tree, buckets: 3, ..StoreTable::default() };
         let stream = table.encode();

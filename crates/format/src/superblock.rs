@@ -98,14 +98,6 @@ impl Superblock {
         if self.header_copy.is_some() { 2 } else { 1 }
     }
 
-    /// The byte offsets of the header of the data store and of its copy.
-    #[must_use]
-    pub fn header_offsets(&self) -> Vec<u64> {
-        let copy =
-            self.header_copy.map(|pbn| u64::from(pbn.number()) * u64::from(self.block_bytes));
-        std::iter::once(0).chain(copy).collect()
-    }
-
     fn decode(page: &Page) -> Option<Self> {
         let (body, checksum) = page.split_at(CHECKSUM_AT);
         if XxHash3_64::oneshot(body).to_le_bytes() != checksum {
@@ -177,7 +169,7 @@ pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Supe
     })
 }
 
-/// Block 0 of the data store of this pool.
+/// The header of the data store of this pool: the first bytes of block 0, and of its copy.
 #[must_use]
 pub fn data_header(superblock: &Superblock) -> [u8; DATA_HEADER_BYTES] {
     let mut header = [0; DATA_HEADER_BYTES];
@@ -187,29 +179,4 @@ pub fn data_header(superblock: &Superblock) -> [u8; DATA_HEADER_BYTES] {
     id.copy_from_slice(&superblock.pool_id);
     checksum.copy_from_slice(&XxHash3_64::oneshot(body).to_le_bytes());
     header
-}
-
-/// Finds out whether the data store belongs to the pool, from block 0 or from its copy. Gives the byte
-/// offsets of those of the two that are damaged.
-///
-/// # Errors
-/// If neither belongs to the pool, or the store cannot be read.
-pub fn check_data_header(data: &dyn Disk, superblock: &Superblock) -> Result<Vec<u64>> {
-    let right = data_header(superblock);
-    let mut bad = Vec::new();
-    let mut is_known = false;
-    for offset in superblock.header_offsets() {
-        let mut header = [0; DATA_HEADER_BYTES];
-        match data.read_at(offset, &mut header) {
-            Ok(()) if header == right => is_known = true,
-            // An unreadable sector must not keep the copy from being read.
-            Ok(()) | Err(_) => bad.push(offset),
-        }
-    }
-    if is_known {
-        return Ok(bad);
-    }
-    let mut header = [0; DATA_HEADER_BYTES];
-    data.read_at(0, &mut header).map_err(FormatError::io(DiskRole::Data, "read"))?;
-    Err(FormatError::NotAPool { why: "the data store is not the one of this metadata" })
 }

@@ -1,10 +1,10 @@
 //! The table of a checkpoint: which volumes there are, and in which slots the pages of maps and records are.
 
-use super::codec::{Reader, put_text};
+use super::codec::Reader;
 use super::{PAGE_BYTES, Page, PoolSeed, Slot};
 use crate::DiskRole;
 use crate::error::{FormatError, Result};
-use crate::types::{DedupMode, VolumeId};
+use crate::volume::VolumeRecord;
 use gemelo_disk::Disk;
 
 /// Bytes of a link.
@@ -55,18 +55,8 @@ pub struct PageRef {
 /// A volume in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableVolume {
-    /// Its id.
-    pub id: VolumeId,
-    /// Its name.
-    pub name: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Whether it looks for duplicates.
-    pub mode: DedupMode,
-    /// Whether it takes no writes.
-    pub read_only: bool,
-    /// Whether it is being removed, and nobody sees it.
-    pub is_hidden: bool,
+    /// The record of the volume.
+    pub record: VolumeRecord,
     /// The pages of its map.
     pub pages: Vec<PageRef>,
 }
@@ -87,11 +77,7 @@ impl Table {
         let mut out = Vec::new();
         out.extend_from_slice(&(self.volumes.len() as u32).to_le_bytes());
         for volume in &self.volumes {
-            out.extend_from_slice(&volume.id.0.to_le_bytes());
-            put_text(&mut out, &volume.name);
-            out.extend_from_slice(&volume.size_bytes.to_le_bytes());
-            out.push(volume.mode.byte());
-            out.push(u8::from(volume.read_only) | u8::from(volume.is_hidden) << 1);
+            volume.record.encode(&mut out);
             put_pages(&mut out, &volume.pages);
         }
         put_pages(&mut out, &self.records);
@@ -105,22 +91,9 @@ impl Table {
         let volumes = reader.u32()?;
         let mut table = Self::default();
         for _ in 0..volumes {
-            let id = VolumeId(reader.u32()?);
-            let name = reader.text()?.to_owned();
-            let size_bytes = reader.u64()?;
-            let mode = DedupMode::from_byte(reader.u8()?)?;
-            let flags = reader.u8().filter(|flags| *flags < 4)?;
-            let (read_only, is_hidden) = (flags & 1 != 0, flags & 2 != 0);
+            let record = VolumeRecord::decode(&mut reader)?;
             let pages = pages_from(&mut reader)?;
-            table.volumes.push(TableVolume {
-                id,
-                name,
-                size_bytes,
-                mode,
-                read_only,
-                is_hidden,
-                pages,
-            });
+            table.volumes.push(TableVolume { record, pages });
         }
         table.records = pages_from(&mut reader)?;
         reader.is_empty().then_some(table)
@@ -237,6 +210,8 @@ fn read_slot(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{DedupMode, VolumeId};
+    use crate::volume::{Birth, Origin};
     use proptest::prelude::*;
 
     #[test]
@@ -244,12 +219,15 @@ mod tests {
         let page = |number| PageRef { number, slot: Slot::new(number + 1).unwrap(), checksum: 77 };
         let table = Table {
             volumes: vec![TableVolume {
-                id: VolumeId(3),
-                name: "größer".into(),
-                size_bytes: 1 << 40,
-                mode: DedupMode::Inline,
-                read_only: true,
-                is_hidden: true,
+                record: VolumeRecord {
+                    id: VolumeId(3),
+                    name: "größer".into(),
+                    size_bytes: 1 << 40,
+                    mode: DedupMode::Inline,
+                    read_only: true,
+                    is_hidden: true,
+                    birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
+                },
                 pages: vec![page(0), page(9)],
             }],
             records: vec![page(1)],

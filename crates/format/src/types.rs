@@ -7,7 +7,8 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lbn(pub u64);
 
-/// A physical block number: a block of the data store, at byte `pbn` × block size. Never 0, which identifies the store.
+/// A physical block number: the number of a content in the data store, which knows where it lies.
+/// Never 0: the first block of a plain store identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pbn(u32);
 
@@ -197,7 +198,8 @@ impl Identity {
 }
 
 /// Names a volume for ever: ids are never given twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct VolumeId(pub u32);
 
 impl fmt::Display for VolumeId {

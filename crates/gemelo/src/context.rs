@@ -1,10 +1,12 @@
 //! What every command gets: where to print, whom to tell of progress, and the flag that Ctrl-C raises.
 
+use crate::files::NewFiles;
 use crate::pools;
 use crate::progress::TerminalMonitor;
 use anyhow::Context as _;
 use gemelo_base::units::format_lines;
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Monitor, StopFlag, SystemClock, WallClock};
+use gemelo_job::JobEnvironment;
 use gemelo_target::Targets;
 use std::io::Write;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ pub(crate) struct Context {
     pub(crate) monitor: Arc<dyn Monitor>,
     /// Raised by the first Ctrl-C or SIGTERM; the second one ends the process at once.
     pub(crate) stop: StopFlag,
+    /// Clock for the times of all runs.
+    pub(crate) clock: SystemClock,
     /// The storage that load can run against.
     pub(crate) targets: Targets,
     /// When the command began.
@@ -35,9 +39,21 @@ impl Context {
         Ok(Self {
             monitor: Arc::new(TerminalMonitor::new()),
             stop,
+            clock: SystemClock::new(),
             targets: pools::targets(),
-            started_at: SystemTime::now(),
+            started_at: SystemClock::new().date(),
         })
+    }
+
+    /// The environment in which jobs run.
+    pub(crate) fn job_environment(&self) -> JobEnvironment<'_> {
+        JobEnvironment {
+            targets: &self.targets,
+            clock: &self.clock,
+            monitor: self.monitor.as_ref(),
+            stop: &self.stop,
+            outputs: &NewFiles,
+        }
     }
 
     /// Prints lines to standard output. Control characters are escaped; names have none, see `format_line`.

@@ -1,6 +1,7 @@
 //! How a command ends: exit status and error text, decided in one place.
 
 use gemelo_base::units::{format_line, format_lines};
+use gemelo_base::{Classified, FailureKind};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -28,6 +29,14 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
 /// An error that is marked as bad input, with a message of its own.
 pub(crate) fn bad_input(error: anyhow::Error) -> anyhow::Error {
     MarkedBad { error }.into()
+}
+
+/// Marks an error of a library as bad input if its kind says that nothing was touched.
+pub(crate) fn by_kind<E: Classified + Send + Sync + 'static>(error: E) -> anyhow::Error {
+    match error.kind() {
+        FailureKind::BadInput | FailureKind::InUse => bad_input(error.into()),
+        _ => error.into(),
+    }
 }
 
 /// Marks an error as bad input: nothing was touched, exit status 2. What is not marked failed midway: status 1. The

@@ -1,18 +1,14 @@
 //! `gemelo`, the command line: reads arguments, calls the library that does the work, prints.
 //!
-//! All of it is here rather than in `main.rs`, so that the fuzz targets reach its parsers through [`fuzzing`].
-//!
 //! This is the only crate that prints. Exit status: 0 done, 1 done in part or failed midway, 2 bad input, refused
 //! before anything was touched.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod commands;
-mod contents;
 mod context;
-mod distributions;
 mod exit;
 mod files;
-pub mod fuzzing;
-mod nearest;
 mod pools;
 mod progress;
 mod stored;

@@ -1,5 +1,7 @@
 //! The program `gemelo`; see the library of the same crate.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

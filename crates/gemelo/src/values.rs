@@ -1,41 +1,7 @@
-//! Sizes, durations and percentages as the values of options.
+//! Block sizes and switches as the values of options.
 
 use gemelo_base::units::{self, UnitError};
 use std::str::FromStr;
-use std::time::Duration;
-
-/// Bytes: `4096`, `4k`, `1.5g`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
-
-/// A duration: `300`, `300s`, `5m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
-
-/// A share of 0 to 1, written as a percentage: `25`, `12.5%`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Percent(pub(crate) f64);
-
-impl FromStr for Size {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        units::parse_size(text).map(Self)
-    }
-}
-
-impl FromStr for Span {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        units::parse_duration(text).map(Self)
-    }
-}
-
-impl FromStr for Percent {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        units::parse_percent(text).map(Self)
-    }
-}
 
 /// Bytes of a block: 1 byte to 1 GiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -110,7 +110,7 @@ fn shells_understand_the_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let Ran { status, out, err } = gemelo(&["completions", shell]);
         assert_eq!((status, err.as_str()), (0, ""), "{shell}");
-        for word in ["snapshot", "write-share", "nurand"] {
+        for word in ["snapshot", "write-share"] {
             assert!(out.contains(word), "{word} for {shell}");
         }
         if has_tool(shell) {

@@ -80,23 +80,37 @@ fn the_architecture_names_every_crate() {
     }
 }
 
+/// Clippy denies the functions of the standard library that read time and chance only where the root
+/// of a crate says so.
 #[test]
-fn relative_links_of_documents_lead_somewhere() {
-    for (path, text) in documents() {
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let target = link.split('#').next().unwrap();
-            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
-                continue;
-            }
-            let there = path.parent().unwrap().join(target);
-            assert!(there.exists(), "{}: link to {target}", path.display());
-        }
+fn every_crate_reads_time_and_chance_from_base_only() {
+    let line = "\n#![cfg_attr(not(test), deny(clippy::disallowed_methods))]\n";
+    let roots = files(&root().join("crates"), ".rs").into_iter().filter(|path| {
+        path.parent().is_some_and(|folder| folder.ends_with("src"))
+            && ["lib.rs", "main.rs"].iter().any(|name| path.ends_with(name))
+    });
+    let mut checked = 0;
+    for path in roots {
+        assert!(read(&path).contains(line), "{} does not have the line {line}", path.display());
+        checked += 1;
+    }
+    assert!(checked > 10);
+    let clippy = read(&root().join("clippy.toml"));
+    for name in ["time::Instant::now", "time::SystemTime::now", "hash::RandomState::new"] {
+        assert!(clippy.contains(&format!("std::{name}")), "clippy.toml denies {name}");
     }
 }
 
 #[test]
 fn documents_that_users_look_for_are_there() {
-    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+    ] {
         assert!(root().join(name).is_file(), "{name}");
     }
     let changelog = read(&root().join("CHANGELOG.md"));

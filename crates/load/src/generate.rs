@@ -1,7 +1,7 @@
 //! Writes a data set to new files at the full speed of the storage: long writes on all cores. Only
 //! the total is measured.
 
-use crate::populate::joined;
+use crate::threads::joined;
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_content::{Assignment, ContentError, ContentSpec, Generator};
 use std::fs::File;

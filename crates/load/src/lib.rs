@@ -9,8 +9,11 @@
 //! This crate depends on no particular kind of storage and prints nothing. It reads time only
 //! through a [`Clock`](gemelo_base::Clock).
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod check;
 mod contents;
+mod environment;
 mod generate;
 mod history;
 mod job;
@@ -23,10 +26,12 @@ mod result;
 mod run;
 mod stored;
 mod summary;
+mod threads;
 mod verify;
 mod written;
 
 pub use contents::Contents;
+pub use environment::Environment;
 pub use generate::{GenerateError, Generated, Output, generate};
 pub use history::{History, OtherLayout, Segment, UncertainWrite};
 pub use job::{Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, Verify};
@@ -37,5 +42,5 @@ pub use result::{
     Populated, PredictedBlocks, ProcessResult, RunResult, Stored, Timing, Verification,
     WrittenDistribution,
 };
-pub use run::{Environment, RunError, run};
+pub use run::{RunError, run};
 pub use verify::verify;

@@ -2,9 +2,11 @@
 //! cores.
 
 use crate::contents::Contents;
+use crate::environment::Environment;
 use crate::history::History;
 use crate::job::{Job, Populate};
 use crate::result::{Failure, Populated};
+use crate::threads::joined;
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_target::{Engine, Operation, Queue, QueueOptions, Request, Target, TargetError, Wait};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +41,7 @@ pub(crate) fn populate(
     contents: &Contents,
     target: &dyn Target,
     history: &History,
-    environment: &crate::run::Environment<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Option<Populated>, Unfinished> {
     if job.spec().populate == Populate::None {
         return Ok(None);
@@ -161,12 +163,6 @@ impl Work<'_> {
             Unfinished::Failed(Box::new(Failure::of_io(process, &failure)))
         })
     }
-}
-
-/// Returns the result of a thread. A panic of the thread continues in the caller, because it is a
-/// bug.
-pub(crate) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Fills a buffer with the contents of consecutive writes.

@@ -3,35 +3,26 @@
 
 use crate::check::Checker;
 use crate::contents::Contents;
+use crate::environment::Environment;
 use crate::history::{History, OtherLayout, Segment, UncertainWrite};
 use crate::job::{Job, Pace};
 use crate::log::{LogSender, LogWriter};
-use crate::measure::{Accumulator, IntervalPart, Recorder, Timeline, Usage, forget_peak_memory};
+use crate::measure::{Accumulator, Recorder, Timeline, Usage, forget_peak_memory};
 use crate::operations::Operations;
-use crate::populate::{joined, populate};
-use crate::process::{Cause, Common, Online, Process, State};
+use crate::populate::populate;
+use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State};
 use crate::result::{Failure, RunResult};
 use crate::summary::{self, Ran};
+use crate::threads::joined;
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use gemelo_base::{Clock, Monitor, StopFlag, Unit};
+use gemelo_base::{Clock, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thiserror::Error;
-
-/// The caller's clock, monitor and stop flag for a run.
-#[derive(Clone, Copy)]
-pub struct Environment<'a> {
-    /// Clock for all times of the run.
-    pub clock: &'a dyn Clock,
-    /// Monitor that receives progress.
-    pub monitor: &'a dyn Monitor,
-    /// Flag that ends the run early when raised.
-    pub stop: &'a StopFlag,
-}
 
 /// The reason why a run did not begin.
 #[derive(Debug, Error)]
@@ -119,20 +110,6 @@ struct Run<'a> {
     target: &'a dyn Target,
     history: &'a History,
     environment: &'a Environment<'a>,
-}
-
-/// The measurements of one process.
-pub(crate) struct ProcessOutcome {
-    pub(crate) number: u32,
-    pub(crate) cause: Cause,
-    pub(crate) ended_ns: u64,
-    pub(crate) measured: Accumulator,
-    pub(crate) intervals: Vec<IntervalPart>,
-    pub(crate) reads: u64,
-    pub(crate) writes: u64,
-    pub(crate) missed: u64,
-    pub(crate) used: Usage,
-    pub(crate) failure: Option<Failure>,
 }
 
 /// The report of one thread: its outcome, the writes whose outcome is unknown, and the blocks it

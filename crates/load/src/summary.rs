@@ -7,12 +7,11 @@ use crate::measure::{
     Accumulator, IntervalPart, LatencyHistogram, MOST_INTERVALS, Side, Timeline, Usage,
 };
 use crate::populate::Unfinished;
-use crate::process::Cause;
+use crate::process::{Cause, ProcessOutcome};
 use crate::result::{
     Ended, Failure, Interval, IntervalFigures, Measured, OperationFigures, Populated,
     ProcessResult, RunResult, Timing,
 };
-use crate::run::ProcessOutcome;
 use crate::verify::Findings;
 use crate::{stored, written};
 use gemelo_target::{PoolFigures, Target};

@@ -2,10 +2,11 @@
 
 use crate::check::{Checker, MOST_MISMATCHES, Wrong};
 use crate::contents::Contents;
+use crate::environment::Environment;
 use crate::history::{Expected, History};
-use crate::populate::{carry_out, joined};
+use crate::populate::carry_out;
 use crate::result::{Failure, Found, Mismatch, Place, Verification};
-use crate::run::Environment;
+use crate::threads::joined;
 use gemelo_base::Unit;
 use gemelo_content::{ContentId, Examination};
 use gemelo_target::{Engine, Operation, QueueOptions, Request, Target};

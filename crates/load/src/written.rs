@@ -2,8 +2,8 @@
 //! run itself counts nothing.
 
 use crate::history::History;
-use crate::populate::joined;
 use crate::result::WrittenDistribution;
+use crate::threads::joined;
 use gemelo_base::random::mix64;
 use gemelo_content::Assignment;
 use std::collections::{BTreeMap, HashMap};

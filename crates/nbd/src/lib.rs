@@ -4,6 +4,8 @@
 //! writes the exports of any server. The crate `gemelo-device` defines block devices, the names under
 //! which they are exported, and the seam that [`server::NbdFrontEnd`] implements.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod certificates;
 pub mod client;
 pub mod server;

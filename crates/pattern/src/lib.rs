@@ -5,6 +5,8 @@
 //!
 //! This crate leaves to others what is done with the blocks.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod zipf;
 
 use gemelo_base::Permutation;

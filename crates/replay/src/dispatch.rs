@@ -5,10 +5,12 @@
 //! the contents to write or to expect. The reader is at most [`AHEAD_NS`] ahead of the clock. It
 //! sends all operations that it has before it waits.
 
+use crate::batch::{Batch, Lane, Planned, Verb};
 use crate::contents::content_of_hash;
+use crate::error::ReplayError;
+use crate::options::Speed;
 use crate::populate::Holds;
-use crate::run::{Handed, Lane, ReplayError, Speed};
-use crate::worker::{Batch, Planned, Shared, Verb};
+use crate::shared::Shared;
 use gemelo_content::ContentId;
 use gemelo_load::PredictedBlocks;
 use gemelo_target::Request;
@@ -28,6 +30,17 @@ const STRIPE_BYTES: u64 = 4 << 20;
 const REPORT_EVERY: u64 = 1 << 12;
 /// Longest wait after which the reader checks whether it should stop.
 const MOST_WAIT_NS: u64 = 50_000_000;
+
+/// The counts of the thread that reads the trace.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Handed {
+    pub(crate) records: u64,
+    pub(crate) contradictions: u64,
+    pub(crate) origin_ns: u64,
+    pub(crate) is_complete: bool,
+    /// Blocks that the target holds, if they were counted.
+    pub(crate) predicted: Option<PredictedBlocks>,
+}
 
 pub(crate) struct Dispatcher<'a> {
     shared: &'a Shared<'a>,

@@ -9,15 +9,23 @@
 //! if one of them writes. The content of a block at any time therefore follows from the trace, and
 //! reads can be checked.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod batch;
 mod contents;
 mod dispatch;
+mod error;
+mod options;
 mod plan;
 mod populate;
 mod result;
 mod run;
+mod shared;
 mod worker;
 
 pub use contents::{ReplayContents, content_of_hash};
+pub use error::ReplayError;
+pub use options::{ReplayOptions, Speed, SpeedError};
 pub use plan::{Capacity, MapRule, Plan, PlanError, PlanOptions};
 pub use result::{Lateness, Mismatch, OperationFigures, ReplayResult, Verification};
-pub use run::{ReplayError, ReplayOptions, Speed, SpeedError, replay};
+pub use run::replay;

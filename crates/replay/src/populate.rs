@@ -1,8 +1,8 @@
 //! Writes the contents that the trace reads first to the target before the start.
 
 use crate::contents::ReplayContents;
+use crate::error::ReplayError;
 use crate::plan::{Initial, Plan};
-use crate::run::ReplayError;
 use gemelo_base::Unit;
 use gemelo_content::ContentId;
 use gemelo_load::Environment;

@@ -1,115 +1,22 @@
 //! Runs a replay: populates the target, starts the processes, distributes the trace, and collects
 //! the measurements.
 
+use crate::batch::Lane;
 use crate::contents::ReplayContents;
-use crate::dispatch::Dispatcher;
+use crate::dispatch::{Dispatcher, Handed};
+use crate::error::ReplayError;
+use crate::options::{ReplayOptions, Speed};
 use crate::plan::Plan;
 use crate::populate::populate;
 use crate::result::{Lateness, OperationFigures, ReplayResult, Verification};
-use crate::worker::{Batch, LATE_NS, Shared, Worker, WorkerOutcome};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crate::shared::Shared;
+use crate::worker::{LATE_NS, Worker, WorkerOutcome};
+use crossbeam_channel::{bounded, unbounded};
 use gemelo_base::{StopFlag, Unit};
 use gemelo_load::{Environment, PredictedBlocks, Stored};
-use gemelo_target::{Engine, IoFailure, PoolFigures, QueueOptions, Target, TargetError};
-use gemelo_trace::{BlockError, RecordSource, TraceError};
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
+use gemelo_target::{PoolFigures, QueueOptions, Target};
+use gemelo_trace::RecordSource;
 use std::sync::Barrier;
-use thiserror::Error;
-
-/// The speed of a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Speed {
-    /// The recorded gaps are divided by this factor.
-    Times(f64),
-    /// Operations start as fast as the target completes them.
-    Unlimited,
-}
-
-/// The error for a text that names no speed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("'{0}' is not a speed: use a factor above 0, such as 1, 40 or 640, or max")]
-pub struct SpeedError(String);
-
-impl FromStr for Speed {
-    type Err = SpeedError;
-
-    fn from_str(text: &str) -> Result<Self, SpeedError> {
-        if text == "max" {
-            return Ok(Self::Unlimited);
-        }
-        let factor = text.parse::<f64>().ok().filter(|factor| *factor > 0.0 && factor.is_finite());
-        factor.map(Self::Times).ok_or_else(|| SpeedError(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Speed {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Times(factor) => write!(formatter, "{factor}"),
-            Self::Unlimited => formatter.write_str("max"),
-        }
-    }
-}
-
-impl TryFrom<String> for Speed {
-    type Error = SpeedError;
-
-    fn try_from(text: String) -> Result<Self, SpeedError> {
-        text.parse()
-    }
-}
-
-impl From<Speed> for String {
-    fn from(speed: Speed) -> Self {
-        speed.to_string()
-    }
-}
-
-/// Options for a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct ReplayOptions {
-    /// Speed of the replay.
-    pub speed: Speed,
-    /// Number of processes. Each is a thread that owns a part of the target.
-    pub processes: u32,
-    /// Operations that each process keeps in flight.
-    pub queue_depth: usize,
-    /// I/O engine.
-    pub engine: Engine,
-    /// `true` if every read is checked.
-    pub verify: bool,
-}
-
-impl ReplayOptions {
-    /// Most processes of a replay.
-    pub const MOST_PROCESSES: u32 = 1024;
-}
-
-/// The reason why a replay did not begin.
-#[derive(Debug, Error)]
-pub enum ReplayError {
-    /// The second reading of the trace failed.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The trace has changed since the first reading.
-    #[error(transparent)]
-    Block(#[from] BlockError),
-    /// The target cannot be opened.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// Populating failed.
-    #[error("cannot populate the target")]
-    Populate(#[source] Box<IoFailure>),
-    /// There are more processes than the target permits queues.
-    #[error("the server permits one connection at a time (no multi-conn): use --processes 1")]
-    OneQueue,
-    /// Reads are to be checked on a target that holds no data.
-    #[error("this target holds no data, so reads cannot be checked: leave out --verify")]
-    NothingToVerify,
-}
 
 /// Most bytes of one operation. Longer requests become several operations.
 pub(crate) const MOST_OPERATION_BYTES: u64 = 1 << 20;
@@ -216,23 +123,6 @@ fn in_pool_blocks(
         logical_blocks: blocks.logical_blocks * per_block,
         distinct_blocks: blocks.distinct_blocks * per_block,
     })
-}
-
-/// The channels of a process: full batches to the process, and empty ones back.
-pub(crate) struct Lane {
-    pub(crate) send: Sender<Batch>,
-    pub(crate) empty: Receiver<Batch>,
-}
-
-/// The counts of the thread that reads the trace.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Handed {
-    pub(crate) records: u64,
-    pub(crate) contradictions: u64,
-    pub(crate) origin_ns: u64,
-    pub(crate) is_complete: bool,
-    /// Blocks that the target holds, if they were counted.
-    pub(crate) predicted: Option<PredictedBlocks>,
 }
 
 fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> ReplayResult {

@@ -1,15 +1,14 @@
 //! One process of a replay: starts operations in order when they are due, measures them and checks
 //! reads.
 
-use crate::contents::ReplayContents;
-use crate::plan::Plan;
+use crate::batch::{Batch, Planned, Verb};
+use crate::options::Speed;
 use crate::result::Mismatch;
-use crate::run::{ReplayOptions, Speed};
+use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use gemelo_base::StopFlag;
 use gemelo_content::{ContentId, Examination};
-use gemelo_load::{Environment, Latencies};
-use gemelo_target::{Completion, Operation, Queue, QueueOptions, Request, Wait};
+use gemelo_load::Latencies;
+use gemelo_target::{Completion, Operation, Queue, Request, Wait};
 use std::time::Duration;
 
 /// Delay of a start from which an operation counts as late; a timer needs less to wake a thread.
@@ -23,54 +22,6 @@ const MOST_WAIT_NS: u64 = 50_000_000;
 const BATCH_WAIT: Duration = Duration::from_micros(200);
 /// Mismatches that are kept. Further ones are only counted.
 const MOST_MISMATCHES: usize = 100;
-
-/// The kind of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Read,
-    Write,
-    Trim,
-    Sync,
-}
-
-/// An operation planned for a process.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Planned {
-    pub(crate) verb: Verb,
-    pub(crate) first: u64,
-    pub(crate) blocks: u64,
-    /// Index of its first content id in the batch.
-    pub(crate) ids: usize,
-    /// Due time on the clock; 0 stands for at once.
-    pub(crate) due_ns: u64,
-}
-
-/// Operations, and the ids of the contents that they write or should find, if those are known.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) operations: Vec<Planned>,
-    pub(crate) ids: Vec<Option<u64>>,
-}
-
-impl Batch {
-    pub(crate) fn clear(&mut self) {
-        self.operations.clear();
-        self.ids.clear();
-    }
-}
-
-/// State shared by all processes.
-pub(crate) struct Shared<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) contents: &'a ReplayContents,
-    pub(crate) environment: &'a Environment<'a>,
-    /// The first failure raises this flag.
-    pub(crate) halt: &'a StopFlag,
-    pub(crate) options: &'a ReplayOptions,
-    pub(crate) queue: QueueOptions,
-    /// `true` if the contents that the target holds at the end are counted.
-    pub(crate) counts_contents: bool,
-}
 
 /// The reads or the writes of a process.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 //! Every measuring command writes the same frame, a [`ResultFile`]: a schema name with a version,
 //! the provenance, the resolved input, the result, and the warnings.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod provenance;
 mod result_file;
 

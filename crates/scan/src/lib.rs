@@ -9,6 +9,8 @@
 //! This crate knows nothing about load, and it does not print: progress and warnings go to a
 //! [`gemelo_base::Monitor`].
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod budget;
 mod error;
 mod estimate;

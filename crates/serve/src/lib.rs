@@ -6,6 +6,8 @@
 //! ([`gemelo_device::FrontEnd`]), such as NBD. This crate knows no protocol of clients, and it
 //! prints nothing.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod access;
 mod control;
 mod exports;

@@ -78,7 +78,7 @@ impl OpenPool {
     }
 
     pub(crate) fn volume_names(&self) -> Vec<String> {
-        self.pool.volumes().into_iter().map(|volume| volume.name).collect()
+        self.pool.volumes().into_iter().map(|volume| volume.record.name).collect()
     }
 
     pub(crate) fn device(&self, name: &str) -> Result<Arc<dyn BlockDevice>, VolumeError> {
@@ -95,8 +95,11 @@ impl OpenPool {
         let pool = &self.pool;
         match request {
             Request::Stat => return Ok(Reply::Stat(Box::new(self.stat()?))),
-            Request::CreateVolume { name, size_bytes, mode } => {
+            Request::CreateVolume { name, size_bytes, mode, is_imported: false } => {
                 pool.create_volume(name, *size_bytes, *mode)?;
+            }
+            Request::CreateVolume { name, size_bytes, mode, is_imported: true } => {
+                pool.create_imported_volume(name, *size_bytes, *mode)?;
             }
             Request::RemoveVolume { name, force } => self.remove(name, *force)?,
             Request::RenameVolume { name, new_name } => pool.rename_volume(name, new_name)?,
@@ -128,7 +131,7 @@ impl OpenPool {
     }
 
     fn summary(&self, name: &str) -> Result<VolumeSummary, VolumeError> {
-        let found = self.pool.volumes().into_iter().find(|volume| volume.name == name);
+        let found = self.pool.volumes().into_iter().find(|volume| volume.record.name == name);
         found.ok_or_else(|| VolumeError::NoSuchVolume { name: name.to_owned() })
     }
 
@@ -162,16 +165,16 @@ impl OpenPool {
         monitor: &dyn Monitor,
     ) -> Result<(), Failure> {
         let volume = self.summary(name)?;
-        if size_bytes < volume.size_bytes && !force {
+        if size_bytes < volume.record.size_bytes && !force {
             let text = format!(
                 "volume '{name}' has {} bytes and would lose its data beyond byte {size_bytes}: say --force to cut it",
-                volume.size_bytes
+                volume.record.size_bytes
             );
             return Err(Failure::refused(text));
         }
         let clients = connected(self.connections(name) as u64);
         self.pool.resize_volume(name, size_bytes)?;
-        if let (Some(clients), true) = (clients, size_bytes < volume.size_bytes) {
+        if let (Some(clients), true) = (clients, size_bytes < volume.record.size_bytes) {
             monitor.warn(&format!(
                 "volume '{name}' was cut under {clients}: requests beyond its new end fail"
             ));
@@ -225,7 +228,7 @@ fn server_stat(front_ends: &[Arc<dyn Listening>], volumes: &[VolumeSummary]) -> 
         connections: connections(front_ends, None),
         volume_connections: volumes
             .iter()
-            .map(|volume| connections(front_ends, Some(&volume.name)))
+            .map(|volume| connections(front_ends, Some(&volume.record.name)))
             .collect(),
         ..ServerStat::default()
     };

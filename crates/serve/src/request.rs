@@ -20,6 +20,9 @@ pub enum Request {
         size_bytes: u64,
         /// Deduplication of its writes.
         mode: DedupMode,
+        /// An import is going to fill it.
+        #[serde(default)]
+        is_imported: bool,
     },
     /// Removes a volume.
     RemoveVolume {

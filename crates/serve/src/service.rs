@@ -84,7 +84,7 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Fai
                 Ok(thread) => thread
                     .join()
                     .map_err(|_| Failure::midway("a front end panicked"))
-                    .and_then(|ended| ended.map_err(of_front_end)),
+                    .and_then(|ended| ended.map_err(|error| of_front_end(&error))),
                 Err(error) => Err(Failure::of("cannot start the thread of a front end", &error)),
             };
             outcome = outcome.and(ended);
@@ -93,8 +93,8 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Fai
     })
 }
 
-fn of_front_end(error: FrontEndError) -> Failure {
-    let text = with_causes(&error);
+fn of_front_end(error: &FrontEndError) -> Failure {
+    let text = with_causes(error);
     match error {
         FrontEndError::Refused(_) => Failure::refused(text),
         FrontEndError::Failed(_) => Failure::midway(text),
@@ -121,7 +121,7 @@ impl Service {
     ) -> Result<(Self, Addresses), Failure> {
         let about = |failure: Failure| failure.about(&directory.display().to_string());
         for front_end in &options.front_ends {
-            front_end.check().map_err(of_front_end)?;
+            front_end.check().map_err(|error| of_front_end(&error))?;
         }
         let pool = open(directory, &options, &*monitor, stop).map_err(about)?;
         let read_only = options.tuning.read_only;
@@ -175,7 +175,7 @@ impl Service {
         }
         drop((front_ends, transfers));
         access::close(pool).map_err(|error| Failure { is_refusal: false, ..error.into() })?;
-        finished.map_err(of_front_end)
+        finished.map_err(|error| of_front_end(&error))
     }
 }
 
@@ -217,7 +217,7 @@ fn listen(
     front_ends
         .into_iter()
         .map(|front_end| front_end.listen(exports.clone(), Arc::clone(monitor)))
-        .map(|listening| listening.map_err(of_front_end))
+        .map(|listening| listening.map_err(|error| of_front_end(&error)))
         .collect()
 }
 

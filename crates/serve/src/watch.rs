@@ -3,20 +3,19 @@
 use crate::open_pool::OpenPool;
 use crate::report::space_warning;
 use gemelo_base::units::format_counted;
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_volume::DamagedBlock;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Interval between two looks at the pool.
-const EVERY: Duration = Duration::from_secs(1);
+const EVERY_NS: u64 = 1_000_000_000;
 /// Most damaged blocks that are named in the log after a look. Further ones are counted, because a
 /// dead disk has millions.
 const MOST_DAMAGE_LINES: usize = 20;
 /// Interval at which the watcher checks its stop flag.
-const STOP_CHECKED_EVERY: Duration = Duration::from_millis(50);
+const STOP_CHECKED_EVERY_NS: u64 = 50_000_000;
 
 /// Starts the watcher. It ends when `stop` is raised, after a last look.
 pub(crate) fn start(
@@ -25,14 +24,12 @@ pub(crate) fn start(
     stop: StopFlag,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("gemelo-watch".into()).spawn(move || {
-        let mut told = Told::default();
+        let (clock, mut told) = (SystemClock::new(), Told::default());
         while !stop.is_raised() {
             look(&pool, &*monitor, &mut told);
-            for _ in 0..EVERY.as_millis() / STOP_CHECKED_EVERY.as_millis() {
-                if stop.is_raised() {
-                    break;
-                }
-                std::thread::sleep(STOP_CHECKED_EVERY);
+            let next_ns = clock.now_ns() + EVERY_NS;
+            while !stop.is_raised() && clock.now_ns() < next_ns {
+                clock.sleep_until_ns(clock.now_ns() + STOP_CHECKED_EVERY_NS);
             }
         }
         look(&pool, &*monitor, &mut told);

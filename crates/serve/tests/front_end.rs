@@ -37,12 +37,12 @@ struct ListeningSizes {
 /// Serves connections that commands hand over.
 struct SizeTransfers(Arc<dyn Exports>);
 
-fn answer(stream: UnixStream, exports: &dyn Exports) {
+fn answer(stream: &UnixStream, exports: &dyn Exports) {
     let mut name = String::new();
-    BufReader::new(&stream).read_line(&mut name).unwrap();
+    BufReader::new(stream).read_line(&mut name).unwrap();
     let size = exports.find(name.trim_end()).map(|export| export.geometry().size_bytes);
     let answer = size.map_or("none".to_owned(), |size| size.to_string());
-    writeln!(&stream, "{answer}").unwrap();
+    writeln!(&*stream, "{answer}").unwrap();
 }
 
 fn ask(stream: &UnixStream, name: &str) -> String {
@@ -86,7 +86,7 @@ impl Listening for ListeningSizes {
                 Ok((stream, _)) => {
                     self.accepted.fetch_add(1, Ordering::Relaxed);
                     stream.set_nonblocking(false).unwrap();
-                    answer(stream, &*self.exports);
+                    answer(&stream, &*self.exports);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -119,7 +119,7 @@ impl Listening for ListeningSizes {
 
 impl Transfers for SizeTransfers {
     fn adopt(&self, stream: UnixStream, _peer: &str) {
-        answer(stream, &*self.0);
+        answer(&stream, &*self.0);
     }
 
     fn finish(&self) -> Result<(), FrontEndError> {
@@ -149,7 +149,9 @@ impl BlockDevice for Sized {
 }
 
 fn connect(stream: UnixStream, export: &str) -> Result<Arc<dyn BlockDevice>, ConnectError> {
-    let size = ask(&stream, export).parse().map_err(|_| ConnectError::NoSuchExport)?;
+    let answer = ask(&stream, export);
+    drop(stream);
+    let size = answer.parse().map_err(|_| ConnectError::NoSuchExport)?;
     Ok(Arc::new(Sized(size)))
 }
 

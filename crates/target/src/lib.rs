@@ -11,6 +11,8 @@
 //!
 //! This crate leaves to others which data is read and written and how it is measured.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod device;
 mod direct;
 mod error;

@@ -12,6 +12,8 @@
 //!
 //! This crate runs no load; `gemelo-replay` does.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod blocks;
 mod error;
 mod fields;
@@ -27,7 +29,7 @@ mod write;
 
 pub use blocks::{BlockError, Blocks, TouchedBlock};
 pub use error::{Malformed, TraceError};
-pub use format::{Format, fuzz};
+pub use format::Format;
 pub use merge::{DeviceRule, Merged, ReadOptions};
 pub use record::{ContentHash, Names, Operation, Record, RecordSource};
 pub use stat::{

@@ -15,10 +15,11 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind, PoolDisks};
+use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -43,19 +44,18 @@ impl Disk for Sink {
         Ok(())
     }
 
-    fn read_at(&self, _offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         let first = self.first.lock().unwrap();
-        buffer.iter_mut().zip(first.iter()).for_each(|(to, from)| *to = *from);
-        Ok(())
+        for read in reads {
+            read.buffer.iter_mut().zip(first.iter()).for_each(|(to, from)| *to = *from);
+        }
     }
 
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        if offset == 0 {
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        for write in writes.iter().filter(|write| write.offset == 0) {
             let mut first = self.first.lock().unwrap();
-            let bytes = slices.iter().flat_map(|slice| slice.iter());
-            first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            first.iter_mut().zip(write.bytes).for_each(|(to, from)| *to = *from);
         }
-        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -115,7 +115,7 @@ fn measure(folder: &std::path::Path, backend: BackendKind, gb: f64, cache_mib: u
     let path = folder.join(format!("{}-{gb}", backend.name()));
     let metadata = Arc::new(FileDisk::create(&path).unwrap());
     let data = Arc::new(Sink { first: Mutex::new([0; BLOCK]), blocks: blocks * 2 });
-    let disks = PoolDisks { data, metadata };
+    let disks = PoolDisks::new(data, metadata);
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: (blocks + blocks / 4 + 100_000) * BLOCK as u64,

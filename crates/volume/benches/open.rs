@@ -13,10 +13,11 @@
 use gemelo_base::SystemClock;
 use gemelo_base::random::{Random, mix64};
 use gemelo_device::{BlockDevice, Durability, Operation, Request};
-use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{DedupMode, FingerprintKind, PoolDisks};
+use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_format::{DedupMode, FingerprintKind};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning};
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -37,21 +38,18 @@ impl Disk for Sink {
         Ok(())
     }
 
-    fn read_at(&self, _offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         let first = self.0.lock().unwrap();
-        buffer.iter_mut().zip(first.iter()).for_each(|(to, from)| *to = *from);
-        Ok(())
+        for read in reads {
+            read.buffer.iter_mut().zip(first.iter()).for_each(|(to, from)| *to = *from);
+        }
     }
 
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        if offset == 0 {
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        for write in writes.iter().filter(|write| write.offset == 0) {
             let mut first = self.0.lock().unwrap();
-            first
-                .iter_mut()
-                .zip(slices.iter().flat_map(|slice| slice.iter()))
-                .for_each(|(to, from)| *to = *from);
+            first.iter_mut().zip(write.bytes).for_each(|(to, from)| *to = *from);
         }
-        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -101,7 +99,7 @@ fn main() {
     let base = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let folder = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let metadata = Arc::new(FileDisk::create(&folder.path().join("metadata")).unwrap());
-    let disks = PoolDisks { data: Arc::new(Sink(Mutex::new([0; BLOCK]))), metadata };
+    let disks = PoolDisks::new(Arc::new(Sink(Mutex::new([0; BLOCK]))), metadata);
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: (BLOCKS + 1_000_000) * BLOCK as u64,

@@ -1,12 +1,12 @@
 //! The ring of commits: the place of the next one, and writing it. `gemelo-format` reads them back.
 
 use crate::error::{Result, VolumeError};
+use crate::marker::Marker;
 use gemelo_disk::Disk;
 use gemelo_format::{
-    COMMIT_HEADER_BYTES, CommitHeader, DiskRole, LastCommit, PAGE_BYTES, PoolSeed, Root,
-    Superblock, build_commit, mirror_commit, ring_offset,
+    COMMIT_HEADER_BYTES, CommitHeader, DiskRole, FlushMarks, LastCommit, PAGE_BYTES, PoolSeed,
+    Root, Superblock, build_commit, mirror_commit, ring_offset,
 };
-use std::io::IoSlice;
 
 /// The ring. Offsets are bytes from its start.
 #[derive(Debug, Clone)]
@@ -17,18 +17,30 @@ pub(crate) struct Journal {
     /// Where the next commit begins, if it fits there.
     head: u64,
     seed: PoolSeed,
+    marker: Marker,
 }
 
 impl Journal {
     /// The journal behind a root, whose last commit ends at `head`.
-    pub(crate) fn new(superblock: &Superblock, root: &Root, seed: PoolSeed, head: u64) -> Self {
+    pub(crate) fn new(
+        superblock: &Superblock,
+        root: &Root,
+        seed: PoolSeed,
+        (head, marks): (u64, FlushMarks),
+    ) -> Self {
         let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
-        Self { ring_bytes, tail: root.journal_offset.min(ring_bytes), head, seed }
+        let tail = root.journal_offset.min(ring_bytes);
+        Self { ring_bytes, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
     }
 
     /// The journal behind a root as one that has no room: nothing is written to it before a checkpoint.
-    pub(crate) fn full(superblock: &Superblock, root: &Root, seed: PoolSeed) -> Self {
-        let mut journal = Self::new(superblock, root, seed, 0);
+    pub(crate) fn full(
+        superblock: &Superblock,
+        root: &Root,
+        seed: PoolSeed,
+        marks: FlushMarks,
+    ) -> Self {
+        let mut journal = Self::new(superblock, root, seed, (0, marks));
         // A commit takes two pages at least, one for each copy.
         journal.head = match journal.tail {
             0 => journal.ring_bytes,
@@ -77,8 +89,7 @@ impl Journal {
         let at = self
             .place(commit.len() as u64)
             .ok_or(VolumeError::NoSpace { disk: DiskRole::Metadata })?;
-        disk.write_at(ring_offset(at), &mut [IoSlice::new(commit)])
-            .map_err(VolumeError::io(DiskRole::Metadata, "write"))
+        disk.write_at(ring_offset(at), commit).map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 
     /// The commit of this length is durable.
@@ -86,10 +97,17 @@ impl Journal {
         if let Some(at) = self.place(bytes as u64) {
             self.head = at + bytes as u64;
         }
+        debug_assert!(self.head <= self.ring_bytes, "the head is in the ring");
+    }
+
+    /// The flush marks that go with the commits.
+    pub(crate) const fn marker(&mut self) -> &mut Marker {
+        &mut self.marker
     }
 
     /// What is before this offset is in the newest durable checkpoint.
-    pub(crate) const fn trim(&mut self, offset: u64) {
+    pub(crate) fn trim(&mut self, offset: u64) {
+        debug_assert!(offset <= self.ring_bytes, "the tail is in the ring");
         self.tail = offset;
     }
 
@@ -100,7 +118,7 @@ impl Journal {
         let CommitHeader { number, generation, .. } = last.commit.header;
         build_commit(&mut buffer, number, generation, self.seed);
         mirror_commit(&mut buffer);
-        disk.write_at(ring_offset(last.commit.offset), &mut [IoSlice::new(&buffer)])
+        disk.write_at(ring_offset(last.commit.offset), &buffer)
             .map_err(VolumeError::io(DiskRole::Metadata, "write"))
     }
 }

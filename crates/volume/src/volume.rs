@@ -23,7 +23,7 @@ impl Volume {
     /// What it has done since the pool was opened.
     #[must_use]
     pub fn stat(&self) -> VolumeStat {
-        self.shared.counters.read()
+        self.shared.counters().read()
     }
 }
 
@@ -32,16 +32,16 @@ impl BlockDevice for Volume {
         Geometry {
             size_bytes: self.shared.size_bytes(),
             minimum_block_bytes: 1,
-            preferred_block_bytes: self.engine.superblock.block_bytes,
+            preferred_block_bytes: self.engine.superblock().block_bytes,
             maximum_request_bytes: MAXIMUM_REQUEST_BYTES,
-            read_only: self.shared.read_only || self.engine.is_read_only,
+            read_only: self.shared.read_only() || self.engine.is_read_only(),
         }
     }
 
     fn execute(&self, batch: &mut [Request<'_>]) {
-        let began = self.shared.load.begin(batch, self.engine.clock.now_ns());
+        let began = self.shared.load().begin(batch, self.engine.now_ns());
         self.engine.execute(&self.shared, batch);
-        self.shared.load.end(&began, self.engine.clock.now_ns());
+        self.shared.load().end(&began, self.engine.now_ns());
     }
 
     fn extents(
@@ -56,6 +56,6 @@ impl BlockDevice for Volume {
         }
         self.engine
             .extents(&self.shared, Range { offset, length }, most_extents)
-            .map_err(|error| error.for_device(u64::from(self.engine.superblock.block_bytes)))
+            .map_err(|error| error.for_device(u64::from(self.engine.superblock().block_bytes)))
     }
 }

@@ -20,11 +20,12 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
-use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{BackendKind, DedupMode, PoolDisks};
+use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::collections::HashSet;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -299,12 +300,12 @@ impl Disk for SlowDisk {
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)
     }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, buffer)
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        self.0.read_many(reads);
     }
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         std::thread::sleep(Duration::from_millis(5));
-        self.0.write_at(offset, slices)
+        self.0.write_many(writes);
     }
     fn sync(&self) -> io::Result<()> {
         self.0.sync()
@@ -321,8 +322,7 @@ fn contents_that_several_threads_write_at_once_are_stored_once() {
     const BATCH: u64 = 16;
     let folder = tempfile::tempdir().unwrap();
     let disk = |name: &str| FileDisk::create(&folder.path().join(name)).unwrap();
-    let disks =
-        PoolDisks { data: Arc::new(SlowDisk(disk("data"))), metadata: Arc::new(disk("metadata")) };
+    let disks = PoolDisks::new(Arc::new(SlowDisk(disk("data"))), Arc::new(disk("metadata")));
     Pool::format(&disks, &options_with(BackendKind::Log, THREADS * CONTENTS + 100)).unwrap();
     let pool = Pool::open_disks(disks, Tuning::default(), Arc::new(ManualClock::new())).unwrap();
     let barrier = std::sync::Barrier::new(THREADS as usize);

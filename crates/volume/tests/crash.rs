@@ -11,25 +11,29 @@
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};
+use common::scatter::ScatterStore;
 use common::simulated::{Fault, Simulation};
 use common::{first_seed, open, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::BackendKind;
+use gemelo_store::{BlockStore, OpenStore};
 use gemelo_volume::Pool;
 
 /// Blocks of the data store: so few that it is full now and then.
 const POOL_BLOCKS: u64 = 150;
 /// Crashes of one pool, one after another.
 const CRASHES: u64 = 5;
+/// Pools of each backend.
+const ROUNDS: u64 = 2000;
 /// Things done between two crashes at most.
 const MOST_STEPS: u64 = 400;
 
 /// A pool's life until it has crashed a few times. Gives the number of crashes.
-fn live(backend: BackendKind, seed: u64) -> u64 {
+fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
     let mut random = Random::new(seed);
-    let mut simulation = Simulation::new(random.next_u64());
+    let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
     Pool::format(&simulation.disks(), &options_with(backend, POOL_BLOCKS)).unwrap();
     let mut model = Model::default();
     let mut crashes = 0;
@@ -77,11 +81,11 @@ fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulatio
     simulation.after_crash(random.next_u64())
 }
 
-fn crash_again_and_again(backend: BackendKind) {
+fn crash_again_and_again(backend: BackendKind, open_store: OpenStore, most: u64) {
     let first = first_seed();
     let mut crashes = 0;
-    for seed in first..first + rounds(2000) {
-        let result = std::panic::catch_unwind(|| live(backend, seed));
+    for seed in first..first + rounds(most) {
+        let result = std::panic::catch_unwind(|| live(backend, open_store, seed));
         match result {
             Ok(count) => crashes += count,
             Err(panic) => {
@@ -95,20 +99,28 @@ fn crash_again_and_again(backend: BackendKind) {
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_log() {
-    crash_again_and_again(BackendKind::Log);
+    crash_again_and_again(BackendKind::Log, BlockStore::open, ROUNDS);
 }
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_ram() {
-    crash_again_and_again(BackendKind::Ram);
+    crash_again_and_again(BackendKind::Ram, BlockStore::open, ROUNDS);
 }
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_table() {
-    crash_again_and_again(BackendKind::Table);
+    crash_again_and_again(BackendKind::Table, BlockStore::open, ROUNDS);
 }
 
 #[test]
 fn what_was_flushed_survives_every_crash_of_btree() {
-    crash_again_and_again(BackendKind::BTree);
+    crash_again_and_again(BackendKind::BTree, BlockStore::open, ROUNDS);
+}
+
+/// Neither the engine nor the checker knows where and in which form contents lie.
+#[test]
+fn what_was_flushed_survives_crashes_over_another_store() {
+    for backend in BackendKind::ALL {
+        crash_again_and_again(backend, ScatterStore::open, ROUNDS / 20);
+    }
 }

@@ -18,9 +18,10 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
 use gemelo_format::{
-    BackendKind, DedupMode, Layout, PoolDisks, PoolSeed, Root, Slot, build_chain, find_roots,
-    read_chain, read_superblock,
+    BackendKind, DedupMode, Layout, PoolSeed, Root, Slot, build_chain, find_roots, read_chain,
+    read_superblock,
 };
+use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, RepairCost, RepairOptions, Tuning, VolumeError, repair, repair_outlook,
 };
@@ -365,7 +366,7 @@ fn damage_content(backend: BackendKind) {
 fn the_data_store_of_another_pool_is_refused() {
     let (one, _) = worked_pool(BackendKind::Log, 1, true);
     let (two, _) = worked_pool(BackendKind::Table, 2, true);
-    let disks = PoolDisks { data: one.disks().data, metadata: two.disks().metadata };
+    let disks = PoolDisks::new(one.disks().data, two.disks().metadata);
     assert!(open(&disks, tuning()).is_err());
 }
 
@@ -437,10 +438,10 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
         if let Ok(pool) = open(&disks, tuning()) {
             let _ = (pool.prove(1), pool.stat(), pool.checkpoint());
             for volume in pool.volumes().iter().take(3) {
-                let held = pool.volume(&volume.name).unwrap();
+                let held = pool.volume(&volume.record.name).unwrap();
                 let _ =
                     (read(&held, 0, BLOCK), write(&held, 0, &content(seed, BLOCK)), flush(&held));
-                let _ = pool.remove_volume(&volume.name);
+                let _ = pool.remove_volume(&volume.record.name);
             }
         }
         let options = CheckOptions { data: true };

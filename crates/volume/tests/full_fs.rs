@@ -15,11 +15,12 @@ use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::DeviceError;
-use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{BackendKind, DedupMode, PoolDisks};
+use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume};
 use std::collections::HashSet;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
@@ -61,12 +62,14 @@ impl Disk for SparseDisk {
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         self.take(offset, length)
     }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, buffer)
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        self.file.read_many(reads);
     }
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        self.take(offset, slices.iter().map(|slice| slice.len() as u64).sum())?;
-        self.file.write_at(offset, slices)
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        for write in writes {
+            let taken = self.take(write.offset, write.bytes.len() as u64);
+            write.outcome = taken.and_then(|()| self.file.write_at(write.offset, write.bytes));
+        }
     }
     fn sync(&self) -> io::Result<()> {
         Ok(())
@@ -176,7 +179,7 @@ fn a_full_file_system_takes_removals_at_every_level() {
                 let file = FileDisk::create(&folder.path().join(name)).unwrap();
                 Arc::new(SparseDisk { file, used: Mutex::default(), left: Arc::clone(&left) })
             };
-            let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+            let disks = PoolDisks::new(disk("data"), disk("metadata"));
             let room = || *left.lock().unwrap();
             get_out(&disks, backend, || *left.lock().unwrap() = level, room);
         }
@@ -211,7 +214,7 @@ fn a_full_tmpfs_takes_removals() {
         let pool = folder.path().join(number.to_string());
         std::fs::create_dir(&pool).unwrap();
         let disk = |name: &str| Arc::new(FileDisk::create(&pool.join(name)).unwrap());
-        let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+        let disks = PoolDisks::new(disk("data"), disk("metadata"));
         let ballast = pool.join("ballast");
         let make_full = || {
             let file = std::fs::File::create(&ballast).unwrap();

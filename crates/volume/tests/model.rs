@@ -11,6 +11,7 @@
 mod common;
 
 use common::driver::{Driver, Model, check_recovered};
+use common::scatter::ScatterStore;
 use common::simulated::Simulation;
 use common::{BLOCK, content, first_seed, flush, open, options, read, rounds, trim, tuning, write};
 use gemelo_base::random::Random;
@@ -18,11 +19,12 @@ use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_store::{BlockStore, OpenStore};
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 
-fn work(seed: u64, options: &PoolOptions, tuning: &Tuning) {
+fn work(seed: u64, options: &PoolOptions, tuning: &Tuning, open_store: OpenStore) {
     let mut random = Random::new(seed);
-    let simulation = Simulation::new(seed);
+    let simulation = Simulation::new(seed).with_store(open_store);
     Pool::format(&simulation.disks(), options).unwrap();
     let mut model = Model::default();
     for _ in 0..3 {
@@ -61,7 +63,9 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
             2 => Tuning { most_references: 3, ..tuning() },
             _ => tuning(),
         };
-        work(seed, &options, &tuning);
+        // The engine does not notice which kind of store it has.
+        work(seed, &options, &tuning, BlockStore::open);
+        work(seed, &options, &tuning, ScatterStore::open);
     }
 }
 

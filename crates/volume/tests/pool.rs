@@ -52,7 +52,7 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
     let list = pool.volumes();
     assert_eq!(list.len(), 1);
     assert_eq!(
-        (list[0].name.as_str(), list[0].size_bytes, list[0].mapped_blocks),
+        (list[0].record.name.as_str(), list[0].record.size_bytes, list[0].mapped_blocks),
         ("disk 2", 8192, 2)
     );
     assert_eq!(read(&pool.volume("disk 2").unwrap(), 777, 7415).unwrap(), bytes[..7415]);

@@ -188,11 +188,14 @@ fn the_finder_keeps_the_block_that_it_has_compared_with() {
     let world = World::new(&collisions());
     let collider = Collider::of(&world.simulation.disks());
     let bytes = [collider.content(1, 1), collider.content(2, 1)].concat();
-    write(&world.a, 0, &bytes).unwrap();
+    // A block between both, so that they are read by two calls.
+    for (lbn, block) in [(0, &bytes[..BLOCK]), (2, &[9; BLOCK]), (1, &bytes[BLOCK..])] {
+        write(&world.a, at(lbn), block).unwrap();
+    }
     write(&world.b, 0, &bytes).unwrap();
     flush(&world.a).unwrap();
     let compared = world.place_of(&collider.content(1, 1));
-    // The first block was compared when the one is read that the second is compared with.
+    // The first block was read to be compared when the call for the second one begins.
     let offsets = world.place_of(&collider.content(2, 1));
     let hold = world.simulation.hold_at(DATA, Call::Read, offsets);
     thread::scope(|scope| {

@@ -7,7 +7,7 @@
     reason = "the file under test belongs to another crate, and a test that cannot go on fails"
 )]
 
-#[path = "../src/readers.rs"]
+#[path = "../src/engine/data/readers.rs"]
 mod readers;
 
 /// Atomics whose every access is a point where another thread may go on.
@@ -16,7 +16,7 @@ mod sync {
 }
 
 use gemelo_format::Pbn;
-use readers::{Limbo, Readers};
+use readers::{Readers, Retired};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
@@ -34,7 +34,7 @@ fn pbn_of(block: u64) -> Pbn {
 /// A map of one LBN, which is in the block of the same number as its content until it is overwritten.
 struct World {
     readers: Readers,
-    limbo: Mutex<Limbo>,
+    retired: Mutex<Retired>,
     map: AtomicU64,
     blocks: [AtomicU64; 4],
 }
@@ -44,7 +44,7 @@ impl World {
         let blocks = [0, 1, 2, 3].map(AtomicU64::new);
         Self {
             readers: Readers::default(),
-            limbo: Mutex::new(Limbo::default()),
+            retired: Mutex::new(Retired::default()),
             map: AtomicU64::new(0),
             blocks,
         }
@@ -62,13 +62,13 @@ impl World {
     /// The LBN gets its next block.
     fn overwrite(&self) {
         let freed = self.map.fetch_add(1, Ordering::SeqCst);
-        self.limbo.lock().unwrap().add(&mut vec![pbn_of(freed)]);
+        self.retired.lock().unwrap().add(&mut vec![pbn_of(freed)]);
     }
 
     /// What is free is written again at once.
     fn collect(&self) {
         let free = |pbn: Pbn| self.blocks[pbn.index() - 1].store(OTHER, Ordering::SeqCst);
-        self.limbo.lock().unwrap().collect(&self.readers, free);
+        self.retired.lock().unwrap().collect(&self.readers, free);
     }
 }
 
@@ -88,8 +88,8 @@ fn run() {
     let threads = [spawn(read), spawn(read), spawn(write), spawn(write)];
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     world.collect();
-    let limbo = world.limbo.lock().unwrap();
-    assert_eq!(limbo.len(), 0, "nobody reads any more");
+    let retired = world.retired.lock().unwrap();
+    assert_eq!(retired.len(), 0, "nobody reads any more");
     assert!(world.blocks[..2].iter().all(|block| block.load(Ordering::SeqCst) == OTHER));
 }
 
@@ -107,19 +107,19 @@ fn neither_does_one_with_few_changes_of_thread() {
 fn a_block_is_free_when_those_who_may_read_it_have_ended() {
     let test = || {
         let readers = Readers::default();
-        let mut limbo = Limbo::default();
+        let mut retired = Retired::default();
         let mut free = Vec::new();
         let pin = readers.pin();
-        limbo.add(&mut vec![pbn_of(1)]);
-        limbo.collect(&readers, |pbn| free.push(pbn));
+        retired.add(&mut vec![pbn_of(1)]);
+        retired.collect(&readers, |pbn| free.push(pbn));
         let later = readers.pin();
-        limbo.collect(&readers, |pbn| free.push(pbn));
+        retired.collect(&readers, |pbn| free.push(pbn));
         assert!(free.is_empty());
         drop(pin);
-        limbo.collect(&readers, |pbn| free.push(pbn));
+        retired.collect(&readers, |pbn| free.push(pbn));
         assert_eq!(free, [pbn_of(1)], "who began later cannot have seen it");
         drop(later);
-        assert_eq!(limbo.len(), 0);
+        assert_eq!(retired.len(), 0);
     };
     shuttle::check_random(test, 1);
 }

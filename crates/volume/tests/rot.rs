@@ -18,11 +18,11 @@ use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
-use gemelo_format::{BackendKind, DedupMode, FingerprintKind, PoolDisks};
+use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, record_damage, repair,
 };
-use std::io::IoSlice;
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
 const PAGE: usize = 4096;
@@ -202,7 +202,7 @@ impl Rotten {
         for (block, bytes) in image.chunks(BLOCK).enumerate().filter(|(_, bytes)| **bytes == mark) {
             let at = (block * BLOCK + 33) as u64;
             let flipped = [bytes[33] ^ 4];
-            self.simulation.disks().data.write_at(at, &mut [IoSlice::new(&flipped)]).unwrap();
+            self.simulation.disks().data.write_at(at, &flipped).unwrap();
         }
     }
 
@@ -299,7 +299,7 @@ fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
     let is_it = |bytes: &&[u8]| bytes.iter().zip(&mark).filter(|(a, b)| a != b).count() == 1;
     let block = image.chunks(BLOCK).position(|bytes| is_it(&bytes)).unwrap();
     let at = (block * BLOCK) as u64;
-    rotten.simulation.disks().data.write_at(at, &mut [IoSlice::new(&mark)]).unwrap();
+    rotten.simulation.disks().data.write_at(at, &mark).unwrap();
     assert_eq!(
         rotten.pool.scrub(&Silent, &StopFlag::new()).unwrap().problems,
         Vec::<String>::new()

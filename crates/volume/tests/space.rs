@@ -13,10 +13,11 @@ use common::{BLOCK, content, flush, options, options_with, read, tuning, write};
 use gemelo_base::ManualClock;
 use gemelo_base::random::Random;
 use gemelo_device::DeviceError;
-use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{BackendKind, DedupMode, PoolDisks};
+use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning};
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,12 +37,12 @@ impl Disk for SlowDisk {
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         std::thread::sleep(Duration::from_millis(self.read_ms.load(Ordering::Relaxed)));
-        self.file.read_at(offset, buffer)
+        self.file.read_many(reads);
     }
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        self.file.write_at(offset, slices)
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        self.file.write_many(writes);
     }
     fn sync(&self) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(self.sync_ms));
@@ -67,10 +68,8 @@ fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
 /// A pool of so many blocks, and its data store.
 fn slow_pool(folder: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>) {
     let data = slow_disk(&folder.join("data"), 2);
-    let disks = PoolDisks {
-        data: Arc::clone(&data) as Arc<dyn Disk>,
-        metadata: slow_disk(&folder.join("metadata"), 2),
-    };
+    let disks =
+        PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, slow_disk(&folder.join("metadata"), 2));
     Pool::format(&disks, &options(2 + blocks)).unwrap();
     (Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap(), data)
 }
@@ -132,7 +131,7 @@ fn a_long_overwrite_passes_through_a_single_free_block() {
     for backend in [BackendKind::Log, BackendKind::BTree] {
         let folder = tempfile::tempdir().unwrap();
         let disk = |name: &str| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
-        let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+        let disks = PoolDisks::new(disk("data"), disk("metadata"));
         Pool::format(&disks, &options_with(backend, 2 + 33)).unwrap();
         let pool = Pool::open_disks(disks, tuning(), Arc::new(ManualClock::new())).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();

@@ -14,10 +14,11 @@ use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, flush, open, options, options_with, read, trim, tuning, write};
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, Silent, StopFlag};
-use gemelo_disk::{Disk, FileDisk};
-use gemelo_format::{BackendKind, DedupMode, PoolDisks};
+use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning, VolumeError};
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,14 +41,18 @@ impl Disk for TestDisk {
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, buffer)
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        self.file.read_many(reads);
     }
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        if self.journal_fails.load(Ordering::Relaxed) && JOURNAL.contains(&offset) {
-            return Err(io::Error::other("the journal is broken"));
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        let fails = self.journal_fails.load(Ordering::Relaxed);
+        for write in writes {
+            write.outcome = if fails && JOURNAL.contains(&write.offset) {
+                Err(io::Error::other("the journal is broken"))
+            } else {
+                self.file.write_at(write.offset, write.bytes)
+            };
         }
-        self.file.write_at(offset, slices)
     }
     fn sync(&self) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(self.sync_ms));
@@ -64,7 +69,7 @@ fn disk(folder: &Path, name: &str, sync_ms: u64) -> Arc<TestDisk> {
 }
 
 fn disks(folder: &Path, sync_ms: u64) -> PoolDisks {
-    PoolDisks { data: disk(folder, "data", sync_ms), metadata: disk(folder, "metadata", sync_ms) }
+    PoolDisks::new(disk(folder, "data", sync_ms), disk(folder, "metadata", sync_ms))
 }
 
 fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
@@ -164,10 +169,8 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
     const PAIRS: u64 = 3000;
     let folder = tempfile::tempdir().unwrap();
     let metadata = disk(folder.path(), "metadata", 0);
-    let disks = PoolDisks {
-        data: disk(folder.path(), "data", 0),
-        metadata: Arc::clone(&metadata) as Arc<dyn Disk>,
-    };
+    let disks =
+        PoolDisks::new(disk(folder.path(), "data", 0), Arc::clone(&metadata) as Arc<dyn Disk>);
     Pool::format(&disks, &options(2000)).unwrap();
     let pool = open(&disks, tuning()).unwrap();
     pool.create_volume("a", 1024 * BLOCK as u64, DedupMode::Inline).unwrap();

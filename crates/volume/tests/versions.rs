@@ -11,10 +11,13 @@ mod common;
 
 use common::simulated::{Fault, Simulation};
 use common::{BLOCK, content, open, read, rounds, tuning, write};
-use gemelo_base::{Silent, StopFlag};
+use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
-use gemelo_format::{BackendKind, DedupMode, PoolDisks, Version};
-use gemelo_volume::{Pool, VolumeError, convert};
+use gemelo_format::{BackendKind, Birth, DedupMode, Origin, Version, VolumeId};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{
+    LossChoice, Pool, RepairOptions, RepairOutlook, VolumeError, convert, repair, repair_outlook,
+};
 use std::path::PathBuf;
 
 /// The two disks of a pool that is kept for a version, data first.
@@ -49,7 +52,7 @@ fn compare(pool: &Pool, what: &str) {
     let found: Vec<_> = pool
         .volumes()
         .into_iter()
-        .map(|volume| (volume.name, volume.mode, volume.read_only))
+        .map(|volume| (volume.record.name, volume.record.mode, volume.record.read_only))
         .collect();
     let expected: Vec<_> = contents()
         .iter()
@@ -85,11 +88,17 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let report =
             check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        let outlook = repair_outlook(&old.disks(), true, &Silent, &StopFlag::new()).unwrap();
+        let none = RepairOutlook::default();
+        assert_eq!(outlook, none, "a pool that has to be converted first cannot be repaired");
+        let options = RepairOptions { data: true, choice: LossChoice::Skip };
+        let refused = repair(&old.disks(), options, &Silent, &StopFlag::new());
+        assert!(matches!(refused, Err(VolumeError::OldFormat { version: 1 })), "{refused:?}");
         let new = Simulation::new(1);
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
         assert_eq!(lost, 0);
         assert!(old.images() == before, "nothing of the old pool was written");
-        let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+        let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
         let report = check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
         let pool = open(&disks, tuning()).unwrap();
@@ -123,7 +132,7 @@ fn a_conversion_can_be_stopped_at_any_point_and_begun_anew() {
     assert!(matches!(stopped, Err(VolumeError::Interrupted)));
     let new = Simulation::new(1);
     convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
-    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     compare(&open(&disks, tuning()).unwrap(), "after all");
 }
 
@@ -137,7 +146,74 @@ fn a_content_that_rotted_before_the_conversion_is_said_to_be_lost() {
     let new = Simulation::new(1);
     // The clone shares it.
     assert_eq!(convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap(), 2);
-    let disks = PoolDisks { data: old.disks().data, metadata: new.disks().metadata };
+    let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     let pool = open(&disks, tuning()).unwrap();
     assert!(read(&pool.volume("inline").unwrap(), 7 * BLOCK as u64, BLOCK).is_err());
+}
+
+/// The pools `v2-*` were written before volumes had a creation time and an origin: a part in the
+/// checkpoint, a part in the journal. Each is a record of its time.
+#[test]
+fn a_pool_from_before_volumes_had_a_birth_opens_and_gives_births_from_then_on() {
+    for backend in BackendKind::ALL {
+        let disks = Simulation::of_images(1, kept(2, backend));
+        let report =
+            check(&disks.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
+        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+        let pool = open(&disks.disks(), tuning()).unwrap();
+        let births = |pool: &Pool| -> Vec<_> {
+            let volumes = pool.volumes().into_iter();
+            volumes.map(|volume| (volume.record.name, volume.record.birth)).collect()
+        };
+        let of_first = |created_s| Birth {
+            created_s,
+            origin: Origin::Clone { volume: VolumeId(1), name: "first".into() },
+        };
+        let old = vec![
+            // The journal says which volume it was cloned from.
+            ("clone".to_owned(), of_first(None)),
+            ("first".to_owned(), Birth::default()),
+            ("second".to_owned(), Birth::default()),
+            ("snapshot".to_owned(), Birth::default()),
+        ];
+        assert_eq!(births(&pool), old, "{backend:?}");
+        let first = pool.volume("first").unwrap();
+        assert!(read(&first, 0, BLOCK).unwrap() == content(99, BLOCK));
+        let snapshot = pool.volume("snapshot").unwrap();
+        assert!(read(&snapshot, 29 * BLOCK as u64, BLOCK).unwrap() == content(5, BLOCK));
+
+        pool.create_volume("fresh", BLOCK as u64, DedupMode::Inline).unwrap();
+        pool.create_imported_volume("import", BLOCK as u64, DedupMode::Inline).unwrap();
+        pool.snapshot_volume("first", "young").unwrap();
+        pool.rename_volume("first", "renamed").unwrap();
+        let now = Some(ManualClock::ORIGIN_S);
+        let renamed = |created_s| Birth {
+            created_s,
+            origin: Origin::Clone { volume: VolumeId(1), name: "renamed".into() },
+        };
+        let expected = vec![
+            ("clone".to_owned(), renamed(None)),
+            ("fresh".to_owned(), Birth { created_s: now, origin: Origin::Empty }),
+            ("import".to_owned(), Birth { created_s: now, origin: Origin::Imported }),
+            ("renamed".to_owned(), Birth::default()),
+            ("second".to_owned(), Birth::default()),
+            ("snapshot".to_owned(), Birth::default()),
+            ("young".to_owned(), renamed(now)),
+        ];
+        assert_eq!(births(&pool), expected, "{backend:?}");
+        drop((first, snapshot, pool));
+        // From the journal, and then from a checkpoint.
+        let pool = open(&disks.disks(), tuning()).unwrap();
+        assert_eq!(births(&pool), expected, "{backend:?}: from the journal");
+        pool.close().unwrap();
+        let pool = open(&disks.disks(), tuning()).unwrap();
+        assert_eq!(births(&pool), expected, "{backend:?}: from a checkpoint");
+        pool.remove_volume("renamed").unwrap();
+        let young = births(&pool).into_iter().find(|(name, _)| name == "young").unwrap().1;
+        assert_eq!(young, of_first(now), "the name that the source had then");
+        pool.close().unwrap();
+        let report =
+            check(&disks.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
+        assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
+    }
 }

@@ -31,7 +31,7 @@ impl Storage for VolumeStorage {
     fn capacity(&self) -> Result<Option<u64>, TargetError> {
         let tuning = Tuning { read_only: true, background: false, ..Tuning::default() };
         let pool = open(&self.place, tuning)?;
-        Ok(Some(summary(&pool, &self.place)?.size_bytes))
+        Ok(Some(summary(&pool, &self.place)?.record.size_bytes))
     }
 
     fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
@@ -65,10 +65,10 @@ fn open(place: &PoolVolume, tuning: Tuning) -> Result<Pool, PoolTargetError> {
 
 fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetError> {
     let volumes = pool.volumes();
-    if let Some(found) = volumes.iter().find(|volume| volume.name == place.volume) {
+    if let Some(found) = volumes.iter().find(|volume| volume.record.name == place.volume) {
         return Ok(found.clone());
     }
-    let names: Vec<String> = volumes.into_iter().map(|volume| volume.name).collect();
+    let names: Vec<String> = volumes.into_iter().map(|volume| volume.record.name).collect();
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Err(PoolTargetError::NoVolume { place: place.clone(), known })
 }
@@ -84,14 +84,14 @@ impl VolumeStorage {
         let writes = layout.access.writes();
         let pool = open(place, Tuning { read_only: !writes, ..Tuning::default() })?;
         let found = summary(&pool, place)?;
-        if found.size_bytes < need_bytes {
+        if found.record.size_bytes < need_bytes {
             return Err(TargetError::TooSmall {
                 path: path(),
-                have_bytes: found.size_bytes,
+                have_bytes: found.record.size_bytes,
                 need_bytes,
             });
         }
-        if writes && (found.read_only || pool.is_read_only()) {
+        if writes && (found.record.read_only || pool.is_read_only()) {
             return Err(TargetError::ReadOnly { path: path() });
         }
         if layout.access == Access::Create && !layout.force && found.mapped_blocks > 0 {
@@ -180,7 +180,7 @@ impl Target for VolumeTarget {
         let volume = summary(pool, &self.place).ok()?;
         Some(PoolFigures {
             block_bytes: u64::from(self.volume.geometry().preferred_block_bytes),
-            mode: policy(volume.mode),
+            mode: policy(volume.record.mode),
             logical_blocks: stat.logical_blocks,
             physical_blocks: stat.physical_blocks,
             unique_blocks: volume.stat.unique_blocks,

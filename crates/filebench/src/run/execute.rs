@@ -12,11 +12,11 @@ use crate::script::Program;
 use crate::script::syntax::QuitMode;
 use crate::sources::{Distributions, SourceSpec, Surroundings, find, open};
 use gemelo_base::random::mix_pair;
-use gemelo_base::{Monitor, StopFlag};
+use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use std::path::{Component, Path};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Directories whose handles are kept open, over all filesets.
 const MOST_HANDLES: u64 = 4096;
@@ -32,6 +32,12 @@ pub struct Outcome {
     pub error: Option<RunError>,
     /// `true` if the stop flag was raised.
     pub interrupted: bool,
+}
+
+/// Starts a stopwatch: the function returns the seconds since now.
+fn stopwatch() -> impl Fn() -> f64 {
+    let clock = SystemClock::new();
+    move || clock.now_ns() as f64 / 1e9
 }
 
 struct Executor<'a> {
@@ -288,9 +294,9 @@ impl Executor<'_> {
         self.start(plan)?;
         self.console.line("Running...");
         let seconds = self.options.run_s.unwrap_or(seconds);
-        let begin = Instant::now();
+        let elapsed_s = stopwatch();
         loop {
-            let left = (seconds > 0.0).then(|| (seconds - begin.elapsed().as_secs_f64()).max(0.0));
+            let left = (seconds > 0.0).then(|| (seconds - elapsed_s()).max(0.0));
             let wait = match (left, period_s) {
                 (Some(left), Some(period)) => Some(left.min(period)),
                 (left, period) => left.or(period),
@@ -305,7 +311,7 @@ impl Executor<'_> {
                 running.clear();
             }
         }
-        self.console.line(&format!("Run took {:.0} seconds...", begin.elapsed().as_secs_f64()));
+        self.console.line(&format!("Run took {:.0} seconds...", elapsed_s()));
         self.snap();
         self.stop_processes()
     }
@@ -313,9 +319,9 @@ impl Executor<'_> {
     fn sleep(&self, seconds: f64) {
         let seconds =
             if self.running.is_some() { self.options.run_s.unwrap_or(seconds) } else { seconds };
-        let begin = Instant::now();
-        while begin.elapsed().as_secs_f64() < seconds && !self.stop.is_raised() {
-            let left = seconds - begin.elapsed().as_secs_f64();
+        let elapsed_s = stopwatch();
+        while elapsed_s() < seconds && !self.stop.is_raised() {
+            let left = seconds - elapsed_s();
             match &self.running {
                 Some((running, _)) => {
                     running.wait(Some(left));

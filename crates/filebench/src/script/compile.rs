@@ -5,9 +5,10 @@
 //! processes start, as in the original. So `set` also works after `define`.
 
 use super::define::Definer;
+use super::definitions::{Composite, Definitions, FilesetDefinition, ProcessDefinition};
 use super::error::Fault;
 use super::parse::Parsed;
-use super::syntax::{At, Attribute, Command, Expression, FlowopUse, StatsAction, ThreadDefinition};
+use super::syntax::{At, Command, Expression, StatsAction};
 use super::values::{Attributes, Scope, Value};
 use crate::model::{Plan, Step};
 use crate::script::syntax::QuitMode;
@@ -22,38 +23,6 @@ const DEFAULT_PERIOD_S: f64 = 10.0;
 const LONGEST_S: f64 = 366.0 * 86_400.0;
 /// Most steps of one script; `foreach` multiplies steps.
 const MOST_STEPS: usize = 100_000;
-
-/// A parsed `define process`.
-pub(crate) struct ProcessDefinition {
-    pub(crate) at: usize,
-    pub(crate) attributes: Vec<Attribute>,
-    pub(crate) threads: Vec<ThreadDefinition>,
-}
-
-/// A parsed `define flowop`.
-pub(crate) struct Composite {
-    pub(crate) attributes: Vec<Attribute>,
-    pub(crate) body: Vec<FlowopUse>,
-}
-
-/// A parsed `define file` or `define fileset`.
-pub(crate) struct FilesetDefinition {
-    pub(crate) at: usize,
-    pub(crate) is_file: bool,
-    pub(crate) attributes: Vec<Attribute>,
-}
-
-/// The definitions so far.
-#[derive(Default)]
-pub(crate) struct Definitions {
-    pub(crate) globals: BTreeMap<String, Value>,
-    pub(crate) filesets: Vec<FilesetDefinition>,
-    pub(crate) processes: Vec<ProcessDefinition>,
-    pub(crate) composites: BTreeMap<String, Composite>,
-    pub(crate) event_generator: Option<(usize, Vec<Attribute>)>,
-    pub(crate) quit_mode: QuitMode,
-    pub(crate) histogram: bool,
-}
 
 pub(crate) struct Compiled {
     pub(crate) steps: Vec<Step>,

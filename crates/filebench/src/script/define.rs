@@ -1,6 +1,6 @@
 //! Resolves the definitions of filesets, processes and threads. `flowops` resolves flowops.
 
-use super::compile::{Definitions, FilesetDefinition, ProcessDefinition};
+use super::definitions::{Definitions, FilesetDefinition, ProcessDefinition};
 use super::error::Fault;
 use super::flowops::{ThreadBuilder, check_targets};
 use super::parse::Parsed;

@@ -1,6 +1,6 @@
 //! Resolves flowops: kinds, file handles, targets, and the expansion of composites.
 
-use super::compile::{Composite, ProcessDefinition};
+use super::definitions::{Composite, ProcessDefinition};
 use super::error::Fault;
 use super::parse::Parsed;
 use super::syntax::FlowopUse;

@@ -2,6 +2,7 @@
 
 mod compile;
 mod define;
+mod definitions;
 mod error;
 mod flowops;
 mod lex;

@@ -1,18 +1,17 @@
 //! `gemelo generate`: a data set alone, as fast as storage takes it.
 
-use super::bench::options::ContentOptions;
-use crate::contents;
 use crate::context::Context;
-use crate::exit::{Outcome, bad_input};
+use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::files::{self, NewFile, NewFolder};
-use crate::values::Size;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{
     format_counted, format_duration_ns, format_line, format_rate, format_size,
 };
+use gemelo_base::values::Size;
 use gemelo_base::{Clock, SystemClock};
 use gemelo_content::{ContentSpec, Generator, ScaledDistribution};
+use gemelo_job::{ContentOptions, contents};
 use gemelo_load::{Generated, Output};
 use std::path::PathBuf;
 
@@ -35,7 +34,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let spec = contents::resolve(&arguments.content, context.monitor.as_ref())?;
+    let spec = contents::resolve(&arguments.content, context.monitor.as_ref()).or_bad_input()?;
     for shortfall in Generator::new(&spec)?.shortfalls() {
         context.monitor.warn(&shortfall);
     }

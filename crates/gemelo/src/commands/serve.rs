@@ -5,8 +5,9 @@ mod permissions;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
-use crate::values::{OnOff, Percent, Size, Span};
+use crate::values::OnOff;
 use clap::Args;
+use gemelo_base::values::{Percent, Size, Span};
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };
@@ -23,11 +24,12 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// Where to listen: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be given several times
+    /// Address to listen at: unix:PATH or tcp:HOST:PORT, where HOST is a name or an address; may be
+    /// given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<ListenAddress>,
-    /// Mode of the unix sockets of --listen: who may write to one may connect [default: as the umask
-    /// says, or 0660 with --socket-group]
+    /// Mode of the unix sockets of --listen: users that may write to a socket may connect [default:
+    /// by the umask, or 0660 with --socket-group]
     #[arg(long, value_name = "MODE")]
     socket_mode: Option<FileMode>,
     /// Group of the unix sockets of --listen: its name or number
@@ -36,74 +38,79 @@ pub(crate) struct Arguments {
     /// Refuse all changes, by clients and by commands
     #[arg(long)]
     read_only: bool,
-    /// Export this volume only; may be given several times [default: all, also those made later]
+    /// Export only this volume; may be given several times [default: all, also those created later]
     #[arg(long, value_name = "NAME")]
     volume: Vec<String>,
-    /// Tell figures in the format of Prometheus at http://ADDRESS:PORT/metrics
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Encrypt with this certificate and its chain, a PEM file; clients that do not are refused
+    /// Encrypt with this certificate and its chain, a PEM file; clients that do not encrypt are
+    /// refused
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
-    /// The certificate's key, a PEM file
+    /// Private key of the certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// Let only clients in whose certificate one of these authorities has signed, a PEM file
+    /// Accept only clients whose certificate one of these authorities has signed, a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_client_authority: Option<PathBuf>,
-    /// Let clients in that do not encrypt, too
+    /// Also accept clients that do not encrypt
     #[arg(long, requires = "tls_certificate")]
     tls_optional: bool,
-    /// Listen without encryption at addresses that the network reaches
+    /// Listen without encryption at addresses that other machines reach
     #[arg(long)]
     insecure: bool,
-    /// Clients at a time at each address
+    /// Most clients at a time at each address
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     most_connections: u32,
-    /// Connections at a time at each address that have not chosen a volume; of more, the oldest is ended
+    /// Most connections at a time at each address that have not selected a volume; a further one
+    /// ends the oldest
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     most_handshakes: u32,
-    /// Memory for the requests and replies of all clients together [default: 256m, more for many clients]
+    /// Most memory for the requests and replies of all clients together [default: 256m, more for
+    /// many clients]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// End connections that send nothing between requests for this time; 0s for never
+    /// End connections that send no request for this time; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     idle_timeout: Span,
     /// End connections that send a part of a request and then nothing for this time; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     receive_timeout: Span,
-    /// End connections that take nothing of their replies for this time; 0s for never
+    /// End connections that accept nothing of their replies for this time; 0s for never
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     send_timeout: Span,
-    /// Let a connection wait so long for the next request without sleeping: faster answers for a busy processor
+    /// Poll for the next request for this time before sleeping: replies are faster, and the
+    /// processor is busier
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     busy_wait: Span,
     /// Write a line to standard error when a client connects and when it leaves
     #[arg(long)]
     log_connections: bool,
-    /// Give back at most so much freed space a second to the system; 0 for none [default: 64m]
+    /// Most freed space to give back to the file system a second; 0 for none [default: 64m]
     #[arg(long, value_name = "SIZE")]
     collect_rate: Option<Size>,
-    /// Let the finder read at most so much of off-line volumes a second [default: as fast as it can]
+    /// Most data of off-line volumes that the finder reads a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     finder_rate: Option<Size>,
-    /// Let the finder leave blocks alone for so long after they were written [default: 5s]
+    /// Time after a write before the finder reads the block [default: 5s]
     #[arg(long, value_name = "DURATION")]
     finder_delay: Option<Span>,
-    /// Memory for metadata, with the backends table and btree [default: as the pool was made, 256m]
+    /// Memory for the metadata of the backends table and btree [default: as the pool was made, 256m]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
-    /// Make writes durable at least this often, even if no client asks for it [default: as the pool was made, 5s]
+    /// Make writes durable after this time at the latest, even if no client flushes [default: as
+    /// the pool was made, 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
-    /// Compare bytes before a block is shared, whatever the fingerprint
+    /// Compare bytes before a block is shared, with every kind of fingerprint
     #[arg(long)]
     verify_bytes: bool,
-    /// Compare contents with their checksums at every read, so that damage is an error and never a
-    /// wrong content [default: as the pool was made, on]
+    /// Compare contents with their checksums at every read, so that a damaged block is an error
+    /// [default: as the pool was made, on]
     #[arg(long, value_name = "on|off")]
     verify_reads: Option<OnOff>,
-    /// Warn when so much of the data store is in use, in per cent
+    /// Warn when this percentage of the data store is in use
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "80,90,95")]
     warn_used: Vec<Percent>,
 }
@@ -174,7 +181,7 @@ impl Arguments {
     }
 }
 
-/// A limit of time, of which zero means that there is none.
+/// Returns the limit of an option, of which zero means no limit.
 fn unless_zero(span: Span) -> Option<Duration> {
     (!span.0.is_zero()).then_some(span.0)
 }
@@ -182,7 +189,7 @@ fn unless_zero(span: Span) -> Option<Duration> {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let options = arguments.options()?;
     let monitor = Arc::clone(&context.monitor);
-    // Nobody may be reading what is printed; the server serves all the same.
+    // The server serves even if nothing reads its output.
     let ready = |addresses: &Addresses| {
         let nbd = addresses.clients.iter().map(|address| format!("listening at {address}\n"));
         let metrics =

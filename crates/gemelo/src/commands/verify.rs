@@ -1,13 +1,14 @@
 //! `gemelo verify`: re-checks the files that a run kept, from its result file.
 
-use super::bench::{JobInput, SCHEMA, verified};
+use super::bench::verified;
 use crate::context::Context;
-use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::exit::{OrBadInput, Outcome, by_kind};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use gemelo_base::SystemClock;
-use gemelo_load::{Contents, Environment, Job, RunResult};
-use gemelo_target::{Access, TargetUri};
+use gemelo_job::bench::{JobInput, SCHEMA};
+use gemelo_job::verify::{VerifyError, verify};
+use gemelo_load::RunResult;
+use gemelo_target::TargetUri;
 use std::path::PathBuf;
 
 /// Checks every block that a run with --keep left, against what the result file says it wrote.
@@ -24,37 +25,19 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
     let file =
         gemelo_report::read_result::<Vec<JobInput>, Vec<RunResult>>(&arguments.result, SCHEMA)
             .or_bad_input()?;
-    // Of jobs on the same files, the last one's history holds those of all.
-    let last = file.input.iter().zip(&file.result).rev().find_map(|(input, result)| {
-        result.history.as_ref().filter(|_| input.job.keep).map(|history| (input, history))
-    });
-    let Some((input, history)) = last else {
-        return Err(bad_input(anyhow!(
-            "{} has no job with --keep: there are no files to check",
-            arguments.result.display()
-        )));
+    let checked = verify(&file, arguments.target, &context.job_environment());
+    let checked = match checked {
+        Err(error @ VerifyError::NothingKept) => {
+            return Err(error)
+                .with_context(|| arguments.result.display().to_string())
+                .or_bad_input();
+        }
+        other => other.map_err(by_kind)?,
     };
-    let first = file.input.iter().find(|job| job.target == input.target).unwrap_or(input);
-    let uri = match arguments.target {
-        Some(uri) => uri,
-        None => input.target.as_str().into(),
-    };
-    let job = Job::new(input.job.clone()).or_bad_input()?;
-    let first_job = Job::new(first.job.clone()).or_bad_input()?;
-    let contents = Contents::new(&first.content, &first_job).or_bad_input()?;
-    let storage = context.targets.storage(&uri).or_bad_input()?;
-    let plan = storage.plan(&job.layout_with(Access::Read, false)).or_bad_input()?;
-    let mut target = plan.prepare().context("cannot open the files")?;
-    let clock = SystemClock::new();
-    let environment =
-        Environment { clock: &clock, monitor: context.monitor.as_ref(), stop: &context.stop };
-    let (verification, failure) =
-        gemelo_load::verify(history, &contents, target.as_ref(), &environment);
-    target.finish(true)?;
-    context.print(&format!("{}:\n{}", uri, verified(&verification)))?;
-    match failure {
+    context.print(&format!("{}:\n{}", checked.target, verified(&checked.verification)))?;
+    match checked.failure {
         Some(failure) => Err(anyhow!("{failure}")),
-        None if verification.is_success() => Ok(Outcome::Done),
+        None if checked.verification.is_success() => Ok(Outcome::Done),
         None => Ok(Outcome::Partial),
     }
 }

@@ -7,10 +7,12 @@
 
 mod new_file;
 mod new_folder;
+mod outputs;
 mod place;
 
 pub(crate) use new_file::NewFile;
 pub(crate) use new_folder::NewFolder;
+pub(crate) use outputs::NewFiles;
 
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};

@@ -9,8 +9,10 @@
 //! Operations on the same block never overlap if one of them writes, so the content of a block
 //! follows from the order of operations alone.
 
+mod outcome;
 mod state;
 
+pub(crate) use outcome::ProcessOutcome;
 pub(crate) use state::{Cause, Common, State};
 
 use crate::check::Checker;

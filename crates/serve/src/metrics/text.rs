@@ -119,10 +119,10 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
     let mut gauge = |name: &str, help: &str, of: &dyn Fn(&VolumeSummary) -> u64| {
         page.head(name, "gauge", help);
         for volume in &report.volumes {
-            page.value(name, &[("volume", &volume.name)], of(volume));
+            page.value(name, &[("volume", &volume.record.name)], of(volume));
         }
     };
-    gauge("volume_size_bytes", "Size of the volume.", &|volume| volume.size_bytes);
+    gauge("volume_size_bytes", "Size of the volume.", &|volume| volume.record.size_bytes);
     gauge("volume_mapped_blocks", "Blocks of the volume that hold data.", &|volume| {
         volume.mapped_blocks
     });
@@ -139,7 +139,7 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
         );
         for volume in &report.volumes {
             let value = volume.stat.named().get(at).map_or(0, |(_, value)| *value);
-            page.value(&metric, &[("volume", &volume.name)], value);
+            page.value(&metric, &[("volume", &volume.record.name)], value);
         }
     }
     page.head(
@@ -148,7 +148,7 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
         "Requests that arrived together: the queue depth.",
     );
     for volume in &report.volumes {
-        let name = volume.name.as_str();
+        let name = volume.record.name.as_str();
         let mut sum = 0;
         for (class, batches) in volume.load.batches_by_length.iter().enumerate() {
             sum += batches;
@@ -167,7 +167,8 @@ fn latency_figures(page: &mut Page, volumes: &[VolumeSummary]) {
     page.head(NAME, "histogram", "Latency of requests; each has the latency of its batch.");
     for volume in volumes {
         for operation in &volume.load.operations {
-            let labels = [("volume", volume.name.as_str()), ("operation", operation.kind.name())];
+            let labels =
+                [("volume", volume.record.name.as_str()), ("operation", operation.kind.name())];
             let mut sum = 0;
             for (class, requests) in operation.requests_by_latency.iter().enumerate() {
                 sum += requests;
@@ -210,7 +211,7 @@ fn server_figures(page: &mut Page, report: &StatReport) {
     );
     page.head("volume_connections", "gauge", "Connected clients of the volume.");
     for (volume, clients) in report.volumes.iter().zip(&server.volume_connections) {
-        page.value("volume_connections", &[("volume", &volume.name)], clients);
+        page.value("volume_connections", &[("volume", &volume.record.name)], clients);
     }
 }
 

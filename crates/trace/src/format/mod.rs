@@ -285,29 +285,5 @@ pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
     Ok(Parsed::Record)
 }
 
-/// Parses bytes as every format and as the recognised one, for fuzzing.
-///
-/// # Panics
-/// If a parser panics, or returns a record that ends beyond 2^64 bytes.
-pub fn fuzz(bytes: &[u8]) {
-    let recognised = Format::of_head(bytes);
-    for format in Format::ALL.into_iter().chain(recognised) {
-        let mut parser = Parser::new(format, bytes);
-        let (mut names, mut record) = (Names::default(), Record::new());
-        let lines: Box<dyn Iterator<Item = &[u8]>> = match parser.record_bytes() {
-            Some(size) => Box::new(bytes.chunks(size)),
-            None => Box::new(bytes.split(|byte| *byte == b'\n')),
-        };
-        for (line, number) in lines.zip(1..) {
-            if parser.parse(line, number, &mut names, &mut record) == Ok(Parsed::Record) {
-                assert!(
-                    record.offset_bytes.checked_add(record.length_bytes).is_some(),
-                    "{format}: {record:?}"
-                );
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

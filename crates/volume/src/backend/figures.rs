@@ -1,26 +1,7 @@
 //! The figures that a backend gives: the record of a block, sums over the pool, needs of a checkpoint.
 
-use gemelo_format::{DedupMode, Fingerprint, Identity, VolumeId};
+use gemelo_format::{Fingerprint, Identity};
 use std::any::Any;
-
-/// A volume as the metadata have it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct VolumeInfo {
-    /// Its id.
-    pub id: VolumeId,
-    /// Its name.
-    pub name: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Whether it looks for duplicates.
-    pub mode: DedupMode,
-    /// Whether it takes no writes.
-    pub read_only: bool,
-    /// Whether it is being made or removed, and nobody sees it.
-    pub is_hidden: bool,
-    /// LBNs that have a PBN.
-    pub mapped_blocks: u64,
-}
 
 /// The record of a PBN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

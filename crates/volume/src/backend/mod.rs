@@ -15,7 +15,7 @@ mod tests;
 mod traits;
 
 pub use figures::CacheFigures;
-pub(crate) use figures::{Damage, Garbage, Pressure, Record, SlotNeed, Totals, VolumeInfo};
+pub(crate) use figures::{Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use registry::about_backend;
 pub(crate) use registry::{Home, LoadOptions, empty, load};
 pub(crate) use traits::{

@@ -6,11 +6,11 @@ use crate::error::VolumeError;
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
 use gemelo_format::{
-    BackendKind, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn, Pbn,
-    Place, PoolDisks, PoolSeed, Root, Superblock, Version, VolumeId,
+    BackendKind, Birth, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Layout, Lbn,
+    Origin, Pbn, Place, PoolSeed, Root, Superblock, Version, VolumeId, VolumeRecord,
 };
+use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IoSlice;
 use std::sync::Arc;
 
 const DATA_BLOCKS: u64 = 200_000;
@@ -29,6 +29,19 @@ fn superblock(backend: BackendKind) -> Superblock {
         backend,
         journal_pages: 16,
         header_copy: None,
+    }
+}
+
+/// The record of a volume named after its id.
+pub(super) fn record(id: u32, size_bytes: u64) -> VolumeRecord {
+    VolumeRecord {
+        id: VolumeId(id),
+        name: format!("v{id}"),
+        size_bytes,
+        mode: DedupMode::Inline,
+        read_only: false,
+        is_hidden: false,
+        birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Empty },
     }
 }
 
@@ -77,7 +90,7 @@ impl Pair {
     fn new(kind: BackendKind, seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = |name| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
-        let disks = PoolDisks { data: disk("data"), metadata: disk("metadata") };
+        let disks = PoolDisks::new(disk("data"), disk("metadata"));
         let superblock = superblock(kind);
         let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
         let backend = empty(&home, DATA_BLOCKS);
@@ -103,9 +116,7 @@ impl Pair {
     }
 
     fn create(&mut self, id: u32) {
-        let (volume, name) = (VolumeId(id), format!("v{id}"));
-        let size_bytes = VOLUME_BLOCKS * 512;
-        self.apply(&Change::Create { volume, name, size_bytes, mode: DedupMode::Inline });
+        self.apply(&Change::Create(record(id, VOLUME_BLOCKS * 512)));
         self.model.maps.insert(id, BTreeMap::new());
     }
 
@@ -207,6 +218,7 @@ impl Pair {
                     volume: VolumeId(volume),
                     name,
                     read_only: false,
+                    created_s: Some(1_700_000_000),
                 };
                 self.apply(&clone);
                 self.model.maps.insert(volume, self.model.maps[&id].clone());
@@ -239,7 +251,7 @@ impl Pair {
         let (table, table_bytes) = pages.seal(&mut writes).unwrap();
         for (slot, page) in writes {
             let offset = slot.offset(self.superblock.journal_pages);
-            self.disks.metadata.write_at(offset, &mut [IoSlice::new(&*page)]).unwrap();
+            self.disks.metadata.write_at(offset, page.as_slice()).unwrap();
         }
         let totals = self.backend.totals();
         Root {
@@ -403,8 +415,9 @@ fn what_does_not_fit_the_state_is_an_error() {
                 volume: VolumeId(5),
                 name: "x".into(),
                 read_only: true,
+                created_s: None,
             },
-            Change::Create { volume, name: "x".into(), size_bytes: 512, mode: DedupMode::Off },
+            Change::Create(record(volume.0, 512)),
         ];
         for change in wrong {
             let result = pair.backend.apply(std::slice::from_ref(&change), &mut Vec::new());

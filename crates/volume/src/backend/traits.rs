@@ -7,9 +7,11 @@
 //! read. A method without a [`Result`] answers from memory. Look-ups run at the same time as each
 //! other; changes run alone.
 
-use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals, VolumeInfo};
+use super::figures::{Garbage, Pressure, Record, SlotNeed, Totals};
 use crate::error::Result;
-use gemelo_format::{Change, Fingerprint, Lbn, Link, Page, Pbn, Place, Slot, VolumeId};
+use gemelo_format::{
+    Change, Fingerprint, Lbn, Link, Page, Pbn, Place, Slot, VolumeId, VolumeRecord,
+};
 use std::collections::HashSet;
 
 /// The map of each volume: LBN to place.
@@ -49,8 +51,8 @@ pub(crate) trait Index {
 
 /// The list of volumes, which every backend keeps in memory.
 pub(crate) trait Volumes {
-    /// All volumes, by id.
-    fn volumes(&self) -> Vec<VolumeInfo>;
+    /// The records of all volumes, by id; hidden ones included.
+    fn volumes(&self) -> Vec<VolumeRecord>;
 
     /// The number of LBNs of a volume that are not unmapped; 0 for an unknown volume.
     fn mapped_blocks(&self, volume: VolumeId) -> u64;

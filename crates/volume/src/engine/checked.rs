@@ -4,10 +4,12 @@
 //! fails again it is damaged: the request gets an error, and the block is noted.
 
 use super::Engine;
+use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Checksum, Lbn, Pbn, VolumeId};
+use gemelo_format::{Checksum, DiskRole, Fingerprint, Lbn, Pbn, VolumeId};
+use gemelo_store::{ContentComparison, ContentRead};
 
-/// A block to be read: where it is in a volume and in the data store, and the checksum it must have.
+/// A block to be read: where it is in a volume, which content it has, and the checksum of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) lbn: Lbn,
@@ -15,86 +17,151 @@ pub(crate) struct Wanted {
     pub(crate) checksum: Checksum,
 }
 
-impl Engine {
-    /// Reads from within the first of some blocks that lie one after another in the data store. The
-    /// buffer ends within the last one.
-    ///
-    /// Without `verify_reads` only the wanted bytes are read. With it a block that is wanted in part is
-    /// read as a whole, because its checksum covers all of it.
-    pub(super) fn read_run(
-        &self,
-        volume: VolumeId,
-        run: &[Wanted],
-        within: usize,
-        buffer: &mut [u8],
-    ) -> Result<()> {
-        let Some(first) = run.first() else { return Ok(()) };
-        if !self.tuning.verify_reads {
-            return self.read_data(first.pbn, within, buffer);
-        }
-        let block_bytes = self.block_bytes();
-        let (mut run, mut rest) = (run, buffer);
-        if within > 0 {
-            let (part, after) = rest.split_at_mut((block_bytes - within).min(rest.len()));
-            self.read_part(volume, *first, within, part)?;
-            (run, rest) = (run.get(1..).unwrap_or_default(), after);
-        }
-        let whole = rest.len() / block_bytes;
-        let (blocks, part) = rest.split_at_mut(whole * block_bytes);
-        let (whole_run, last) = run.split_at_checked(whole).unwrap_or((run, &[]));
-        self.read_whole(volume, whole_run, blocks)?;
-        match last.first() {
-            Some(last) if !part.is_empty() => self.read_part(volume, *last, 0, part),
-            _ => Ok(()),
+/// A content that a block may have, because both have one fingerprint.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Likeness<'a> {
+    pub(super) pbn: Pbn,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) content: &'a [u8],
+}
+
+/// The blocks that the reads of a batch need, to be read in one list.
+#[derive(Default)]
+pub(super) struct BlockReads<'a> {
+    /// The requests and blocks of `reads`.
+    wanted: Vec<(usize, Wanted)>,
+    reads: Vec<ContentRead<'a>>,
+    /// Blocks that are wanted in part and have to be read as a whole.
+    parts: Vec<PartRead<'a>>,
+}
+
+struct PartRead<'a> {
+    request: usize,
+    wanted: Wanted,
+    within: usize,
+    buffer: &'a mut [u8],
+}
+
+impl<'a> BlockReads<'a> {
+    pub(super) fn with_capacity(blocks: usize) -> Self {
+        let (wanted, reads) = (Vec::with_capacity(blocks), Vec::with_capacity(blocks));
+        Self { wanted, reads, parts: Vec::new() }
+    }
+
+    /// Adds the bytes of a block from `within` on. Without `verify_reads` only the wanted bytes are
+    /// read. With it a block that is wanted in part is read as a whole, because its checksum covers
+    /// all of it.
+    pub(super) fn add(
+        &mut self,
+        engine: &Engine,
+        request: usize,
+        wanted: Wanted,
+        (within, buffer): (usize, &'a mut [u8]),
+    ) {
+        if engine.tuning.verify_reads && buffer.len() < engine.block_bytes() {
+            self.parts.push(PartRead { request, wanted, within, buffer });
+        } else {
+            self.wanted.push((request, wanted));
+            self.reads.push(ContentRead::new(wanted.pbn, within, buffer));
         }
     }
 
-    /// Reads whole blocks that lie one after another.
-    fn read_whole(&self, volume: VolumeId, run: &[Wanted], buffer: &mut [u8]) -> Result<()> {
-        let Some(first) = run.first() else { return Ok(()) };
-        let is_read = self.read_data(first.pbn, 0, buffer).is_ok();
-        for (wanted, content) in run.iter().zip(buffer.chunks_exact_mut(self.block_bytes())) {
-            if !is_read || self.seed.of_content(content) != wanted.checksum {
-                self.read_again(volume, *wanted, content)?;
+    /// Reads all of them; calls `failed` with each request of which a block could not be read.
+    pub(super) fn run(
+        self,
+        engine: &Engine,
+        volume: VolumeId,
+        failed: &mut impl FnMut(usize, VolumeError),
+    ) {
+        let Self { mut wanted, reads, parts } = self;
+        let block_bytes = engine.block_bytes();
+        let mut blocks = vec![0; parts.len() * block_bytes];
+        let mut reads: Vec<ContentRead<'_>> = reads;
+        wanted.extend(parts.iter().map(|part| (part.request, part.wanted)));
+        let buffers = blocks.chunks_exact_mut(block_bytes);
+        let whole = parts.iter().zip(buffers);
+        reads.extend(whole.map(|(part, block)| ContentRead::new(part.wanted.pbn, 0, block)));
+        engine.data.read(&mut reads);
+        for ((request, wanted), read) in wanted.into_iter().zip(reads) {
+            let done = if engine.tuning.verify_reads {
+                engine.check_read(volume, wanted, read)
+            } else {
+                read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
+            };
+            if let Err(error) = done {
+                failed(request, error);
             }
         }
-        Ok(())
+        for (part, block) in parts.into_iter().zip(blocks.chunks_exact(block_bytes)) {
+            let end = part.within + part.buffer.len();
+            part.buffer.copy_from_slice(block.get(part.within..end).unwrap_or_default());
+        }
     }
+}
 
-    fn read_part(
+impl Engine {
+    /// Reads whole blocks, and compares each with its checksum, even without `verify_reads`. The
+    /// outcomes are in the order of the blocks; of more buffers than blocks the rest is left alone.
+    pub(crate) fn read_blocks<'b>(
         &self,
         volume: VolumeId,
-        wanted: Wanted,
-        within: usize,
-        part: &mut [u8],
-    ) -> Result<()> {
-        let mut block = vec![0; self.block_bytes()];
-        self.read_block(volume, wanted, &mut block)?;
-        let content = block.get(within..within + part.len()).unwrap_or_default();
-        part.copy_from_slice(content);
-        Ok(())
+        wanted: &[Wanted],
+        buffers: impl Iterator<Item = &'b mut [u8]>,
+    ) -> Vec<Result<()>> {
+        let pairs = wanted.iter().zip(buffers);
+        let mut reads: Vec<ContentRead<'_>> =
+            pairs.map(|(wanted, buffer)| ContentRead::new(wanted.pbn, 0, buffer)).collect();
+        self.data.read(&mut reads);
+        let checked = wanted.iter().zip(reads);
+        checked.map(|(wanted, read)| self.check_read(volume, *wanted, read)).collect()
     }
 
-    /// Reads one whole block.
-    pub(crate) fn read_block(
-        &self,
-        volume: VolumeId,
-        wanted: Wanted,
-        block: &mut [u8],
-    ) -> Result<()> {
-        self.read_whole(volume, &[wanted], block)
+    /// Compares a block that was read with its checksum, and reads it again if it fails.
+    fn check_read(&self, volume: VolumeId, wanted: Wanted, read: ContentRead<'_>) -> Result<()> {
+        if read.outcome.is_ok() && self.seed.of_content(read.buffer) == wanted.checksum {
+            return Ok(());
+        }
+        self.read_again(volume, wanted, read.buffer)
     }
 
     /// The second try of a block that could not be read or failed its checksum.
     #[cold]
     fn read_again(&self, volume: VolumeId, wanted: Wanted, content: &mut [u8]) -> Result<()> {
-        let read = self.read_data(wanted.pbn, 0, content);
+        let read = self.data.read_one(wanted.pbn, content);
         if read.is_ok() && self.seed.of_content(content) == wanted.checksum {
             return Ok(());
         }
         self.note_damage(volume, wanted);
-        // What was read must not reach anybody.
+        // A client must not get the bytes of a damaged block.
         content.fill(0);
         read.and(Err(VolumeError::DamagedBlock { lbn: wanted.lbn.0 }))
+    }
+
+    /// Compares contents with those of blocks that have the same fingerprints. A block that turns out
+    /// to be damaged becomes suspect.
+    pub(super) fn are_equal(&self, likenesses: &[Likeness<'_>]) -> Vec<bool> {
+        let mut comparisons: Vec<_> =
+            likenesses.iter().map(|one| ContentComparison::new(one.pbn, one.content)).collect();
+        self.data.compare(&mut comparisons);
+        let outcomes = comparisons.into_iter().zip(likenesses).map(|(done, likeness)| {
+            let is_equal = matches!(done.outcome, Ok(true));
+            if !is_equal {
+                self.note_difference(likeness, done.outcome.is_ok());
+            }
+            is_equal
+        });
+        outcomes.collect()
+    }
+
+    /// Finds out why a block has another content than its fingerprint told.
+    #[cold]
+    fn note_difference(&self, likeness: &Likeness<'_>, is_readable: bool) {
+        let mut stored = vec![0; self.block_bytes()];
+        let is_read = is_readable && self.data.read_one(likeness.pbn, &mut stored).is_ok();
+        if is_read && self.fingerprinter.of(&stored) == likeness.fingerprint {
+            add(&self.counters.collisions, 1);
+        } else {
+            self.suspect(likeness.pbn);
+        }
     }
 }

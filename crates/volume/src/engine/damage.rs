@@ -5,15 +5,15 @@
 //! every reference to it.
 
 use super::checked::Wanted;
+use super::locks::{OrderedMutex, Rank};
 use super::{Engine, State};
 use crate::counters::add;
 use crate::error::Result;
 use gemelo_format::{Change, Lbn, Pbn, Place, VolumeId};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 
-/// Damaged blocks that are remembered, so that each is counted once: 1 MiB of them. Past it a block
+/// Damaged blocks that are remembered, so that each is counted once: 1 MiB of memory. Past it a block
 /// counts at each read.
 const MOST_NOTED: usize = 65_536;
 /// Damaged blocks that are listed.
@@ -33,23 +33,61 @@ pub struct DamagedBlock {
     pub pbn: u32,
 }
 
+/// Where a damaged block was found.
+type Noted = (VolumeId, u64, u32);
+
 /// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct Damages {
-    noted: Mutex<BTreeSet<(VolumeId, u64, u32)>>,
-    unwritable: Mutex<HashSet<Pbn>>,
+pub(super) struct Damages {
+    noted: OrderedMutex<BTreeSet<Noted>>,
+    unwritable: OrderedMutex<HashSet<Pbn>>,
+}
+
+impl Default for Damages {
+    fn default() -> Self {
+        Self {
+            noted: OrderedMutex::new(Rank::Damages, BTreeSet::new()),
+            unwritable: OrderedMutex::new(Rank::Damages, HashSet::new()),
+        }
+    }
+}
+
+impl Damages {
+    /// Takes note of a damaged block. True if it counts as a new one.
+    fn note(&self, damage: Noted) -> bool {
+        let mut noted = self.noted.lock();
+        !noted.contains(&damage) && (noted.len() >= MOST_NOTED || noted.insert(damage))
+    }
+
+    fn noted(&self) -> Vec<Noted> {
+        self.noted.lock().iter().copied().collect()
+    }
+
+    /// Forgets a block whose content was written again.
+    fn forget(&self, pbn: Pbn) {
+        self.noted.lock().retain(|(_, _, number)| *number != pbn.number());
+    }
+
+    /// Takes note of a suspect block that could not be written. Its content has to be stored
+    /// elsewhere.
+    pub(super) fn note_unwritable(&self, pbn: Pbn) {
+        let mut unwritable = self.unwritable.lock();
+        if unwritable.len() >= MOST_UNWRITABLE {
+            unwritable.clear();
+        }
+        unwritable.insert(pbn);
+    }
+
+    pub(super) fn is_unwritable(&self, pbn: Pbn) -> bool {
+        self.unwritable.lock().contains(&pbn)
+    }
 }
 
 impl Engine {
-    /// Takes note of a damaged block, and sees to it that nothing shares it. The caller holds a pin, so
-    /// the block has not been given to another content since it was looked up.
+    /// Takes note of a damaged block, and keeps it from being shared. The caller holds a pin, so the
+    /// block has not been given to another content since it was looked up.
     #[cold]
     pub(crate) fn note_damage(&self, volume: VolumeId, wanted: Wanted) {
-        let place = (volume, wanted.lbn.0, wanted.pbn.number());
-        let is_new = {
-            let mut noted = self.damages.noted.lock();
-            !noted.contains(&place) && (noted.len() >= MOST_NOTED || noted.insert(place))
-        };
+        let is_new = self.damages.note((volume, wanted.lbn.0, wanted.pbn.number()));
         add(&self.counters.damaged_blocks, u64::from(is_new));
         self.suspect(wanted.pbn);
     }
@@ -59,59 +97,46 @@ impl Engine {
         if self.check_writable().is_err() {
             return;
         }
-        let mut state = self.state.write();
+        let mut state = self.state_to_change();
         let mut records = Vec::new();
-        let is_shareable = state.backend.records(&[pbn], &mut records).is_ok()
+        let is_shareable = state.backend().records(&[pbn], &mut records).is_ok()
             && records.iter().all(|record| {
                 record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect
             });
         if is_shareable {
             // If it fails the pool has stopped, which says more.
-            let _ = self.apply(&mut state, &Change::Suspect { pbn, is_suspect: true });
+            let _ = self.log.apply(&mut state, &Change::Suspect { pbn, is_suspect: true });
         }
     }
 
-    /// A suspect block turned out to be good.
+    /// Clears the mark of a suspect block that turned out to be good.
     pub(crate) fn acquit(&self, pbn: Pbn) -> Result<()> {
         if self.check_writable().is_err() {
             return Ok(());
         }
-        self.apply(&mut self.state.write(), &Change::Suspect { pbn, is_suspect: false })
+        self.log.apply(&mut self.state_to_change(), &Change::Suspect { pbn, is_suspect: false })
     }
 
-    /// The content of a suspect block was written anew.
+    /// Clears the mark of a suspect block whose content was written again.
     pub(super) fn mend(&self, state: &mut State, pbn: Pbn) -> Result<()> {
-        self.apply(state, &Change::Suspect { pbn, is_suspect: false })?;
-        self.damages.noted.lock().retain(|(_, _, number)| *number != pbn.number());
+        self.log.apply(state, &Change::Suspect { pbn, is_suspect: false })?;
+        self.damages.forget(pbn);
         add(&self.counters.healed_blocks, 1);
         Ok(())
     }
 
-    /// A suspect block could not be written: its content has to be stored elsewhere.
-    pub(super) fn note_unwritable(&self, pbn: Pbn) {
-        let mut unwritable = self.damages.unwritable.lock();
-        if unwritable.len() >= MOST_UNWRITABLE {
-            unwritable.clear();
-        }
-        unwritable.insert(pbn);
-    }
-
-    pub(super) fn is_unwritable(&self, pbn: Pbn) -> bool {
-        self.damages.unwritable.lock().contains(&pbn)
-    }
-
     /// The damaged blocks that were found and that are still in use.
     pub(crate) fn damaged_blocks(&self) -> Vec<DamagedBlock> {
-        let noted: Vec<_> = self.damages.noted.lock().iter().copied().collect();
-        let volumes = self.volumes.read();
+        let noted = self.damages.noted();
+        let volumes = self.volumes();
         let name_of = |id: VolumeId| {
-            volumes.iter().find(|(_, volume)| volume.id == id).map(|(name, _)| name.clone())
+            volumes.iter().find(|(_, volume)| volume.id() == id).map(|(name, _)| name.clone())
         };
-        let state = self.state.read();
+        let state = self.state();
         let mut places = Vec::new();
         let in_use = |(id, lbn, pbn): (VolumeId, u64, u32)| {
             places.clear();
-            state.backend.look_up(id, &[Lbn(lbn)], &mut places).ok()?;
+            state.backend().look_up(id, &[Lbn(lbn)], &mut places).ok()?;
             let is_there = places.first().and_then(|place: &Place| place.pbn()).map(Pbn::number);
             (is_there == Some(pbn)).then_some(())?;
             Some(DamagedBlock { volume: name_of(id)?, lbn, pbn })

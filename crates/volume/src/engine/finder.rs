@@ -5,13 +5,14 @@
 //! it known. Blocks are never written in place, so "nothing has changed meanwhile" is "the LBN still has this PBN",
 //! looked at under the state's lock. Both outcomes are ordinary changes in the journal.
 
-use super::plan::has_content;
+use super::checked::Likeness;
 use super::read::wanted_at;
-use super::worker::Bell;
+use super::worker::StopSignal;
 use super::{Engine, State, VolumeShared, Wanted};
 use crate::counters::add;
 use crate::error::Result;
 use gemelo_format::{Change, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use gemelo_store::ContentWrite;
 use std::collections::BTreeMap;
 
 /// LBNs of a group: two pages of a map, so that one look-up stays in few pages.
@@ -57,7 +58,7 @@ pub(crate) struct DirtyGroups {
 }
 
 impl DirtyGroups {
-    /// The blocks were written.
+    /// Marks blocks that were written.
     pub(super) fn mark(&mut self, lbns: impl Iterator<Item = Lbn>, now_ns: u64) {
         let mut last = None;
         for group in lbns.map(|lbn| lbn.0 / GROUP_BLOCKS) {
@@ -71,13 +72,13 @@ impl DirtyGroups {
         }
     }
 
-    /// Nothing is known of the volume.
+    /// Marks the whole volume, of which nothing is known.
     pub(crate) fn mark_all(&mut self) {
         self.marked_ns.clear();
         self.sweep = Some(0);
     }
 
-    /// There is nothing to look for.
+    /// Forgets all marks.
     pub(super) fn clear(&mut self) {
         self.marked_ns.clear();
         self.sweep = None;
@@ -94,7 +95,7 @@ impl DirtyGroups {
         Some(group)
     }
 
-    /// Groups that wait, and whether everything does.
+    /// The number of marked groups, and whether the whole volume is marked.
     pub(crate) fn waiting(&self) -> (u64, bool) {
         (self.marked_ns.len() as u64, self.sweep.is_some())
     }
@@ -116,9 +117,8 @@ impl Engine {
     /// Looks at one group that was marked no later than this, of any volume. `None` if there is none.
     pub(crate) fn find_next(&self, until_ns: u64) -> Result<Option<FinderReport>> {
         self.check_writable()?;
-        let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
-        for volume in volumes.iter().filter(|volume| volume.mode() == DedupMode::Offline) {
-            let removed = volume.gate.read();
+        for volume in self.volumes().values().filter(|volume| volume.mode() == DedupMode::Offline) {
+            let removed = volume.enter();
             if *removed {
                 continue;
             }
@@ -126,7 +126,7 @@ impl Engine {
             let result = self.examine(volume, group);
             if result.is_err() {
                 let again = std::iter::once(Lbn(group * GROUP_BLOCKS));
-                volume.dirty.lock().mark(again, self.clock.now_ns());
+                volume.dirty().mark(again, self.clock.now_ns());
             }
             return result.map(Some);
         }
@@ -135,7 +135,7 @@ impl Engine {
 
     fn take_group(&self, volume: &VolumeShared, until_ns: u64) -> Result<Option<u64>> {
         let from = {
-            let mut dirty = volume.dirty.lock();
+            let mut dirty = volume.dirty();
             if let Some(group) = dirty.take_marked(until_ns) {
                 return Ok(Some(group));
             }
@@ -144,9 +144,9 @@ impl Engine {
         };
         let end = Lbn(volume.size_bytes() / self.block_bytes() as u64);
         let next =
-            self.state.read().backend.next_mapped(volume.id, Lbn(from * GROUP_BLOCKS), end)?;
+            self.state().backend().next_mapped(volume.id(), Lbn(from * GROUP_BLOCKS), end)?;
         let group = next.map(|lbn| lbn.0 / GROUP_BLOCKS);
-        let mut dirty = volume.dirty.lock();
+        let mut dirty = volume.dirty();
         // Somebody may have begun the sweep anew.
         if dirty.sweep == Some(from) {
             dirty.sweep = group.map(|group| group + 1);
@@ -157,7 +157,7 @@ impl Engine {
     /// Shares what can be shared of a group.
     fn examine(&self, volume: &VolumeShared, group: u64) -> Result<FinderReport> {
         // Until the end no block that is looked up here is written again.
-        let _pin = self.readers.pin();
+        let _pin = self.pin();
         let mut report = FinderReport::default();
         let chunk_blocks = (CHUNK_BYTES / self.block_bytes()).max(1);
         let mut left = self.unidentified(volume, group)?;
@@ -167,7 +167,7 @@ impl Engine {
             }
             let mut again = Vec::new();
             for chunk in left.chunks(chunk_blocks) {
-                self.bound_open_commit()?;
+                self.log.bound_open_commit()?;
                 again.extend(self.examine_chunk(volume, chunk, &mut report)?);
             }
             left = again;
@@ -187,11 +187,11 @@ impl Engine {
         let first = group * GROUP_BLOCKS;
         let lbns: Vec<Lbn> = (first..blocks.min(first + GROUP_BLOCKS)).map(Lbn).collect();
         let (mut places, mut records) = (Vec::with_capacity(lbns.len()), Vec::new());
-        let state = self.state.read();
-        state.backend.look_up(volume.id, &lbns, &mut places)?;
+        let state = self.state();
+        state.backend().look_up(volume.id(), &lbns, &mut places)?;
         let mut stored: Vec<Wanted> = (first..).zip(&places).filter_map(wanted_at).collect();
         let pbns: Vec<Pbn> = stored.iter().map(|wanted| wanted.pbn).collect();
-        state.backend.records(&pbns, &mut records)?;
+        state.backend().records(&pbns, &mut records)?;
         drop(state);
         let mut records = records.into_iter();
         stored.retain(|_| records.next().is_some_and(|record| record.fingerprint.is_none()));
@@ -205,12 +205,12 @@ impl Engine {
         chunk: &[Wanted],
         report: &mut FinderReport,
     ) -> Result<Vec<Wanted>> {
-        let candidates = self.identify(volume.id, chunk)?;
+        let candidates = self.identify(volume.id(), chunk)?;
         report.examined_blocks += candidates.len() as u64;
         report.aborted_blocks += (chunk.len() - candidates.len()) as u64;
         let mut again = Vec::new();
         self.warm_pieces(volume, candidates.iter().map(|candidate| candidate.own.lbn))?;
-        let mut state = self.state.write();
+        let mut state = self.state_to_change();
         for candidate in candidates {
             match self.settle(&mut state, volume, &candidate)? {
                 Settled::Shared => report.shared_blocks += 1,
@@ -234,13 +234,25 @@ impl Engine {
         let mut found = Vec::with_capacity(fingerprints.len());
         let mut records = Vec::with_capacity(fingerprints.len());
         {
-            let state = self.state.read();
-            state.backend.find(&fingerprints, &mut found)?;
+            let state = self.state();
+            state.backend().find(&fingerprints, &mut found)?;
             let pbns: Vec<Pbn> = found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
-            state.backend.records(&pbns, &mut records)?;
+            state.backend().records(&pbns, &mut records)?;
         }
         let must_compare = self.tuning.verify_bytes || self.fingerprinter.must_compare();
-        let mut stored = Vec::new();
+        let compared = if must_compare {
+            let known = good_contents.iter().zip(&fingerprints).zip(found.iter().zip(&records));
+            let likenesses: Vec<Likeness<'_>> = known
+                .filter(|(_, (_, record))| !record.is_suspect)
+                .filter_map(|((content, fingerprint), (pbn, _))| {
+                    Some(Likeness { pbn: (*pbn)?, fingerprint: *fingerprint, content })
+                })
+                .collect();
+            self.are_equal(&likenesses)
+        } else {
+            Vec::new()
+        };
+        let mut compared = compared.into_iter();
         let mut candidates = Vec::with_capacity(fingerprints.len());
         let owns = chunk.iter().zip(&good).filter(|(_, good)| **good).map(|(own, _)| *own);
         let looked_up = fingerprints.into_iter().zip(found).zip(records);
@@ -249,41 +261,31 @@ impl Engine {
         {
             let is_suspect = entry.is_some() && record.is_suspect;
             let is_healed = is_suspect && !must_compare && self.heal(entry, content);
-            let mut compare = |pbn: Pbn| {
-                !must_compare || has_content(self, (pbn, fingerprint), content, &mut stored)
-            };
-            let is_equal = is_healed || !is_suspect && entry.is_some_and(&mut compare);
+            let is_compared = must_compare && entry.is_some() && !record.is_suspect;
+            let is_known = entry.is_some() && !is_suspect;
+            let is_same = if is_compared { compared.next() == Some(true) } else { !must_compare };
+            let is_equal = is_healed || is_known && is_same;
             candidates.push(Candidate { own, fingerprint, entry, is_equal, is_healed });
         }
         Ok(candidates)
     }
 
-    /// Reads blocks, neighbours at once; says of each whether it is good.
+    /// Reads blocks in one list; true for those that are good. The contents become those of other
+    /// LBNs, so they are checked even without `verify_reads`.
     fn read_each(&self, volume: VolumeId, chunk: &[Wanted], contents: &mut [u8]) -> Vec<bool> {
-        let block_bytes = self.block_bytes();
-        let mut good = Vec::with_capacity(chunk.len());
-        let mut rest = contents;
-        for run in chunk.chunk_by(|a, b| a.pbn.number() + 1 == b.pbn.number()) {
-            let (part, after) = rest.split_at_mut((run.len() * block_bytes).min(rest.len()));
-            rest = after;
-            // The content becomes the one of other LBNs, so it is checked even without `verify_reads`.
-            let is_read =
-                run.first().is_some_and(|first| self.read_data(first.pbn, 0, part).is_ok());
-            for (own, content) in run.iter().zip(part.chunks_exact_mut(block_bytes)) {
-                let is_good = is_read && self.seed.of_content(content) == own.checksum;
-                good.push(is_good || self.read_block(volume, *own, content).is_ok());
-            }
-        }
-        good
+        let buffers = contents.chunks_exact_mut(self.block_bytes());
+        self.read_blocks(volume, chunk, buffers).iter().map(Result::is_ok).collect()
     }
 
     /// Writes the content of a suspect block there again.
     fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
-        let Some(pbn) = entry.filter(|pbn| !self.is_unwritable(*pbn)) else { return false };
-        let mut is_written = true;
-        self.write_data(&[(pbn, content)], |_, _| is_written = false);
+        let Some(pbn) = entry.filter(|pbn| !self.damages.is_unwritable(*pbn)) else { return false };
+        let mut writes = [ContentWrite::new(pbn, content)];
+        self.data.write(&mut writes);
+        let [write] = writes;
+        let is_written = write.outcome.is_ok();
         if !is_written {
-            self.note_unwritable(pbn);
+            self.damages.note_unwritable(pbn);
         }
         is_written
     }
@@ -303,8 +305,8 @@ impl Engine {
             is_healed,
         } = *candidate;
         let (mut places, mut records, mut found) = (Vec::new(), Vec::new(), Vec::new());
-        state.backend.look_up(volume.id, &[lbn], &mut places)?;
-        state.backend.records(&[pbn, entry.unwrap_or(pbn)], &mut records)?;
+        state.backend().look_up(volume.id(), &[lbn], &mut places)?;
+        state.backend().records(&[pbn, entry.unwrap_or(pbn)], &mut records)?;
         let [own, other] = records.as_slice() else { return Ok(Settled::Overtaken) };
         if places != [Place::Stored(pbn, checksum)] {
             return Ok(Settled::Overtaken);
@@ -313,7 +315,7 @@ impl Engine {
             // Another LBN of it was looked at first.
             return Ok(Settled::Identified);
         }
-        state.backend.find(&[fingerprint], &mut found)?;
+        state.backend().find(&[fingerprint], &mut found)?;
         if found != [entry] {
             return Ok(Settled::Again);
         }
@@ -328,11 +330,14 @@ impl Engine {
                 if is_healed {
                     self.mend(state, known)?;
                 }
-                self.apply(state, &Change::Share { volume: volume.id, lbn, pbn: known, checksum })?;
+                self.log.apply(
+                    state,
+                    &Change::Share { volume: volume.id(), lbn, pbn: known, checksum },
+                )?;
                 Ok(Settled::Shared)
             }
             _ => {
-                self.apply(state, &Change::Identify { pbn, fingerprint })?;
+                self.log.apply(state, &Change::Identify { pbn, fingerprint })?;
                 Ok(Settled::Identified)
             }
         }
@@ -349,16 +354,16 @@ enum Settled {
 }
 
 /// The finder's thread: looks at groups as they come due, within its rate.
-pub(super) fn work(engine: &Engine, bell: &Bell) {
+pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let tuning = &engine.tuning;
     let delay_ns = u64::try_from(tuning.finder_delay.as_nanos()).unwrap_or(u64::MAX);
     let block_bytes = engine.block_bytes() as u64;
     let mut free_at_ns = 0;
-    while !bell.wait() {
+    while !stop.wait() {
         loop {
             let now_ns = engine.clock.now_ns();
             let Some(until_ns) = now_ns.checked_sub(delay_ns) else { break };
-            if now_ns < free_at_ns || bell.is_rung() {
+            if now_ns < free_at_ns || stop.is_raised() {
                 break;
             }
             // What fails is looked at again after the delay.

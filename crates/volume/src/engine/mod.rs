@@ -1,150 +1,255 @@
 //! The engine: what happens to requests between volumes and disks.
 //!
-//! Locks, in the order in which they are taken: what keeps a volume from being removed or cut, the catalogue, a volume's
-//! gate, the collector, the lead of the crowd, the checkpointer, the committer, the sync of a disk, the state, limbo and
-//! space. Data is read and written without the state.
+//! It stands on four parts, each private to its module: the [`data`] path (contents, and which
+//! blocks are free), the [`log`] (metadata, commits, checkpoints), the [`catalogue`] of volumes and
+//! the [`damage`] that was found. [`Engine`] does with them what requests and commands ask for. The
+//! order of all locks is [`locks::Rank`]. Contents are read and written without the lock of the
+//! metadata.
 
+mod catalogue;
 mod checked;
-mod checkpoint;
-mod commit;
-mod copy;
-mod crowd;
+mod collector;
 mod damage;
 mod data;
 mod finder;
-mod keeper;
+mod health;
+mod locks;
+mod log;
+mod maintenance;
 mod patch;
 mod pieces;
 mod plan;
 mod read;
-mod reserve;
 mod segment;
+mod shared;
+mod supply;
 mod volumes;
 mod worker;
 mod write;
 
 pub(crate) use checked::Wanted;
+pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub(crate) use damage::Damages;
+pub(crate) use data::Space;
 pub use finder::FinderReport;
-pub(crate) use reserve::LEAST_RESERVE_SLOTS;
+pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
-pub(crate) use volumes::VolumeShared;
+pub(crate) use shared::VolumeShared;
 pub(crate) use worker::Worker;
 
 use crate::backend::MetadataBackend;
-use crate::counters::PoolCounters;
-use crate::error::{Result, VolumeError};
+use crate::counters::{PoolActivity, PoolCounters};
+use crate::error::Result;
+use crate::journal::Journal;
 use crate::pool::Tuning;
-use crate::readers::{Limbo, Readers};
-use crate::space::Space;
-pub(crate) use commit::Committer;
-use commit::OpenCommit;
-use copy::Copying;
-pub(crate) use crowd::Crowd;
+use catalogue::Catalogue;
+use damage::Damages;
+use data::{DataPath, Pin};
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
-use gemelo_format::{DiskRole, Fingerprinter, PoolSeed, Superblock, VolumeId};
-use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
-
-/// State guarded by one lock: the metadata, the open commit, and copies under way.
-pub(crate) struct State {
-    pub(crate) backend: Box<dyn MetadataBackend>,
-    pub(crate) open: OpenCommit,
-    /// Volumes that are being copied.
-    copies: Vec<Copying>,
-}
-
-impl State {
-    pub(crate) fn new(backend: Box<dyn MetadataBackend>, next_commit: u64) -> Self {
-        Self { backend, open: OpenCommit::new(next_commit), copies: Vec::new() }
-    }
-}
+use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
+use gemelo_store::Store;
+use health::Health;
+use locks::{OrderedRead, OrderedWrite};
+use log::{Log, LogParts, State};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A pool that is open.
 pub(crate) struct Engine {
-    pub(crate) data: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    superblock: Superblock,
+    seed: PoolSeed,
+    tuning: Tuning,
+    fingerprinter: Fingerprinter,
+    counters: Arc<PoolCounters>,
+    health: Arc<Health>,
+    data: Arc<DataPath>,
+    log: Log,
+    catalogue: Catalogue,
+    damages: Damages,
+}
+
+/// Everything that an engine is opened with.
+pub(crate) struct EngineParts {
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
-    pub(crate) seed: PoolSeed,
     pub(crate) tuning: Tuning,
-    pub(crate) fingerprinter: Fingerprinter,
-    pub(crate) is_read_only: bool,
-    pub(crate) state: RwLock<State>,
-    pub(crate) space: Mutex<Space>,
-    pub(crate) readers: Readers,
-    pub(crate) limbo: Mutex<Limbo>,
-    pub(crate) crowd: Crowd,
-    pub(crate) committer: Mutex<Committer>,
-    pub(crate) checkpointer: Mutex<()>,
-    /// Held by the collector while it has free blocks, and by a writer that finds none.
-    pub(crate) collector: Mutex<()>,
-    /// Held while the data disk, or the metadata disk, is synced.
-    pub(crate) syncing: [Mutex<()>; 2],
-    pub(crate) stopped: OnceLock<(DiskRole, &'static str)>,
-    /// Volumes by name. Locked for a look or an insertion alone, so that clients find their volumes at any time.
-    pub(crate) volumes: RwLock<BTreeMap<String, Arc<VolumeShared>>>,
-    /// Held while the list of volumes, or the size of the pool, changes: such changes come one after another. Holds the
-    /// names of volumes that are being made.
-    pub(crate) catalogue: Mutex<BTreeSet<String>>,
-    /// Volumes that a crash has left half made or half removed.
-    pub(crate) hidden: Mutex<Vec<VolumeId>>,
-    pub(crate) counters: PoolCounters,
-    pub(crate) damages: Damages,
-    /// Bytes of the open commit, to be looked at without a lock.
-    pub(crate) open_bytes: AtomicU64,
-    /// Bytes of the commits that wait, to be looked at without a lock.
-    pub(crate) waiting_bytes: AtomicU64,
-    /// Blocks that writes under way have taken, and that nothing refers to yet. It grows with the space locked alone, so
-    /// that the sum of these and the free blocks is known at one instant.
-    pub(crate) taken_blocks: AtomicU64,
-    /// Slots of the metadata disk that have their space; grows with the allocator locked alone.
-    pub(crate) allocated_slots: AtomicU64,
-    pub(crate) allocator: Mutex<()>,
+    pub(crate) backend: Box<dyn MetadataBackend>,
+    pub(crate) space: Space,
+    pub(crate) journal: Journal,
+    /// The number of the next commit.
+    pub(crate) next_commit: u64,
+    /// The generation of the newest durable root.
+    pub(crate) generation: u64,
 }
 
 impl Engine {
+    /// An engine whose background has not begun. It takes no changes if `tuning` says so.
+    pub(crate) fn new(parts: EngineParts) -> Self {
+        let EngineParts { clock, superblock, tuning, backend, .. } = parts;
+        let volumes = backend.volumes();
+        let hidden = volumes.iter().filter(|info| info.is_hidden).map(|info| info.id).collect();
+        let shown = volumes.into_iter().filter(|info| !info.is_hidden).map(|info| {
+            let volume = VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only);
+            (info.name, volume)
+        });
+        let catalogue = Catalogue::new(shown.collect(), hidden);
+        let counters = Arc::new(PoolCounters::default());
+        let health = Arc::new(Health::new(tuning.read_only));
+        let data = Arc::new(DataPath::new(parts.store, parts.space, Arc::clone(&health)));
+        let log = Log::new(LogParts {
+            disk: parts.metadata,
+            superblock: superblock.clone(),
+            clock: Arc::clone(&clock),
+            tuning,
+            counters: Arc::clone(&counters),
+            health: Arc::clone(&health),
+            data: Arc::clone(&data),
+            backend,
+            journal: parts.journal,
+            next_commit: parts.next_commit,
+            generation: parts.generation,
+        });
+        Self {
+            fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
+            seed: PoolSeed::of(&superblock),
+            clock,
+            superblock,
+            tuning,
+            counters,
+            health,
+            data,
+            log,
+            catalogue,
+            damages: Damages::default(),
+        }
+    }
+
+    pub(crate) const fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
     pub(crate) const fn block_bytes(&self) -> usize {
         self.superblock.block_bytes as usize
     }
 
-    /// Fails if the pool takes no changes.
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.is_read_only {
-            return Err(VolumeError::ReadOnly);
-        }
-        match self.stopped.get() {
-            None => Ok(()),
-            Some((disk, action)) => Err(VolumeError::Stopped { disk: *disk, action }),
-        }
+    pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {
+        &self.fingerprinter
     }
 
-    /// Counts references and free blocks again. A freed block is in the open commit, in one that waits, in limbo or free;
-    /// it goes from one to the next under these locks, which are held together so that each block is counted once.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    pub(crate) const fn has_background(&self) -> bool {
+        self.tuning.background
+    }
+
+    /// Whether the pool was opened for reading only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.health.is_read_only()
+    }
+
+    /// Fails if the pool takes no changes.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.health.check_writable()
+    }
+
+    /// The metadata, to be read.
+    pub(crate) fn state(&self) -> OrderedRead<'_, State> {
+        self.log.read()
+    }
+
+    /// The metadata, to be changed by [`Log::apply`].
+    fn state_to_change(&self) -> OrderedWrite<'_, State> {
+        self.log.write()
+    }
+
+    /// Keeps every block that is looked up from now on from being written again, until the pin is
+    /// dropped.
+    pub(crate) fn pin(&self) -> Pin<'_> {
+        self.data.pin()
+    }
+
+    /// The volumes by name.
+    pub(crate) fn volumes(&self) -> BTreeMap<String, Arc<VolumeShared>> {
+        self.catalogue.all()
+    }
+
+    pub(crate) fn volume(&self, name: &str) -> Result<Arc<VolumeShared>> {
+        self.catalogue.find(name)
+    }
+
+    /// The number of volumes.
+    pub(crate) fn volume_count(&self) -> u64 {
+        self.catalogue.len() as u64
+    }
+
+    /// Makes durable all that was acknowledged so far.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.log.flush()
+    }
+
+    /// Writes a checkpoint.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.log.checkpoint()
+    }
+
+    /// Allocates the space of the next checkpoint on the metadata disk.
+    pub(crate) fn reserve_slots(&self) -> Result<()> {
+        self.log.reserve_slots()
+    }
+
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.data.free_blocks()
+    }
+
+    /// Figures of the journal.
+    pub(crate) fn journal_figures(&self) -> JournalFigures {
+        self.log.journal_figures()
+    }
+
+    /// Length of the metadata disk in bytes.
+    pub(crate) fn metadata_disk_bytes(&self) -> Result<u64> {
+        self.log.disk_bytes()
+    }
+
+    /// Counts of what the pool has done.
+    pub(crate) fn activity(&self) -> PoolActivity {
+        self.counters.read()
+    }
+
+    /// Counts references and free blocks again. A freed block is in the open commit, in one that
+    /// waits, retired or free. It goes from one to the next under locks that are held together
+    /// here, so that each block is counted once.
     pub(crate) fn prove(&self, most: usize) -> Result<Vec<String>> {
-        let committer = self.committer.lock();
-        let state = self.state.read();
-        let mut wrong = state.backend.prove(most)?;
-        let totals = state.backend.totals();
-        let limbo = self.limbo.lock();
-        let space = self.space.lock();
-        let freed = state.open.freed.len() + committer.waiting_blocks() + limbo.len();
+        let log = self.log.still();
+        let backend = log.state().backend();
+        let mut wrong = backend.prove(most)?;
+        let totals = backend.totals();
+        let unmapped = self.data.unmapped();
+        let freed = log.freed_blocks() + unmapped.retired;
         let usable = totals.data_blocks.saturating_sub(self.superblock.reserved_blocks());
-        let expected = usable.saturating_sub(totals.physical + freed as u64);
-        let free = space.free();
+        let expected = usable.saturating_sub(totals.physical + freed);
+        let free = unmapped.free;
         if free != expected {
             wrong.push(format!("{free} blocks are free, which should be {expected}"));
         }
         Ok(wrong)
     }
 
-    /// No changes from now on: what is durable is not known any more.
-    pub(crate) fn stop(&self, disk: DiskRole, action: &'static str) {
-        // Only the first reason counts.
-        let _ = self.stopped.set((disk, action));
+    /// As [`Self::prove`], while requests wait.
+    pub(crate) fn prove_served(&self, most: usize) -> Result<Vec<String>> {
+        // No volume comes that is not in the list.
+        let _catalogue = self.catalogue.change();
+        let mut volumes: Vec<_> = self.volumes().into_values().collect();
+        // Gates are closed in the order of the ids.
+        volumes.sort_by_key(|volume| volume.id());
+        let _gates: Vec<_> = volumes.iter().map(|volume| volume.close_gate()).collect();
+        let _paused = self.data.pause_discards();
+        self.prove(most)
     }
 }

@@ -1,20 +1,20 @@
-//! Blocks that are written in part: what they are now, with the new bytes in it.
+//! Patches: blocks that are written in part get their present content with the new bytes in it.
 //!
-//! Patches of one block wait for each other; a write of the whole block does not, and is noticed afterwards.
+//! Patches of one block wait for each other. A write of the whole block does not wait, and is noticed
+//! afterwards.
 
-use super::volumes::PATCH_LOCKS;
+use super::read::wanted_at;
 use super::write::{Failed, Item, Source};
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Lbn, Place, VolumeId};
-use parking_lot::MutexGuard;
+use gemelo_format::{Lbn, Place};
 
 /// The patched blocks of a list.
 #[derive(Default)]
 pub(super) struct Patches {
     /// Their contents, one after another.
     contents: Vec<u8>,
-    /// Their places before, for each in the order of the list; `None` if the content could not be read.
+    /// Their places before, in the order of the list; `None` if the content could not be read.
     bases: Vec<Option<Place>>,
     block_bytes: usize,
 }
@@ -29,25 +29,6 @@ impl Patches {
 }
 
 impl Engine {
-    /// Keeps other patches of the same blocks out. Locks are taken in their order, so that two lists cannot wait for each
-    /// other.
-    pub(super) fn lock_patches<'v>(
-        &self,
-        volume: &'v VolumeShared,
-        items: &[Item<'_>],
-    ) -> Vec<MutexGuard<'v, ()>> {
-        let patched = items.iter().filter(|item| item.is_patch());
-        let mut locks: Vec<usize> =
-            patched.map(|item| (item.lbn.0 % PATCH_LOCKS as u64) as usize).collect();
-        locks.sort_unstable();
-        locks.dedup();
-        locks
-            .into_iter()
-            .filter_map(|lock| volume.patch_locks.get(lock))
-            .map(|lock| lock.lock())
-            .collect()
-    }
-
     /// Reads the blocks that are written in part, and changes those parts.
     pub(super) fn patch(
         &self,
@@ -62,13 +43,29 @@ impl Engine {
         }
         let block_bytes = self.block_bytes();
         let mut places = Vec::with_capacity(lbns.len());
-        self.state.read().backend.look_up(volume.id, &lbns, &mut places)?;
+        self.state().backend().look_up(volume.id(), &lbns, &mut places)?;
         let mut patches =
             Patches { contents: vec![0; lbns.len() * block_bytes], bases: Vec::new(), block_bytes };
+        let places_and_lbns = places.iter().zip(&lbns);
+        let wanted: Vec<Wanted> =
+            places_and_lbns.filter_map(|(place, lbn)| wanted_at((lbn.0, place))).collect();
+        let blocks = patches.contents.chunks_exact_mut(block_bytes).zip(&places);
+        let stored = blocks.filter(|(_, place)| matches!(place, Place::Stored(..)));
+        // Even without `verify_reads` the checksums are compared: a damaged content would get one
+        // that it passes.
+        let mut read = self.read_blocks(volume.id(), &wanted, stored.map(|(block, _)| block));
+        let mut read = read.drain(..);
         let patched = items.iter().filter(|item| item.is_patch());
         let blocks = patches.contents.chunks_exact_mut(block_bytes);
         for ((item, place), content) in patched.zip(places).zip(blocks) {
-            match self.read_base(volume.id, item.lbn, place, content) {
+            let base = match place {
+                Place::Unmapped => Ok(()),
+                Place::Stored(..) => read
+                    .next()
+                    .unwrap_or_else(|| Err(VolumeError::DamagedBlock { lbn: item.lbn.0 })),
+                Place::Damaged => Err(VolumeError::DamagedBlock { lbn: item.lbn.0 }),
+            };
+            match base {
                 Ok(()) => {
                     overlay(&item.source, content);
                     patches.bases.push(Some(place));
@@ -80,23 +77,6 @@ impl Engine {
             }
         }
         Ok(patches)
-    }
-
-    fn read_base(
-        &self,
-        volume: VolumeId,
-        lbn: Lbn,
-        place: Place,
-        content: &mut [u8],
-    ) -> Result<()> {
-        match place {
-            Place::Unmapped => Ok(()),
-            // Even without `verify_reads`: a damaged content would get a checksum that it passes.
-            Place::Stored(pbn, checksum) => {
-                self.read_block(volume, Wanted { lbn, pbn, checksum }, content)
-            }
-            Place::Damaged => Err(VolumeError::DamagedBlock { lbn: lbn.0 }),
-        }
     }
 }
 

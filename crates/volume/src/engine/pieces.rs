@@ -1,68 +1,71 @@
-//! Changes of whole volumes piece by piece, so that nobody waits for them, and they fit the backend's memory.
+//! Changes of whole volumes piece by piece, so that no request waits for them, and they fit the
+//! backend's memory.
 //!
-//! A volume on its way in or out is hidden: a crash leaves it so, and it is cleared after the next opening. A volume that has
-//! become smaller may map LBNs beyond its end, which nobody sees, until they are cleared.
+//! A volume that is being made or removed is hidden: a crash leaves it so, and it is cleared after
+//! the next opening. A volume that has become smaller may map LBNs beyond its end, which no request
+//! sees, until they are cleared.
 
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Lbn, VolumeId};
 
-/// LBNs that are unmapped in one hold of the state's lock, of a backend in memory: less than a millisecond.
+/// LBNs that are unmapped in one hold of the state's lock, with a backend in memory: less than a
+/// millisecond.
 pub(super) const UNMAP_BLOCKS: u64 = 16_384;
-/// The same of a cached backend, which looks up each of them in trees: a few milliseconds.
+/// The same with a cached backend, which looks up each of them in trees: a few milliseconds.
 const CACHED_BLOCKS: u64 = 1024;
 /// Beyond every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
 impl Engine {
-    /// LBNs that are unmapped in one change at most: what fits the backend's memory, and is done in a few milliseconds.
+    /// LBNs that are unmapped in one change at most: they fit the backend's memory, and take a few
+    /// milliseconds.
     pub(super) fn piece_blocks(state: &State) -> u64 {
-        state.backend.piece_blocks().map_or(UNMAP_BLOCKS, |most| most.min(CACHED_BLOCKS))
+        state.backend().piece_blocks().map_or(UNMAP_BLOCKS, |most| most.min(CACHED_BLOCKS))
     }
 
     /// Whether a change of the whole volume would take too long, or too much.
     pub(super) fn is_large(state: &State, volume: VolumeId) -> bool {
-        state.backend.mapped_blocks(volume) > Self::piece_blocks(state)
+        state.backend().mapped_blocks(volume) > Self::piece_blocks(state)
     }
 
     /// The backend needs a change of this whole volume to be made in pieces.
     pub(super) fn needs_pieces(state: &State, volume: VolumeId) -> bool {
-        state.backend.piece_blocks().is_some() && Self::is_large(state, volume)
+        state.backend().piece_blocks().is_some() && Self::is_large(state, volume)
     }
 
     /// Unmaps all from an LBN on.
     fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<()> {
         let mut next = from;
         loop {
-            self.bound_open_commit()?;
+            self.log.bound_open_commit()?;
             // Without room it goes on, in the reserve.
-            let _ = self.reserve_slots();
+            let _ = self.log.reserve_slots();
             let (first, count) = {
-                let state = self.state.read();
-                let Some(first) = state.backend.next_mapped(volume, next, END)? else {
+                let state = self.state();
+                let Some(first) = state.backend().next_mapped(volume, next, END)? else {
                     return Ok(());
                 };
                 (first, Self::piece_blocks(&state))
             };
             next = Lbn(first.0.saturating_add(count));
-            self.warm(volume, first.0, next.0)?;
-            self.apply(&mut self.state.write(), &Change::Unmap { volume, first, count })?;
+            self.log.warm(volume, first.0, next.0)?;
+            self.log.apply(&mut self.state_to_change(), &Change::Unmap { volume, first, count })?;
         }
     }
 
     /// Removes a hidden volume.
     pub(super) fn clear(&self, volume: VolumeId) -> Result<()> {
         self.unmap_from(volume, Lbn(0))?;
-        self.change(&Change::Remove { volume })?;
+        self.log.change(&Change::Remove { volume })?;
         self.flush()
     }
 
-    /// Copies the map of another volume to a hidden one. After an error the hidden one is on its way out.
+    /// Copies the map of another volume to a hidden one. After an error the hidden one is removed.
     pub(super) fn copy_pieces(&self, source: VolumeId, volume: VolumeId) -> Result<()> {
-        self.copy_all(source, volume).inspect_err(|_| {
+        self.log.copy_all(source, volume).inspect_err(|_| {
             if self.clear(volume).is_err() {
-                // It is done by the keeper, or after the next opening.
-                self.hidden.lock().push(volume);
+                self.catalogue.clear_later(volume);
             }
         })
     }
@@ -70,26 +73,26 @@ impl Engine {
     /// Unmaps what a volume has beyond its end.
     pub(super) fn unmap_beyond(&self, volume: &VolumeShared) -> Result<()> {
         let blocks = volume.size_bytes() / u64::from(self.superblock.block_bytes);
-        self.unmap_from(volume.id, Lbn(blocks))
+        self.unmap_from(volume.id(), Lbn(blocks))
     }
 
     /// Removes hidden volumes; those that cannot be removed now stay hidden.
     pub(crate) fn clear_hidden(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         while !is_stopped() {
-            let Some(volume) = self.hidden.lock().pop() else { break };
-            self.clear(volume).inspect_err(|_| self.hidden.lock().push(volume))?;
+            let Some(volume) = self.catalogue.next_hidden() else { break };
+            self.clear(volume).inspect_err(|_| self.catalogue.clear_later(volume))?;
         }
         Ok(())
     }
 
-    /// Clears what a crash has left. Ends early when told to: the rest is done after the next opening.
+    /// Clears what a crash has left. Ends early when told to: the rest is done after the next
+    /// opening.
     pub(crate) fn clear_left(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         self.clear_hidden(is_stopped)?;
-        let volumes: Vec<_> = self.volumes.read().values().cloned().collect();
-        for volume in volumes {
-            // Not the gate: requests go on meanwhile.
-            let _alone = volume.changing.write();
-            let is_removed = *volume.gate.read();
+        for volume in self.volumes().into_values() {
+            // The gate stays open, so that requests go on meanwhile.
+            let _alone = volume.resize();
+            let is_removed = *volume.enter();
             if !is_removed && !is_stopped() {
                 match self.unmap_beyond(&volume) {
                     Err(VolumeError::Damaged { .. }) => {}

@@ -1,12 +1,15 @@
 //! What is to be done with each block of a list: made without a lock, carried out with one.
 
+use super::checked::Likeness;
 use super::patch::Patches;
 use super::write::{Failed, Item, Source};
 use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
-use crate::counters::add;
-use crate::error::Result;
-use gemelo_format::{Change, Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place, VolumeId};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{
+    Change, Checksum, DedupMode, DiskRole, Fingerprint, Lbn, Pbn, Place, VolumeId,
+};
+use gemelo_store::ContentWrite;
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,13 +135,13 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let lbns: Vec<Lbn> = self.blocks.iter().map(|block| block.lbn).collect();
         self.records.reserve(lbns.len());
         self.most_references = engine.tuning.most_references;
-        let state = engine.state.read();
-        self.version = state.open.version();
-        state.backend.look_up(volume.id, &lbns, &mut self.places)?;
-        state.backend.find(&self.fingerprints, &mut self.found)?;
+        let state = engine.state();
+        self.version = state.version();
+        state.backend().look_up(volume.id(), &lbns, &mut self.places)?;
+        state.backend().find(&self.fingerprints, &mut self.found)?;
         let pbns: Vec<Pbn> = self.found.iter().map(|pbn| pbn.unwrap_or(Pbn::FIRST)).collect();
-        state.backend.records(&pbns, &mut self.records)?;
-        state.backend.prefetch(&self.places)
+        state.backend().records(&pbns, &mut self.records)?;
+        state.backend().prefetch(&self.places)
     }
 
     /// Computes the checksums of all contents that get a map entry.
@@ -155,25 +158,44 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     pub(super) fn decide(&mut self, engine: &Engine) {
         let must_compare = engine.tuning.verify_bytes || engine.fingerprinter.must_compare();
         let mut leaders: HashTable<usize> = HashTable::with_capacity(self.blocks.len());
-        let mut stored = Vec::new();
+        let equal = must_compare.then(|| self.compare(engine));
         for at in 0..self.blocks.len() {
-            let compare = must_compare.then_some(&mut stored);
-            let step = self.step(engine, at, compare, &mut leaders);
+            let step = self.step(engine, at, equal.as_deref(), &mut leaders);
             if let Some(block) = self.blocks.get_mut(at) {
                 block.step = step;
             }
         }
     }
 
-    /// Compares bytes if it is given where to read them to.
+    /// Compares the contents with those that the index knows, in one list. True for equal ones.
+    fn compare(&self, engine: &Engine) -> Vec<bool> {
+        let likeness = |at: usize| {
+            let (block, pbn) = (self.blocks.get(at)?, (*self.found.get(at)?)?);
+            let is_sound = self.records.get(at).is_some_and(|record| !record.is_suspect);
+            let is_asked = block.step != Step::Failed && !block.is_zero && is_sound;
+            let (fingerprint, content) = (self.fingerprint(at), block.content);
+            is_asked.then_some((at, Likeness { pbn, fingerprint, content }))
+        };
+        let (asked, likenesses): (Vec<usize>, Vec<Likeness<'_>>) =
+            (0..self.blocks.len()).filter_map(likeness).unzip();
+        let mut equal = vec![false; self.blocks.len()];
+        for (at, is_equal) in asked.into_iter().zip(engine.are_equal(&likenesses)) {
+            if let Some(flag) = equal.get_mut(at) {
+                *flag = is_equal;
+            }
+        }
+        equal
+    }
+
+    /// Decides on one block. `equal` has the outcomes of comparisons, if contents have to be compared.
     fn step(
         &self,
         engine: &Engine,
         at: usize,
-        compare: Option<&mut Vec<u8>>,
+        equal: Option<&[bool]>,
         leaders: &mut HashTable<usize>,
     ) -> Step {
-        let must_compare = compare.is_some();
+        let must_compare = equal.is_some();
         let (Some(block), Some(place)) = (self.blocks.get(at), self.places.get(at)) else {
             return Step::Failed;
         };
@@ -189,9 +211,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         }
         if let (Some(Some(pbn)), Some(record)) = (self.found.get(at), self.records.get(at))
             && !record.is_suspect
-            && compare.is_none_or(|stored| {
-                has_content(engine, (*pbn, fingerprint), block.content, stored)
-            })
+            && equal.is_none_or(|equal| equal.get(at) == Some(&true))
         {
             if place.pbn() == Some(*pbn) {
                 return Step::Unchanged;
@@ -216,7 +236,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         let (pbn, record) = ((*self.found.get(at)?)?, self.records.get(at)?);
         let is_shareable = record.references < self.most_references;
         let is_right = record.is_suspect && is_shareable && !must_compare;
-        (is_right && !engine.is_unwritable(pbn)).then_some(pbn)
+        (is_right && !engine.damages.is_unwritable(pbn)).then_some(pbn)
     }
 
     fn checksum(&self, at: usize) -> Checksum {
@@ -249,16 +269,23 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             Step::Heal(pbn) => Some(pbn),
             _ => block.pbn,
         };
-        let writes: Vec<(Pbn, &[u8])> =
-            self.blocks.iter().filter_map(|block| Some((target(block)?, block.content))).collect();
+        let mut writes: Vec<ContentWrite<'_>> = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some(ContentWrite::new(target(block)?, block.content)))
+            .collect();
+        engine.data.write(&mut writes);
         let mut lost: Vec<Pbn> = Vec::new();
-        engine.write_data(&writes, |run, error| {
-            for (pbn, _) in run {
-                let fresh = self.blocks.iter().find(|block| block.pbn == Some(*pbn));
-                fresh.into_iter().for_each(|block| failed(block.request, error));
-                lost.push(*pbn);
-            }
-        });
+        for write in writes {
+            let Err(error) = write.outcome else { continue };
+            let error = VolumeError::io(DiskRole::Data, "write")(error);
+            let fresh = self.blocks.iter().find(|block| block.pbn == Some(write.pbn));
+            fresh.into_iter().for_each(|block| failed(block.request, &error));
+            lost.push(write.pbn);
+        }
+        if lost.is_empty() {
+            return;
+        }
         // A block whose leader failed was never tried itself; it goes through another pass.
         for block in self
             .blocks
@@ -267,7 +294,7 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         {
             block.step = match block.step {
                 Step::Heal(pbn) => {
-                    engine.note_unwritable(pbn);
+                    engine.damages.note_unwritable(pbn);
                     Step::Retry
                 }
                 _ => Step::Failed,
@@ -324,11 +351,11 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
     /// Which contents that were not known are known by now, because another writer has stored them meanwhile; nothing
     /// if nothing has changed since the look-up. They go through another pass, and are shared there.
     pub(super) fn stored_meanwhile(&self, state: &State) -> Result<Vec<bool>> {
-        if state.open.version() == self.version {
+        if state.version() == self.version {
             return Ok(Vec::new());
         }
         let mut now = Vec::with_capacity(self.blocks.len());
-        state.backend.find(&self.fingerprints, &mut now)?;
+        state.backend().find(&self.fingerprints, &mut now)?;
         let before_and_now = self.found.iter().zip(now);
         Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
     }
@@ -378,25 +405,4 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
 fn is_zero(content: &[u8]) -> bool {
     let (words, rest) = content.as_chunks::<64>();
     words.iter().all(|word| *word == [0; 64]) && rest.iter().all(|byte| *byte == 0)
-}
-
-/// Whether a block of the data store, which has the fingerprint of this content, has the content itself;
-/// reads it to `stored`. A block that turns out to be damaged becomes suspect.
-pub(super) fn has_content(
-    engine: &Engine,
-    (pbn, fingerprint): (Pbn, Fingerprint),
-    content: &[u8],
-    stored: &mut Vec<u8>,
-) -> bool {
-    stored.resize(content.len(), 0);
-    let is_read = engine.read_data(pbn, 0, stored).is_ok();
-    if is_read && stored.as_slice() == content {
-        return true;
-    }
-    if is_read && engine.fingerprinter.of(stored) == fingerprint {
-        add(&engine.counters.collisions, 1);
-    } else {
-        engine.suspect(pbn);
-    }
-    false
 }

@@ -1,10 +1,11 @@
-//! Reads: one look-up for all of them, then one read for each run of neighbours.
+//! Reads: one look-up and one list of contents for all of a batch.
 
+use super::checked::BlockReads;
 use super::segment::Range;
 use super::{Engine, VolumeShared, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_device::Extent;
-use gemelo_format::{Lbn, Place, VolumeId};
+use gemelo_format::{Lbn, Place};
 
 /// A read request within the volume.
 pub(super) struct Read<'a> {
@@ -29,52 +30,50 @@ impl Engine {
         for read in reads.iter() {
             lbns.extend(read.range.blocks(block_bytes).map(Lbn));
         }
-        // Pinned before the look-up: none of these blocks is written again until all is read.
-        let _pin = self.readers.pin();
+        // Pinned before the look-up: none of these blocks is written again before all are read.
+        let _pin = self.pin();
         let mut places = Vec::with_capacity(lbns.len());
-        let looked_up = self.state.read().backend.look_up(volume.id, &lbns, &mut places);
+        let looked_up = self.state().backend().look_up(volume.id(), &lbns, &mut places);
         if let Err(error) = looked_up {
             let text = error.to_string();
             reads.iter().for_each(|read| failed(read.request, VolumeError::damaged(text.clone())));
             return;
         }
+        let mut blocks = BlockReads::with_capacity(lbns.len());
         let mut rest = places.as_slice();
         for read in reads {
-            let blocks = read.range.blocks(block_bytes).count();
-            let (mine, others) = rest.split_at_checked(blocks).unwrap_or_default();
+            let count = read.range.blocks(block_bytes).count();
+            let (mine, others) = rest.split_at_checked(count).unwrap_or_default();
             rest = others;
-            if let Err(error) = self.read_one(volume.id, read, mine) {
-                failed(read.request, error);
+            let request = read.request;
+            if let Err(error) = self.add_read(&mut blocks, read, mine) {
+                failed(request, error);
             }
         }
+        blocks.run(self, volume.id(), &mut failed);
     }
 
-    fn read_one(&self, volume: VolumeId, read: &mut Read<'_>, places: &[Place]) -> Result<()> {
+    /// Adds the stored blocks of a request to a list, and fills the others with zeros.
+    fn add_read<'a>(
+        &self,
+        blocks: &mut BlockReads<'a>,
+        read: &'a mut Read<'_>,
+        places: &[Place],
+    ) -> Result<()> {
         let block_bytes = self.block_bytes();
         let first = read.range.offset / block_bytes as u64;
         let mut within = (read.range.offset % block_bytes as u64) as usize;
         let mut rest: &mut [u8] = read.buffer;
-        let follows = |a: &Place, b: &Place| match (a, b) {
-            (Place::Stored(a, _), Place::Stored(b, _)) => a.number() + 1 == b.number(),
-            (a, b) => a == b,
-        };
-        let mut lbn = first;
-        let mut wanted = Vec::with_capacity(places.len());
-        for run in places.chunk_by(follows) {
-            let bytes = (run.len() * block_bytes - within).min(rest.len());
+        for (lbn, place) in (first..).zip(places) {
+            let bytes = (block_bytes - within).min(rest.len());
             let (part, after) = rest.split_at_mut(bytes);
-            match run.first() {
-                Some(Place::Stored(..)) => {
-                    wanted.clear();
-                    wanted.extend((lbn..).zip(run).filter_map(wanted_at));
-                    self.read_run(volume, &wanted, within, part)?;
-                }
-                Some(Place::Damaged) => return Err(VolumeError::DamagedBlock { lbn }),
-                _ => part.fill(0),
+            match wanted_at((lbn, place)) {
+                Some(wanted) => blocks.add(self, read.request, wanted, (within, part)),
+                None if *place == Place::Damaged => return Err(VolumeError::DamagedBlock { lbn }),
+                None => part.fill(0),
             }
             rest = after;
             within = 0;
-            lbn += run.len() as u64;
         }
         Ok(())
     }
@@ -92,11 +91,12 @@ impl Engine {
         let mut next = blocks.start;
         while next < blocks.end {
             let mut places = Vec::new();
-            let state = self.state.read();
-            state.backend.look_up(volume.id, &[Lbn(next)], &mut places)?;
+            let state = self.state();
+            state.backend().look_up(volume.id(), &[Lbn(next)], &mut places)?;
             if places.pop() == Some(Place::Unmapped) {
                 // Most of a large volume is nothing at all, and is passed over.
-                let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
+                let mapped =
+                    state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
                 let end = mapped.map_or(blocks.end, |lbn| lbn.0.max(next + 1));
                 if !add_extent(&mut extents, range.part(next..end, block_bytes), false, most) {
                     return Ok(extents);
@@ -105,7 +105,7 @@ impl Engine {
                 continue;
             }
             let lbns: Vec<Lbn> = (next..blocks.end.min(next + EXTENT_BLOCKS)).map(Lbn).collect();
-            state.backend.look_up(volume.id, &lbns, &mut places)?;
+            state.backend().look_up(volume.id(), &lbns, &mut places)?;
             drop(state);
             for (lbn, place) in lbns.iter().zip(places) {
                 let bytes = range.part(lbn.0..lbn.0 + 1, block_bytes);

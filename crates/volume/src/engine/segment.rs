@@ -91,7 +91,7 @@ const fn is_immediate(operation: &Operation<'_>) -> bool {
 impl Engine {
     /// Does a batch.
     pub(crate) fn execute(&self, volume: &VolumeShared, batch: &mut [Request<'_>]) {
-        let removed = volume.gate.read();
+        let removed = volume.enter();
         let size_bytes = if *removed { 0 } else { volume.size_bytes() };
         let mut rest = batch;
         while !rest.is_empty() {
@@ -141,7 +141,8 @@ impl Engine {
             outcomes.push(outcome);
         }
         let mut failed = |number: usize, error: &VolumeError| {
-            if let Some(outcome) = outcomes.get_mut(number) {
+            // The first error of a request is the one to tell.
+            if let Some(outcome) = outcomes.get_mut(number).filter(|outcome| outcome.is_ok()) {
                 *outcome = Err(error.for_device(block_bytes));
             }
         };
@@ -159,7 +160,7 @@ impl Engine {
         }
         if volume.mode() == DedupMode::Offline && !changes.items.is_empty() {
             let lbns = changes.items.iter().map(|item| item.lbn);
-            volume.dirty.lock().mark(lbns, self.clock.now_ns());
+            volume.dirty().mark(lbns, self.clock.now_ns());
         }
         drop(reads);
         drop(changes);
@@ -185,7 +186,7 @@ impl Engine {
         if matches!(operation, Operation::Read { .. }) {
             return Ok(());
         }
-        if volume.read_only {
+        if volume.read_only() {
             return Err(DeviceError::ReadOnly);
         }
         self.check_writable()
@@ -202,7 +203,7 @@ impl Engine {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let is_flush = |request: &Request<'_>| matches!(request.operation, Operation::Flush);
         if has_immediate || segment.iter().any(is_flush) {
-            add(&volume.counters.flushes, 1);
+            add(&volume.counters().flushes, 1);
             if let Err(error) = self.flush() {
                 for request in segment.iter_mut() {
                     if request.outcome.is_ok()
@@ -214,12 +215,12 @@ impl Engine {
             }
         }
         let failures = segment.iter().filter(|request| request.outcome.is_err()).count();
-        add(&volume.counters.failed_requests, failures as u64);
+        add(&volume.counters().failed_requests, failures as u64);
     }
 }
 
 fn count(volume: &VolumeShared, reads: &[Read<'_>], changes: &Changes<'_>) {
-    let counters = &volume.counters;
+    let counters = &volume.counters();
     add(&counters.reads, reads.len() as u64);
     add(&counters.read_bytes, reads.iter().map(|read| read.range.length).sum());
     for (counter, amount) in [

@@ -11,30 +11,30 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Tells a worker to stop.
 #[derive(Default)]
-pub(super) struct Bell {
+pub(super) struct StopSignal {
     stop: Mutex<bool>,
-    rung: Condvar,
+    raised: Condvar,
 }
 
-impl Bell {
-    /// Waits until it is time to look again; whether to stop.
+impl StopSignal {
+    /// Waits until it is time to look again. True if the worker has to stop.
     pub(super) fn wait(&self) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
-            self.rung.wait_for(&mut stop, LOOK);
+            self.raised.wait_for(&mut stop, LOOK);
         }
         *stop
     }
 
-    /// Whether to stop.
-    pub(super) fn is_rung(&self) -> bool {
+    /// True if the worker has to stop.
+    pub(super) fn is_raised(&self) -> bool {
         *self.stop.lock()
     }
 }
 
 /// A thread of an open pool.
 pub(crate) struct Worker {
-    bell: Arc<Bell>,
+    signal: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -43,19 +43,19 @@ impl Worker {
     pub(super) fn start(
         engine: Arc<Engine>,
         name: &str,
-        work: impl FnOnce(&Engine, &Bell) + Send + 'static,
+        work: impl FnOnce(&Engine, &StopSignal) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let bell = Arc::new(Bell::default());
-        let heard = Arc::clone(&bell);
+        let signal = Arc::new(StopSignal::default());
+        let heard = Arc::clone(&signal);
         let thread =
             std::thread::Builder::new().name(name.into()).spawn(move || work(&engine, &heard))?;
-        Ok(Self { bell, thread: Some(thread) })
+        Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Starts all that a pool has: the keeper and the finder.
+    /// Starts all that a pool has: maintenance and the finder.
     pub(crate) fn start_all(engine: &Arc<Engine>) -> std::io::Result<Vec<Self>> {
         Ok(vec![
-            Self::start(Arc::clone(engine), "gemelo-keeper", super::keeper::work)?,
+            Self::start(Arc::clone(engine), "gemelo-maintain", super::maintenance::work)?,
             Self::start(Arc::clone(engine), "gemelo-finder", super::finder::work)?,
         ])
     }
@@ -63,8 +63,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        *self.bell.stop.lock() = true;
-        self.bell.rung.notify_all();
+        *self.signal.stop.lock() = true;
+        self.signal.raised.notify_all();
         if let Some(thread) = self.thread.take() {
             // A panic in it has been reported, and the pool stays as it is.
             let _ = thread.join();

@@ -8,7 +8,7 @@ use super::{Engine, State, VolumeShared};
 use crate::backend::Record;
 use crate::counters::add;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place, VolumeId};
+use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -48,7 +48,7 @@ enum Pass<'i, 'a> {
     Full(usize),
 }
 
-/// Hears of a request that failed.
+/// Called with a request that failed.
 pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
 
 impl Engine {
@@ -62,11 +62,16 @@ impl Engine {
         let all = |failed: &mut Failed<'_>, items: &[&Item<'_>], error: &VolumeError| {
             items.iter().for_each(|item| failed(item.request, error));
         };
+        debug_assert!(
+            items.iter().all(|item| item.lbn.0 * (self.block_bytes() as u64) < volume.size_bytes()),
+            "a write beyond the end was refused before"
+        );
         let mut left: Vec<&Item<'_>> = items.iter().collect();
-        if let Err(error) = self.bound_open_commit().and_then(|()| self.reserve_slots()) {
+        if let Err(error) = self.log.bound_open_commit().and_then(|()| self.log.reserve_slots()) {
             return all(failed, &left, &error);
         }
-        let _patching = self.lock_patches(volume, items);
+        let patched = items.iter().filter(|item| item.is_patch());
+        let _patching = volume.lock_patches(patched.map(|item| item.lbn));
         for pass in 0..MOST_PASSES {
             if left.is_empty() {
                 return;
@@ -120,7 +125,7 @@ impl Engine {
         failed: &mut Failed<'_>,
     ) -> Result<Pass<'i, 'a>> {
         // Until the end of the pass no block that is looked up here is written again.
-        let _pin = self.readers.pin();
+        let _pin = self.pin();
         let patches = self.patch(volume, items, failed)?;
         let mut plan = Plan::new(items, &patches);
         plan.take_fingerprints(self, volume.mode());
@@ -128,7 +133,7 @@ impl Engine {
         plan.decide(self);
         plan.take_checksums(self);
         let wanted = plan.fresh_blocks();
-        let Some((taken, _taken)) = self.take_free(wanted) else { return Ok(Pass::Full(wanted)) };
+        let Some((taken, _taken)) = self.data.take(wanted) else { return Ok(Pass::Full(wanted)) };
         plan.place(taken);
         plan.write(self, failed);
         let mut made =
@@ -138,26 +143,18 @@ impl Engine {
             .and_then(|()| self.make_changes(volume, &plan, &mut made));
         if let Err(error) = changed {
             // Of a pool that has stopped it is unknown what refers to them.
-            if self.stopped.get().is_none() {
+            if !self.health.is_stopped() {
                 let unstored = (0..plan.len()).filter(|at| made.done.get(*at) == Some(&false));
-                self.give_back(unstored.filter_map(|at| plan.fresh(at)).collect());
+                self.data.give_back(unstored.filter_map(|at| plan.fresh(at)).collect());
             }
             return Err(error);
         }
-        self.give_back(made.unused);
+        self.data.give_back(made.unused);
         count(volume, &plan.tally(&made.done));
-        add(&volume.counters.patch_retries, made.overtaken.len() as u64);
+        add(&volume.counters().patch_retries, made.overtaken.len() as u64);
         Ok(Pass::Overtaken(
             made.overtaken.into_iter().filter_map(|at| items.get(at).copied()).collect(),
         ))
-    }
-
-    /// Blocks that nothing has ever referred to.
-    pub(crate) fn give_back(&self, pbns: Vec<Pbn>) {
-        if !pbns.is_empty() {
-            let mut space = self.space.lock();
-            pbns.into_iter().for_each(|pbn| space.release(pbn));
-        }
     }
 
     /// Makes the planned changes that are still right.
@@ -168,7 +165,7 @@ impl Engine {
         made: &mut Made,
     ) -> Result<()> {
         let mut scratch = Scratch::default();
-        let mut state = self.state.write();
+        let mut state = self.state_to_change();
         let is_known_now = plan.stored_meanwhile(&state)?;
         for at in 0..plan.len() {
             if !plan.has_failed(at)
@@ -179,8 +176,8 @@ impl Engine {
                 if let Some(pbn) = plan.healed(at) {
                     self.mend(&mut state, pbn)?;
                 }
-                if let Some(change) = plan.change(volume.id, at) {
-                    self.apply(&mut state, &change)?;
+                if let Some(change) = plan.change(volume.id(), at) {
+                    self.log.apply(&mut state, &change)?;
                 }
                 if let Some(flag) = made.done.get_mut(at) {
                     *flag = true;
@@ -206,7 +203,7 @@ impl Engine {
     ) -> Result<bool> {
         if let Some((lbn, base)) = plan.patched(at) {
             scratch.places.clear();
-            state.backend.look_up(volume.id, &[lbn], &mut scratch.places)?;
+            state.backend().look_up(volume.id(), &[lbn], &mut scratch.places)?;
             if scratch.places != [base] {
                 return Ok(false);
             }
@@ -217,43 +214,44 @@ impl Engine {
         }
         let Some((pbn, fingerprint)) = plan.shared(at) else { return Ok(true) };
         scratch.records.clear();
-        state.backend.records(&[pbn], &mut scratch.records)?;
+        state.backend().records(&[pbn], &mut scratch.records)?;
         Ok(scratch.records.iter().all(|record| {
             let is_same = record.fingerprint == fingerprint;
             is_same && (1..self.tuning.most_references).contains(&record.references)
         }))
     }
 
-    /// Reads what changes of these blocks will need, before anybody has to wait for it.
-    pub(super) fn warm(&self, volume: VolumeId, first: u64, end: u64) -> Result<()> {
-        let (mut next, end) = (Lbn(first), Lbn(end));
-        while next < end {
-            next = self.state.read().backend.warm(volume, next, end)?;
-        }
-        Ok(())
+    /// Reads what changes of these blocks will need if the volume is being copied.
+    pub(super) fn warm_pieces(
+        &self,
+        volume: &VolumeShared,
+        lbns: impl Iterator<Item = Lbn>,
+    ) -> Result<()> {
+        if volume.may_be_copied() { self.log.warm_pieces(volume.id(), lbns) } else { Ok(()) }
     }
 
     /// Unmaps blocks.
     pub(super) fn unmap(&self, volume: &VolumeShared, blocks: Range<u64>) -> Result<()> {
         let mut next = blocks.start;
         while next < blocks.end {
-            self.bound_open_commit()?;
+            self.log.bound_open_commit()?;
             // Without room it goes on, in the reserve.
-            let _ = self.reserve_slots();
+            let _ = self.log.reserve_slots();
             let (first, most) = {
-                let state = self.state.read();
-                let mapped = state.backend.next_mapped(volume.id, Lbn(next), Lbn(blocks.end))?;
+                let state = self.state();
+                let mapped =
+                    state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
                 let Some(first) = mapped else { break };
                 (first, Self::piece_blocks(&state))
             };
             let count = (blocks.end - first.0).min(most);
-            self.warm(volume.id, first.0, first.0 + count)?;
-            let mut state = self.state.write();
-            let freed_before = state.backend.mapped_blocks(volume.id);
-            self.apply(&mut state, &Change::Unmap { volume: volume.id, first, count })?;
-            let freed = freed_before - state.backend.mapped_blocks(volume.id);
+            self.log.warm(volume.id(), first.0, first.0 + count)?;
+            let mut state = self.state_to_change();
+            let freed_before = state.backend().mapped_blocks(volume.id());
+            self.log.apply(&mut state, &Change::Unmap { volume: volume.id(), first, count })?;
+            let freed = freed_before - state.backend().mapped_blocks(volume.id());
             drop(state);
-            add(&volume.counters.trimmed_blocks, freed);
+            add(&volume.counters().trimmed_blocks, freed);
             next = first.0 + count;
         }
         Ok(())
@@ -277,7 +275,7 @@ struct Scratch {
 }
 
 fn count(volume: &VolumeShared, tally: &Tally) {
-    let counters = &volume.counters;
+    let counters = &volume.counters();
     for (counter, amount) in [
         (&counters.unique_blocks, tally.unique),
         (&counters.duplicate_blocks, tally.duplicate),

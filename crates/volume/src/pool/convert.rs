@@ -12,15 +12,14 @@ use gemelo_check::{CheckReport, Walk, WalkVolume};
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
     Change, Checksum, DiskRole, Fingerprint, FingerprintKind, Fingerprinter, Lbn, Pbn, Place,
-    PoolDisks, PoolSeed, Superblock, Version, VolumeId,
+    PoolSeed, Superblock, Version, VolumeId, VolumeRecord,
 };
+use gemelo_store::{ContentRead, PoolDisks, Store};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A name that no volume can have, because it contains a slash.
-const EMPTY_NAME: &str = "/";
 /// Changes made between two looks at the length of the open commit.
 const CHANGES_AT_ONCE: usize = 1024;
 /// The new metadata, until they take the place of the old ones.
@@ -57,12 +56,12 @@ pub fn convert(
         fingerprint,
         ..walk.superblock.clone()
     };
-    let new = PoolDisks { data: Arc::clone(&disks.data), metadata };
+    let new = disks.clone().with_metadata(metadata);
     format_metadata(&new, &superblock, walk.data_blocks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::open_disks(new, tuning, Arc::new(SystemClock::new()))?;
     let mut conversion = Converter::new(disks, &walk, &pool);
-    let shown = walk.volumes.values().filter(|volume| !volume.is_hidden);
+    let shown = walk.volumes.values().filter(|volume| !volume.record.is_hidden);
     let blocks: u64 = shown.clone().map(|volume| volume.map.len() as u64).sum();
     monitor.begin("Converting", Unit::Items, Some(blocks));
     for volume in shown {
@@ -116,7 +115,7 @@ impl Pool {
 
 /// A conversion under way.
 struct Converter<'c> {
-    disks: &'c PoolDisks,
+    store: Arc<dyn Store>,
     walk: &'c Walk,
     pool: &'c Pool,
     seed: PoolSeed,
@@ -132,12 +131,12 @@ impl<'c> Converter<'c> {
     fn new(disks: &'c PoolDisks, walk: &'c Walk, pool: &'c Pool) -> Self {
         let superblock = &walk.superblock;
         Self {
-            disks,
+            store: disks.store(superblock),
             walk,
             pool,
             seed: PoolSeed::of(superblock),
             old_fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
-            fingerprinter: pool.engine.fingerprinter.clone(),
+            fingerprinter: pool.engine.fingerprinter().clone(),
             content: vec![0; superblock.block_bytes as usize],
             stored: HashMap::new(),
             lost: 0,
@@ -167,21 +166,13 @@ impl<'c> Converter<'c> {
         Ok(())
     }
 
-    /// Makes the volume, without its blocks. A read-only one is a clone of an empty one.
+    /// Makes the volume, without its blocks.
     fn create(&self, volume: &WalkVolume) -> Result<VolumeId> {
         let engine = &self.pool.engine;
-        let size_bytes = volume.blocks * u64::from(self.walk.superblock.block_bytes);
-        let WalkVolume { name, mode, .. } = volume.clone();
         let id = engine.next_volume_id();
-        if !volume.read_only {
-            engine.convert_some(&[Change::Create { volume: id, name, size_bytes, mode }])?;
-            return Ok(id);
-        }
-        let empty = Change::Create { volume: id, name: EMPTY_NAME.into(), size_bytes, mode };
-        let copy = VolumeId(id.0.saturating_add(1));
-        let clone = Change::Clone { source: id, volume: copy, name, read_only: true };
-        engine.convert_some(&[empty, clone, Change::Remove { volume: id }])?;
-        Ok(copy)
+        let record = VolumeRecord { id, ..volume.record.clone() };
+        engine.convert_some(&[Change::Create(record)])?;
+        Ok(id)
     }
 
     /// The change that gives an LBN its place.
@@ -192,10 +183,12 @@ impl<'c> Converter<'c> {
             self.lost += u64::from(known.is_none());
             return Ok(known.map_or(lose, |checksum| Change::Share { volume, lbn, pbn, checksum }));
         }
-        let offset = u64::from(pbn.number()) * self.content.len() as u64;
         let fingerprint =
             self.walk.fingerprints.get(&pbn.number()).copied().unwrap_or(Fingerprint::NONE);
-        let is_good = match self.disks.data.read_at(offset, &mut self.content) {
+        let mut reads = [ContentRead::new(pbn, 0, &mut self.content)];
+        self.store.read(&mut reads);
+        let [read] = reads;
+        let is_good = match read.outcome {
             Ok(()) => {
                 fingerprint.is_none() || self.old_fingerprinter.of(&self.content) == fingerprint
             }

@@ -6,10 +6,10 @@ use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{Result, VolumeError};
 use gemelo_disk::DiskError;
 use gemelo_format::{
-    BackendKind, DiskRole, FingerprintKind, JOURNAL_PAGE, PAGE_BYTES, Page, Pbn, PoolDisks,
-    PoolSeed, Root, Superblock, Version, data_header, is_block_size,
+    BackendKind, DiskRole, FingerprintKind, JOURNAL_PAGE, PAGE_BYTES, Page, Pbn, PoolSeed, Root,
+    Superblock, Version, is_block_size,
 };
-use std::io::IoSlice;
+use gemelo_store::PoolDisks;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -111,15 +111,12 @@ impl PoolOptions {
     }
 }
 
-/// Random bytes from the system.
+/// Returns random bytes for a key.
 fn random_bytes<const N: usize>() -> Result<[u8; N]> {
-    use std::io::Read;
-    let path = PathBuf::from("/dev/urandom");
-    let mut bytes = [0; N];
-    std::fs::File::open(&path)
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|source| DiskError::File { action: "read", path, source })?;
-    Ok(bytes)
+    gemelo_base::random::fresh_bytes().map_err(|source| {
+        let path = PathBuf::from("random bytes of the system");
+        DiskError::File { action: "read", path, source }.into()
+    })
 }
 
 impl Pool {
@@ -139,19 +136,9 @@ impl Pool {
             journal_pages: options.journal_pages(),
             header_copy: options.header_copy(),
         };
-        let data = VolumeError::io;
-        disks
-            .data
-            .set_len(options.data_blocks() * u64::from(options.block_bytes))
-            .map_err(data(DiskRole::Data, "enlarge"))?;
-        let header = data_header(&superblock);
-        for offset in superblock.header_offsets() {
-            disks
-                .data
-                .write_at(offset, &mut [IoSlice::new(&header)])
-                .map_err(data(DiskRole::Data, "write"))?;
-        }
-        disks.data.sync().map_err(data(DiskRole::Data, "sync"))?;
+        let store = disks.store(&superblock);
+        store.enlarge(options.data_blocks()).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
+        store.write_labels()?;
         format_metadata(disks, &superblock, options.data_blocks())
     }
 }
@@ -189,7 +176,7 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
     let mut offset = 0;
     while offset < end {
         let part = zeros.get(..(end - offset).min(ZEROS as u64) as usize).unwrap_or(&zeros);
-        disks.metadata.write_at(offset, &mut [IoSlice::new(part)]).map_err(io("write"))?;
+        disks.metadata.write_at(offset, part).map_err(io("write"))?;
         offset += part.len() as u64;
     }
     disks.metadata.sync().map_err(io("sync"))
@@ -229,6 +216,6 @@ fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64
 fn write_page(disks: &PoolDisks, offset: u64, page: &Page) -> Result<()> {
     disks
         .metadata
-        .write_at(offset, &mut [IoSlice::new(page)])
+        .write_at(offset, page.as_slice())
         .map_err(VolumeError::io(DiskRole::Metadata, "write"))
 }

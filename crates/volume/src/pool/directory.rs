@@ -2,7 +2,7 @@
 
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{DiskAccess, DiskError, FileDisk};
-use gemelo_format::PoolDisks;
+use gemelo_store::PoolDisks;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl PoolDirectory {
         refuse_one_disk(path)?;
         let metadata = open_disk(path, METADATA, "the directory has no metadata", access)?;
         let data = open_disk(path, DATA, "the directory has no data store", access)?;
-        Ok(Self { disks: PoolDisks { data: Arc::new(data), metadata: Arc::new(metadata) } })
+        Ok(Self { disks: PoolDisks::new(Arc::new(data), Arc::new(metadata)) })
     }
 
     /// The disks. They stay locked until the last copy of them is dropped.

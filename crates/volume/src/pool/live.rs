@@ -1,18 +1,19 @@
 //! Checking a pool while it is served: contents without stopping anybody, counts while requests wait.
 
 use super::Pool;
-use crate::engine::{Engine, VolumeShared, Wanted};
+use crate::engine::{Engine, Wanted};
 use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
 use gemelo_format::{Checksum, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Damaged contents that are named; the rest is counted.
 const MOST_DAMAGED: usize = 1000;
 /// LBNs looked up at once; the blocks that they have are not reused until they are read.
 const LBNS_AT_ONCE: u64 = 1024;
+/// Bytes that are read in one list.
+const BYTES_AT_ONCE: usize = 1 << 20;
 /// LBNs that are named for each damaged block.
 const MOST_NAMED: usize = 4;
 
@@ -28,22 +29,13 @@ pub struct LiveCheck {
 }
 
 impl Pool {
-    /// Counts all references again while requests wait, which takes about a second for ten million blocks in memory: the
-    /// differences in words, at most `most`.
+    /// Counts all references again while requests wait, which takes about a second for ten million
+    /// blocks in memory. Gives the differences in words, at most `most`.
     ///
     /// # Errors
     /// If metadata cannot be read.
     pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
-        // No volume comes that is not in the list.
-        let _catalogue = self.engine.catalogue.lock();
-        let volumes: Vec<Arc<VolumeShared>> =
-            self.engine.volumes.read().values().cloned().collect();
-        // In the order of their ids, as everybody who takes several would.
-        let mut ordered = volumes;
-        ordered.sort_by_key(|volume| volume.id);
-        let _gates: Vec<_> = ordered.iter().map(|volume| volume.close_gate()).collect();
-        let _collector = self.engine.collector.lock();
-        self.engine.prove(most)
+        self.engine.prove_served(most)
     }
 
     /// Reads all contents and compares them with the checksums in the maps, while the pool is served. A
@@ -53,10 +45,10 @@ impl Pool {
     /// If metadata cannot be read, or the work was stopped.
     pub fn scrub(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<LiveCheck> {
         let engine = &self.engine;
-        let totals = engine.state.read().backend.totals();
+        let totals = engine.state().backend().totals();
         monitor.begin("Checking contents", Unit::Items, Some(totals.physical));
         let volumes: Vec<_> =
-            engine.volumes.read().iter().map(|(name, volume)| (name.clone(), volume.id)).collect();
+            engine.volumes().into_iter().map(|(name, volume)| (name, volume.id())).collect();
         let mut scrub =
             Scrub { seen: Seen::default(), damaged: BTreeMap::new(), report: LiveCheck::default() };
         for (name, id) in volumes {
@@ -135,36 +127,52 @@ impl Engine {
         monitor: &dyn Monitor,
     ) -> Result<Option<Lbn>> {
         // Until the end no block that is looked up here is given to another content.
-        let _pin = self.readers.pin();
+        let _pin = self.pin();
         let (mut places, mut records) = (Vec::new(), Vec::new());
         let (first, next) = {
-            let state = self.state.read();
+            let state = self.state();
             let end = Lbn(MAX_VOLUME_BLOCKS);
-            let Some(first) = state.backend.next_mapped(id, from, end)? else { return Ok(None) };
+            let Some(first) = state.backend().next_mapped(id, from, end)? else { return Ok(None) };
             let next = first.0.saturating_add(LBNS_AT_ONCE).min(end.0);
             let lbns: Vec<Lbn> = (first.0..next).map(Lbn).collect();
-            state.backend.look_up(id, &lbns, &mut places)?;
+            state.backend().look_up(id, &lbns, &mut places)?;
             let pbns: Vec<Pbn> =
                 places.iter().map(|place| place.pbn().unwrap_or(Pbn::FIRST)).collect();
-            state.backend.records(&pbns, &mut records)?;
+            state.backend().records(&pbns, &mut records)?;
             (first, next)
         };
-        let mut content = vec![0; self.block_bytes()];
+        let (mut found, mut seen_before) = (Vec::new(), Vec::new());
         for ((lbn, place), record) in (first.0..).zip(&places).zip(&records) {
             let Place::Stored(pbn, checksum) = *place else { continue };
             let wanted = Wanted { lbn: Lbn(lbn), pbn, checksum };
-            if !scrub.seen.insert(pbn) {
-                if scrub.damaged.contains_key(&(pbn, checksum)) {
-                    scrub.note(name, wanted);
-                }
-                continue;
+            if scrub.seen.insert(pbn) {
+                found.push((wanted, *record));
+            } else {
+                seen_before.push(wanted);
             }
-            monitor.advance(1);
-            scrub.report.checked_contents += 1;
-            if self.read_block(id, wanted, &mut content).is_err() {
+        }
+        let block_bytes = self.block_bytes();
+        let at_once = (BYTES_AT_ONCE / block_bytes).max(1);
+        let mut contents = vec![0; at_once.min(found.len()) * block_bytes];
+        for some in found.chunks(at_once) {
+            let wanted: Vec<Wanted> = some.iter().map(|(wanted, _)| *wanted).collect();
+            let read = self.read_blocks(id, &wanted, contents.chunks_exact_mut(block_bytes));
+            monitor.advance(some.len() as u64);
+            scrub.report.checked_contents += some.len() as u64;
+            let blocks = contents.chunks_exact(block_bytes);
+            for (((wanted, record), read), content) in some.iter().zip(read).zip(blocks) {
+                if read.is_err() {
+                    scrub.note(name, *wanted);
+                } else if record.is_suspect
+                    && self.fingerprinter().of(content) == record.fingerprint
+                {
+                    self.acquit(wanted.pbn)?;
+                }
+            }
+        }
+        for wanted in seen_before {
+            if scrub.damaged.contains_key(&(wanted.pbn, wanted.checksum)) {
                 scrub.note(name, wanted);
-            } else if record.is_suspect && self.fingerprinter.of(&content) == record.fingerprint {
-                self.acquit(pbn)?;
             }
         }
         Ok(Some(Lbn(next)))

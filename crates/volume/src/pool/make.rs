@@ -10,7 +10,7 @@ use crate::error::{Result, VolumeError};
 use gemelo_disk::{
     Disk, DiskAccess, DiskError, FileDisk, are_same, check_existing_device, check_no_user,
 };
-use gemelo_format::PoolDisks;
+use gemelo_store::PoolDisks;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -112,7 +112,7 @@ impl<'a> Places<'a> {
                 disk.wipe_labels().map_err(failed("write", &self.path_of(name)))?;
             }
         }
-        Ok(PoolDisks { data, metadata })
+        Ok(PoolDisks::new(data, metadata))
     }
 
     /// Opens a disk that is there; nothing is written yet. Anything but an empty file or a blank

@@ -4,34 +4,31 @@ mod convert;
 mod create;
 mod directory;
 mod find;
-mod gc;
+mod judge;
 mod live;
 mod make;
 mod open;
 mod past_loss;
+mod plan;
 mod repair;
 mod stat;
 
 pub use convert::{Conversion, convert};
 pub use create::PoolOptions;
 pub use directory::PoolDirectory;
-pub(crate) use gc::Collector;
-pub use gc::GcReport;
 pub use live::LiveCheck;
 pub use make::NewPool;
 pub use past_loss::RenamedVolume;
-pub use repair::{
-    LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan, record_damage, repair,
-    repair_outlook,
-};
+pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
+pub use repair::{record_damage, repair, repair_outlook};
 pub use stat::{PoolStat, VolumeSummary};
 
-use crate::engine::{DamagedBlock, Engine, Worker};
+use crate::engine::{DamagedBlock, Engine, GcReport, Worker};
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
-use gemelo_base::Clock;
+use gemelo_base::{Clock, Monitor, StopFlag};
 use gemelo_disk::DiskAccess;
-use gemelo_format::{DedupMode, Pbn};
+use gemelo_format::{DedupMode, Origin, Pbn};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -116,7 +113,7 @@ impl Pool {
     /// Whether the pool takes no changes: it was opened so, or it is damaged.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.engine.is_read_only
+        self.engine.is_read_only()
     }
 
     /// What was found damaged when it was opened, in words.
@@ -150,7 +147,21 @@ impl Pool {
     /// # Errors
     /// If there is one of this name, or name or size cannot be.
     pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
-        self.engine.create_volume(name, size_bytes, mode)
+        self.engine.create_volume(name, size_bytes, mode, Origin::Empty)
+    }
+
+    /// Makes a volume that an import is going to fill: as [`Self::create_volume`], and its origin says
+    /// that it was imported.
+    ///
+    /// # Errors
+    /// As [`Self::create_volume`].
+    pub fn create_imported_volume(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        mode: DedupMode,
+    ) -> Result<()> {
+        self.engine.create_volume(name, size_bytes, mode, Origin::Imported)
     }
 
     /// Removes a volume. Requests under way end first; later ones fail.
@@ -206,7 +217,7 @@ impl Pool {
     /// # Errors
     /// If it is that large already, or there is no space.
     pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
-        self.engine.grow(capacity_bytes / u64::from(self.engine.superblock.block_bytes))
+        self.engine.grow(capacity_bytes / u64::from(self.engine.superblock().block_bytes))
     }
 
     /// Makes durable all that was acknowledged, in all volumes.
@@ -223,6 +234,20 @@ impl Pool {
     /// If it cannot be written; all that is durable stays so.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
+    }
+
+    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back to
+    /// the system, at most `most_bytes_per_s`.
+    ///
+    /// # Errors
+    /// If the checkpoint or a discard fails, or the work was stopped.
+    pub fn gc(
+        &self,
+        most_bytes_per_s: Option<u64>,
+        monitor: &dyn Monitor,
+        stop: &StopFlag,
+    ) -> Result<GcReport> {
+        self.engine.collect(most_bytes_per_s, monitor, stop)
     }
 
     /// Counts all references again and compares: the differences in words, at most `most`. Nothing may be written

@@ -3,23 +3,18 @@
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
 use crate::backend::{self, Damage, Home, Index, LoadOptions, Map, MetadataBackend};
-use crate::counters::PoolCounters;
-use crate::engine::{Committer, Crowd, Damages, Engine, State, VolumeShared, Worker};
+use crate::engine::{Engine, EngineParts, Space, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
-use crate::readers::Readers;
-use crate::space::Space;
 use gemelo_base::Clock;
 use gemelo_format::{
-    AtLoss, DiskRole, Fingerprinter, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place,
-    PoolDisks, PoolSeed, Root, Superblock, Version, VolumeId, check_data_header, data_header,
-    find_roots, read_superblock, replay_journal,
+    AtLoss, DiskRole, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place, PoolSeed, Root,
+    Superblock, Version, VolumeId, find_roots, read_superblock, replay_journal,
 };
-use parking_lot::{Mutex, RwLock};
+use gemelo_store::{PoolDisks, Store};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::io::IoSlice;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// LBNs that are looked up at once.
 const LBNS_AT_ONCE: u64 = 4096;
@@ -27,6 +22,7 @@ const LBNS_AT_ONCE: u64 = 4096;
 /// A checkpoint with the journal replayed on it.
 pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) backend: Box<dyn MetadataBackend>,
     /// Whether changes that were durable are not in it.
     pub(crate) has_lost_history: bool,
@@ -40,7 +36,6 @@ pub(crate) struct Recovered {
     last_commit: Option<LastCommit>,
     /// Whether what is lost is known to be, and the pool may be written.
     is_salvaged: bool,
-    seed: PoolSeed,
     generation: u64,
     journal: Journal,
     next_commit: u64,
@@ -61,9 +56,8 @@ pub(crate) fn recover(
         return Err(VolumeError::OldFormat { version: superblock.version.number() });
     }
     let seed = PoolSeed::of(&superblock);
-    for offset in check_data_header(&*disks.data, &superblock)? {
-        damage.harmless.push(format!("the header of the data store at byte {offset}"));
-    }
+    let store = disks.store(&superblock);
+    damage.harmless.extend(store.check_labels()?);
     let found = find_roots(&*disks.metadata, &superblock, seed)?;
     for offset in found.to_repair {
         damage.harmless.push(format!("the root at byte {offset}"));
@@ -96,8 +90,8 @@ pub(crate) fn recover(
     }
     // A repair that is interrupted must find the journal as it was.
     let journal = match is_salvaged {
-        true => Journal::full(&superblock, &root, seed),
-        false => Journal::new(&superblock, &root, seed, replayed.head),
+        true => Journal::full(&superblock, &root, seed, replayed.marks),
+        false => Journal::new(&superblock, &root, seed, (replayed.head, replayed.marks)),
     };
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
@@ -108,11 +102,12 @@ pub(crate) fn recover(
         }
         damage.lost.push(what);
     }
-    find_absent(disks, &superblock, &*backend, &mut damage)?;
+    find_absent(&*store, &*backend, &mut damage)?;
     let generation = replayed.generation.max(newest);
     let next_commit = replayed.next_commit;
     Ok(Recovered {
         superblock,
+        store,
         backend,
         has_lost_history,
         lost_history: replayed.lost,
@@ -121,7 +116,6 @@ pub(crate) fn recover(
         root,
         last_commit: replayed.last,
         is_salvaged,
-        seed,
         generation,
         journal,
         next_commit,
@@ -131,20 +125,14 @@ pub(crate) fn recover(
 
 /// Finds contents beyond the end of the data disk. Writing to such a disk would make it longer, and the
 /// lost contents would look like zeros, so the pool takes no changes before it is repaired.
-fn find_absent(
-    disks: &PoolDisks,
-    superblock: &Superblock,
-    backend: &dyn Index,
-    damage: &mut Damage,
-) -> Result<()> {
-    let data_bytes = disks.data.len().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
-    let present = data_bytes / u64::from(superblock.block_bytes);
+fn find_absent(store: &dyn Store, backend: &dyn Index, damage: &mut Damage) -> Result<()> {
+    let present = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let mut absent = 0u64;
     let visited =
         backend.visit_used(&mut |pbn| absent += u64::from(u64::from(pbn.number()) >= present));
     if absent > 0 {
         damage.lost.push(format!(
-            "{absent} stored blocks, because the data store ends at {data_bytes} bytes, before them"
+            "{absent} stored blocks, because the data store ends before them, after {present} blocks"
         ));
     }
     match visited {
@@ -196,10 +184,10 @@ impl Pool {
         let is_salvaged = recovered.is_salvaged;
         let Recovered {
             superblock,
+            store,
             backend,
             root,
             last_commit,
-            seed,
             generation,
             journal,
             next_commit,
@@ -220,60 +208,38 @@ impl Pool {
         let is_read_only = tuning.read_only || !damage.lost.is_empty() && !is_salvaged;
         let tuning = Tuning { read_only: is_read_only, ..tuning };
         if !is_read_only {
-            extend_data(&disks, &superblock, backend.totals().data_blocks)?;
+            extend_data(&*store, backend.totals().data_blocks)?;
             if !is_salvaged {
-                write_again(&disks, &superblock, &root, (&journal, last_commit.as_ref()))?;
+                write_again(
+                    (&disks, &*store),
+                    &superblock,
+                    &root,
+                    (&journal, last_commit.as_ref()),
+                )?;
             }
         }
-        let hidden = backend
-            .volumes()
-            .into_iter()
-            .filter(|info| info.is_hidden)
-            .map(|info| info.id)
-            .collect();
-        let volumes = backend.volumes().into_iter().filter(|info| !info.is_hidden).map(|info| {
-            (info.name, VolumeShared::new(info.id, info.size_bytes, info.mode, info.read_only))
-        });
-        let engine = Engine {
-            fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
-            volumes: RwLock::new(volumes.collect()),
-            state: RwLock::new(State::new(backend, next_commit)),
-            crowd: Crowd::default(),
-            committer: Mutex::new(Committer::new(journal, next_commit - 1, generation)),
-            space: Mutex::new(space),
-            data: disks.data,
+        let engine = Engine::new(EngineParts {
+            store,
             metadata: disks.metadata,
             clock,
             superblock,
-            seed,
             tuning,
-            is_read_only,
-            readers: Readers::default(),
-            limbo: Mutex::default(),
-            checkpointer: Mutex::default(),
-            collector: Mutex::default(),
-            syncing: Default::default(),
-            stopped: OnceLock::new(),
-            hidden: Mutex::new(hidden),
-            counters: PoolCounters::default(),
-            damages: Damages::default(),
-            open_bytes: AtomicU64::new(0),
-            waiting_bytes: AtomicU64::new(0),
-            taken_blocks: AtomicU64::new(0),
-            allocated_slots: AtomicU64::new(0),
-            allocator: Mutex::default(),
-            catalogue: Mutex::default(),
-        };
+            backend,
+            space,
+            journal,
+            next_commit,
+            generation,
+        });
         let engine = Arc::new(engine);
-        if !engine.is_read_only {
-            // On a file system that is full already there is the room that is there.
+        if !is_read_only {
+            // On a file system that is full already the pool gets along with the room that it has.
             let _ = engine.reserve_slots();
         }
-        if !engine.is_read_only && !engine.tuning.background {
+        if !is_read_only && !engine.has_background() {
             // What fails here is done at the next opening.
             let _ = engine.clear_left(&|| false);
         }
-        let workers = if engine.tuning.background && !is_read_only {
+        let workers = if engine.has_background() && !is_read_only {
             Worker::start_all(&engine).map_err(|source| VolumeError::Io {
                 disk: DiskRole::Metadata,
                 action: "start the threads that look after",
@@ -293,7 +259,7 @@ impl Pool {
 /// doubt, because each was written after a good sync of all that it refers to: the same bytes are
 /// written there again, and synced.
 fn write_again(
-    disks: &PoolDisks,
+    (disks, store): (&PoolDisks, &dyn Store),
     superblock: &Superblock,
     root: &Root,
     (journal, last): (&Journal, Option<&LastCommit>),
@@ -303,27 +269,23 @@ fn write_again(
     for offset in Root::offsets(root.generation) {
         disks
             .metadata
-            .write_at(offset, &mut [IoSlice::new(&*page)])
+            .write_at(offset, page.as_slice())
             .map_err(io(DiskRole::Metadata, "write"))?;
         disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))?;
     }
     if let Some(last) = last {
         journal.rewrite(&*disks.metadata, last)?;
     }
-    disks.data.sync().map_err(io(DiskRole::Data, "sync"))?;
+    store.sync().map_err(io(DiskRole::Data, "sync"))?;
     disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))
 }
 
 /// Makes a data disk whose end was lost as long as it should be; no content was in the lost part.
-fn extend_data(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
+fn extend_data(store: &dyn Store, data_blocks: u64) -> Result<()> {
     let io = |action| VolumeError::io(DiskRole::Data, action);
-    let length = data_blocks * u64::from(superblock.block_bytes);
-    if disks.data.len().map_err(io("measure"))? < length {
-        disks.data.set_len(length).map_err(io("enlarge"))?;
-        let header = data_header(superblock);
-        for offset in superblock.header_offsets() {
-            disks.data.write_at(offset, &mut [IoSlice::new(&header)]).map_err(io("write"))?;
-        }
+    if store.blocks().map_err(io("measure"))? < data_blocks {
+        store.enlarge(data_blocks).map_err(io("enlarge"))?;
+        store.write_labels()?;
     }
     Ok(())
 }

@@ -4,9 +4,9 @@
 //! entries and fingerprints by the contents. What needs care is volumes: a change of a volume that only
 //! the lost commit made is left out, and two volumes do not get one name.
 
-use crate::backend::{MetadataBackend, VolumeInfo};
+use crate::backend::MetadataBackend;
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, MAX_NAME_BYTES, ReplayedCommit, VolumeId};
+use gemelo_format::{Change, MAX_NAME_BYTES, ReplayedCommit, VolumeId, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
 
@@ -24,7 +24,9 @@ pub struct RenamedVolume {
 pub(crate) struct PastLoss {
     /// Volumes that were half copied when a commit was lost. Which blocks the lost commit copied is
     /// unknown, so they are not completed.
-    half_copied: Option<BTreeSet<VolumeId>>,
+    half_copied: BTreeSet<VolumeId>,
+    /// The number of the last commit that was replayed after a loss.
+    last: Option<u64>,
     /// Changes that were left out.
     pub(crate) left_out: u64,
     /// Blocks of each volume that changes replace which were left out.
@@ -41,10 +43,11 @@ impl PastLoss {
         backend: &mut dyn MetadataBackend,
         commit: &ReplayedCommit,
     ) -> Result<()> {
-        if self.half_copied.is_none() {
+        if self.last.is_none_or(|last| last + 1 != commit.number) {
             let hidden = backend.volumes().into_iter().filter(|volume| volume.is_hidden);
-            self.half_copied = Some(hidden.map(|volume| volume.id).collect());
+            self.half_copied.extend(hidden.map(|volume| volume.id));
         }
+        self.last = Some(commit.number);
         for change in &commit.changes {
             if !self.completes_half_copy(backend, change) {
                 self.make_room_for_name(backend, change, commit.number)?;
@@ -69,7 +72,7 @@ impl PastLoss {
 
     fn completes_half_copy(&mut self, backend: &dyn MetadataBackend, change: &Change) -> bool {
         let Change::Show { volume } = change else { return false };
-        let is_half = self.half_copied.as_ref().is_some_and(|ids| ids.contains(volume));
+        let is_half = self.half_copied.contains(volume);
         if is_half {
             self.vanished.insert(*volume, backend.mapped_blocks(*volume));
         }
@@ -90,7 +93,7 @@ impl PastLoss {
         let volumes = backend.volumes();
         let Some((id, name)) = named(change, &volumes) else { return Ok(()) };
         let has_name =
-            |volume: &&VolumeInfo| volume.id != id && volume.name == name && !volume.is_hidden;
+            |volume: &&VolumeRecord| volume.id != id && volume.name == name && !volume.is_hidden;
         let Some(holder) = volumes.iter().find(has_name) else { return Ok(()) };
         let after = free_name(&name, number, &volumes);
         let rename = Change::Rename { volume: holder.id, name: after.clone() };
@@ -104,16 +107,17 @@ impl PastLoss {
 const fn names_volume(change: &Change) -> bool {
     matches!(
         change,
-        Change::Create { .. } | Change::Clone { .. } | Change::Rename { .. } | Change::Show { .. }
+        Change::Create(_) | Change::Clone { .. } | Change::Rename { .. } | Change::Show { .. }
     )
 }
 
 /// The volume that a change makes visible under a name, and the name. `None` if the change rests on a
 /// volume that is not there.
-fn named(change: &Change, volumes: &[VolumeInfo]) -> Option<(VolumeId, String)> {
+fn named(change: &Change, volumes: &[VolumeRecord]) -> Option<(VolumeId, String)> {
     let find = |id: &VolumeId| volumes.iter().find(|info| info.id == *id);
     match change {
-        Change::Create { volume, name, .. } => Some((*volume, name.clone())),
+        Change::Create(record) if record.is_hidden => None,
+        Change::Create(record) => Some((record.id, record.name.clone())),
         Change::Clone { source, volume, name, .. } => find(source).map(|_| (*volume, name.clone())),
         Change::Rename { volume, name } => find(volume).map(|_| (*volume, name.clone())),
         Change::Show { volume } => find(volume).map(|shown| (*volume, shown.name.clone())),
@@ -122,7 +126,7 @@ fn named(change: &Change, volumes: &[VolumeInfo]) -> Option<(VolumeId, String)> 
 }
 
 /// A name for a volume that had this one before a commit, which no other volume has.
-fn free_name(name: &str, commit: u64, volumes: &[VolumeInfo]) -> String {
+fn free_name(name: &str, commit: u64, volumes: &[VolumeRecord]) -> String {
     let candidates = (0u64..).map(|number| {
         let suffix = match number {
             0 => format!(".before-commit-{commit}"),

@@ -1,24 +1,21 @@
 //! What a pool and its volumes have, and have done.
 
 use super::Pool;
-use crate::backend::{CacheFigures, VolumeInfo};
+use crate::backend::CacheFigures;
 use crate::counters::{PoolActivity, VolumeStat};
-use crate::error::{Result, VolumeError};
+use crate::error::Result;
 use crate::load::LoadStat;
-use gemelo_format::{BackendKind, DedupMode, DiskRole, FingerprintKind, PAGE_BYTES};
+use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A volume in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSummary {
-    /// Its name.
-    pub name: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Whether it looks for duplicates.
-    pub mode: DedupMode,
-    /// Whether it takes no writes.
-    pub read_only: bool,
+    /// The record of the volume. The name of its origin is the present one if the volume that it was
+    /// cloned from is still there.
+    #[serde(flatten)]
+    pub record: VolumeRecord,
     /// Its blocks that hold something.
     pub mapped_blocks: u64,
     /// Stretches of 1024 blocks that the finder has not looked at since they were written.
@@ -88,28 +85,36 @@ impl Pool {
     /// All volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeSummary> {
-        let infos = self.engine.state.read().backend.volumes();
-        let live = self.engine.volumes.read();
-        let live_of = |info: &VolumeInfo| live.get(&info.name);
-        let waiting = |info: &VolumeInfo| {
-            live_of(info).map_or((0, false), |volume| volume.dirty.lock().waiting())
+        let records: Vec<(u64, VolumeRecord)> = {
+            let state = self.engine.state();
+            let all = state.backend().volumes().into_iter();
+            let mapped_blocks = |record: &VolumeRecord| state.backend().mapped_blocks(record.id);
+            all.map(|record| (mapped_blocks(&record), record)).collect()
         };
-        let mut list: Vec<VolumeSummary> = infos
-            .into_iter()
-            .filter(|info| !info.is_hidden)
-            .map(|info| VolumeSummary {
-                dirty_groups: waiting(&info).0,
-                is_swept: waiting(&info).1,
-                stat: live_of(&info).map(|volume| volume.counters.read()).unwrap_or_default(),
-                load: live_of(&info).map(|volume| volume.load.read()).unwrap_or_default(),
-                name: info.name,
-                size_bytes: info.size_bytes,
-                mode: info.mode,
-                read_only: info.read_only,
-                mapped_blocks: info.mapped_blocks,
-            })
-            .collect();
-        list.sort_by(|a, b| a.name.cmp(&b.name));
+        let names: BTreeMap<VolumeId, String> =
+            records.iter().map(|(_, record)| (record.id, record.name.clone())).collect();
+        let live = self.engine.volumes();
+        let summary = |(mapped_blocks, mut record): (u64, VolumeRecord)| {
+            if let Origin::Clone { volume, name } = &mut record.birth.origin
+                && let Some(present) = names.get(volume)
+            {
+                name.clone_from(present);
+            }
+            let shared = live.get(&record.name);
+            let (dirty_groups, is_swept) =
+                shared.map_or((0, false), |volume| volume.waiting_groups());
+            VolumeSummary {
+                dirty_groups,
+                is_swept,
+                stat: shared.map(|volume| volume.counters().read()).unwrap_or_default(),
+                load: shared.map(|volume| volume.load().read()).unwrap_or_default(),
+                record,
+                mapped_blocks,
+            }
+        };
+        let shown = records.into_iter().filter(|(_, record)| !record.is_hidden);
+        let mut list: Vec<VolumeSummary> = shown.map(summary).collect();
+        list.sort_by(|a, b| a.record.name.cmp(&b.record.name));
         list
     }
 
@@ -119,17 +124,15 @@ impl Pool {
     /// If the metadata disk cannot be measured.
     pub fn stat(&self) -> Result<PoolStat> {
         let engine = &self.engine;
-        let (journal_used_bytes, journal_bytes, generation) = engine.committer.lock().figures();
-        let totals = engine.state.read().backend.totals();
-        let free_blocks = engine.space.lock().free();
+        let journal = engine.journal_figures();
+        let totals = engine.state().backend().totals();
+        let free_blocks = engine.free_blocks();
         let capacity_blocks =
-            totals.data_blocks.saturating_sub(engine.superblock.reserved_blocks());
-        let metadata =
-            engine.metadata.len().map_err(VolumeError::io(DiskRole::Metadata, "measure"))?;
+            totals.data_blocks.saturating_sub(engine.superblock().reserved_blocks());
         Ok(PoolStat {
-            block_bytes: engine.superblock.block_bytes,
-            fingerprint: engine.superblock.fingerprint,
-            backend: engine.superblock.backend,
+            block_bytes: engine.superblock().block_bytes,
+            fingerprint: engine.superblock().fingerprint,
+            backend: engine.superblock().backend,
             cache: totals.cache,
             logical_blocks: totals.references,
             physical_blocks: totals.physical,
@@ -138,13 +141,13 @@ impl Pool {
             pending_blocks: capacity_blocks.saturating_sub(totals.physical + free_blocks),
             index_entries: totals.index_entries,
             metadata_memory_bytes: totals.memory_bytes,
-            metadata_disk_bytes: metadata,
+            metadata_disk_bytes: engine.metadata_disk_bytes()?,
             metadata_used_bytes: totals.pages * PAGE_BYTES as u64,
-            journal_used_bytes,
-            journal_bytes,
-            generation,
-            volumes: engine.volumes.read().len() as u64,
-            activity: engine.counters.read(),
+            journal_used_bytes: journal.used_bytes,
+            journal_bytes: journal.ring_bytes,
+            generation: journal.generation,
+            volumes: engine.volume_count(),
+            activity: engine.activity(),
         })
     }
 }

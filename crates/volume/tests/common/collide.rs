@@ -7,7 +7,8 @@
 
 use super::BLOCK;
 use gemelo_base::random::mix_pair;
-use gemelo_format::{Fingerprinter, PoolDisks, read_superblock};
+use gemelo_format::{Fingerprinter, read_superblock};
+use gemelo_store::PoolDisks;
 
 /// The first words of the secret that XXH3 derives from seed 0 (xxhash, `XXH3_kSecret`).
 const SECRET: [u64; 2] = [0xbe4b_a423_396c_feb8, 0x1cad_21f7_2c81_017c];

@@ -330,8 +330,10 @@ impl<'a> Driver<'a> {
     /// A change that failed is not made, or is made and not durable. Gives up if it cannot be made durable.
     fn settle(&mut self) -> Result<(), Down> {
         let list = self.pool.volumes();
-        let now: Vec<(&str, u64)> =
-            list.iter().map(|volume| (volume.name.as_str(), volume.size_bytes)).collect();
+        let now: Vec<(&str, u64)> = list
+            .iter()
+            .map(|volume| (volume.record.name.as_str(), volume.record.size_bytes))
+            .collect();
         let before = self.model.volumes.iter();
         if before
             .map(|(name, volume)| (name.as_str(), (volume.blocks.len() * BLOCK) as u64))
@@ -423,21 +425,26 @@ impl<'a> Driver<'a> {
 
 /// Compares a pool that was opened after a crash with what may be there, and takes what is there for the model.
 pub fn check_recovered(pool: &Pool, model: &mut Model) {
-    let names: Vec<String> = pool.volumes().into_iter().map(|volume| volume.name).collect();
+    let names: Vec<String> = pool.volumes().into_iter().map(|volume| volume.record.name).collect();
     let fits = |volumes: &BTreeMap<String, ModelVolume>| {
         volumes.keys().eq(names.iter())
             && pool.volumes().iter().all(|volume| {
-                volumes[&volume.name].blocks.len() * BLOCK == volume.size_bytes as usize
-                    && volumes[&volume.name].read_only == volume.read_only
+                volumes[&volume.record.name].blocks.len() * BLOCK
+                    == volume.record.size_bytes as usize
+                    && volumes[&volume.record.name].read_only == volume.record.read_only
             })
     };
     let contents: BTreeMap<String, Vec<u8>> = pool
         .volumes()
         .iter()
         .map(|volume| {
-            let bytes =
-                read(&pool.volume(&volume.name).unwrap(), 0, volume.size_bytes as usize).unwrap();
-            (volume.name.clone(), bytes)
+            let bytes = read(
+                &pool.volume(&volume.record.name).unwrap(),
+                0,
+                volume.record.size_bytes as usize,
+            )
+            .unwrap();
+            (volume.record.name.clone(), bytes)
         })
         .collect();
     let wrong_block = |volumes: &BTreeMap<String, ModelVolume>| {
@@ -462,11 +469,12 @@ pub fn check_recovered(pool: &Pool, model: &mut Model) {
         .volumes()
         .iter()
         .map(|volume| {
-            let blocks =
-                contents[&volume.name].chunks(BLOCK).map(|bytes| Block::durable(bytes.to_vec()));
+            let blocks = contents[&volume.record.name]
+                .chunks(BLOCK)
+                .map(|bytes| Block::durable(bytes.to_vec()));
             (
-                volume.name.clone(),
-                ModelVolume { blocks: blocks.collect(), read_only: volume.read_only },
+                volume.record.name.clone(),
+                ModelVolume { blocks: blocks.collect(), read_only: volume.record.read_only },
             )
         })
         .collect();

@@ -22,10 +22,10 @@ pub struct VolumeContent {
 impl Contents {
     pub fn of(pool: &Pool) -> Self {
         let volumes = pool.volumes().into_iter().map(|summary| {
-            let volume = pool.volume(&summary.name).unwrap();
-            let bytes = super::read(&volume, 0, summary.size_bytes as usize);
-            let bytes = bytes.unwrap_or_else(|error| panic!("{}: {error}", summary.name));
-            (summary.name, VolumeContent { read_only: summary.read_only, bytes })
+            let volume = pool.volume(&summary.record.name).unwrap();
+            let bytes = super::read(&volume, 0, summary.record.size_bytes as usize);
+            let bytes = bytes.unwrap_or_else(|error| panic!("{}: {error}", summary.record.name));
+            (summary.record.name, VolumeContent { read_only: summary.record.read_only, bytes })
         });
         Self { volumes: volumes.collect() }
     }

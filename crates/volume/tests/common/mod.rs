@@ -8,12 +8,14 @@ pub mod history;
 pub mod hold;
 pub mod judge;
 pub mod medium;
+pub mod scatter;
 pub mod simulated;
 pub mod storm;
 
 use gemelo_base::{ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
-use gemelo_format::{BackendKind, PoolDisks};
+use gemelo_format::BackendKind;
+use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
 

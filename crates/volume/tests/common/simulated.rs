@@ -19,6 +19,10 @@
 //! A *kill* ends the process and nothing else: the next one reads what was written, and what was
 //! not synced still is not.
 //!
+//! A list of requests counts as one call for each run of ranges that follow one another. A fault hits
+//! one request of it, chosen by chance: an error leaves the others done, a power cut has those
+//! before it written and those after it not.
+//!
 //! A *failed write* leaves any part from its front. A *full disk* refuses what takes space. A
 //! *slow* call sleeps before it does anything (a sync: after it is settled what it covers), so
 //! that others overtake it. A *discarded* range reads as bytes that nobody wrote.
@@ -28,9 +32,9 @@
 use super::hold::{Call, Gate, Hold};
 use super::medium::Image;
 use gemelo_base::random::Random;
-use gemelo_disk::Disk;
-use gemelo_format::PoolDisks;
-use std::io::{self, IoSlice};
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_store::{BlockStore, OpenStore, PoolDisks};
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -101,6 +105,7 @@ pub struct SimulatedDisk {
 #[derive(Clone)]
 pub struct Simulation {
     world: Arc<Mutex<World>>,
+    open_store: OpenStore,
 }
 
 impl Simulation {
@@ -129,12 +134,17 @@ impl Simulation {
             is_down: false,
             images,
         };
-        Self { world: Arc::new(Mutex::new(world)) }
+        Self { world: Arc::new(Mutex::new(world)), open_store: BlockStore::open }
+    }
+
+    /// The same disks, with this kind of store on the data disk, now and after a crash.
+    pub fn with_store(self, open_store: OpenStore) -> Self {
+        Self { open_store, ..self }
     }
 
     pub fn disks(&self) -> PoolDisks {
         let disk = |which| Arc::new(SimulatedDisk { world: Arc::clone(&self.world), which });
-        PoolDisks { data: disk(DATA), metadata: disk(METADATA) }
+        PoolDisks::new(disk(DATA), disk(METADATA)).with_store(self.open_store)
     }
 
     /// Sets what goes wrong; calls are counted from now.
@@ -203,14 +213,15 @@ impl Simulation {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
         let images = world.survivors();
-        Self::of_images(seed, images)
+        Self::of_images(seed, images).with_store(self.open_store)
     }
 
     /// The worst a power cut can leave: nothing that was not synced.
     pub fn after_worst_crash(&self) -> Self {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
-        Self::of_images(0, [DATA, METADATA].map(|which| world.images[which].durable.clone()))
+        let images = [DATA, METADATA].map(|which| world.images[which].durable.clone());
+        Self::of_images(0, images).with_store(self.open_store)
     }
 
     /// What the next process finds after this one was killed: everything, but what was not synced still is not.
@@ -218,7 +229,7 @@ impl Simulation {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
         let seed = world.random.next_u64();
-        Self::of(seed, world.images.clone())
+        Self::of(seed, world.images.clone()).with_store(self.open_store)
     }
 
     /// What the disks hold now, data first.
@@ -234,6 +245,33 @@ struct Place {
     which: usize,
     call: Option<Call>,
     offset: u64,
+}
+
+/// A fault in a call of several requests.
+struct Hit {
+    /// The request that fails, or at which all ends.
+    number: usize,
+    crashes: bool,
+    error: io::Error,
+}
+
+impl Hit {
+    /// Whether a request gets the error: all of them do when the machine is down.
+    const fn takes(&self, number: usize, is_down: bool) -> bool {
+        is_down || number == self.number
+    }
+
+    fn error(&self) -> io::Error {
+        if self.crashes {
+            plug_pulled()
+        } else {
+            io::Error::new(self.error.kind(), self.error.to_string())
+        }
+    }
+}
+
+fn range(offset: u64, length: usize) -> Range<u64> {
+    offset..offset + length as u64
 }
 
 fn plug_pulled() -> io::Error {
@@ -280,6 +318,47 @@ impl World {
         }
     }
 
+    /// Counts a call of several requests; gives the request that fails, or at which all ends.
+    fn enter_run(
+        &mut self,
+        (which, call): (usize, Call),
+        ranges: Vec<Range<u64>>,
+        takes_space: bool,
+    ) -> Option<Hit> {
+        let is_failing = |range: &Range<u64>| {
+            let mut failing = self.failing.iter();
+            failing.position(|(disk, kind, offsets)| {
+                *disk == which && *kind == call && offsets.contains(&range.start)
+            })
+        };
+        if !self.is_down
+            && let Some((number, at)) = ranges
+                .iter()
+                .enumerate()
+                .find_map(|(number, range)| Some((number, is_failing(range)?)))
+        {
+            self.failing.remove(at);
+            return Some(Hit {
+                number,
+                crashes: false,
+                error: io::Error::other("the test made it fail"),
+            });
+        }
+        let offset = ranges.first().map_or(0, |range| range.start);
+        let entered = self.enter(Place { which, call: Some(call), offset }, takes_space);
+        let (crashes, error) = match entered {
+            Ok(false) => return None,
+            Ok(true) => (true, plug_pulled()),
+            Err(error) => (false, error),
+        };
+        self.is_down |= crashes;
+        let number = match ranges.len() {
+            0 | 1 => 0,
+            count => self.random.below(count as u64) as usize,
+        };
+        Some(Hit { number, crashes, error })
+    }
+
     /// Now and then keeps what a power cut would leave at this moment.
     fn maybe_shoot(&mut self) {
         let one_in = self.nature.shot_one_in;
@@ -324,6 +403,62 @@ impl SimulatedDisk {
         }
     }
 
+    /// One call. An error hits one of its requests, and the others succeed.
+    fn read_run(&self, run: &mut [DiskRead<'_>]) {
+        let Some(offset) = run.first().map(|read| read.offset) else { return };
+        self.wait(Call::Read, offset);
+        let mut world = self.world.lock().unwrap();
+        let ranges = run.iter().map(|read| range(read.offset, read.buffer.len())).collect();
+        let hit = world.enter_run((self.which, Call::Read), ranges, false);
+        for (number, read) in run.iter_mut().enumerate() {
+            let start = read.offset as usize;
+            let live = &world.images[self.which].live;
+            let bytes = live.get(start..start + read.buffer.len());
+            read.outcome = match (&hit, bytes) {
+                (Some(hit), _) if hit.takes(number, world.is_down) => Err(hit.error()),
+                (_, Some(bytes)) => {
+                    read.buffer.copy_from_slice(bytes);
+                    Ok(())
+                }
+                (_, None) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            };
+        }
+    }
+
+    /// One call. An error hits one of its requests, of which any part from its front is written. A
+    /// crash ends with one of them: those before it are written, those after it are not.
+    fn write_run(&self, run: &mut [DiskWrite<'_>]) {
+        let Some(offset) = run.first().map(|write| write.offset) else { return };
+        self.wait(Call::Write, offset);
+        let mut world = self.world.lock().unwrap();
+        // The metadata disk has its journal and roots from the start; contents go to a sparse file.
+        let end = run.last().map_or(0, |write| write.offset as usize + write.bytes.len());
+        let takes_space = self.which == DATA || end > world.images[METADATA].live.len();
+        let ranges = run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
+        let was_down = world.is_down;
+        let hit = world.enter_run((self.which, Call::Write), ranges, takes_space);
+        for (number, write) in run.iter_mut().enumerate() {
+            let is_hit = hit.as_ref().is_some_and(|hit| hit.takes(number, world.is_down));
+            let bytes = match &hit {
+                _ if was_down => 0,
+                Some(hit) if hit.crashes && number > hit.number => 0,
+                Some(hit) if is_hit && !hit.crashes => {
+                    world.random.below(write.bytes.len() as u64 + 1) as usize
+                }
+                _ => write.bytes.len(),
+            };
+            if bytes > 0 {
+                world.images[self.which].write(write.offset as usize, &write.bytes[..bytes]);
+            }
+            if let Some(hit) = hit.as_ref().filter(|_| is_hit) {
+                write.outcome = Err(hit.error());
+            }
+        }
+        if hit.is_none() {
+            world.maybe_shoot();
+        }
+    }
+
     const fn place(&self, call: Option<Call>, offset: u64) -> Place {
         Place { which: self.which, call, offset }
     }
@@ -350,40 +485,15 @@ impl Disk for SimulatedDisk {
         world.end_call(crashes)
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.wait(Call::Read, offset);
-        let mut world = self.world.lock().unwrap();
-        world.enter(self.place(Some(Call::Read), offset), false)?;
-        let start = offset as usize;
-        let bytes = world.images[self.which]
-            .live
-            .get(start..start + buffer.len())
-            .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        buffer.copy_from_slice(bytes);
-        Ok(())
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        for run in reads.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+            self.read_run(run);
+        }
     }
 
-    fn write_at(&self, offset: u64, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        self.wait(Call::Write, offset);
-        let mut world = self.world.lock().unwrap();
-        // Of a write that fails, any part may have been done.
-        let part = world.random.below(bytes.len() as u64 + 1) as usize;
-        // The metadata disk has its journal and roots from the start; contents go to a sparse file.
-        let is_beyond = offset as usize + bytes.len() > world.images[METADATA].live.len();
-        let takes_space = self.which == DATA || is_beyond;
-        match world.enter(self.place(Some(Call::Write), offset), takes_space) {
-            Ok(crashes) => {
-                world.images[self.which].write(offset as usize, &bytes);
-                world.maybe_shoot();
-                world.end_call(crashes)
-            }
-            Err(error) => {
-                if !world.is_down {
-                    world.images[self.which].write(offset as usize, &bytes[..part]);
-                }
-                Err(error)
-            }
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        for run in writes.chunk_by_mut(|a, b| a.is_followed_by(b)) {
+            self.write_run(run);
         }
     }
 

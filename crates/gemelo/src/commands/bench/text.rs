@@ -1,12 +1,12 @@
 //! A run as text for people.
 
-use super::resolve::JobInput;
 use crate::stored::stored_text;
 use crate::table::Table;
 use gemelo_base::units::{
     format_count, format_counted, format_counted_as, format_duration_ns, format_rate, format_size,
 };
 use gemelo_content::{Distribution, ScaledDistribution};
+use gemelo_job::bench::JobInput;
 use gemelo_load::{
     Ended, Measured, OperationFigures, Pace, RunResult, Timing, Verification, WrittenDistribution,
 };
@@ -21,7 +21,7 @@ pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<12}{value}");
     };
-    line("target", input.target.clone());
+    line("target", input.target.to_string());
     if let Some(populated) = &result.populated {
         let rate = populated.data_bytes as f64 * 1e9 / (populated.elapsed_ns.max(1)) as f64;
         let (size, time) =

@@ -1,11 +1,11 @@
 //! `gemelo distribution check`: whether files are distributions, and what is odd about them.
 
 use crate::context::Context;
-use crate::distributions::{self, formats};
 use crate::exit::{self, Outcome, bad_input};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_counted_as, format_line};
 use gemelo_content::built_in;
+use gemelo_job::distributions::{self, formats};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 
 /// What is to be said of a sound distribution; else its problems, a line each.
 fn check(name: &str) -> Result<String, Vec<String>> {
-    let lines = |error: anyhow::Error| vec![format!("{error:#}")];
+    let lines = |error| vec![format!("{:#}", anyhow::Error::from(error))];
     let named = if built_in(name).is_some() {
         distributions::load(name).map_err(lines)?
     } else {

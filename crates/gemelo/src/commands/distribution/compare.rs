@@ -3,9 +3,9 @@
 use super::JsonOption;
 use super::columns::{Column, Columns};
 use crate::context::Context;
-use crate::distributions;
-use crate::exit::Outcome;
+use crate::exit::{OrBadInput, Outcome};
 use clap::Args;
+use gemelo_job::distributions;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -38,7 +38,9 @@ pub(super) fn print(
 ) -> anyhow::Result<Outcome> {
     let columns = names
         .iter()
-        .map(|name| Ok(Column::of(short(name), &distributions::load(name)?.distribution)))
+        .map(|name| {
+            Ok(Column::of(short(name), &distributions::load(name).or_bad_input()?.distribution))
+        })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let columns = Columns::new(columns);
     json.write(force, context, names, &columns, &[])?;

@@ -2,10 +2,10 @@
 
 use super::OutputOptions;
 use crate::context::Context;
-use crate::distributions;
-use crate::exit::Outcome;
+use crate::exit::{OrBadInput, Outcome};
 use crate::values::BlockSize;
 use clap::Args;
+use gemelo_job::distributions;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         ..arguments.output
     };
     output.check()?;
-    let named = distributions::load(&arguments.distribution)?;
+    let named = distributions::load(&arguments.distribution).or_bad_input()?;
     for note in &named.notes {
         context.monitor.warn(&distributions::formats::note_at(&named.name, note));
     }

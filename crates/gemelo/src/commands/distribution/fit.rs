@@ -2,11 +2,11 @@
 
 use super::{OutputOptions, figures::Figures};
 use crate::context::Context;
-use crate::distributions::USUAL_BLOCK_BYTES;
 use crate::exit::{OrBadInput, Outcome};
 use crate::values::BlockSize;
 use clap::Args;
 use gemelo_content::{Distribution, Figure, Profile, SummaryFigures};
+use gemelo_job::distributions::USUAL_BLOCK_BYTES;
 
 /// Two of unique share, duplicate share (or dedup ratio) and duplicates per content say how much is duplicated; more must
 /// agree to the rounding of their last digit. Duplicates are shared out by a power law.

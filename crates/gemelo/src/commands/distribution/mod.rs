@@ -11,12 +11,12 @@ mod scale;
 mod show;
 
 use crate::context::Context;
-use crate::distributions::formats::Format;
 use crate::exit::{Outcome, bad_input};
 use crate::files;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use gemelo_content::Profile;
+use gemelo_job::distributions::formats::Format;
 use std::path::PathBuf;
 
 /// Wherever a distribution is named: a built-in one (personal, primary, debian-usr, unique, all-duplicates), a file in the

@@ -4,13 +4,14 @@ use super::columns::{Column, Columns};
 use super::compare::short;
 use super::{JsonOption, OutputOptions};
 use crate::context::Context;
-use crate::distributions::{self, NamedDistribution, USUAL_BLOCK_BYTES};
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::values::{BlockSize, Size};
+use crate::values::BlockSize;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::format_count;
+use gemelo_base::values::Size;
 use gemelo_content::{Distribution, Profile, ScaledDistribution};
+use gemelo_job::distributions::{self, NamedDistribution, USUAL_BLOCK_BYTES};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -46,7 +47,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             "expected figures are no distribution that --output could write: add --seed N to draw one"
         )));
     }
-    let named = distributions::load(&arguments.distribution)?;
+    let named = distributions::load(&arguments.distribution).or_bad_input()?;
     let block_bytes = arguments
         .block_size
         .map(|size| size.0)

@@ -2,10 +2,10 @@
 
 use super::{JsonOption, compare, figures::Figures};
 use crate::context::Context;
-use crate::distributions::{self, USUAL_BLOCK_BYTES};
-use crate::exit::Outcome;
+use crate::exit::{OrBadInput, Outcome};
 use crate::values::BlockSize;
 use clap::Args;
+use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -27,7 +27,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let [name] = arguments.distributions.as_slice() else {
         return compare::print(&arguments.distributions, &arguments.json, arguments.force, context);
     };
-    let named = distributions::load(name)?;
+    let named = distributions::load(name).or_bad_input()?;
     let asked = arguments.block_size.map(|size| size.0);
     let block_bytes = asked.or(named.block_bytes()).unwrap_or(USUAL_BLOCK_BYTES);
     let source = named.profile.as_ref().map(|profile| profile.source.as_str());

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_disk::DiskAccess;
-use gemelo_format::PoolDisks;
 use gemelo_serve::{CheckedReport, Failure, Purpose, Reply, Request, Settings};
+use gemelo_store::PoolDisks;
 use gemelo_volume::{
     LossChoice, PoolDirectory, RepairOptions, RepairOutlook, VolumeError, record_damage, repair,
     repair_outlook,

@@ -3,10 +3,11 @@
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::pools;
-use crate::values::{OnOff, Size, Span};
+use crate::values::OnOff;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
+use gemelo_base::values::{Size, Span};
 use gemelo_format::{BackendKind, FingerprintKind};
 use gemelo_serve::{Failure, Settings};
 use gemelo_volume::{NewPool, PoolOptions, about_backend};

@@ -3,9 +3,9 @@
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use crate::values::Size;
 use clap::Args;
 use gemelo_base::units::format_count;
+use gemelo_base::values::Size;
 use gemelo_serve::{Reply, Request};
 use std::path::PathBuf;
 

@@ -3,9 +3,9 @@
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use crate::values::Size;
 use clap::Args;
 use gemelo_base::units::format_size;
+use gemelo_base::values::Size;
 use gemelo_serve::Request;
 use std::path::PathBuf;
 

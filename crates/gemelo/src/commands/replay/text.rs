@@ -131,32 +131,3 @@ fn verification(result: &ReplayResult) -> String {
     }
     text
 }
-
-/// From what share of late operations on the target, or this machine, does not keep up.
-const MANY_LATE: f64 = 0.01;
-/// Fewer late operations than this say more of the scheduler of this machine than of the target.
-const FEWEST_LATE: u64 = 10;
-
-/// What the figures should make one wary of.
-pub(super) fn advice(result: &ReplayResult) -> Vec<String> {
-    let mut advice = Vec::new();
-    let blocks = result.reads.operations + result.writes.operations;
-    let operations = (blocks + result.trims + result.flushes).max(1);
-    if let Some(lateness) = &result.lateness
-        && lateness.late >= FEWEST_LATE
-        && lateness.late as f64 > operations as f64 * MANY_LATE
-    {
-        let share = (lateness.late as f64 / operations as f64).min(1.0) * 100.0;
-        advice.push(format!(
-            "{share:.1} % of the operations started late: the target did not keep up; try more --queue-depth or \
-             --processes, or a lower --speed"
-        ));
-    }
-    if result.verification.contradictions > 0 {
-        advice.push(format!(
-            "{} read with another content than the trace wrote there: writes are missing from it",
-            format_counted(result.verification.contradictions, "block")
-        ));
-    }
-    advice
-}

@@ -2,9 +2,9 @@
 
 use super::merge::MergeArguments;
 use super::outputs::OutputOptions;
-use crate::values::Size;
 use clap::{Args, Subcommand, ValueEnum};
 use gemelo_base::units::parse_size;
+use gemelo_base::values::Size;
 use gemelo_scan::{Counting, FingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -1,12 +1,13 @@
 //! `gemelo trace convert`: a trace in another format, and what that format could not carry.
 
-use super::input::{TraceInput, for_each};
+use super::input::{failed, for_each};
 use super::output::TraceFile;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
 use crate::files;
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line};
+use gemelo_job::TraceInput;
 use gemelo_trace::{Format, RecordSource, TraceWriter, WriteError};
 use std::path::PathBuf;
 
@@ -35,14 +36,14 @@ pub(super) fn not_written(error: WriteError) -> anyhow::Error {
 
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     files::check_new(&arguments.output, arguments.force)?;
-    let mut trace = arguments.input.open()?;
+    let mut trace = arguments.input.open().map_err(failed)?;
     let mut writer =
         TraceWriter::new(arguments.to, TraceFile::create(&arguments.output, arguments.force)?);
     let is_complete =
         for_each(&mut trace, context, ("converting", arguments.input.limit), |record, trace| {
             writer.write(record, trace.names()).map_err(not_written)
         })?;
-    trace.source().check_devices().map_err(super::input::failed)?;
+    trace.source().check_devices().map_err(failed)?;
     let (records, loss) = (writer.records(), writer.loss());
     let file = writer.finish().map_err(not_written)?;
     if is_complete || files::is_standard_output(&arguments.output) {

@@ -1,14 +1,16 @@
 //! `gemelo trace stat`: what the papers' tables say of a trace, and a distribution and a job made of it.
 
-use super::input::{ReadTrace, TraceInput, failed, for_each};
+use super::input::{failed, for_each};
 use super::stat_text;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
-use crate::values::{BlockSize, Size};
+use crate::values::BlockSize;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
+use gemelo_base::values::Size;
 use gemelo_content::Profile;
+use gemelo_job::{ReadTrace, TraceInput};
 use gemelo_report::{Provenance, ResultFile};
 use gemelo_trace::{
     AccessProfile, Counting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window,
@@ -73,7 +75,7 @@ struct Counted {
 pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let outputs = [&arguments.distribution, &arguments.job, &arguments.json];
     files::check_all_new(outputs.into_iter().flatten().map(PathBuf::as_path), arguments.force)?;
-    let mut trace = arguments.input.open()?;
+    let mut trace = arguments.input.open().map_err(failed)?;
     let mut statistics = Statistics::new(arguments.block_size.0, MemoryLimit(arguments.memory.0));
     let is_complete =
         for_each(&mut trace, context, ("counting", arguments.input.limit), |record, _| {

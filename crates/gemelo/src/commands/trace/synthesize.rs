@@ -5,11 +5,13 @@ use super::input::for_each;
 use super::output::TraceFile;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::values::{BlockSize, Percent, Size, Span};
-use crate::{distributions, files};
+use crate::files;
+use crate::values::BlockSize;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_line};
+use gemelo_base::values::{Percent, Size, Span};
+use gemelo_job::distributions;
 use gemelo_pattern::Pattern;
 use gemelo_trace::{
     Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter,
@@ -133,10 +135,10 @@ impl Arguments {
             None => self.of_figures()?,
         };
         if let Some(name) = &self.distribution {
-            spec.written = distributions::load(name)?.distribution;
+            spec.written = distributions::load(name).or_bad_input()?.distribution;
         }
         if let Some(name) = &self.read_distribution {
-            spec.populated = distributions::load(name)?.distribution;
+            spec.populated = distributions::load(name).or_bad_input()?.distribution;
         }
         spec.pattern = self.pattern.unwrap_or(spec.pattern);
         spec.arrival = self.arrival.unwrap_or(spec.arrival);
@@ -171,7 +173,7 @@ impl Arguments {
 
     fn of_figures(&self) -> anyhow::Result<SynthesisSpec> {
         let name = self.distribution.as_deref().unwrap_or_default();
-        let distribution = distributions::load(name)?.distribution;
+        let distribution = distributions::load(name).or_bad_input()?.distribution;
         let records_per_s = self.rate.unwrap_or(USUAL_RECORDS_PER_S);
         let records = self.records_at(records_per_s)?;
         let write_share = 1.0 - self.read_share.map_or(USUAL_READ_SHARE, |share| share.0);

@@ -5,9 +5,9 @@ use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use crate::values::Size;
 use clap::Args;
 use gemelo_base::units::format_size;
+use gemelo_base::values::Size;
 use gemelo_serve::Request;
 
 #[derive(Debug, Args)]

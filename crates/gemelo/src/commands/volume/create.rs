@@ -5,9 +5,9 @@ use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
-use crate::values::Size;
 use clap::Args;
 use gemelo_base::units::format_size;
+use gemelo_base::values::Size;
 use gemelo_serve::Request;
 
 #[derive(Debug, Args)]
@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         name: volume.name.clone(),
         size_bytes: arguments.size.0,
         mode: arguments.dedup.into(),
+        is_imported: false,
     };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: a volume of {}\n", format_size(arguments.size.0)))?;

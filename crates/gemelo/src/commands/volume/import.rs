@@ -5,10 +5,10 @@ use super::name::VolumeName;
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
 use crate::pools;
-use crate::values::Size;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_size;
+use gemelo_base::values::Size;
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
 use gemelo_format::MAX_NAME_BYTES;
 use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 
 /// Clients that are connected to a volume of a served pool.
 fn clients_of(report: &StatReport, name: &str) -> Option<u64> {
-    let at = report.volumes.iter().position(|volume| volume.name == name)?;
+    let at = report.volumes.iter().position(|volume| volume.record.name == name)?;
     report.server.as_ref()?.volume_connections.get(at).copied()
 }
 
@@ -119,7 +119,7 @@ impl Arguments {
         let mode = self.dedup.into();
         pools::ask(
             access,
-            &Request::CreateVolume { name: name.clone(), size_bytes, mode },
+            &Request::CreateVolume { name: name.clone(), size_bytes, mode, is_imported: true },
             context,
         )?;
         let finished = self.fill(access, &name, source, context).and_then(|transferred| {
@@ -161,7 +161,7 @@ impl Arguments {
         access: &Access,
         context: &Context,
     ) -> anyhow::Result<()> {
-        if !report.volumes.iter().any(|volume| volume.name == name) {
+        if !report.volumes.iter().any(|volume| volume.record.name == name) {
             return Ok(());
         }
         let leftover = format!("{}/{name}", self.volume.pool.display());
@@ -181,13 +181,13 @@ impl Arguments {
     /// Whether the volume is to be made; refuses what does not fit.
     fn is_new(&self, report: &StatReport, length: Option<u64>) -> anyhow::Result<bool> {
         let volume = &self.volume;
-        let there = report.volumes.iter().find(|one| one.name == volume.name);
+        let there = report.volumes.iter().find(|one| one.record.name == volume.name);
         if there.is_some() && !self.force {
             return Err(bad_input(anyhow!(
                 "{volume} exists: name another volume, or say --force to replace it"
             )));
         }
-        if there.is_some_and(|one| one.read_only) {
+        if there.is_some_and(|one| one.record.read_only) {
             return Err(bad_input(anyhow!(
                 "{volume} is a snapshot, which takes no writes: clone it and write there"
             )));
@@ -195,7 +195,7 @@ impl Arguments {
         if there.is_some() && self.size.is_some() {
             return Err(bad_input(anyhow!("{volume} exists and keeps its size: leave out --size")));
         }
-        let size = there.map(|one| one.size_bytes).or(self.size.map(|size| size.0));
+        let size = there.map(|one| one.record.size_bytes).or(self.size.map(|size| size.0));
         match (size, length) {
             (Some(size), Some(length)) if size < length => Err(bad_input(anyhow!(
                 "{} has {length} bytes, more than the {size} of the volume",

@@ -24,11 +24,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     for (at, volume) in report.volumes.iter().enumerate() {
         let clients = report.server.as_ref().and_then(|server| server.volume_connections.get(at));
         table.row([
-            volume.name.clone(),
-            format_size(volume.size_bytes),
+            volume.record.name.clone(),
+            format_size(volume.record.size_bytes),
             format_size(volume.mapped_blocks * block_bytes),
-            name_of(volume.mode).to_owned(),
-            if volume.read_only { "read" } else { "write" }.to_owned(),
+            name_of(volume.record.mode).to_owned(),
+            if volume.record.read_only { "read" } else { "write" }.to_owned(),
             clients.map_or_else(|| "-".to_owned(), u64::to_string),
         ]);
     }

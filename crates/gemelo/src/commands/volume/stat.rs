@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let report = pools::stat(pool, context)?;
     let block_bytes = u64::from(report.pool.block_bytes);
     let is_served = report.server.is_some();
-    let Some(volume) = report.volumes.into_iter().find(|volume| volume.name == *name) else {
+    let Some(volume) = report.volumes.into_iter().find(|volume| volume.record.name == *name) else {
         return Err(bad_input(anyhow!("{}: there is no volume '{name}'", pool.display())));
     };
     if let Some(path) = &arguments.json {
@@ -64,10 +64,13 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 
 fn text(volume: &VolumeSummary, block_bytes: u64, is_served: bool) -> String {
     let mut table = Table::new();
-    table.row(["size".to_owned(), format_size(volume.size_bytes)]);
+    table.row(["size".to_owned(), format_size(volume.record.size_bytes)]);
     table.row(["mapped".to_owned(), format_size(volume.mapped_blocks * block_bytes)]);
-    table.row(["dedup".to_owned(), name_of(volume.mode).to_owned()]);
-    table.row(["access".to_owned(), if volume.read_only { "read" } else { "write" }.to_owned()]);
+    table.row(["dedup".to_owned(), name_of(volume.record.mode).to_owned()]);
+    table.row([
+        "access".to_owned(),
+        if volume.record.read_only { "read" } else { "write" }.to_owned(),
+    ]);
     if is_served {
         for (name, value) in volume.stat.named() {
             let value =
@@ -75,5 +78,5 @@ fn text(volume: &VolumeSummary, block_bytes: u64, is_served: bool) -> String {
             table.row([name.trim_end_matches("_bytes").replace('_', " "), value]);
         }
     }
-    format!("{}\n{}", volume.name, table.render(2))
+    format!("{}\n{}", volume.record.name, table.render(2))
 }

@@ -1,10 +1,10 @@
 //! The questions of the engine, answered from the deltas and the pages.
 
 use super::layout::{Layout, Values};
-use super::{CachedBackend, CachedVolume, Delta, PIECE_SHARE};
-use crate::backend::{Index, Map, MetadataBackend, Record, Repair, Totals, VolumeInfo, Volumes};
+use super::{CachedBackend, Delta, PIECE_SHARE};
+use crate::backend::{Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, Place, VolumeId};
+use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, Place, VolumeId, VolumeRecord};
 use std::collections::HashSet;
 
 /// LBNs that are warmed in one hold of the state's lock: some milliseconds if all have to be read.
@@ -94,17 +94,8 @@ impl<L: Layout> Index for CachedBackend<L> {
 }
 
 impl<L: Layout> Volumes for CachedBackend<L> {
-    fn volumes(&self) -> Vec<VolumeInfo> {
-        let info = |(id, volume): (&VolumeId, &CachedVolume)| VolumeInfo {
-            id: *id,
-            name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
-            mode: volume.mode,
-            read_only: volume.read_only,
-            is_hidden: volume.is_hidden,
-            mapped_blocks: volume.mapped,
-        };
-        self.volumes.iter().map(info).collect()
+    fn volumes(&self) -> Vec<VolumeRecord> {
+        self.volumes.values().map(|volume| volume.record.clone()).collect()
     }
 
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {

@@ -5,6 +5,7 @@ use super::{CachedBackend, CachedVolume};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
     Change, Checksum, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId,
+    VolumeRecord,
 };
 
 /// Beyond every LBN.
@@ -22,18 +23,9 @@ impl<L: Layout> CachedBackend<L> {
             Change::Unmap { volume, first, count } => {
                 self.unmap(*volume, *first, Lbn(first.0.saturating_add(*count)), freed)
             }
-            Change::Create { volume, name, size_bytes, mode } => {
-                self.check_size(*size_bytes)?;
-                let (name, size_bytes, mode) = (name.clone(), *size_bytes, *mode);
-                let new = CachedVolume {
-                    name,
-                    size_bytes,
-                    mode,
-                    read_only: false,
-                    is_hidden: false,
-                    mapped: 0,
-                };
-                self.insert_volume(*volume, new)
+            Change::Create(record) => {
+                self.check_size(record.size_bytes)?;
+                self.insert_volume(CachedVolume { record: record.clone(), mapped: 0 })
             }
             Change::Remove { volume } => {
                 // A volume that was cleared before has nothing, and many words that say so.
@@ -47,17 +39,21 @@ impl<L: Layout> CachedBackend<L> {
             Change::Resize { volume, size_bytes } => {
                 self.check_size(*size_bytes)?;
                 self.unmap(*volume, Lbn(size_bytes / self.block_bytes), END, freed)?;
-                self.volume_mut(*volume)?.size_bytes = *size_bytes;
+                self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
                 Ok(())
             }
-            Change::Clone { source, volume, name, read_only } => {
-                self.begin(*source, *volume, name, *read_only)?;
+            Change::Clone { source, volume, name, read_only, created_s } => {
+                let copy =
+                    self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
+                self.begin(copy)?;
                 self.copy(*source, *volume, Lbn(0), END)?;
-                self.volume_mut(*volume)?.is_hidden = false;
+                self.volume_mut(*volume)?.record.is_hidden = false;
                 Ok(())
             }
-            Change::Begin { source, volume, name, read_only } => {
-                self.begin(*source, *volume, name, *read_only)
+            Change::Begin { source, volume, name, read_only, created_s } => {
+                let copy =
+                    self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
+                self.begin(copy)
             }
             Change::Copy { source, volume, first, count } => {
                 self.copy(*source, *volume, *first, Lbn(first.0.saturating_add(*count)))
@@ -84,13 +80,15 @@ impl<L: Layout> CachedBackend<L> {
     /// What changes the description of a volume alone.
     fn describe(&mut self, change: &Change) -> Result<()> {
         match change {
-            Change::Rename { volume, name } => self.volume_mut(*volume)?.name.clone_from(name),
-            Change::SetMode { volume, mode } => self.volume_mut(*volume)?.mode = *mode,
-            Change::Hide { volume } => self.volume_mut(*volume)?.is_hidden = true,
-            Change::Show { volume } => self.volume_mut(*volume)?.is_hidden = false,
+            Change::Rename { volume, name } => {
+                self.volume_mut(*volume)?.record.name.clone_from(name)
+            }
+            Change::SetMode { volume, mode } => self.volume_mut(*volume)?.record.mode = *mode,
+            Change::Hide { volume } => self.volume_mut(*volume)?.record.is_hidden = true,
+            Change::Show { volume } => self.volume_mut(*volume)?.record.is_hidden = false,
             Change::Shrink { volume, size_bytes } => {
                 self.check_size(*size_bytes)?;
-                self.volume_mut(*volume)?.size_bytes = *size_bytes;
+                self.volume_mut(*volume)?.record.size_bytes = *size_bytes;
             }
             _ => {}
         }
@@ -119,7 +117,7 @@ impl<L: Layout> CachedBackend<L> {
 
     fn check(&self, (id, lbn): (VolumeId, Lbn), pbn: Pbn) -> Result<()> {
         self.check_pbn(pbn)?;
-        if lbn.0 >= self.volume(id)?.size_bytes / self.block_bytes {
+        if lbn.0 >= self.volume(id)?.record.size_bytes / self.block_bytes {
             return Err(VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)));
         }
         Ok(())
@@ -165,7 +163,7 @@ impl<L: Layout> CachedBackend<L> {
 
     /// Marks LBNs whose contents are lost.
     fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
-        let blocks = self.volume(id)?.size_bytes / self.block_bytes;
+        let blocks = self.volume(id)?.record.size_bytes / self.block_bytes;
         for lbn in first.0..first.0.saturating_add(count).min(blocks) {
             self.set_word((id, Lbn(lbn)), Place::Damaged.word(), freed)?;
         }
@@ -231,7 +229,8 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn insert_volume(&mut self, id: VolumeId, volume: CachedVolume) -> Result<()> {
+    fn insert_volume(&mut self, volume: CachedVolume) -> Result<()> {
+        let id = volume.record.id;
         if self.volumes.contains_key(&id) {
             return Err(VolumeError::damaged(format!("volume {id} is there twice")));
         }
@@ -240,11 +239,10 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    fn begin(&mut self, source: VolumeId, id: VolumeId, name: &str, read_only: bool) -> Result<()> {
-        let from = self.volume(source)?.clone();
-        let copy =
-            CachedVolume { name: name.to_owned(), read_only, is_hidden: true, mapped: 0, ..from };
-        self.insert_volume(id, copy)
+    /// Makes a hidden volume whose map follows.
+    fn begin(&mut self, record: VolumeRecord) -> Result<()> {
+        let record = VolumeRecord { is_hidden: true, ..record };
+        self.insert_volume(CachedVolume { record, mapped: 0 })
     }
 
     fn copy(&mut self, source: VolumeId, id: VolumeId, first: Lbn, end: Lbn) -> Result<()> {

@@ -1,8 +1,7 @@
 //! Writing a checkpoint: the delta is frozen, merged into the pages, and then no longer needed.
 
 use super::layout::Layout;
-use super::merge;
-use super::{CachedBackend, Delta, Frozen};
+use super::{CachedBackend, Delta, Frozen, merge};
 use crate::backend::{Checkpoint, Garbage, LocalPages, Merge, PageWrites, Pressure, SlotNeed};
 use crate::error::Result;
 use gemelo_format::Link;

@@ -1,14 +1,13 @@
 //! Reading a checkpoint: only what says which slots are in use; or, to salvage what is left of a damaged one, all of it.
 
-use super::layout::StoredIndex;
-use super::layout::{Layout, Visitor};
+use super::layout::{Layout, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::{CachedBackend, CachedVolume, Version};
 use crate::backend::{Damage, Home, LoadOptions};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
-    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, StoreTable, StoreVolume,
-    Tree, read_chain,
+    Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, StoreTable, Tree,
+    read_chain,
 };
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
@@ -120,12 +119,13 @@ impl<L: Layout> CachedBackend<L> {
 
     fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
         for volume in &table.volumes {
-            self.check_size(volume.size_bytes)?;
-            let StoreVolume { id, name, size_bytes, mode, read_only, is_hidden, mapped, .. } =
-                volume.clone();
-            let new = CachedVolume { name, size_bytes, mode, read_only, is_hidden, mapped };
+            let new = CachedVolume { record: volume.record.clone(), mapped: volume.mapped };
+            let id = new.record.id;
+            self.check_size(new.record.size_bytes)?;
             if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
-                return Err(VolumeError::damaged(format!("volume {id} cannot be")));
+                return Err(VolumeError::damaged(format!(
+                    "volume {id} is in the table twice, or has an id that was not given yet"
+                )));
             }
         }
         Ok(())
@@ -138,13 +138,13 @@ impl<L: Layout> CachedBackend<L> {
             L::walk(pages, tree, part, 0, &mut claim)
         };
         for volume in &table.volumes {
-            claim(&volume.map, Part::Map, format!("the map of volume '{}'", volume.name))?;
+            claim(&volume.map, Part::Map, format!("the map of volume '{}'", volume.record.name))?;
         }
         claim(&table.counts, Part::Counts, "the reference counts".into())?;
         claim(&table.fingerprints, Part::Fingerprints, "the fingerprints".into())?;
         claim(&table.index, Part::Index, "the index".into())?;
         self.version = Version {
-            maps: table.volumes.iter().map(|volume| (volume.id, volume.map)).collect(),
+            maps: table.volumes.iter().map(|volume| (volume.record.id, volume.map)).collect(),
             counts: table.counts,
             fingerprints: table.fingerprints,
             index: StoredIndex {
@@ -161,19 +161,19 @@ impl<L: Layout> CachedBackend<L> {
     fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         for volume in &table.volumes {
             let (values, lost) = self.read_all(&volume.map, Part::Map)?;
-            let blocks = volume.size_bytes / self.block_bytes;
+            let blocks = volume.record.size_bytes / self.block_bytes;
             for (lbn, word) in values {
-                self.active.set_word(volume.id, Lbn(lbn), word as u64);
+                self.active.set_word(volume.record.id, Lbn(lbn), word as u64);
             }
             for keys in lost {
                 if keys.end.min(blocks).saturating_sub(keys.start) > MOST_LOST_BLOCKS {
-                    let what = format!("almost all of the map of volume '{}'", volume.name);
+                    let what = format!("almost all of the map of volume '{}'", volume.record.name);
                     return Err(VolumeError::damaged(what));
                 }
                 for lbn in keys.start..keys.end.min(blocks) {
-                    self.active.set_word(volume.id, Lbn(lbn), Place::Damaged.word());
+                    self.active.set_word(volume.record.id, Lbn(lbn), Place::Damaged.word());
                 }
-                damage.lost.push(format!("a part of the map of volume '{}'", volume.name));
+                damage.lost.push(format!("a part of the map of volume '{}'", volume.record.name));
             }
         }
         let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints)?;

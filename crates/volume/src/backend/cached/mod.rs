@@ -23,8 +23,8 @@ use crate::error::{Result, VolumeError};
 use btree::BTreeLayout;
 use delta::{Delta, Words};
 use gemelo_format::{
-    DedupMode, Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreTable, StoreVolume,
-    Tree, VolumeId,
+    Fingerprint, Identity, Lbn, Part, Pbn, PoolSeed, Slot, StoreTable, StoreVolume, Tree, VolumeId,
+    VolumeRecord,
 };
 use layout::{Cursor, Layout, MOST_CANDIDATES, StoredIndex};
 use pages::Pages;
@@ -64,11 +64,8 @@ const PIECE_SHARE: u64 = 512;
 
 #[derive(Debug, Clone)]
 struct CachedVolume {
-    name: String,
-    size_bytes: u64,
-    mode: DedupMode,
-    read_only: bool,
-    is_hidden: bool,
+    record: VolumeRecord,
+    /// LBNs that are not unmapped.
     mapped: u64,
 }
 
@@ -278,12 +275,7 @@ impl<L: Layout> CachedBackend<L> {
         let version = merged.as_ref().unwrap_or(&self.version);
         let volumes = self.frozen.as_ref().map_or(&self.volumes, |frozen| &frozen.volumes);
         let volume = |(id, volume): (&VolumeId, &CachedVolume)| StoreVolume {
-            id: *id,
-            name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
-            mode: volume.mode,
-            read_only: volume.read_only,
-            is_hidden: volume.is_hidden,
+            record: volume.record.clone(),
             mapped: volume.mapped,
             map: version.maps.get(id).copied().unwrap_or_default(),
         };

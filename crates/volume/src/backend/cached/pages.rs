@@ -3,12 +3,11 @@
 use super::cache::Cache;
 use crate::backend::slots::Slots;
 use crate::error::{Result, VolumeError};
-use gemelo_disk::Disk;
+use gemelo_disk::{Disk, DiskWrite};
 use gemelo_format::{
     ChainPages, DiskRole, Link, NodeRef, PAGE_BYTES, Page, PoolSeed, Slot, build_chain,
 };
 use parking_lot::Mutex;
-use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -158,14 +157,11 @@ impl Pages {
         // They stay where readers find them until they are on disk. Nobody adds any meanwhile: one checkpoint at a time.
         let mut writes = self.changes.lock().writes.clone();
         writes.sort_unstable_by_key(|(slot, _)| *slot);
-        for run in writes.chunk_by(|a, b| a.0.number() + 1 == b.0.number()) {
-            let Some((first, _)) = run.first() else { continue };
-            let mut slices: Vec<IoSlice<'_>> =
-                run.iter().map(|(_, page)| IoSlice::new(page.as_slice())).collect();
-            self.disk
-                .write_at(first.offset(self.journal_pages), &mut slices)
-                .map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
-        }
+        let mut list: Vec<DiskWrite<'_>> = writes
+            .iter()
+            .map(|(slot, page)| DiskWrite::new(slot.offset(self.journal_pages), page.as_slice()))
+            .collect();
+        self.disk.write_all(&mut list).map_err(VolumeError::io(DiskRole::Metadata, "write"))?;
         let mut changes = self.changes.lock();
         changes.writes.clear();
         changes.written += writes.len() as u64;

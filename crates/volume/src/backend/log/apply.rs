@@ -3,7 +3,9 @@
 use super::map::{MapPage, PagedMap, is_shared};
 use super::{LogBackend, LogVolume};
 use crate::error::{Result, VolumeError};
-use gemelo_format::{Change, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
+use gemelo_format::{
+    Change, Fingerprint, Identity, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId, VolumeRecord,
+};
 use std::sync::Arc;
 
 /// A count that stays what it is.
@@ -21,30 +23,23 @@ impl LogBackend {
                 self.set_place(*volume, *lbn, Place::Stored(*pbn, *checksum), freed)
             }
             Change::Unmap { volume, first, count } => self.unmap(*volume, *first, *count, freed),
-            Change::Create { volume, name, size_bytes, mode } => {
-                self.check_size(*size_bytes)?;
-                let map = PagedMap::default();
-                let new = LogVolume {
-                    name: name.clone(),
-                    size_bytes: *size_bytes,
-                    mode: *mode,
-                    read_only: false,
-                    is_hidden: false,
-                    map,
-                };
-                self.insert_volume(*volume, new)
+            Change::Create(record) => {
+                self.check_size(record.size_bytes)?;
+                self.insert_volume(record.clone(), PagedMap::default())
             }
             Change::Remove { volume } => self.remove_volume(*volume, freed),
             Change::Rename { volume, name } => {
-                self.volume_mut(*volume)?.name.clone_from(name);
+                self.volume_mut(*volume)?.record.name.clone_from(name);
                 Ok(())
             }
             Change::Resize { volume, size_bytes } => self.resize(*volume, *size_bytes, freed),
-            Change::Clone { source, volume, name, read_only } => {
-                self.clone_volume(*source, *volume, name, *read_only)
+            Change::Clone { source, volume, name, read_only, created_s } => {
+                let copy =
+                    self.volume(*source)?.record.cloned(*volume, name, *read_only, *created_s);
+                self.clone_volume(*source, copy)
             }
             Change::SetMode { volume, mode } => {
-                self.volume_mut(*volume)?.mode = *mode;
+                self.volume_mut(*volume)?.record.mode = *mode;
                 Ok(())
             }
             Change::Grow { data_blocks } => {
@@ -64,7 +59,7 @@ impl LogBackend {
             }
             Change::Lose { volume, first, count } => self.lose(*volume, *first, *count, freed),
             Change::Hide { volume } => {
-                self.volume_mut(*volume)?.is_hidden = true;
+                self.volume_mut(*volume)?.record.is_hidden = true;
                 Ok(())
             }
             // Here other changes of volumes as a whole are one change.
@@ -114,7 +109,7 @@ impl LogBackend {
 
     /// Marks LBNs whose contents are lost.
     fn lose(&mut self, id: VolumeId, first: Lbn, count: u64, freed: &mut Vec<Pbn>) -> Result<()> {
-        let blocks = self.volume_mut(id)?.size_bytes / self.block_bytes;
+        let blocks = self.volume_mut(id)?.record.size_bytes / self.block_bytes;
         for lbn in first.0..first.0.saturating_add(count).min(blocks) {
             self.set_place(id, Lbn(lbn), Place::Damaged, freed)?;
         }
@@ -166,7 +161,7 @@ impl LogBackend {
         let volume = self
             .volumes
             .get_mut(&id)
-            .filter(|volume| lbn.0 < volume.size_bytes / block_bytes)
+            .filter(|volume| lbn.0 < volume.record.size_bytes / block_bytes)
             .ok_or_else(|| VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)))?;
         let before = volume.map.set(id, &mut self.pager, lbn, place);
         if let (Place::Stored(pbn, _), true) = (before, self.is_counting) {
@@ -231,11 +226,12 @@ impl LogBackend {
         }
     }
 
-    fn insert_volume(&mut self, id: VolumeId, volume: LogVolume) -> Result<()> {
+    fn insert_volume(&mut self, record: VolumeRecord, map: PagedMap) -> Result<()> {
+        let id = record.id;
         if self.volumes.contains_key(&id) {
             return Err(VolumeError::damaged(format!("volume {id} is there twice")));
         }
-        self.volumes.insert(id, volume);
+        self.volumes.insert(id, LogVolume { record, map });
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
     }
@@ -256,34 +252,26 @@ impl LogBackend {
 
     fn resize(&mut self, id: VolumeId, size_bytes: u64, freed: &mut Vec<Pbn>) -> Result<()> {
         self.check_size(size_bytes)?;
-        let blocks_before = self.volume_mut(id)?.size_bytes / self.block_bytes;
+        let blocks_before = self.volume_mut(id)?.record.size_bytes / self.block_bytes;
         let blocks = size_bytes / self.block_bytes;
         if blocks < blocks_before {
             self.unmap(id, Lbn(blocks), blocks_before - blocks, freed)?;
         }
-        self.volume_mut(id)?.size_bytes = size_bytes;
+        self.volume_mut(id)?.record.size_bytes = size_bytes;
         Ok(())
     }
 
-    fn clone_volume(
-        &mut self,
-        source: VolumeId,
-        id: VolumeId,
-        name: &str,
-        read_only: bool,
-    ) -> Result<()> {
-        if self.volumes.contains_key(&id) {
-            return Err(VolumeError::damaged(format!("volume {id} is there twice")));
+    fn clone_volume(&mut self, source: VolumeId, copy: VolumeRecord) -> Result<()> {
+        if self.volumes.contains_key(&copy.id) {
+            return Err(VolumeError::damaged(format!("volume {} is there twice", copy.id)));
         }
         let from = self
             .volumes
             .remove(&source)
             .ok_or_else(|| VolumeError::damaged(format!("volume {source} is not there")))?;
-        let map = from.map.share(id, &mut self.pager);
+        let map = from.map.share(copy.id, &mut self.pager);
         self.shared_pages += map.page_count();
-        let (name, size_bytes, mode) = (name.to_owned(), from.size_bytes, from.mode);
-        let copy = LogVolume { name, size_bytes, mode, read_only, is_hidden: false, map };
         self.volumes.insert(source, from);
-        self.insert_volume(id, copy)
+        self.insert_volume(copy, map)
     }
 }

@@ -73,8 +73,9 @@ impl LogBackend {
         volume: &TableVolume,
         wanted: &mut Vec<(PageKey, PageRef)>,
     ) -> Result<()> {
-        self.check_size(volume.size_bytes)?;
-        let blocks = volume.size_bytes / self.block_bytes;
+        let record = volume.record.clone();
+        self.check_size(record.size_bytes)?;
+        let blocks = record.size_bytes / self.block_bytes;
         let most_pages = blocks.div_ceil(MAP_PAGE_ENTRIES as u64);
         for page in &volume.pages {
             if u64::from(page.number) >= most_pages {
@@ -83,13 +84,14 @@ impl LogBackend {
                     page.number
                 )));
             }
-            wanted.push((PageKey::Map(volume.id, page.number), *page));
+            wanted.push((PageKey::Map(record.id, page.number), *page));
         }
-        let TableVolume { name, size_bytes, mode, read_only, is_hidden, .. } = volume.clone();
-        let new =
-            LogVolume { name, size_bytes, mode, read_only, is_hidden, map: PagedMap::default() };
-        if volume.id.0 >= self.next_volume || self.volumes.insert(volume.id, new).is_some() {
-            return Err(VolumeError::damaged(format!("volume {} cannot be", volume.id)));
+        let id = record.id;
+        let new = LogVolume { record, map: PagedMap::default() };
+        if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
+            return Err(VolumeError::damaged(format!(
+                "volume {id} is in the table twice, or has an id that was not given yet"
+            )));
         }
         Ok(())
     }
@@ -138,7 +140,7 @@ impl LogBackend {
                 let Some(entry) = volume.map.entry_or_new(number) else { return };
                 let mut page = Arc::<MapPage>::empty();
                 let first = u64::from(number) * MAP_PAGE_ENTRIES as u64;
-                let blocks = (volume.size_bytes / self.block_bytes).saturating_sub(first);
+                let blocks = (volume.record.size_bytes / self.block_bytes).saturating_sub(first);
                 fill(&mut page, image, |page| {
                     for word in words_mut(page)
                         .iter_mut()
@@ -154,7 +156,7 @@ impl LogBackend {
                     let last = first + blocks.min(MAP_PAGE_ENTRIES as u64) - 1;
                     damage.lost.push(format!(
                         "where blocks {first} to {last} of volume '{}' are",
-                        volume.name
+                        volume.record.name
                     ));
                     self.damaged_pages.push(key);
                 }

@@ -15,13 +15,11 @@ mod records;
 mod tests;
 
 use super::registry::Registration;
-use super::{
-    CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, VolumeInfo, Volumes,
-};
+use super::{CacheFigures, Index, Map, MetadataBackend, Record, Repair, Totals, Volumes};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
-    Change, DedupMode, Fingerprint, Lbn, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES, Superblock,
-    Table, TableVolume, VolumeId,
+    Change, Fingerprint, Lbn, Pbn, Place, PoolSeed, RECORD_PAGE_ENTRIES, Superblock, Table,
+    TableVolume, VolumeId, VolumeRecord,
 };
 use index::HashIndex;
 use map::{MapPage, PagedMap};
@@ -45,11 +43,7 @@ pub(super) const RAM: Registration = Registration {
 };
 
 struct LogVolume {
-    name: String,
-    size_bytes: u64,
-    mode: DedupMode,
-    read_only: bool,
-    is_hidden: bool,
+    record: VolumeRecord,
     map: PagedMap,
 }
 
@@ -114,13 +108,8 @@ impl LogBackend {
     }
 
     fn table(&self) -> Table {
-        let volumes = self.volumes.iter().map(|(id, volume)| TableVolume {
-            id: *id,
-            name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
-            mode: volume.mode,
-            read_only: volume.read_only,
-            is_hidden: volume.is_hidden,
+        let volumes = self.volumes.values().map(|volume| TableVolume {
+            record: volume.record.clone(),
             pages: volume.map.page_refs(),
         });
         Table { volumes: volumes.collect(), records: self.records.page_refs() }
@@ -171,17 +160,8 @@ impl Index for LogBackend {
 }
 
 impl Volumes for LogBackend {
-    fn volumes(&self) -> Vec<VolumeInfo> {
-        let info = |(id, volume): (&VolumeId, &LogVolume)| VolumeInfo {
-            id: *id,
-            name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
-            mode: volume.mode,
-            read_only: volume.read_only,
-            is_hidden: volume.is_hidden,
-            mapped_blocks: volume.map.mapped(),
-        };
-        self.volumes.iter().map(info).collect()
+    fn volumes(&self) -> Vec<VolumeRecord> {
+        self.volumes.values().map(|volume| volume.record.clone()).collect()
     }
 
     fn mapped_blocks(&self, volume: VolumeId) -> u64 {

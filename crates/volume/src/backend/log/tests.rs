@@ -1,15 +1,15 @@
 //! A checkpoint is a picture of one instant, and what is loaded from it is what was frozen.
 
 use super::LogBackend;
+use crate::backend::tests::record;
 use crate::backend::{
     Checkpoint, Damage, Home, LocalPages, Map, MetadataBackend, PageWrites, Repair, Totals,
 };
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
-    BackendKind, Change, Checksum, DedupMode, Fingerprint, FingerprintKind, Lbn, Link, Pbn, Place,
-    Root, Superblock, Version, VolumeId,
+    BackendKind, Change, Checksum, Fingerprint, FingerprintKind, Lbn, Link, Pbn, Place, Root,
+    Superblock, Version, VolumeId,
 };
-use std::io::IoSlice;
 use std::sync::Arc;
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -29,12 +29,7 @@ fn superblock() -> Superblock {
 
 fn backend() -> LogBackend {
     let mut backend = LogBackend::new(&superblock(), 10_000, false);
-    let create = Change::Create {
-        volume: VOLUME,
-        name: "a".into(),
-        size_bytes: 512 * 5000,
-        mode: DedupMode::Inline,
-    };
+    let create = Change::Create(record(VOLUME.0, 512 * 5000));
     backend.apply(&[create], &mut Vec::new()).unwrap();
     backend
 }
@@ -66,7 +61,7 @@ fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> (Link, u64) {
     while backend.gather(1, &mut writes).unwrap() {}
     let table = backend.seal(&mut writes).unwrap();
     for (slot, page) in writes {
-        disk.write_at(slot.offset(16), &mut [IoSlice::new(&*page)]).unwrap();
+        disk.write_at(slot.offset(16), page.as_slice()).unwrap();
     }
     table
 }
@@ -172,7 +167,13 @@ fn a_clone_shares_pages_until_they_change() {
     backend.apply(&stores, &mut freed).unwrap();
     let bytes_before = backend.totals().memory_bytes;
     let copy = VolumeId(2);
-    let clone = Change::Clone { source: VOLUME, volume: copy, name: "b".into(), read_only: false };
+    let clone = Change::Clone {
+        source: VOLUME,
+        volume: copy,
+        name: "b".into(),
+        read_only: false,
+        created_s: None,
+    };
     backend.apply(&[clone], &mut freed).unwrap();
     let totals = backend.totals();
     assert_eq!((totals.references, totals.physical), (10_000, 5000));
@@ -224,12 +225,7 @@ fn a_full_count_stays_full() {
 fn a_mapped_block_takes_less_than_forty_bytes() {
     let mut backend = LogBackend::new(&superblock(), 1 << 20, false);
     let blocks = 600_000;
-    let create = Change::Create {
-        volume: VOLUME,
-        name: "a".into(),
-        size_bytes: 512 * blocks,
-        mode: DedupMode::Inline,
-    };
+    let create = Change::Create(record(VOLUME.0, 512 * blocks));
     backend.apply(&[create], &mut Vec::new()).unwrap();
     for lbn in 0..blocks {
         let bits = gemelo_base::random::mix64(lbn);

@@ -1,0 +1,187 @@
+//! The record of a volume: everything that is known of it but its map.
+
+use super::codec::{Reader, put_text};
+use crate::types::{DedupMode, VolumeId};
+use serde::{Deserialize, Serialize};
+
+/// The bits of the flags byte.
+const READ_ONLY: u8 = 1;
+const HIDDEN: u8 = 2;
+/// Creation time and origin follow. Records from before there were any lack them.
+const HAS_BIRTH: u8 = 4;
+
+/// The record of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    /// The number that names the volume for ever.
+    pub id: VolumeId,
+    /// The name that people gave it.
+    pub name: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// When the volume looks for duplicates.
+    pub mode: DedupMode,
+    /// The volume takes no writes: it is a snapshot.
+    pub read_only: bool,
+    /// The volume is being made or removed, and no client sees it.
+    #[serde(skip)]
+    pub is_hidden: bool,
+    /// When and from what it was made.
+    #[serde(flatten)]
+    pub birth: Birth,
+}
+
+/// When and from what a volume was made.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Birth {
+    /// Seconds since 1970, UTC. `None` if unknown.
+    #[serde(default)]
+    pub created_s: Option<u64>,
+    /// What the volume was made from.
+    #[serde(default)]
+    pub origin: Origin,
+}
+
+/// What a volume was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Origin {
+    /// Unknown: the volume was made before pools recorded it.
+    #[default]
+    Unknown,
+    /// It was made empty.
+    Empty,
+    /// It was made to hold the contents of a file or a device.
+    Imported,
+    /// It was cloned from another volume, which may have been a snapshot.
+    Clone {
+        /// The id of the other volume.
+        volume: VolumeId,
+        /// The name that the other volume had then.
+        name: String,
+    },
+}
+
+impl Birth {
+    fn encode(&self, out: &mut Vec<u8>) {
+        // Nobody makes a volume in the first second of 1970.
+        out.extend_from_slice(&self.created_s.unwrap_or(0).to_le_bytes());
+        match &self.origin {
+            Origin::Unknown => out.push(0),
+            Origin::Empty => out.push(1),
+            Origin::Imported => out.push(2),
+            Origin::Clone { volume, name } => {
+                out.push(3);
+                out.extend_from_slice(&volume.0.to_le_bytes());
+                put_text(out, name);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let created_s = Some(reader.u64()?).filter(|seconds| *seconds > 0);
+        let origin = match reader.u8()? {
+            0 => Origin::Unknown,
+            1 => Origin::Empty,
+            2 => Origin::Imported,
+            3 => Origin::Clone { volume: VolumeId(reader.u32()?), name: reader.text()?.to_owned() },
+            _ => return None,
+        };
+        Some(Self { created_s, origin })
+    }
+}
+
+impl VolumeRecord {
+    /// The record of a volume that begins with the map of this one.
+    #[must_use]
+    pub fn cloned(
+        &self,
+        id: VolumeId,
+        name: &str,
+        read_only: bool,
+        created_s: Option<u64>,
+    ) -> Self {
+        let origin = Origin::Clone { volume: self.id, name: self.name.clone() };
+        let birth = Birth { created_s, origin };
+        Self { id, name: name.to_owned(), read_only, is_hidden: false, birth, ..self.clone() }
+    }
+
+    /// Adds the record to a table or a change.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let has_birth = self.birth != Birth::default();
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        put_text(out, &self.name);
+        out.extend_from_slice(&self.size_bytes.to_le_bytes());
+        out.push(self.mode.byte());
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        out.push(
+            flag(self.read_only, READ_ONLY)
+                | flag(self.is_hidden, HIDDEN)
+                | flag(has_birth, HAS_BIRTH),
+        );
+        if has_birth {
+            self.birth.encode(out);
+        }
+    }
+
+    /// Reads a record, or `None` if the bytes are none.
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let id = VolumeId(reader.u32()?);
+        let name = reader.text()?.to_owned();
+        let size_bytes = reader.u64()?;
+        let mode = DedupMode::from_byte(reader.u8()?)?;
+        let flags = reader.u8().filter(|flags| *flags <= READ_ONLY | HIDDEN | HAS_BIRTH)?;
+        let birth = if flags & HAS_BIRTH != 0 { Birth::decode(reader)? } else { Birth::default() };
+        let (read_only, is_hidden) = (flags & READ_ONLY != 0, flags & HIDDEN != 0);
+        Some(Self { id, name, size_bytes, mode, read_only, is_hidden, birth })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(birth: Birth) -> VolumeRecord {
+        VolumeRecord {
+            id: VolumeId(300),
+            name: "größer".into(),
+            size_bytes: 1 << 40,
+            mode: DedupMode::Offline,
+            read_only: true,
+            is_hidden: true,
+            birth,
+        }
+    }
+
+    #[test]
+    fn every_record_comes_back_and_no_cut_one_does() {
+        let origins = [
+            Origin::Unknown,
+            Origin::Empty,
+            Origin::Imported,
+            Origin::Clone { volume: VolumeId(7), name: "base".into() },
+        ];
+        for origin in origins {
+            for created_s in [None, Some(1_700_000_000)] {
+                let record = record(Birth { created_s, origin: origin.clone() });
+                let mut bytes = Vec::new();
+                record.encode(&mut bytes);
+                assert_eq!(VolumeRecord::decode(&mut Reader::new(&bytes)), Some(record));
+                for end in 0..bytes.len() {
+                    assert_eq!(VolumeRecord::decode(&mut Reader::new(&bytes[..end])), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_from_before_there_was_a_birth_is_as_it_was() {
+        let mut bytes = Vec::new();
+        record(Birth::default()).encode(&mut bytes);
+        let mut old = vec![44, 1, 0, 0, 8, 0];
+        old.extend("größer".bytes());
+        old.extend((1u64 << 40).to_le_bytes());
+        old.extend([2, 3]);
+        assert_eq!(bytes, old);
+    }
+}

@@ -1,0 +1,175 @@
+//! Disks in memory for the targets that open a pool, and the small pool that they start from.
+
+use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_check::{CheckOptions, CheckReport, check};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_format::{BackendKind, DedupMode};
+use gemelo_store::PoolDisks;
+use gemelo_volume::{Pool, PoolOptions, Tuning, repair_outlook};
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The longest a disk may become: a pool that wants more has understood its metadata wrongly.
+const MOST_BYTES: u64 = 64 << 20;
+/// Bytes of a block.
+pub(crate) const BLOCK_BYTES: usize = 512;
+/// Blocks of each volume.
+const VOLUME_BLOCKS: u64 = 2100;
+
+/// A disk that is a vector.
+#[derive(Default)]
+pub(crate) struct MemoryDisk(Mutex<Vec<u8>>);
+
+impl MemoryDisk {
+    /// A disk that holds this.
+    pub(crate) fn of(bytes: Vec<u8>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(bytes)))
+    }
+
+    /// What it holds.
+    pub(crate) fn image(&self) -> Vec<u8> {
+        self.bytes().clone()
+    }
+
+    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes().len() as u64)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        if length > MOST_BYTES {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.bytes().resize(length as usize, 0);
+        Ok(())
+    }
+
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        let bytes = self.bytes();
+        for read in reads {
+            let start = usize::try_from(read.offset).ok();
+            let from = start.and_then(|start| bytes.get(start..)?.get(..read.buffer.len()));
+            match from {
+                Some(from) => read.buffer.copy_from_slice(from),
+                None => read.outcome = Err(ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        let mut bytes = self.bytes();
+        for write in writes {
+            let length = write.bytes.len();
+            let end = write.offset.checked_add(length as u64).filter(|end| *end <= MOST_BYTES);
+            let Some(end) = end else {
+                write.outcome = Err(ErrorKind::StorageFull.into());
+                continue;
+            };
+            let end = end as usize;
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            if let Some(to) = bytes.get_mut(end - length..end) {
+                to.copy_from_slice(write.bytes);
+            }
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Requests do what they are made to do at once; nothing happens in the background, so that a run repeats.
+pub(crate) fn tuning() -> Tuning {
+    Tuning { verify_reads: true, background: false, ..Tuning::default() }
+}
+
+/// A small pool: volumes with shared, trimmed and repeated blocks, a checkpoint, and a journal after it.
+pub(crate) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+    let (data, metadata) = (MemoryDisk::of(Vec::new()), MemoryDisk::of(Vec::new()));
+    let disks = PoolDisks::new(data.clone(), metadata.clone());
+    let options = PoolOptions {
+        block_bytes: BLOCK_BYTES as u32,
+        capacity_bytes: 300 * BLOCK_BYTES as u64,
+        journal_bytes: Some(64 << 10),
+        backend,
+        ..PoolOptions::default()
+    };
+    Pool::format(&disks, &options)?;
+    let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
+    let size_bytes = VOLUME_BLOCKS * BLOCK_BYTES as u64;
+    pool.create_volume("one", size_bytes, DedupMode::Inline)?;
+    pool.create_volume("two", size_bytes, DedupMode::Off)?;
+    for round in 0..2 {
+        for (place, name) in ["one", "two", "one"].into_iter().enumerate() {
+            write(
+                &pool,
+                name,
+                (place as u64 * 7 + round * 1030) * BLOCK_BYTES as u64,
+                round as u8 + 1,
+            );
+        }
+        pool.flush()?;
+        if round == 0 {
+            pool.snapshot_volume("one", "three")?;
+            pool.checkpoint()?;
+        }
+    }
+    pool.rename_volume("two", "second")?;
+    pool.resize_volume("one", size_bytes / 2)?;
+    pool.flush()?;
+    // Not closed: what came after the checkpoint stays in the journal.
+    drop(pool);
+    Ok((data.image(), metadata.image()))
+}
+
+fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
+    let Ok(volume) = pool.volume(name) else { return };
+    let data: Vec<u8> =
+        (0..12).flat_map(|block| [seed.wrapping_add(block % 5); BLOCK_BYTES]).collect();
+    let durability = Durability::Flushed;
+    volume.execute(&mut [Request {
+        operation: Operation::Write { offset, data: &data, durability },
+        outcome: Ok(()),
+    }]);
+}
+
+/// Opens, uses and checks a pool with this metadata. Whatever it is, that ends, with an error or without; and a pool
+/// that the checker found good is good after use.
+///
+/// # Panics
+/// If it is not.
+pub(crate) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
+    let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
+    let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
+    let was_clean = checked().is_ok_and(|report| report.is_clean());
+    if !was_clean {
+        let _ = repair_outlook(&disks, true, &Silent, &StopFlag::new());
+    }
+    let opened = Pool::open_disks(disks.clone(), tuning(), Arc::new(SystemClock::new()));
+    let Ok(pool) = opened else { return };
+    for summary in pool.volumes() {
+        write(&pool, &summary.record.name, BLOCK_BYTES as u64 / 2, 9);
+        let Ok(volume) = pool.volume(&summary.record.name) else { continue };
+        let mut buffer = vec![0; 64 * BLOCK_BYTES];
+        let operation = Operation::Read { offset: 0, buffer: &mut buffer };
+        volume.execute(&mut [Request { operation, outcome: Ok(()) }]);
+        let _ = volume.extents(0, summary.record.size_bytes, 100);
+    }
+    let closed = pool.close();
+    if was_clean && closed.is_ok() {
+        let report = checked();
+        assert!(report.as_ref().is_ok_and(CheckReport::is_clean), "after use: {report:?}");
+    }
+}

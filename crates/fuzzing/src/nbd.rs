@@ -1,0 +1,254 @@
+//! The Network Block Device protocol: its decoders, a server that hears anything, a client that hears anything.
+
+use crate::disk::{MemoryDisk, small_pool, tuning};
+use gemelo_base::{Silent, StopFlag, SystemClock};
+use gemelo_device::{Export, ExportTable};
+use gemelo_format::BackendKind;
+use gemelo_nbd::client::{Client, NbdUri, ServerAddress, Submission};
+use gemelo_nbd::server::{ListenAddress, Listener, Server, ServerConfig};
+use gemelo_nbd::wire::{
+    BASE_ALLOCATION, BlockDescriptor, BlockSizes, ChunkHeader, ChunkKind, ClientFlags, Command,
+    ErrorCode, ExportFlags, HandshakeFlags, Info, InfoKind, InfoRequest, MetaContextRequest,
+    OptionCode, OptionHeader, OptionReplyHeader, OptionReplyKind, ReplyHead, RequestHeader,
+    SimpleReply, decode_block_descriptors, decode_block_status_context, decode_error_chunk,
+    decode_greeting, decode_listed_export, decode_meta_context, decode_reply_head,
+    encode_block_status_header, encode_error_chunk, encode_greeting, encode_listed_export,
+    encode_meta_context, encode_offset_data_header,
+};
+use gemelo_store::PoolDisks;
+use gemelo_volume::Pool;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+/// Longer than any answer takes; a run that lasts longer hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All decoders, on the same bytes; what one has understood it understands again.
+pub(crate) fn wire(bytes: &[u8]) {
+    if let Ok(flags) = decode_greeting(bytes) {
+        assert_eq!(decode_greeting(&encode_greeting(flags)), Ok(flags));
+    }
+    if let Ok(header) = OptionHeader::decode(bytes) {
+        assert_eq!(OptionHeader::decode(&header.encode()), Ok(header));
+    }
+    if let Ok(header) = OptionReplyHeader::decode(bytes) {
+        assert_eq!(OptionReplyHeader::decode(&header.encode()), Ok(header));
+    }
+    if let Ok(header) = RequestHeader::decode(bytes) {
+        assert_eq!(RequestHeader::decode(&header.encode()), Ok(header));
+    }
+    if let Ok(info) = Info::decode(bytes) {
+        assert!(Info::decode(&info.encode()) == Ok(info));
+    }
+    if let Ok(request) = InfoRequest::decode(bytes) {
+        assert!(InfoRequest::decode(&request.encode()) == Ok(request));
+    }
+    if let Ok(request) = MetaContextRequest::decode(bytes) {
+        assert!(MetaContextRequest::decode(&request.encode()) == Ok(request));
+    }
+    if let Ok((name, description)) = decode_listed_export(bytes) {
+        assert_eq!(
+            decode_listed_export(&encode_listed_export(name, description)),
+            Ok((name, description))
+        );
+    }
+    if let Ok((id, name)) = decode_meta_context(bytes) {
+        assert_eq!(decode_meta_context(&encode_meta_context(id, name)), Ok((id, name)));
+    }
+    if let Ok(descriptors) = decode_block_descriptors(bytes) {
+        assert_eq!(descriptors.count(), bytes.len() / 8);
+        assert!(decode_block_status_context(bytes).is_ok());
+    }
+    let _ = decode_error_chunk(bytes);
+    if let Ok(Some(ReplyHead::Chunk(header))) = decode_reply_head(bytes) {
+        assert_eq!(decode_reply_head(&header.encode()), Ok(Some(ReplyHead::Chunk(header))));
+    }
+}
+
+/// A folder for sockets that lasts as long as the program.
+static FOLDER: LazyLock<Option<PathBuf>> =
+    LazyLock::new(|| tempfile::tempdir().ok().map(tempfile::TempDir::keep));
+
+/// A server of volumes of the small pool, and where it listens.
+static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
+
+fn serve() -> anyhow::Result<PathBuf> {
+    let (data, metadata) = small_pool(BackendKind::Log)?;
+    let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
+    let pool = Pool::open_disks(disks, tuning(), Arc::new(SystemClock::new()))?;
+    let exports = ExportTable::new();
+    for name in ["one", "second", "three"] {
+        exports.insert(Export::new(name, Arc::new(pool.volume(name)?)));
+    }
+    let path =
+        FOLDER.as_ref().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?.join("server");
+    let listener = Listener::bind(&ListenAddress::Unix(path.clone()))?;
+    let config = ServerConfig { handshake_timeout: PATIENCE / 2, ..ServerConfig::default() };
+    let server = Server::new(Arc::new(exports), config, Arc::new(Silent));
+    std::thread::Builder::new().name("fuzzed".to_owned()).spawn(move || {
+        let _pool = pool;
+        server.serve(vec![listener], &StopFlag::new())
+    })?;
+    Ok(path)
+}
+
+/// What a client sends: the server answers or ends the connection, in time, and serves the next one.
+pub(crate) fn server(bytes: &[u8]) {
+    let Some(path) = &*SERVED else { return };
+    let connected = UnixStream::connect(path);
+    assert!(connected.is_ok(), "the server listens: {connected:?}");
+    let Ok(mut stream) = connected else { return };
+    let _ = (stream.set_read_timeout(Some(PATIENCE)), stream.set_write_timeout(Some(PATIENCE)));
+    // The server may end the connection before it has read everything.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut answer = Vec::new();
+    let ended = stream.read_to_end(&mut answer);
+    let is_slow = ended
+        .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+    assert!(!is_slow, "the server ends the connection of a client that says no more");
+}
+
+/// Where the client connects.
+static PRETENDER: LazyLock<Option<(UnixListener, PathBuf)>> = LazyLock::new(|| {
+    let path = FOLDER.as_ref()?.join("client");
+    Some((UnixListener::bind(&path).ok()?, path))
+});
+
+/// What a server sends: the client takes it, or ends the connection with an error.
+pub(crate) fn client(bytes: &[u8]) {
+    let Some((listener, path)) = &*PRETENDER else { return };
+    let uri =
+        NbdUri { server: ServerAddress::Unix(path.clone()), name: "one".to_owned(), tls: None };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let Ok((mut stream, _)) = listener.accept() else { return };
+            let _ = stream.write_all(bytes);
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let Ok(mut client) = Client::connect(&uri, 4, PATIENCE) else { return };
+        let read = Submission::Read { offset: 0, length: 512 };
+        let seen = client
+            .run(read, |completion| completion.error.is_none().then_some(completion.data.len()));
+        assert!(
+            !matches!(seen, Ok(Some(length)) if length != 512),
+            "a read gives what was asked for: {seen:?}"
+        );
+        let _ = client.run(Submission::BlockStatus { offset: 0, length: 4096, one: false }, |_| ());
+    });
+}
+
+/// Messages of every kind.
+pub(crate) fn wire_seeds() -> Vec<Vec<u8>> {
+    let sizes = BlockSizes { minimum: 1, preferred: 4096, maximum: 1 << 25 };
+    let info = Info::Export { size_bytes: 1 << 20, flags: ExportFlags(0xffff) };
+    let mut status = vec![0, 0, 0, 1];
+    status.extend_from_slice(&BlockDescriptor { length: 4096, state: 3 }.encode());
+    vec![
+        encode_greeting(HandshakeFlags(3)).to_vec(),
+        OptionHeader { option: OptionCode::GO, length: 10 }.encode().to_vec(),
+        OptionReplyHeader { option: OptionCode::GO, kind: OptionReplyKind::ACK, length: 0 }
+            .encode()
+            .to_vec(),
+        request(Command::WRITE_ZEROES, 3, 512, 512),
+        info.encode(),
+        Info::BlockSize(sizes).encode(),
+        Info::Description("of what").encode(),
+        InfoRequest { name: "one", wanted: vec![InfoKind::BLOCK_SIZE] }.encode(),
+        MetaContextRequest { name: "one", queries: vec![BASE_ALLOCATION, "x:"] }.encode(),
+        encode_listed_export("one", "of two"),
+        encode_meta_context(1, BASE_ALLOCATION),
+        SimpleReply { error: ErrorCode::NONE, cookie: 7 }.encode().to_vec(),
+        encode_error_chunk(7, ErrorCode::IO).to_vec(),
+        status,
+    ]
+}
+
+fn request(command: Command, flags: u16, offset: u64, length: u32) -> Vec<u8> {
+    RequestHeader { flags, command, cookie: 3, offset, length }.encode().to_vec()
+}
+
+fn option(option: OptionCode, data: &[u8]) -> Vec<u8> {
+    [&OptionHeader { option, length: data.len() as u32 }.encode(), data].concat()
+}
+
+/// Whole conversations, the client's part.
+pub(crate) fn server_seeds() -> Vec<Vec<u8>> {
+    let hello = (ClientFlags::FIXED_NEWSTYLE | ClientFlags::NO_ZEROES).to_be_bytes().to_vec();
+    let go =
+        option(OptionCode::GO, &InfoRequest { name: "one", wanted: vec![InfoKind::NAME] }.encode());
+    let contexts = MetaContextRequest { name: "one", queries: vec![BASE_ALLOCATION] }.encode();
+    let structured = [
+        option(OptionCode::STRUCTURED_REPLY, &[]),
+        option(OptionCode::SET_META_CONTEXT, &contexts),
+    ]
+    .concat();
+    let requests = [
+        request(Command::WRITE, 1, 100, 600),
+        vec![7; 600],
+        request(Command::READ, 0, 0, 4096),
+        request(Command::TRIM, 0, 512, 1024),
+        request(Command::WRITE_ZEROES, 2, 0, 512),
+        request(Command::CACHE, 0, 0, 512),
+        request(Command::FLUSH, 0, 0, 0),
+        request(Command::BLOCK_STATUS, 8, 0, 65536),
+        request(Command::DISCONNECT, 0, 0, 0),
+    ]
+    .concat();
+    vec![
+        [hello.clone(), structured, go.clone(), requests.clone()].concat(),
+        [hello.clone(), go, requests.clone()].concat(),
+        [hello.clone(), option(OptionCode::EXPORT_NAME, b"second"), requests].concat(),
+        [hello, option(OptionCode::LIST, &[]), option(OptionCode::ABORT, &[])].concat(),
+    ]
+}
+
+/// A whole conversation, the server's part.
+pub(crate) fn client_seeds() -> Vec<Vec<u8>> {
+    let reply = |option, kind, data: &[u8]| {
+        [&OptionReplyHeader { option, kind, length: data.len() as u32 }.encode(), data].concat()
+    };
+    let flags =
+        ExportFlags(ExportFlags::HAS_FLAGS | ExportFlags::SEND_FLUSH | ExportFlags::SEND_DF);
+    let info = Info::Export { size_bytes: 1 << 20, flags }.encode();
+    let greeting = encode_greeting(HandshakeFlags(3)).to_vec();
+    let negotiation = [
+        reply(OptionCode::STRUCTURED_REPLY, OptionReplyKind::ACK, &[]),
+        reply(
+            OptionCode::SET_META_CONTEXT,
+            OptionReplyKind::META_CONTEXT,
+            &encode_meta_context(1, BASE_ALLOCATION),
+        ),
+        reply(OptionCode::SET_META_CONTEXT, OptionReplyKind::ACK, &[]),
+        reply(OptionCode::GO, OptionReplyKind::INFO, &info),
+        reply(OptionCode::GO, OptionReplyKind::ACK, &[]),
+    ]
+    .concat();
+    let half = |flags, kind, extra: &[u8]| {
+        let length = 8 + extra.len() as u32;
+        let header = ChunkHeader { flags, kind, cookie: 0, length }.encode();
+        [&header[..], &(if flags == 0 { 0u64 } else { 256 }).to_be_bytes(), extra].concat()
+    };
+    let status = [
+        &encode_block_status_header(0, 1, 1)[..],
+        &BlockDescriptor { length: 4096, state: 3 }.encode(),
+    ]
+    .concat();
+    let whole = [&encode_offset_data_header(0, 0, 512)[..], &[5; 512], &status].concat();
+    let halves = [
+        half(0, ChunkKind::OFFSET_DATA, &[1; 256]),
+        half(1, ChunkKind::OFFSET_HOLE, &256u32.to_be_bytes()),
+        status,
+    ]
+    .concat();
+    let error = encode_error_chunk(0, ErrorCode::IO).to_vec();
+    [whole, halves, error]
+        .into_iter()
+        .map(|replies| [greeting.clone(), negotiation.clone(), replies].concat())
+        .collect()
+}

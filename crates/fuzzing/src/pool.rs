@@ -1,0 +1,284 @@
+//! The structs on a pool's metadata disk. A fuzzer does not guess checksums, so what it makes is put into a small pool
+//! with all checksums right; then the pool is opened, used and checked. What has wrong ones is tried as well.
+
+use crate::disk::{MemoryDisk, small_pool, use_pool};
+use gemelo_format::{
+    BackendKind, COMMIT_HEADER_BYTES, Change, CommitHeader, FingerprintKind, JOURNAL_PAGE,
+    PAGE_BYTES, PageRef, PoolSeed, Root, Slot, Superblock, Table, Version, build_chain,
+    build_commit, find_roots, read_chain, read_superblock,
+};
+use std::sync::LazyLock;
+
+/// Bytes of a patch: a page (1), where in it (2), the new byte (1).
+const PATCH_BYTES: usize = 4;
+
+/// The small pool, taken apart.
+struct Sample {
+    data: Vec<u8>,
+    metadata: Vec<u8>,
+    superblock: Superblock,
+    seed: PoolSeed,
+    root: Root,
+    table: Table,
+    /// What the commits of the journal hold.
+    payloads: Vec<Vec<u8>>,
+    /// Number of the next commit, and where it would be.
+    next_commit: (u64, usize),
+}
+
+static SAMPLE: LazyLock<Option<Sample>> = LazyLock::new(|| Sample::make().ok());
+
+impl Sample {
+    fn make() -> anyhow::Result<Self> {
+        let (data, metadata) = small_pool(BackendKind::Log)?;
+        let disk = MemoryDisk::of(metadata.clone());
+        let superblock = read_superblock(&*disk, &mut Vec::new())?;
+        let seed = PoolSeed::of(&superblock);
+        let root = find_roots(&*disk, &superblock, seed)?.newest;
+        let chain =
+            read_chain(&*disk, superblock.journal_pages, root.table, root.table_bytes, seed)?;
+        let table = Table::decode(&chain.stream).unwrap_or_default();
+        let next_commit = (root.next_commit, (JOURNAL_PAGE as usize) * PAGE_BYTES);
+        let mut sample = Self {
+            data,
+            metadata,
+            superblock,
+            seed,
+            root,
+            table,
+            payloads: Vec::new(),
+            next_commit,
+        };
+        sample.read_journal();
+        Ok(sample)
+    }
+
+    fn read_journal(&mut self) {
+        let start = JOURNAL_PAGE as usize * PAGE_BYTES;
+        let end = start + self.superblock.journal_pages as usize * PAGE_BYTES;
+        for page in (start..end).step_by(PAGE_BYTES) {
+            let Some(bytes) = self.metadata.get(page..) else { continue };
+            let Some(header) = CommitHeader::decode(bytes, self.seed) else { continue };
+            let payload =
+                bytes.get(COMMIT_HEADER_BYTES..COMMIT_HEADER_BYTES + header.payload_bytes as usize);
+            self.payloads.extend(payload.map(<[u8]>::to_vec));
+            let behind = page + header.copy_bytes().unwrap_or_default() as usize;
+            self.next_commit = (header.number + 1, behind);
+        }
+    }
+
+    fn run(&self, metadata: Vec<u8>) {
+        use_pool(self.data.clone(), metadata);
+    }
+
+    /// The metadata with another superblock.
+    fn with_superblock(&self, superblock: &Superblock) -> Vec<u8> {
+        let mut metadata = self.metadata.clone();
+        for place in [0, PAGE_BYTES] {
+            put(&mut metadata, place, &*superblock.encode());
+        }
+        metadata
+    }
+
+    /// The metadata with another root.
+    fn put_root(&self, metadata: &mut Vec<u8>, root: &Root) {
+        for offset in Root::offsets(root.generation) {
+            put(metadata, offset as usize, &*root.encode(&self.superblock, self.seed));
+        }
+    }
+
+    /// Another table, behind everything that is there.
+    fn put_table(&self, metadata: &mut Vec<u8>, stream: &[u8]) {
+        let journal_pages = self.superblock.journal_pages;
+        let mut number = (metadata.len() / PAGE_BYTES) as u32;
+        let next_slot = || {
+            number += 1;
+            Slot::new(number)
+        };
+        let Some((pages, table)) = build_chain(stream, self.seed, next_slot) else { return };
+        for (slot, page) in pages {
+            put(metadata, slot.offset(journal_pages) as usize, &*page);
+        }
+        let root = Root { table, table_bytes: stream.len() as u64, ..self.root.clone() };
+        self.put_root(metadata, &root);
+    }
+
+    /// All pages of maps and records, with the bytes changed and their checksums right.
+    fn with_pages(&self, patches: &[u8]) -> Vec<u8> {
+        let mut metadata = self.metadata.clone();
+        let mut table = self.table.clone();
+        let maps = table.volumes.iter_mut().flat_map(|volume| &mut volume.pages);
+        let mut refs: Vec<&mut PageRef> = maps.chain(&mut table.records).collect();
+        let count = refs.len();
+        for patch in patches.as_chunks::<PATCH_BYTES>().0 {
+            let Some(page) = refs.get(usize::from(patch[0]) % count.max(1)) else { continue };
+            let start = page.slot.offset(self.superblock.journal_pages) as usize;
+            put(&mut metadata, start + place_in_page(*patch), &patch[3..]);
+        }
+        for page in &mut refs {
+            let start = page.slot.offset(self.superblock.journal_pages) as usize;
+            page.checksum =
+                self.seed.checksum(metadata.get(start..start + PAGE_BYTES).unwrap_or_default());
+        }
+        let stream = table.encode();
+        self.put_table(&mut metadata, &stream);
+        metadata
+    }
+
+    /// The journal with one more commit.
+    fn with_commit(&self, payload: &[u8]) -> Vec<u8> {
+        let mut metadata = self.metadata.clone();
+        let mut commit = vec![0; COMMIT_HEADER_BYTES];
+        commit.extend_from_slice(payload);
+        let (number, place) = self.next_commit;
+        build_commit(&mut commit, number, self.root.generation, self.seed);
+        put(&mut metadata, place, &commit);
+        metadata
+    }
+}
+
+const fn place_in_page(patch: [u8; PATCH_BYTES]) -> usize {
+    u16::from_le_bytes([patch[1], patch[2]]) as usize % PAGE_BYTES
+}
+
+/// Writes at a place, behind the end as well.
+fn put(metadata: &mut Vec<u8>, place: usize, bytes: &[u8]) {
+    if metadata.len() < place + bytes.len() {
+        metadata.resize(place + bytes.len(), 0);
+    }
+    if let Some(to) = metadata.get_mut(place..place + bytes.len()) {
+        to.copy_from_slice(bytes);
+    }
+}
+
+/// Takes numbers off the front of an input; zeros when it has ended. They are laid over sound values by exclusive or, so
+/// that a short input changes little.
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn next(&mut self) -> u64 {
+        let (first, rest) = self.0.split_at(self.0.len().min(8));
+        self.0 = rest;
+        first.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+}
+
+/// Superblocks of other shapes.
+pub(crate) fn superblock(bytes: &[u8]) {
+    let Some(sample) = &*SAMPLE else { return };
+    let mut words = Words(bytes);
+    let superblock = Superblock {
+        block_bytes: sample.superblock.block_bytes ^ words.next() as u32,
+        journal_pages: sample.superblock.journal_pages ^ words.next(),
+        fingerprint: FingerprintKind::from_byte(words.next() as u8).unwrap_or_default(),
+        ..sample.superblock.clone()
+    };
+    sample.run(sample.with_superblock(&superblock));
+}
+
+/// Numbers beyond this stand for pools that are larger than a fuzzer's memory; they are not opened.
+const LARGEST: u64 = 1 << 20;
+
+/// Roots that say other things.
+pub(crate) fn root(bytes: &[u8]) {
+    let Some(sample) = &*SAMPLE else { return };
+    let mut words = Words(bytes);
+    let mut root = sample.root.clone();
+    for field in [
+        &mut root.data_blocks,
+        &mut root.journal_offset,
+        &mut root.next_commit,
+        &mut root.table_bytes,
+        &mut root.generation,
+        &mut root.references,
+        &mut root.physical,
+        &mut root.table.checksum,
+    ] {
+        *field ^= words.next();
+    }
+    root.next_volume ^= words.next() as u32;
+    root.table.slots =
+        root.table.slots.map(|slot| Slot::new(slot.map_or(0, Slot::number) ^ words.next() as u32));
+    if (LARGEST..=u64::from(u32::MAX)).contains(&root.data_blocks) {
+        return;
+    }
+    let mut metadata = sample.metadata.clone();
+    sample.put_root(&mut metadata, &root);
+    sample.run(metadata);
+}
+
+/// Tables: volumes and their pages.
+pub(crate) fn table(bytes: &[u8]) {
+    if let Some(table) = Table::decode(bytes) {
+        let pages = table.volumes.iter().flat_map(|volume| &volume.pages).chain(&table.records);
+        let is_large = pages.into_iter().any(|page| u64::from(page.slot.number()) > LARGEST);
+        assert_eq!(Table::decode(&table.encode()), Some(table), "a table comes back");
+        if is_large {
+            return;
+        }
+    }
+    let Some(sample) = &*SAMPLE else { return };
+    let mut metadata = sample.metadata.clone();
+    sample.put_table(&mut metadata, bytes);
+    sample.run(metadata);
+}
+
+/// Pages of maps and records.
+pub(crate) fn pages(bytes: &[u8]) {
+    let Some(sample) = &*SAMPLE else { return };
+    sample.run(sample.with_pages(bytes));
+}
+
+/// Commits of the journal.
+pub(crate) fn changes(bytes: &[u8]) {
+    if let Some(changes) = Change::decode_all(bytes, Version::V2) {
+        let mut encoded = Vec::new();
+        changes.iter().for_each(|change| change.encode(&mut encoded));
+        assert_eq!(Change::decode_all(&encoded, Version::V2), Some(changes), "changes come back");
+    }
+    let Some(sample) = &*SAMPLE else { return };
+    sample.run(sample.with_commit(bytes));
+}
+
+/// The small pool with each backend: data and metadata.
+static POOLS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
+    let backends = BackendKind::ALL;
+    backends.into_iter().filter_map(|backend| small_pool(backend).ok()).collect()
+});
+
+/// Bytes changed anywhere, with wrong checksums. The first byte chooses the backend.
+pub(crate) fn damage(bytes: &[u8]) {
+    let (first, patches) = bytes.split_first().unwrap_or((&0, &[]));
+    let Some((data, metadata)) = POOLS.get(usize::from(*first) % POOLS.len().max(1)) else {
+        return;
+    };
+    let mut metadata = metadata.clone();
+    let page_count = metadata.len() / PAGE_BYTES;
+    for patch in patches.as_chunks::<PATCH_BYTES>().0 {
+        let page = usize::from(patch[0]) % page_count.max(1);
+        put(&mut metadata, page * PAGE_BYTES + place_in_page(*patch), &patch[3..]);
+    }
+    use_pool(data.clone(), metadata);
+}
+
+/// The sample's table.
+pub(crate) fn table_seeds() -> Vec<Vec<u8>> {
+    SAMPLE.iter().map(|sample| sample.table.encode()).collect()
+}
+
+/// What the sample's commits hold.
+pub(crate) fn change_seeds() -> Vec<Vec<u8>> {
+    SAMPLE.iter().flat_map(|sample| sample.payloads.clone()).collect()
+}
+
+/// Inputs that change nothing, or single bits.
+pub(crate) fn patch_seeds() -> Vec<Vec<u8>> {
+    vec![
+        vec![],
+        vec![2],
+        vec![3],
+        vec![0; 8 * 12],
+        vec![0, 0, 0, 1, 2, 0, 1, 255],
+        vec![1; PATCH_BYTES * 3],
+    ]
+}

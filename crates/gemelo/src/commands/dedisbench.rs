@@ -1,0 +1,85 @@
+//! `gemelo dedisbench`: says which gemelo job a DEDISbench command line stands for, and runs it.
+
+use super::bench;
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome, bad_input};
+use crate::files;
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Parser};
+use gemelo_job::dedisbench::{DedisbenchError, DedisbenchJob};
+
+/// Says which `gemelo bench` command the DEDISbench command line stands for, and runs it.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Only say it
+    #[arg(long)]
+    dry_run: bool,
+    /// The words after DEDISbench: -p or -n<OPS>, -w, -r or -m, -t<MINUTES> or -s<MB>, -f<FILE>, and the older
+    /// -a<PATTERN>, -b<BYTES>, -c<PROCESSES>, -v<SEED>
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let job = read(&arguments.arguments)?;
+    let words = job.to_bench_arguments().or_bad_input()?;
+    for note in job.notes() {
+        context.monitor.warn(&note);
+    }
+    context.print(&format!("gemelo bench {}\n", quoted(&words)))?;
+    if arguments.dry_run {
+        return Ok(Outcome::Done);
+    }
+    let bench = Bench::try_parse_from(&words)
+        .context("this is a fault of gemelo: its translation is no job")?;
+    bench::run(&bench.arguments, context)
+}
+
+/// The options of `gemelo bench`, without the name of a program before them.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true)]
+struct Bench {
+    #[command(flatten)]
+    arguments: bench::Arguments,
+}
+
+/// Reads a command line and the configuration that it names.
+fn read(words: &[String]) -> anyhow::Result<DedisbenchJob> {
+    let job = DedisbenchJob::of_words(words).or_bad_input()?;
+    let Some(path) = job.configuration().map(ToOwned::to_owned) else { return Ok(job) };
+    let text = files::read_text(&path)?;
+    let path = path.display();
+    job.with_configuration(&text).map_err(|error| match error {
+        DedisbenchError::Line { line, message } => bad_input(anyhow!("{path}:{line}: {message}")),
+        other => bad_input(anyhow!("{path}: {other}")),
+    })
+}
+
+/// Quotes the words for a shell.
+fn quoted(words: &[String]) -> String {
+    let quote = |word: &String| {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,%+".contains(letter);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        let words = ["a".to_owned(), "b c".to_owned(), "it's".to_owned(), String::new()];
+        assert_eq!(quoted(&words), "a 'b c' 'it'\\''s' ''");
+    }
+}

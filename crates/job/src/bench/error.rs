@@ -1,0 +1,159 @@
+//! The reasons why jobs are refused or fail.
+
+use crate::OutputError;
+use crate::contents::ContentOptionsError;
+use gemelo_base::{Classified, FailureKind};
+use gemelo_content::ContentError;
+use gemelo_load::JobError;
+use gemelo_target::{TargetError, TargetUri};
+use std::collections::TryReserveError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The reason why options describe no job. Nothing was touched.
+#[derive(Debug, Error)]
+pub enum ResolveError {
+    /// A job of several is refused.
+    #[error("job {name}")]
+    InJob {
+        /// Name of the job.
+        name: String,
+        /// The reason.
+        source: Box<ResolveError>,
+    },
+    /// The content options describe no contents.
+    #[error(transparent)]
+    ContentOptions(#[from] ContentOptionsError),
+    /// The contents do not suit the job.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// A figure is outside its range, or two settings contradict each other.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The target is refused.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The job names no target.
+    #[error(
+        "say where load goes: --target DIRECTORY, FILE, DEVICE, pool:DIRECTORY/VOLUME, \
+         nbd://HOST/EXPORT or null:"
+    )]
+    NoTarget,
+    /// The engine was named for a volume or an export.
+    #[error("--engine is for files and devices: leave it out for {target}, and say --queue-depth")]
+    NoEngines {
+        /// The target of the job.
+        target: TargetUri,
+    },
+    /// Both a peak load and a rate were asked for.
+    #[error("--peak is as fast as possible, a rate is not: say one of them")]
+    PeakAndRate,
+    /// One of the separate rates is missing.
+    #[error("--read-rate and --write-rate go together, or say --rate for both")]
+    OneRate,
+    /// A common rate and a separate one were given.
+    #[error("--rate is for all operations: leave out --read-rate and --write-rate")]
+    RateForAll,
+    /// A duration does not fit 64 bits of nanoseconds.
+    #[error("a duration is above 584 years")]
+    Duration,
+    /// The target has less than a block for each process.
+    #[error("{target} is too small for a block for each process")]
+    NoRoom {
+        /// The target of the job.
+        target: TargetUri,
+    },
+    /// An option has no effect in any of the jobs.
+    #[error("{option} has no effect here, it is for {purpose}: leave it out")]
+    NoEffect {
+        /// The option.
+        option: &'static str,
+        /// The jobs in which the option has an effect.
+        purpose: &'static str,
+    },
+    /// An option was given that the suite decides itself.
+    #[error("the loads of the suite have their own {option}: leave it out")]
+    OfSuite {
+        /// The option.
+        option: &'static str,
+    },
+}
+
+impl Classified for ResolveError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
+}
+
+/// The reason why a job did not begin or did not end well. Earlier results are kept.
+#[derive(Debug, Error)]
+pub enum ExecuteError {
+    /// The target cannot carry the job.
+    #[error("job {job}")]
+    Plan {
+        /// Name of the job.
+        job: String,
+        /// The reason.
+        source: TargetError,
+    },
+    /// The target cannot be prepared.
+    #[error("job {job}")]
+    Prepare {
+        /// Name of the job.
+        job: String,
+        /// The reason.
+        source: TargetError,
+    },
+    /// The job cannot continue with the files of the job before it.
+    #[error("job {job}")]
+    Continue {
+        /// Name of the job.
+        job: String,
+        /// The reason.
+        source: JobError,
+    },
+    /// The run cannot begin.
+    #[error("job {job}")]
+    Begin {
+        /// Name of the job.
+        job: String,
+        /// The reason.
+        source: gemelo_load::RunError,
+    },
+    /// The files of the run cannot be removed, or the storage cannot be closed.
+    #[error("cannot remove the files of the run")]
+    Finish(#[source] TargetError),
+    /// The log of operations cannot be completed.
+    #[error("cannot write the log of operations")]
+    Log(#[source] std::io::Error),
+    /// The counts of accesses do not fit into memory.
+    #[error("no memory for {}", path.display())]
+    Memory {
+        /// The file that was to hold the counts.
+        path: PathBuf,
+        /// The failed allocation.
+        source: TryReserveError,
+    },
+    /// The counts of accesses cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system call.
+        source: std::io::Error,
+    },
+    /// A file beside the result cannot be made or completed.
+    #[error(transparent)]
+    Output(OutputError),
+}
+
+impl Classified for ExecuteError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Plan { .. } | Self::Continue { .. } | Self::Begin { .. } => FailureKind::BadInput,
+            Self::Prepare { .. } | Self::Finish(_) | Self::Output(_) => FailureKind::Failed,
+            Self::Log(source) | Self::Write { source, .. } => FailureKind::of_io(source),
+            Self::Memory { .. } => FailureKind::Exhausted,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Jobs of load: resolved, checked, and run one after the other.
+
+mod effect;
+mod error;
+mod execute;
+mod resolve;
+
+pub use error::{ExecuteError, ResolveError};
+pub use execute::{Ran, check, run};
+pub use resolve::{JobInput, ResolvedJob};
+
+use crate::{JobEnvironment, JobOptions};
+use gemelo_base::random::fresh_word;
+use gemelo_load::RunResult;
+use gemelo_report::{Provenance, ResultFile};
+
+/// Schema name of a [`BenchFile`].
+pub const SCHEMA: &str = "gemelo.bench/1";
+
+/// The results of jobs, as a file keeps them.
+pub type BenchFile = ResultFile<Vec<JobInput>, Vec<RunResult>>;
+
+/// Resolves the options of the jobs of one run.
+///
+/// # Errors
+/// Fails if options contradict each other, or one has no effect in any of the jobs.
+pub fn resolve_all(
+    mut jobs: Vec<JobOptions>,
+    environment: &JobEnvironment<'_>,
+) -> Result<Vec<ResolvedJob>, ResolveError> {
+    // Jobs that name no run id share one, because a job that continues with the files of another
+    // must write the same contents.
+    let run_id = fresh_word();
+    for job in &mut jobs {
+        job.content.run_id.get_or_insert(run_id);
+    }
+    let jobs = jobs
+        .into_iter()
+        .enumerate()
+        .map(|(index, options)| resolve::resolve(options, index, environment))
+        .collect::<Result<Vec<_>, _>>()?;
+    let given: Vec<_> = jobs.iter().map(|job| job.given.as_slice()).collect();
+    effect::check(&given)?;
+    Ok(jobs)
+}
+
+impl Ran {
+    /// Returns whether every job that ran was complete and right.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.results.iter().all(RunResult::is_success)
+    }
+
+    /// Returns the results as a file keeps them.
+    #[must_use]
+    pub fn into_file(self, mut provenance: Provenance) -> BenchFile {
+        provenance.target = self.inputs.first().map(|input| input.target.to_string());
+        provenance.seed = self.inputs.first().map(|input| input.content.seed);
+        let warnings = self.results.iter().flat_map(|result| result.warnings.clone()).collect();
+        ResultFile {
+            schema: SCHEMA.to_owned(),
+            provenance,
+            input: self.inputs,
+            result: self.results,
+            warnings,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Reads DEDISbench command lines and configurations as a [`DedisbenchJob`]: its flags, the older
+//! flags, and the keys of its INI file. It reads no file and knows nothing of gemelo's jobs.
+
+use super::DedisbenchError;
+use super::ini::{Entry, shown};
+
+/// A job as a DEDISbench command line describes it. An absent field was not given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DedisbenchJob {
+    pub(crate) load: Option<Load>,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) minutes: Option<u64>,
+    pub(crate) megabytes: Option<u64>,
+    /// The INI file.
+    pub(crate) configuration: Option<String>,
+    pub(crate) distribution: Option<String>,
+    pub(crate) pattern: Option<Pattern>,
+    pub(crate) processes: Option<u32>,
+    /// Of each process's file, or of the whole device.
+    pub(crate) file_megabytes: Option<u64>,
+    pub(crate) block_bytes: Option<u64>,
+    pub(crate) populate: Option<Populate>,
+    pub(crate) sync: Option<Sync>,
+    pub(crate) raw_device: Option<String>,
+    pub(crate) integrity: Option<Integrity>,
+    /// A number, or any text of the older `-v`.
+    pub(crate) seed: Option<String>,
+    pub(crate) folder: Option<String>,
+    pub(crate) logs_operations: Option<bool>,
+    pub(crate) distribution_results: Option<String>,
+    pub(crate) access_results: Option<String>,
+    pub(crate) general_results: Option<GeneralResults>,
+    pub(crate) removes_files: Option<bool>,
+    pub(crate) keeps_databases: Option<bool>,
+    /// Whether a flag of the time before the INI file was used.
+    pub(crate) has_older_flags: bool,
+}
+
+/// How fast operations come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    Peak,
+    /// Operations a second of each process.
+    Nominal {
+        rate: u64,
+    },
+    /// The same for reads and writes apart.
+    NominalMixed {
+        reads: Option<u64>,
+        writes: Option<u64>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Write,
+    Read,
+    Mixed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    Sequential,
+    Uniform,
+    Nurand,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Populate {
+    None,
+    Content,
+    Zero,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sync {
+    None,
+    Direct,
+    Fsync,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Integrity {
+    None,
+    Final,
+    Online,
+    Both,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GeneralResults {
+    pub(crate) file: String,
+    pub(crate) ramp_up_s: u64,
+    pub(crate) cool_down_s: u64,
+}
+
+/// Flags with a value of their own, which may also be the next word.
+const VALUED: &str = "ntsfabcv";
+
+/// Reads the words after `DEDISbench`.
+pub(crate) fn command_line<Word: AsRef<str>>(
+    words: &[Word],
+) -> Result<DedisbenchJob, DedisbenchError> {
+    let mut job = DedisbenchJob::default();
+    let mut words = words.iter().map(AsRef::as_ref);
+    while let Some(word) = words.next() {
+        let wrong = |message: &str| DedisbenchError::Flag {
+            flag: shown(word),
+            message: message.to_owned(),
+        };
+        let mut letters = word.strip_prefix('-').unwrap_or_default().chars();
+        let flag = letters.next().ok_or_else(|| wrong(KNOWN_FLAGS))?;
+        let glued = letters.as_str();
+        let value = if !VALUED.contains(flag) {
+            if !glued.is_empty() {
+                return Err(wrong(KNOWN_FLAGS));
+            }
+            ""
+        } else if glued.is_empty() {
+            words.next().ok_or_else(|| wrong("takes a value, such as -t5"))?
+        } else {
+            glued
+        };
+        job.flag(flag, value).map_err(|message| wrong(&message))?;
+    }
+    Ok(job)
+}
+
+const KNOWN_FLAGS: &str = "is no DEDISbench flag: these are -p -n<OPS> -nr<OPS> -nw<OPS> -w -r -m -t<MINUTES> -s<MB> \
+    -f<FILE> and the older -a<PATTERN> -b<BYTES> -c<PROCESSES> -v<SEED>";
+
+impl DedisbenchJob {
+    fn flag(&mut self, flag: char, value: &str) -> Result<(), String> {
+        match flag {
+            'p' => set(&mut self.load, Load::Peak, "-p and -n exclude each other")?,
+            'n' => self.nominal(value)?,
+            'w' => set(&mut self.operation, Operation::Write, ONE_OPERATION)?,
+            'r' => set(&mut self.operation, Operation::Read, ONE_OPERATION)?,
+            'm' => set(&mut self.operation, Operation::Mixed, ONE_OPERATION)?,
+            't' => self.minutes = Some(at_least_one(value)?),
+            's' => self.megabytes = Some(at_least_one(value)?),
+            'f' => self.configuration = Some(value.to_owned()),
+            'a' => self.pattern = Some(pattern(value)?),
+            'b' => self.block_bytes = Some(at_least_one(value)?),
+            'c' => self.processes = Some(processes(value)?),
+            'v' => self.seed = Some(value.to_owned()),
+            _ => return Err(KNOWN_FLAGS.to_owned()),
+        }
+        self.has_older_flags |= "abcv".contains(flag);
+        Ok(())
+    }
+
+    fn nominal(&mut self, value: &str) -> Result<(), String> {
+        if let Some(rate) = value.strip_prefix('r') {
+            let rate = at_least_one(rate)?;
+            return self.nominal_mixed(|reads, _| *reads = Some(rate));
+        }
+        if let Some(rate) = value.strip_prefix('w') {
+            let rate = at_least_one(rate)?;
+            return self.nominal_mixed(|_, writes| *writes = Some(rate));
+        }
+        set(
+            &mut self.load,
+            Load::Nominal { rate: at_least_one(value)? },
+            "the load was given already",
+        )
+    }
+
+    fn nominal_mixed(
+        &mut self,
+        change: impl FnOnce(&mut Option<u64>, &mut Option<u64>),
+    ) -> Result<(), String> {
+        let load = self.load.get_or_insert(Load::NominalMixed { reads: None, writes: None });
+        let Load::NominalMixed { reads, writes } = load else {
+            return Err("the load was given already".to_owned());
+        };
+        change(reads, writes);
+        Ok(())
+    }
+
+    /// Lays a configuration under the flags, which go before it.
+    pub(super) fn with_entries(mut self, entries: &[Entry]) -> Result<Self, DedisbenchError> {
+        let flags = self.clone();
+        for entry in entries {
+            self.entry(entry).map_err(|message| DedisbenchError::Line {
+                line: entry.line,
+                message: format!("{}: {message}", shown(&entry.key)),
+            })?;
+        }
+        self.pattern = flags.pattern.or(self.pattern);
+        self.block_bytes = flags.block_bytes.or(self.block_bytes);
+        self.processes = flags.processes.or(self.processes);
+        self.seed = flags.seed.or(self.seed);
+        Ok(self)
+    }
+
+    /// One key. The documentation and the files that come with DEDISbench differ on some names; both are taken.
+    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+        let value = entry.value.as_str();
+        match (entry.section.as_str(), entry.key.as_str()) {
+            ("execution", "distfile") => self.distribution = Some(text(value)?),
+            ("execution", "access_type") => self.pattern = Some(pattern(value)?),
+            ("execution", "nprocs") => self.processes = Some(processes(value)?),
+            ("execution", "filesize") => self.file_megabytes = Some(at_least_one(value)?),
+            ("execution", "blocksize") => self.block_bytes = Some(at_least_one(value)?),
+            ("execution", "populate") => {
+                self.populate =
+                    Some(choice(value, &[Populate::None, Populate::Content, Populate::Zero])?);
+            }
+            ("execution", "sync") => {
+                self.sync =
+                    Some(choice(value, &[Sync::None, Sync::Direct, Sync::Fsync, Sync::Both])?);
+            }
+            ("execution", "rawdevice") => self.raw_device = Some(text(value)?),
+            ("execution", "integrity" | "integritycheck") => {
+                let known = [Integrity::None, Integrity::Final, Integrity::Online, Integrity::Both];
+                self.integrity = Some(choice(value, &known)?);
+            }
+            ("execution", "seed") => self.seed = Some(number(value)?.to_string()),
+            ("execution" | "results", "logging") => {
+                self.logs_operations = Some(choice(value, &[false, true])?);
+            }
+            ("results", "tempfilespath") => self.folder = Some(text(value)?),
+            ("results", "dist_results") => self.distribution_results = Some(text(value)?),
+            ("results", "access_results") => self.access_results = Some(text(value)?),
+            ("results", "general_results") => self.general_results = Some(general_results(value)?),
+            ("structure" | "structural", "cleantemp") => {
+                self.removes_files = Some(choice(value, &[false, true])?);
+            }
+            ("structure" | "structural", "keep_dbs") => {
+                self.keeps_databases = Some(choice(value, &[false, true])?);
+            }
+            (section, _) => {
+                return Err(format!("DEDISbench has no such key in [{}]", shown(section)));
+            }
+        }
+        Ok(())
+    }
+}
+
+const ONE_OPERATION: &str = "give one of -w, -r and -m";
+
+/// Sets what was not set, or set to the same.
+fn set<Value: PartialEq>(
+    slot: &mut Option<Value>,
+    value: Value,
+    otherwise: &str,
+) -> Result<(), String> {
+    match slot {
+        Some(old) if *old != value => Err(otherwise.to_owned()),
+        _ => {
+            *slot = Some(value);
+            Ok(())
+        }
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("'{}' is not a whole number", shown(text)))
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        0 => Err("must be at least 1".to_owned()),
+        value => Ok(value),
+    }
+}
+
+fn processes(text: &str) -> Result<u32, String> {
+    u32::try_from(at_least_one(text)?)
+        .map_err(|_| format!("{} processes are too many", shown(text)))
+}
+
+fn text(value: &str) -> Result<String, String> {
+    if value.is_empty() { Err("has no value".to_owned()) } else { Ok(value.to_owned()) }
+}
+
+fn pattern(value: &str) -> Result<Pattern, String> {
+    choice(value, &[Pattern::Sequential, Pattern::Uniform, Pattern::Nurand])
+}
+
+/// One of these, by its place.
+fn choice<Value: Copy>(value: &str, known: &[Value]) -> Result<Value, String> {
+    let place = usize::try_from(number(value)?).ok();
+    let found = place.and_then(|place| known.get(place)).copied();
+    found.ok_or_else(|| {
+        format!("must be from 0 to {}, not {}", known.len().saturating_sub(1), shown(value))
+    })
+}
+
+/// `FILE:RU:CD`; a file's name may itself hold colons.
+fn general_results(value: &str) -> Result<GeneralResults, String> {
+    let wrong = || {
+        format!("expected FILE:RU:CD (ramp-up and cool-down in seconds), found '{}'", shown(value))
+    };
+    let mut parts = value.rsplitn(3, ':');
+    let mut seconds = || parts.next().and_then(|part| part.trim().parse().ok());
+    let (cool_down_s, ramp_up_s) = (seconds().ok_or_else(wrong)?, seconds().ok_or_else(wrong)?);
+    let file = parts.next().filter(|file| !file.is_empty()).ok_or_else(wrong)?.to_owned();
+    Ok(GeneralResults { file, ramp_up_s, cool_down_s })
+}
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

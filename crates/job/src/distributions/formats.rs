@@ -1,0 +1,252 @@
+//! The file formats of distributions: the DEDISbench text, gemelo's profile as TOML or JSON, and CSV.
+
+use gemelo_base::{Classified, FailureKind};
+use gemelo_content::{Distribution, DistributionError, ParseNote, Profile, ProfileError};
+use thiserror::Error;
+
+/// A file format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// `<duplicates> <contents>` a line, as DEDISbench reads it
+    Text,
+    /// TOML with name, source, block size and the nature of contents
+    Profile,
+    /// The profile as JSON
+    Json,
+    /// Columns duplicates,contents
+    Csv,
+}
+
+/// The distribution in a file.
+#[derive(Debug)]
+pub struct Parsed {
+    /// Duplicates of contents.
+    pub distribution: Distribution,
+    /// Source, block size and nature of contents, where the file states them.
+    pub profile: Option<Profile>,
+    /// Remarks about accepted oddities of the file.
+    pub notes: Vec<ParseNote>,
+}
+
+/// A fault of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Counted from 1, if the fault is on one line.
+    line: Option<usize>,
+    message: String,
+}
+
+/// The reason why a distribution cannot be written in a format.
+#[derive(Debug, Error)]
+pub enum FormatError {
+    /// The profile has no valid distribution.
+    #[error(transparent)]
+    Distribution(#[from] DistributionError),
+    /// TOML cannot hold the profile.
+    #[error(transparent)]
+    Toml(#[from] toml::ser::Error),
+    /// JSON cannot hold the profile.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+impl Classified for FormatError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::Failed
+    }
+}
+
+impl Problem {
+    /// Returns the fault with its place: `FILE:LINE: message`.
+    #[must_use]
+    pub fn at(&self, name: &str) -> String {
+        match self.line {
+            Some(line) => format!("{name}:{line}: {}", self.message),
+            None => format!("{name}: {}", self.message),
+        }
+    }
+
+    fn of(error: &DistributionError) -> Self {
+        let message = error.to_string();
+        match error {
+            DistributionError::Line { line, .. } => {
+                let prefix = format!("line {line}: ");
+                let message = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
+                Self { line: Some(*line), message }
+            }
+            _ => Self { line: None, message },
+        }
+    }
+
+    fn of_profile(error: &ProfileError, text: &str) -> Self {
+        let ProfileError::Toml(toml) = error else {
+            return Self { line: None, message: error.to_string() };
+        };
+        let line = toml.span().map(|span| {
+            text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
+        });
+        // The further lines of the message only draw the place in the text.
+        let message = toml.message().lines().next().unwrap_or_default();
+        Self { line, message: format!("not a profile: {message}") }
+    }
+}
+
+/// Returns a remark with its place: `FILE:LINE: message`.
+#[must_use]
+pub fn note_at(name: &str, note: &ParseNote) -> String {
+    let text = note.to_string();
+    match text.strip_prefix("line ") {
+        Some(rest) => format!("{name}:{rest}"),
+        None => format!("{name}: {text}"),
+    }
+}
+
+const CSV_HEADER: &str = "duplicates,contents";
+
+impl Format {
+    /// All formats.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 4] = [Self::Text, Self::Profile, Self::Json, Self::Csv];
+
+    /// Recognises the format of a text by its first line that is neither empty nor a comment.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
+        let first =
+            lines.into_iter().find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
+        if first.starts_with('{') {
+            Self::Json
+        } else if first.contains('=') || first.starts_with('[') {
+            Self::Profile
+        } else if first.contains(',') {
+            Self::Csv
+        } else {
+            Self::Text
+        }
+    }
+
+    /// Returns the format that the extension of a file's name stands for.
+    #[must_use]
+    pub fn of_name(path: &std::path::Path) -> Self {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("toml") => Self::Profile,
+            Some("json") => Self::Json,
+            Some("csv") => Self::Csv,
+            _ => Self::Text,
+        }
+    }
+
+    /// Reads a text of this format.
+    ///
+    /// # Errors
+    /// Fails with the first fault of the text.
+    pub fn parse(self, text: &str) -> Result<Parsed, Problem> {
+        match self {
+            Self::Text | Self::Csv => {
+                let (distribution, notes) = Distribution::parse_with_notes(&self.plain(text))
+                    .map_err(|error| Problem::of(&error))?;
+                Ok(Parsed { distribution, profile: None, notes })
+            }
+            Self::Profile => parsed(Profile::parse(text), text),
+            Self::Json => {
+                let profile: Profile = serde_json::from_str(text).map_err(|error| {
+                    let message = format!("not a profile: {error}");
+                    Problem { line: Some(error.line()), message }
+                })?;
+                parsed(profile.checked(), text)
+            }
+        }
+    }
+
+    /// Returns all faults of a text of this format. There are none if [`Format::parse`] reads it.
+    #[must_use]
+    pub fn problems(self, text: &str) -> Vec<Problem> {
+        match self {
+            Self::Text | Self::Csv => {
+                Distribution::problems(&self.plain(text)).iter().map(Problem::of).collect()
+            }
+            Self::Profile | Self::Json => self.parse(text).err().into_iter().collect(),
+        }
+    }
+
+    /// Converts a CSV text to a DEDISbench one, line by line.
+    fn plain(self, text: &str) -> std::borrow::Cow<'_, str> {
+        if self == Self::Text {
+            return text.into();
+        }
+        let plain = |line: &str| {
+            if line.trim() == CSV_HEADER { "#\n".to_owned() } else { line.replace(',', " ") + "\n" }
+        };
+        text.lines().map(plain).collect::<String>().into()
+    }
+
+    /// Writes a profile in this format. Text and CSV hold the distribution alone.
+    ///
+    /// # Errors
+    /// Fails if the profile has no valid distribution, or the format cannot hold it.
+    pub fn write(self, profile: &Profile) -> Result<String, FormatError> {
+        let distribution = profile.to_distribution()?;
+        Ok(match self {
+            Self::Text => distribution.to_text(),
+            Self::Profile => profile.to_toml()?,
+            Self::Json => serde_json::to_string_pretty(profile)? + "\n",
+            Self::Csv => format!("{CSV_HEADER}\n{}", distribution.to_text().replace(' ', ",")),
+        })
+    }
+}
+
+fn parsed(profile: Result<Profile, ProfileError>, text: &str) -> Result<Parsed, Problem> {
+    let profile = profile.map_err(|error| Problem::of_profile(&error, text))?;
+    let distribution = profile.to_distribution().map_err(|error| Problem::of(&error))?;
+    Ok(Parsed { distribution, profile: Some(profile), notes: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_format_is_recognised_by_its_content() {
+        for (text, format) in [
+            ("0 5\n", Format::Text),
+            ("# a = b\n\n0 5\n", Format::Text),
+            ("", Format::Text),
+            ("schema = 'x'\n", Format::Profile),
+            ("[[class]]\n", Format::Profile),
+            ("  {\"a\": 1}", Format::Json),
+            ("duplicates,contents\n0,5\n", Format::Csv),
+            ("0,5\n", Format::Csv),
+        ] {
+            assert_eq!(Format::of(text), format, "{text}");
+        }
+    }
+
+    #[test]
+    fn problems_say_file_and_line() {
+        for (text, message) in [
+            ("0 5\nx\n", "f:2: expected '<duplicates> <contents>', two whole numbers, found 'x'"),
+            ("duplicates,contents\n0,5\n1;2\n", "f:3: expected"),
+            ("", "f: the distribution has no contents"),
+            ("a = 1\nb = 2\n", "f:1: not a profile: unknown field"),
+            ("{\n\"a\": 1}", "f:2: not a profile: unknown field"),
+            (
+                "schema = 'gemelo.profile/1'\nname = 'n'\nsource = 's'\nblock_bytes = 'x'\n",
+                "f:4: not a profile",
+            ),
+        ] {
+            let problem = Format::of(text).problems(text).remove(0).at("f");
+            assert!(problem.starts_with(message), "{problem}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_parser_panic(text in "([0-9 ,{}\\[\\]=a-z\"#\\n]|\\PC){0,60}") {
+            for format in Format::ALL {
+                let failed = format.parse(&text).is_err();
+                prop_assert_eq!(failed, !format.problems(&text).is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The parts of a run that the caller decides: targets, time, progress, interruption and outputs.
+
+use gemelo_base::{Clock, Monitor, StopFlag};
+use gemelo_load::Environment;
+use gemelo_target::Targets;
+use std::error::Error;
+use std::io::Write;
+use std::path::Path;
+
+/// The error of an output. Only the caller knows its type, because the caller writes the outputs.
+pub type OutputError = Box<dyn Error + Send + Sync>;
+
+/// A file that a job writes beside its result, such as a log of operations. A file that is dropped
+/// before [`OutputFile::finish`] is incomplete, and the caller may remove it.
+pub trait OutputFile: Write + Send {
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    fn finish(self: Box<Self>) -> Result<(), OutputError>;
+}
+
+/// Makes the files that jobs write beside their results. The caller decides how a file appears, and
+/// how an existing file is treated.
+pub trait OutputFiles {
+    /// Makes a file. An existing file is replaced only with `force`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be made.
+    fn create(&self, path: &Path, force: bool) -> Result<Box<dyn OutputFile>, OutputError>;
+}
+
+/// The parts of a run that the caller decides.
+#[derive(Clone, Copy)]
+pub struct JobEnvironment<'a> {
+    /// The storage that jobs can run against.
+    pub targets: &'a Targets,
+    /// Clock for all times of a run.
+    pub clock: &'a dyn Clock,
+    /// Monitor that receives progress and warnings.
+    pub monitor: &'a dyn Monitor,
+    /// Flag that ends a run early when raised.
+    pub stop: &'a StopFlag,
+    /// Files that jobs write beside their results.
+    pub outputs: &'a dyn OutputFiles,
+}
+
+impl<'a> JobEnvironment<'a> {
+    pub(crate) const fn of_load(&self) -> Environment<'a> {
+        Environment { clock: self.clock, monitor: self.monitor, stop: self.stop }
+    }
+}

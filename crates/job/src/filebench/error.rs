@@ -1,0 +1,63 @@
+//! The reasons why a run of a Filebench script is refused or fails.
+
+use gemelo_base::{Classified, FailureKind};
+use gemelo_filebench::sources::SourceError;
+use gemelo_filebench::{RunError, ScriptError};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The reason why a run of a script is refused, or failed.
+#[derive(Debug, Error)]
+pub enum FilebenchJobError {
+    /// The script has a fault.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The data source of the options is invalid.
+    #[error("--source")]
+    Source(#[from] SourceError),
+    /// The folder of the options is invalid.
+    #[error("--dir")]
+    Dir(#[source] io::Error),
+    /// The script has no variable of a name that the options define.
+    #[error("-D {name}: {} has no variable ${name}", script.display())]
+    NoVariable {
+        /// Name of the variable.
+        name: String,
+        /// Path of the script.
+        script: PathBuf,
+    },
+    /// The script does nothing.
+    #[error(
+        "{} says nothing to do: it defines no process and has no command",
+        script.display()
+    )]
+    NothingToDo {
+        /// Path of the script.
+        script: PathBuf,
+    },
+    /// The name of a sweep is neither a variable nor an attribute.
+    #[error(
+        "--sweep {name}: the script has no variable ${name} and no data source with that \
+         attribute; add --source entro, for example"
+    )]
+    NothingToSweep {
+        /// Name of the sweep.
+        name: String,
+    },
+    /// A run is refused. Nothing was touched.
+    #[error(transparent)]
+    Refused(RunError),
+    /// A run failed. Its earlier measurements are kept.
+    #[error("the run failed; what was measured before is kept")]
+    Run(#[source] RunError),
+}
+
+impl Classified for FilebenchJobError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Run(_) => FailureKind::Failed,
+            _ => FailureKind::BadInput,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Jobs from their options to their results: job file → resolved job → run → result.
+//!
+//! The options of a job are one definition, [`JobOptions`], for the command line and for job files:
+//! each key of a [`job_file`] goes through the parser of the command line. [`bench`] resolves
+//! options into jobs that are checked before anything is touched, and runs them. [`suite`],
+//! [`replay`], [`filebench`], [`dedisbench`] and [`verify`] do the same for their kinds of jobs. Each result has a
+//! schema name and can be read back.
+//!
+//! The caller gives a [`JobEnvironment`]: the known targets, a clock, a monitor, a stop flag, and
+//! the way to write further outputs. This crate prints nothing, and writes no result file.
+
+pub mod bench;
+pub mod contents;
+pub mod dedisbench;
+pub mod distributions;
+mod engine;
+mod environment;
+pub mod filebench;
+pub mod job_file;
+mod nearest;
+mod options;
+pub mod replay;
+pub mod suite;
+mod trace_input;
+pub mod verify;
+
+pub use environment::{JobEnvironment, OutputError, OutputFile, OutputFiles};
+pub use options::{
+    ContentChoice, ContentOptions, EngineChoice, JobOptions, LoadOptions, OperationChoice,
+    PopulateChoice, SyncChoice, VerifyChoice,
+};
+pub use trace_input::{ReadTrace, TraceInput};

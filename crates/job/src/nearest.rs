@@ -1,0 +1,43 @@
+//! Finds the known names that resemble a wrong one.
+
+/// The likeness of two names from 0 to 100: the share of neighbouring pairs of letters that both
+/// have.
+fn likeness(one: &str, other: &str) -> usize {
+    let pairs = |text: &str| -> Vec<(char, char)> {
+        let letters: Vec<char> = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
+        letters.iter().copied().zip(letters.iter().copied().skip(1)).collect()
+    };
+    let (one, other) = (pairs(one), pairs(other));
+    let common = one.iter().filter(|pair| other.contains(pair)).count();
+    2 * common * 100 / (one.len() + other.len()).max(1)
+}
+
+/// The known name that shares most with a wrong one, if it shares at least half.
+pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    known
+        .map(|name| (likeness(wrong, name), name))
+        .max()
+        .filter(|(likeness, _)| *likeness >= 50)
+        .map(|(_, name)| name.to_owned())
+}
+
+/// All known names, the ones that share most with a wrong one first.
+pub(crate) fn nearest_first<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = known.collect();
+    names.sort_by_key(|name| std::cmp::Reverse(likeness(wrong, name)));
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_likest_name_comes_first() {
+        let known = || ["unique", "personal", "primary"].into_iter();
+        assert_eq!(nearest("persnal", known()), Some("personal".to_owned()));
+        assert_eq!(nearest("xyz", known()), None);
+        assert_eq!(nearest_first("primray", known()), ["primary", "unique", "personal"]);
+        assert_eq!(nearest_first("", known()), ["unique", "personal", "primary"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! The reasons why a replay is refused or fails.
+
+use crate::contents::ContentOptionsError;
+use gemelo_base::{Classified, FailureKind};
+use gemelo_content::ContentError;
+use gemelo_replay::{PlanError, ReplayError, ReplayOptions};
+use gemelo_target::{TargetError, TargetUri};
+use gemelo_trace::TraceError;
+use thiserror::Error;
+
+/// Most operations in flight of one process of a replay. Storage does not benefit from more.
+pub(super) const MOST_QUEUE_DEPTH: u32 = 1024;
+
+/// The reason why a replay is refused, or did not begin.
+#[derive(Debug, Error)]
+pub enum ReplayJobError {
+    /// The number of processes is outside its range.
+    #[error("--processes is {0}, it has to be from 1 to {most}", most = ReplayOptions::MOST_PROCESSES)]
+    Processes(u32),
+    /// The engine was named for a volume or an export.
+    #[error("--engine is for files and devices: leave it out for {target}, and say --queue-depth")]
+    NoEngines {
+        /// The target of the replay.
+        target: TargetUri,
+    },
+    /// The queue depth is outside its range.
+    #[error("--queue-depth is {0}, it has to be from 1 to {MOST_QUEUE_DEPTH}")]
+    QueueDepth(usize),
+    /// The engine does one operation at a time.
+    #[error("--engine psync does one operation at a time: use io-uring for --queue-depth {0}")]
+    SynchronousDepth(usize),
+    /// The block size is outside its range.
+    #[error("--block-size is {0}, it has to be from 512 to 1m")]
+    BlockSize(u64),
+    /// The trace comes from standard input.
+    #[error("a replay reads its trace twice: standard input cannot be")]
+    StandardInput,
+    /// A distribution was named, and the trace states all contents.
+    #[error("--distribution has no effect here: the trace says the content of every block")]
+    NoDrawnBlocks,
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(TraceError),
+    /// The trace cannot be mapped to the target.
+    #[error(transparent)]
+    Plan(PlanError),
+    /// The target is refused or cannot be prepared.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The content options describe no contents.
+    #[error(transparent)]
+    ContentOptions(#[from] ContentOptionsError),
+    /// The contents do not suit the trace.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// The replay cannot begin, or the second reading of the trace failed.
+    #[error(transparent)]
+    Replay(ReplayError),
+    /// The file cannot be removed, or the storage cannot be closed.
+    #[error("cannot remove the file of the replay")]
+    Finish(#[source] TargetError),
+}
+
+impl From<PlanError> for ReplayJobError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Trace(error) => Self::Trace(error),
+            error => Self::Plan(error),
+        }
+    }
+}
+
+impl From<ReplayError> for ReplayJobError {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Trace(error) => Self::Trace(error),
+            ReplayError::Target(error) => Self::Target(error),
+            error => Self::Replay(error),
+        }
+    }
+}
+
+impl Classified for ReplayJobError {
+    fn kind(&self) -> FailureKind {
+        let is_bad_input = match self {
+            Self::Trace(error) => error.is_bad_input(),
+            Self::Target(error) => error.is_bad_input(),
+            Self::Plan(error) => !matches!(error, PlanError::Stopped),
+            Self::Replay(error) => {
+                matches!(error, ReplayError::NothingToVerify | ReplayError::OneQueue)
+            }
+            Self::Finish(_) => false,
+            _ => true,
+        };
+        if is_bad_input { FailureKind::BadInput } else { FailureKind::Failed }
+    }
+}

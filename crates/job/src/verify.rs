@@ -1,0 +1,80 @@
+//! Checks the files that a run kept against its result.
+
+use crate::JobEnvironment;
+use crate::bench::BenchFile;
+use gemelo_base::{Classified, FailureKind};
+use gemelo_content::ContentError;
+use gemelo_load::{Contents, Failure, Job, JobError, Verification};
+use gemelo_target::{Access, TargetError, TargetUri};
+use thiserror::Error;
+
+/// The reason why the files of a run cannot be checked.
+#[derive(Debug, Error)]
+pub enum VerifyError {
+    /// No job of the result kept its files.
+    #[error("the result has no job with --keep: there are no files to check")]
+    NothingKept,
+    /// The job in the result is invalid.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The contents in the result are invalid.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// The target does not hold the files.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The files cannot be opened.
+    #[error("cannot open the files")]
+    Open(#[source] TargetError),
+    /// The target cannot be closed.
+    #[error(transparent)]
+    Close(TargetError),
+}
+
+impl Classified for VerifyError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Open(_) | Self::Close(_) => FailureKind::Failed,
+            _ => FailureKind::BadInput,
+        }
+    }
+}
+
+/// The files that were checked.
+#[derive(Debug)]
+pub struct Verified {
+    /// Place of the files.
+    pub target: TargetUri,
+    /// Blocks that were checked, and those that are wrong.
+    pub verification: Verification,
+    /// Failure of a read. The blocks before it were checked.
+    pub failure: Option<Failure>,
+}
+
+/// Checks every block that a run left. The files are at `target`, or where the run wrote them.
+///
+/// # Errors
+/// Fails if the result has no job that kept its files, or if these cannot be opened.
+pub fn verify(
+    file: &BenchFile,
+    target: Option<TargetUri>,
+    environment: &JobEnvironment<'_>,
+) -> Result<Verified, VerifyError> {
+    // If several jobs used the same files, the history of the last one contains those of all.
+    let last = file.input.iter().zip(&file.result).rev().find_map(|(input, result)| {
+        result.history.as_ref().filter(|_| input.job.keep).map(|history| (input, history))
+    });
+    let (input, history) = last.ok_or(VerifyError::NothingKept)?;
+    let first = file.input.iter().find(|job| job.target == input.target).unwrap_or(input);
+    let target = target.unwrap_or_else(|| input.target.clone());
+    let job = Job::new(input.job.clone())?;
+    let first_job = Job::new(first.job.clone())?;
+    let contents = Contents::new(&first.content, &first_job)?;
+    let storage = environment.targets.storage(&target)?;
+    let plan = storage.plan(&job.layout_with(Access::Read, false))?;
+    let mut open = plan.prepare().map_err(VerifyError::Open)?;
+    let (verification, failure) =
+        gemelo_load::verify(history, &contents, open.as_ref(), &environment.of_load());
+    open.finish(true).map_err(VerifyError::Close)?;
+    Ok(Verified { target, verification, failure })
+}

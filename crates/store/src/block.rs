@@ -1,0 +1,129 @@
+//! Contents as they are, each at byte PBN × block size of a disk.
+
+use crate::{ContentRead, ContentWrite, Store};
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header};
+use std::io;
+use std::sync::Arc;
+
+/// Fewer neighbouring blocks are not worth a discard in the background: a file with a hole for each
+/// would be in pieces, and they are the first to be used again.
+const LEAST_DISCARD_BLOCKS: u32 = 16;
+
+/// See the module. PBNs in a row lie side by side.
+pub struct BlockStore {
+    disk: Arc<dyn Disk>,
+    superblock: Superblock,
+}
+
+impl BlockStore {
+    /// The store of the pool with this superblock.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>, superblock: &Superblock) -> Self {
+        Self { disk, superblock: superblock.clone() }
+    }
+
+    /// As [`Self::new`], for a caller that may open another kind of store.
+    #[must_use]
+    pub fn open(disk: Arc<dyn Disk>, superblock: &Superblock) -> Arc<dyn Store> {
+        Arc::new(Self::new(disk, superblock))
+    }
+
+    fn offset(&self, pbn: Pbn) -> u64 {
+        u64::from(pbn.number()) * u64::from(self.superblock.block_bytes)
+    }
+
+    /// The bytes at which the label and its copy are: block 0, and a block that the superblock names.
+    fn label_offsets(&self) -> impl Iterator<Item = u64> {
+        let copy = self.superblock.header_copy.map(|pbn| self.offset(pbn));
+        std::iter::once(0).chain(copy)
+    }
+}
+
+impl Store for BlockStore {
+    fn block_bytes(&self) -> usize {
+        self.superblock.block_bytes as usize
+    }
+
+    fn blocks(&self) -> io::Result<u64> {
+        Ok(self.disk.len()? / u64::from(self.superblock.block_bytes))
+    }
+
+    fn enlarge(&self, blocks: u64) -> io::Result<()> {
+        let length = blocks * u64::from(self.superblock.block_bytes);
+        // A longer disk, which an attempt that failed halfway has left, is never cut: its blocks may
+        // be in use.
+        if self.disk.len()? < length { self.disk.set_len(length) } else { Ok(()) }
+    }
+
+    fn write_labels(&self) -> Result<(), FormatError> {
+        let io = |action| FormatError::io(DiskRole::Data, action);
+        let header = data_header(&self.superblock);
+        // One after another, so that a crash damages one of them at most.
+        for offset in self.label_offsets() {
+            self.disk.write_at(offset, &header).map_err(io("write"))?;
+            self.disk.sync().map_err(io("sync"))?;
+        }
+        Ok(())
+    }
+
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
+        let right = data_header(&self.superblock);
+        let (mut damaged, mut is_known) = (Vec::new(), false);
+        for offset in self.label_offsets() {
+            let mut label = right;
+            match self.disk.read_at(offset, &mut label) {
+                Ok(()) if label == right => is_known = true,
+                // An unreadable sector must not keep the copy from being read.
+                Ok(()) | Err(_) => {
+                    damaged.push(format!("the header of the data store at byte {offset}"));
+                }
+            }
+        }
+        if is_known {
+            return Ok(damaged);
+        }
+        let mut label = right;
+        self.disk.read_at(0, &mut label).map_err(FormatError::io(DiskRole::Data, "read"))?;
+        Err(FormatError::NotAPool { why: "the data store is not the one of this metadata" })
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        let mut list: Vec<DiskRead<'_>> = Vec::with_capacity(reads.len());
+        for read in reads.iter_mut() {
+            let offset = self.offset(read.pbn) + read.within as u64;
+            debug_assert!(read.within + read.buffer.len() <= self.block_bytes(), "one content");
+            list.push(DiskRead::new(offset, read.buffer));
+        }
+        self.disk.read_many(&mut list);
+        let outcomes: Vec<io::Result<()>> = list.into_iter().map(|read| read.outcome).collect();
+        for (read, outcome) in reads.iter_mut().zip(outcomes) {
+            read.outcome = outcome;
+        }
+    }
+
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        let mut list: Vec<DiskWrite<'_>> = Vec::with_capacity(writes.len());
+        for write in writes.iter() {
+            debug_assert!(write.content.len() == self.block_bytes(), "a whole content");
+            list.push(DiskWrite::new(self.offset(write.pbn), write.content));
+        }
+        self.disk.write_many(&mut list);
+        for (write, done) in writes.iter_mut().zip(list) {
+            write.outcome = done.outcome;
+        }
+    }
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        let bytes = u64::from(count) * u64::from(self.superblock.block_bytes);
+        self.disk.discard(self.offset(first), bytes)
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        LEAST_DISCARD_BLOCKS
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
+    }
+}

@@ -1,0 +1,98 @@
+//! The store of contents: the only place that knows where and in which form a content lies.
+//!
+//! A PBN is the number of a content. [`Store`] reads, writes, compares and discards contents by
+//! their numbers, in lists, so that it can merge what lies side by side and have many requests in
+//! flight. [`BlockStore`] keeps the content of a PBN as it is, at byte PBN × block size of a disk.
+
+mod block;
+mod disks;
+mod request;
+
+pub use block::BlockStore;
+pub use disks::PoolDisks;
+pub use request::{ContentComparison, ContentRead, ContentWrite};
+
+use gemelo_disk::Disk;
+use gemelo_format::{FormatError, Pbn, Superblock};
+use std::io;
+use std::sync::Arc;
+
+/// Bytes that a comparison reads at once: they stay in the processor's cache.
+const COMPARED_BYTES: usize = 64 << 10;
+
+/// Opens the store of a pool on its data disk.
+pub type OpenStore = fn(Arc<dyn Disk>, &Superblock) -> Arc<dyn Store>;
+
+/// Contents by PBN. All methods may be called from many threads at once.
+///
+/// Requests of a list have no order, and each has its own outcome. PBNs in a row are best given in a
+/// row. A write that no [`Self::sync`] has covered may be torn by a crash; it changes the content of
+/// no other PBN.
+pub trait Store: Send + Sync {
+    /// Bytes of a content.
+    fn block_bytes(&self) -> usize;
+
+    /// The number of PBNs, block 0 included, that the storage below has room for at present.
+    ///
+    /// # Errors
+    /// If it cannot be measured.
+    fn blocks(&self) -> io::Result<u64>;
+
+    /// Makes room for this many PBNs, block 0 included. Room that is there is never taken away.
+    ///
+    /// # Errors
+    /// If there is no space, or the system says so.
+    fn enlarge(&self, blocks: u64) -> io::Result<()>;
+
+    /// Writes the labels by which [`Self::check_labels`] knows the store, and makes them durable.
+    ///
+    /// # Errors
+    /// If there is no space, or the system says so.
+    fn write_labels(&self) -> Result<(), FormatError>;
+
+    /// Checks that the store belongs to the pool. Gives the labels that are damaged, in words.
+    ///
+    /// # Errors
+    /// If it belongs to another pool, or cannot be read.
+    fn check_labels(&self) -> Result<Vec<String>, FormatError>;
+
+    /// Reads contents, or parts of them.
+    fn read(&self, reads: &mut [ContentRead<'_>]);
+
+    /// Writes whole contents.
+    fn write(&self, writes: &mut [ContentWrite<'_>]);
+
+    /// Compares contents with given ones.
+    fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        let block_bytes = self.block_bytes();
+        let at_once = (COMPARED_BYTES / block_bytes).clamp(1, comparisons.len().max(1));
+        let mut contents = vec![0; at_once * block_bytes];
+        for some in comparisons.chunks_mut(at_once) {
+            let buffers = contents.chunks_exact_mut(block_bytes);
+            let mut reads: Vec<ContentRead<'_>> = some
+                .iter()
+                .zip(buffers)
+                .map(|(one, buffer)| ContentRead::new(one.pbn, 0, buffer))
+                .collect();
+            self.read(&mut reads);
+            for (one, read) in some.iter_mut().zip(reads) {
+                one.outcome = read.outcome.map(|()| *read.buffer == *one.content);
+            }
+        }
+    }
+
+    /// The contents of `count` PBNs from `first` on are no longer needed, and read as anything.
+    ///
+    /// # Errors
+    /// If the system says so; not if the storage below cannot give space back.
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()>;
+
+    /// The fewest PBNs in a row that are worth a discard in the background.
+    fn least_discard_blocks(&self) -> u32;
+
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    /// If the system says so: then nothing is known of what was written since the last time.
+    fn sync(&self) -> io::Result<()>;
+}

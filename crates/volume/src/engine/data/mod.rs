@@ -1,0 +1,243 @@
+//! The data path: contents on disk, and which blocks of the data store are free.
+//!
+//! A block of the data store is owned in one way at a time. It is *free*; *taken* by a write that
+//! has not made its change yet, or by the collector; *mapped*, when the metadata refer to it;
+//! freed by a change that is not durable yet, which the log keeps; or *retired*, when no durable
+//! state refers to it and a request may still read it. [`DataPath`] has the free, the taken and
+//! the retired ones. Debug builds check the owner at each step.
+
+mod owners;
+mod readers;
+mod space;
+
+use super::health::{Health, Syncs};
+use super::locks::{OrderedGuard, OrderedMutex, Rank};
+use crate::error::{Result, VolumeError};
+use gemelo_format::{DiskRole, Pbn};
+use gemelo_store::{ContentComparison, ContentRead, ContentWrite, Store};
+use owners::Owners;
+pub(crate) use readers::Pin;
+use readers::{Readers, Retired};
+pub(crate) use space::Space;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The data store of an open pool; see the module.
+pub(crate) struct DataPath {
+    store: Arc<dyn Store>,
+    health: Arc<Health>,
+    syncs: Syncs,
+    space: OrderedMutex<Space>,
+    owners: Owners,
+    readers: Readers,
+    retired: OrderedMutex<Retired>,
+    /// Blocks that writes under way have taken. It grows with the space locked alone, so that the
+    /// sum of these and the free blocks is known at one instant.
+    taken: AtomicU64,
+    /// Held while free blocks are discarded, because they are not in `space` then.
+    discarding: OrderedMutex<()>,
+}
+
+/// Blocks that no durable state refers to, counted at one instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unmapped {
+    pub(crate) free: u64,
+    pub(crate) retired: u64,
+    pub(crate) taken: u64,
+}
+
+impl DataPath {
+    pub(crate) fn new(store: Arc<dyn Store>, space: Space, health: Arc<Health>) -> Self {
+        Self {
+            store,
+            health,
+            syncs: Syncs::new(DiskRole::Data),
+            space: OrderedMutex::new(Rank::Space, space),
+            owners: Owners::default(),
+            readers: Readers::default(),
+            retired: OrderedMutex::new(Rank::Retired, Retired::default()),
+            taken: AtomicU64::new(0),
+            discarding: OrderedMutex::new(Rank::Discarding, ()),
+        }
+    }
+
+    /// Reads contents, or parts of them.
+    pub(crate) fn read(&self, reads: &mut [ContentRead<'_>]) {
+        self.store.read(reads);
+    }
+
+    /// Reads one whole content.
+    pub(crate) fn read_one(&self, pbn: Pbn, content: &mut [u8]) -> Result<()> {
+        let mut reads = [ContentRead::new(pbn, 0, content)];
+        self.store.read(&mut reads);
+        let [read] = reads;
+        read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
+    }
+
+    /// Writes contents to blocks that are taken, or whose content is damaged.
+    pub(crate) fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        debug_assert!(writes.iter().all(|write| self.is_used(write.pbn)), "a free block");
+        self.store.write(writes);
+    }
+
+    /// Compares stored contents with given ones.
+    pub(crate) fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
+        self.store.compare(comparisons);
+    }
+
+    /// Makes durable what was written before.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.syncs.sync(&self.health, || self.store.sync())
+    }
+
+    /// Makes room for this many blocks in the store.
+    pub(crate) fn enlarge(&self, data_blocks: u64) -> Result<()> {
+        self.store.enlarge(data_blocks).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
+        self.sync()
+    }
+
+    /// Makes the blocks usable that [`Self::enlarge`] has added.
+    pub(crate) fn grow(&self, data_blocks: u64) {
+        self.space.lock().grow(data_blocks);
+    }
+
+    /// Keeps every block that is looked up from now on from being written again, until the pin is
+    /// dropped.
+    pub(crate) fn pin(&self) -> Pin<'_> {
+        self.readers.pin()
+    }
+
+    /// Takes free blocks for a write; `None` if there are too few. They count as taken until the
+    /// guard is dropped.
+    pub(crate) fn take(&self, wanted: usize) -> Option<(Vec<Pbn>, Taken<'_>)> {
+        let mut pbns = Vec::with_capacity(wanted);
+        let mut space = self.space.lock();
+        if space.free() < wanted as u64 {
+            return None;
+        }
+        space.take(wanted, &mut pbns);
+        debug_assert_eq!(pbns.len(), wanted, "as many blocks as were free");
+        pbns.iter().for_each(|pbn| self.owners.take(*pbn));
+        self.taken.fetch_add(wanted as u64, Ordering::Relaxed);
+        Some((pbns, Taken { all: &self.taken, count: wanted as u64 }))
+    }
+
+    /// Frees blocks that were taken, and that nothing has ever referred to.
+    pub(crate) fn give_back(&self, pbns: Vec<Pbn>) {
+        if !pbns.is_empty() {
+            let mut space = self.space.lock();
+            for pbn in pbns {
+                self.owners.give_back(pbn);
+                space.release(pbn);
+            }
+        }
+    }
+
+    /// Takes one block that is free.
+    pub(crate) fn claim(&self, pbn: Pbn) {
+        let was_free = self.space.lock().claim(pbn);
+        debug_assert!(was_free, "block {} is not free", pbn.number());
+        self.owners.take(pbn);
+    }
+
+    /// Notes that the metadata refer to a block that was taken.
+    pub(crate) fn note_mapped(&self, pbn: Pbn) {
+        debug_assert!(self.is_used(pbn), "block {} is free", pbn.number());
+        self.owners.map(pbn);
+    }
+
+    /// Whether there is such a block and it is not free. Takes a lock, so it is for assertions.
+    pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
+        let space = self.space.lock();
+        u64::from(pbn.number()) < space.blocks() && space.is_used(pbn)
+    }
+
+    /// Retires blocks that no durable state refers to, and frees the retired ones that no request
+    /// reads any more.
+    pub(crate) fn retire(&self, freed: &mut Vec<Pbn>) {
+        let mut retired = self.retired.lock();
+        freed.iter().for_each(|pbn| self.owners.retire(*pbn));
+        retired.add(freed);
+        if retired.len() > 0 {
+            let mut space = self.space.lock();
+            retired.collect(&self.readers, |pbn| {
+                self.owners.free(pbn);
+                space.release(pbn);
+            });
+        }
+    }
+
+    /// Frees the retired blocks that no request reads any more; says how many are left.
+    pub(crate) fn free_retired(&self) -> usize {
+        self.retire(&mut Vec::new());
+        self.retired.lock().len()
+    }
+
+    /// Blocks that can be taken at once.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.space.lock().free()
+    }
+
+    /// Free blocks whose space on disk was used before and was not given back.
+    pub(crate) fn undiscarded_blocks(&self) -> u64 {
+        self.space.lock().freed()
+    }
+
+    /// Counts blocks that no durable state refers to.
+    pub(crate) fn unmapped(&self) -> Unmapped {
+        let retired = self.retired.lock();
+        let space = self.space.lock();
+        let taken = self.taken.load(Ordering::Relaxed);
+        Unmapped { free: space.free(), retired: retired.len() as u64, taken }
+    }
+
+    /// Waits until no free block is being discarded, and lets no discard begin meanwhile.
+    pub(crate) fn pause_discards(&self) -> OrderedGuard<'_, ()> {
+        self.discarding.lock()
+    }
+
+    /// Gives the space of the next free blocks from `from` on back to the system, of `most` at
+    /// once. Gives the first and their number; `None` if there are none.
+    pub(crate) fn discard_free(&self, from: u32, most: u32) -> Result<Option<(Pbn, u32)>> {
+        let _discarding = self.discarding.lock();
+        let Some((first, count)) = self.space.lock().take_run(from, most) else { return Ok(None) };
+        self.discard(first, count)?;
+        Ok(Some((first, count)))
+    }
+
+    /// The fewest blocks in a row that are worth a discard in the background.
+    pub(crate) fn least_discard_blocks(&self) -> u32 {
+        self.store.least_discard_blocks()
+    }
+
+    /// As [`Self::discard_free`], of blocks that were used since their last discard, and of no run
+    /// that is not worth it. Gives the number of blocks and where to go on; `None` at the end of the
+    /// store.
+    pub(crate) fn discard_undiscarded(&self, from: u32, most: u32) -> Result<(u32, Option<u32>)> {
+        let least = self.least_discard_blocks();
+        let _discarding = self.discarding.lock();
+        let (run, next) = self.space.lock().take_freed_run(from, least, most);
+        let Some((first, count)) = run else { return Ok((0, next)) };
+        self.discard(first, count)?;
+        Ok((count, next))
+    }
+
+    /// Discards blocks that were taken out of the space, and frees them again.
+    fn discard(&self, first: Pbn, count: u32) -> Result<()> {
+        let result = self.store.discard(first, count);
+        self.space.lock().release_discarded(first, count);
+        result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
+    }
+}
+
+/// Blocks that a write has taken, until it has made its changes or given them back.
+pub(crate) struct Taken<'e> {
+    all: &'e AtomicU64,
+    count: u64,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}

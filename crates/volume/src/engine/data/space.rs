@@ -1,0 +1,349 @@
+//! The free PBNs, and the order in which they are given out.
+
+use gemelo_format::Pbn;
+
+/// Words that a search for freed blocks looks at while writers wait: some 50 µs.
+const LOOKED_AT: u32 = 16_384;
+
+/// A bitmap of the PBNs, with a bitmap of its full words above it. Free PBNs are given in ascending
+/// order from the last ones on, so that blocks written together have numbers in a row, which a store
+/// may lay out side by side.
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// A set bit is a PBN in use, or none at all.
+    words: Vec<u64>,
+    /// A set bit is a word without a free PBN.
+    full: Vec<u64>,
+    /// A set bit is a free PBN that was used before: the system may have its space back.
+    freed: Vec<u64>,
+    blocks: u64,
+    free: u64,
+    freed_blocks: u64,
+    cursor: usize,
+}
+
+impl Space {
+    /// The space of a data store of this many blocks, all free but block 0. Bitmaps of zeros take no
+    /// memory before they are touched.
+    pub(crate) fn new(blocks: u64) -> Self {
+        let words = blocks.div_ceil(64) as usize;
+        let mut space = Self {
+            words: vec![0; words],
+            full: vec![0; words.div_ceil(64)],
+            freed: vec![0; words],
+            blocks,
+            free: blocks.saturating_sub(1),
+            freed_blocks: 0,
+            cursor: 0,
+        };
+        // Neither block 0 nor what is beyond the end can be had.
+        if let Some(first) = space.words.first_mut() {
+            *first |= 1;
+        }
+        if let (Some(last), rest @ 1..) = (space.words.last_mut(), blocks % 64) {
+            *last |= u64::MAX << rest;
+        }
+        if let (Some(last), rest @ 1..) = (space.full.last_mut(), words % 64) {
+            *last |= u64::MAX << rest;
+        }
+        for word in [0, words.saturating_sub(1)] {
+            let is_full = space.words.get(word) == Some(&u64::MAX);
+            space.note_full(word, is_full);
+        }
+        space
+    }
+
+    /// There are more blocks from now on.
+    pub(crate) fn grow(&mut self, blocks: u64) {
+        let words = blocks.div_ceil(64) as usize;
+        self.words.resize(words, u64::MAX);
+        self.full.resize(words.div_ceil(64), u64::MAX);
+        self.freed.resize(words, 0);
+        let mut number = self.blocks.max(1) as usize;
+        while number < blocks as usize {
+            if number.is_multiple_of(64) && number + 64 <= blocks as usize {
+                self.set_word_free(number / 64);
+                number += 64;
+            } else {
+                self.set_free(number);
+                number += 1;
+            }
+        }
+        self.blocks = self.blocks.max(blocks);
+    }
+
+    /// All blocks of a word that had none are free.
+    fn set_word_free(&mut self, word: usize) {
+        if let (Some(bits), Some(full)) = (self.words.get_mut(word), self.full.get_mut(word / 64)) {
+            *bits = 0;
+            *full &= !(1 << (word % 64));
+            self.free += 64;
+        }
+    }
+
+    fn set_free(&mut self, number: usize) -> bool {
+        let (word, bit) = (number / 64, 1u64 << (number % 64));
+        let Some(bits) = self.words.get_mut(word) else { return false };
+        let was_used = *bits & bit != 0;
+        *bits &= !bit;
+        if let Some(full) = self.full.get_mut(word / 64) {
+            *full &= !(1 << (word % 64));
+        }
+        self.free += u64::from(was_used);
+        was_used
+    }
+
+    pub(crate) const fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// The number of blocks, block 0 included.
+    pub(crate) const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Marks a PBN as used; whether it was free.
+    pub(crate) fn claim(&mut self, pbn: Pbn) -> bool {
+        let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
+        let Some(bits) = self.words.get_mut(word) else { return false };
+        let was_free = *bits & bit == 0;
+        *bits |= bit;
+        let is_full = *bits == u64::MAX;
+        self.free -= u64::from(was_free);
+        self.note_full(word, is_full);
+        self.note_used(word);
+        was_free
+    }
+
+    /// Whether a PBN is in use, or none at all.
+    pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
+        let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
+        self.words.get(word).is_none_or(|bits| bits & bit != 0)
+    }
+
+    /// What is used is not freed.
+    fn note_used(&mut self, word: usize) {
+        if let (Some(freed), Some(bits)) = (self.freed.get_mut(word), self.words.get(word)) {
+            let used = *freed & bits;
+            *freed &= !used;
+            self.freed_blocks -= u64::from(used.count_ones());
+        }
+    }
+
+    fn note_full(&mut self, word: usize, is_full: bool) {
+        if is_full && let Some(full) = self.full.get_mut(word / 64) {
+            *full |= 1 << (word % 64);
+        }
+    }
+
+    /// The PBN is free again.
+    pub(crate) fn release(&mut self, pbn: Pbn) {
+        let was_used = self.set_free(pbn.index());
+        debug_assert!(was_used, "a block is freed twice");
+        if let (true, Some(freed)) = (was_used, self.freed.get_mut(pbn.index() / 64)) {
+            *freed |= 1 << (pbn.index() % 64);
+            self.freed_blocks += 1;
+        }
+    }
+
+    /// The PBNs from `first` on are free again, and the system has their space.
+    pub(crate) fn release_discarded(&mut self, first: Pbn, count: u32) {
+        for number in first.index()..first.index() + count as usize {
+            let was_used = self.set_free(number);
+            debug_assert!(was_used, "block {number} was free while the collector had it");
+        }
+    }
+
+    /// Adds `count` free PBNs to `taken`, or fewer if there are no more.
+    pub(crate) fn take(&mut self, count: usize, taken: &mut Vec<Pbn>) {
+        let mut wanted = (count as u64).min(self.free);
+        while wanted > 0 {
+            let Some(word) = self.next_word() else { return };
+            self.cursor = word;
+            let Some(bits) = self.words.get_mut(word) else { return };
+            while wanted > 0 && *bits != u64::MAX {
+                let bit = bits.trailing_ones();
+                *bits |= 1 << bit;
+                taken.extend(Pbn::new(word as u32 * 64 + bit));
+                wanted -= 1;
+                self.free -= 1;
+            }
+            let is_full = *bits == u64::MAX;
+            self.note_full(word, is_full);
+            self.note_used(word);
+        }
+    }
+
+    /// Takes the first run of freed PBNs at or after `from` that has at least `least` of them, at
+    /// most `most`: the first, and how many. Looks at no more than `LOOKED_AT` words; gives where to
+    /// go on, or [`None`] at the end.
+    pub(crate) fn take_freed_run(
+        &mut self,
+        from: u32,
+        least: u32,
+        most: u32,
+    ) -> (Option<(Pbn, u32)>, Option<u32>) {
+        if self.freed_blocks == 0 {
+            return (None, None);
+        }
+        let is_freed = |space: &Self, number: u32| {
+            space
+                .freed
+                .get(number as usize / 64)
+                .is_some_and(|bits| bits & (1 << (number % 64)) != 0)
+        };
+        let mut at = from;
+        let end = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        let look_end = end.min(at.saturating_add(LOOKED_AT * 64));
+        while at < look_end {
+            if at.is_multiple_of(64) && self.freed.get(at as usize / 64) == Some(&0) {
+                at = at.saturating_add(64);
+                continue;
+            }
+            let mut count = 0;
+            while count < most && is_freed(self, at + count) {
+                count += 1;
+            }
+            if count >= least.max(1)
+                && let Some(first) = Pbn::new(at)
+            {
+                for number in at..at + count {
+                    Pbn::new(number).map(|pbn| self.claim(pbn));
+                }
+                return (Some((first, count)), Some(at + count));
+            }
+            at += count.max(1);
+        }
+        (None, (at < end).then_some(at))
+    }
+
+    /// The first word from the cursor on, and then from the start, that has a free PBN.
+    fn next_word(&self) -> Option<usize> {
+        self.word_from(self.cursor).or_else(|| self.word_from(0))
+    }
+
+    fn word_from(&self, start: usize) -> Option<usize> {
+        let first = start / 64;
+        let masked = |(at, full): (usize, &u64)| {
+            let before = if at == first { (1u64 << (start % 64)) - 1 } else { 0 };
+            let full = full | before;
+            (full != u64::MAX).then(|| at * 64 + full.trailing_ones() as usize)
+        };
+        self.full.iter().enumerate().skip(first).find_map(masked)
+    }
+
+    /// Free PBNs that were used before.
+    pub(crate) const fn freed(&self) -> u64 {
+        self.freed_blocks
+    }
+
+    /// Takes the first run of free PBNs at or after `from`, at most `most` of them: the first, and
+    /// how many.
+    pub(crate) fn take_run(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
+        let is_free = |space: &Self, number: u32| {
+            space
+                .words
+                .get(number as usize / 64)
+                .is_some_and(|bits| bits & (1 << (number % 64)) == 0)
+        };
+        let word = self.word_from(from as usize / 64)?;
+        let mut first = from.max(word as u32 * 64);
+        while !is_free(self, first) {
+            first += 1;
+            if first.is_multiple_of(64) {
+                first = self.word_from(first as usize / 64)? as u32 * 64;
+            }
+        }
+        let mut count = 0;
+        while count < most && is_free(self, first + count) {
+            self.claim(Pbn::new(first + count)?);
+            count += 1;
+        }
+        Some((Pbn::new(first)?, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn free_blocks_are_given_in_order_and_block_0_never() {
+        let mut space = Space::new(200);
+        assert_eq!(space.free(), 199);
+        let mut taken = Vec::new();
+        space.take(500, &mut taken);
+        assert_eq!(
+            taken.iter().map(|pbn| pbn.number()).collect::<Vec<_>>(),
+            (1..200).collect::<Vec<_>>()
+        );
+        assert_eq!(space.free(), 0);
+        space.grow(210);
+        assert_eq!(space.take_run(0, 4).map(|(pbn, count)| (pbn.number(), count)), Some((200, 4)));
+        assert_eq!(space.free(), 6);
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_a_set_does(steps in prop::collection::vec((0u8..5, 0u32..500), 1..200), blocks in 1u64..500) {
+            let mut space = Space::new(blocks);
+            let mut free: BTreeSet<u32> = (1..blocks as u32).collect();
+            let mut used: Vec<Pbn> = Vec::new();
+            let mut freed: BTreeSet<u32> = BTreeSet::new();
+            for (kind, number) in steps {
+                match kind {
+                    4 => {
+                        let (run, _) = space.take_freed_run(number, 2, 9);
+                        if let Some((first, count)) = run {
+                            prop_assert!((2..=9).contains(&count));
+                            for pbn in first.number()..first.number() + count {
+                                prop_assert!(free.contains(&pbn) && freed.remove(&pbn), "{}", pbn);
+                            }
+                            space.release_discarded(first, count);
+                        }
+                    }
+                    0 => {
+                        let mut taken = Vec::new();
+                        space.take(number as usize % 70, &mut taken);
+                        prop_assert_eq!(taken.len(), free.len().min(number as usize % 70));
+                        for pbn in taken {
+                            prop_assert!(free.remove(&pbn.number()));
+                            used.push(pbn);
+                        }
+                    }
+                    1 if !used.is_empty() => {
+                        let pbn = used.swap_remove(number as usize % used.len());
+                        space.release(pbn);
+                        free.insert(pbn.number());
+                        freed.insert(pbn.number());
+                    }
+                    2 => {
+                        if let Some((first, count)) = space.take_run(number, 9) {
+                            prop_assert_eq!(Some(&first.number()), free.range(number..).next());
+                            for pbn in first.number()..first.number() + count {
+                                prop_assert!(free.remove(&pbn));
+                                used.extend(Pbn::new(pbn));
+                            }
+                        } else {
+                            prop_assert_eq!(free.range(number..).next(), None);
+                        }
+                    }
+                    _ => {
+                        if let Some(pbn) = Pbn::new(number) {
+                            let was_free = space.claim(pbn);
+                            prop_assert_eq!(was_free, free.remove(&number));
+                            if was_free {
+                                used.push(pbn);
+                            }
+                        }
+                    }
+                }
+                prop_assert_eq!(space.free(), free.len() as u64);
+                freed.retain(|pbn| free.contains(pbn));
+                prop_assert_eq!(space.freed_blocks, freed.len() as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether an open pool takes changes, and syncs, whose failure ends that.
+
+use super::locks::{OrderedMutex, Rank};
+use crate::error::{Result, VolumeError};
+use gemelo_format::DiskRole;
+use std::io;
+use std::sync::OnceLock;
+
+/// Whether a pool takes changes.
+#[derive(Debug)]
+pub(crate) struct Health {
+    is_read_only: bool,
+    stopped: OnceLock<(DiskRole, &'static str)>,
+}
+
+impl Health {
+    pub(crate) const fn new(is_read_only: bool) -> Self {
+        Self { is_read_only, stopped: OnceLock::new() }
+    }
+
+    /// Whether the pool was opened for reading only.
+    pub(crate) const fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Whether a failure has ended all changes.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.get().is_some()
+    }
+
+    /// Fails if the pool takes no changes.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_read_only {
+            return Err(VolumeError::ReadOnly);
+        }
+        match self.stopped.get() {
+            None => Ok(()),
+            Some((disk, action)) => Err(VolumeError::Stopped { disk: *disk, action }),
+        }
+    }
+
+    /// Ends all changes, because it is unknown which of them are durable.
+    pub(crate) fn stop(&self, disk: DiskRole, action: &'static str) {
+        // Only the first reason counts.
+        let _ = self.stopped.set((disk, action));
+    }
+}
+
+/// Syncs one disk, by one thread at a time, and never again after a failure.
+///
+/// The system tells an error to one of those who sync a file at once, drops the pages that it could
+/// not write, and tells the others, and all who sync later, of a success.
+pub(crate) struct Syncs {
+    disk: DiskRole,
+    alone: OrderedMutex<()>,
+}
+
+impl Syncs {
+    pub(crate) const fn new(disk: DiskRole) -> Self {
+        Self { disk, alone: OrderedMutex::new(Rank::Sync, ()) }
+    }
+
+    /// Runs a sync. A failure ends all changes of the pool.
+    pub(crate) fn sync(
+        &self,
+        health: &Health,
+        sync: impl FnOnce() -> io::Result<()>,
+    ) -> Result<()> {
+        let _alone = self.alone.lock();
+        health.check_writable()?;
+        sync().map_err(|source| {
+            health.stop(self.disk, "sync");
+            VolumeError::Io { disk: self.disk, action: "sync", source }
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! Locks whose order is checked in debug builds.
+//!
+//! [`Rank`] lists every lock of the engine in the order in which a thread takes them. A debug
+//! build keeps the ranks that each thread holds, and panics where a lock is taken out of order,
+//! so every test also tests the order. A release build has no trace of it.
+//!
+//! A try that gives up after a while cannot deadlock, so it may come out of order. What is locked
+//! after it still has to follow all that is held.
+//!
+//! Locks that are private to one type, and whose holder calls nothing but that type, need no rank:
+//! the members of a group commit and the stop signal of a worker, which wait on condition
+//! variables.
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// The locks of the engine, in the order in which they are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// A volume: shared while it is copied, alone while it is removed or resized.
+    Resizing,
+    /// Changes of the list of volumes, and of the pool's size.
+    Catalogue,
+    /// The gate of a volume: shared by requests, alone for a change of the whole volume.
+    Gate,
+    /// Partial writes of a block.
+    Patch,
+    /// Free blocks that the collector has taken to discard them.
+    Discarding,
+    /// The lead of a group commit.
+    GroupCommit,
+    /// Checkpoints, and changes of whole volumes.
+    Checkpoint,
+    /// Allocation of slots on the metadata disk.
+    Allocation,
+    /// Commits that are closed and not durable, and the journal.
+    Committer,
+    /// Syncs of one disk.
+    Sync,
+    /// The volumes by name.
+    Names,
+    /// The metadata, the open commit and the copies under way.
+    State,
+    /// The groups of a volume that the finder has to look at.
+    Dirty,
+    /// Damaged blocks that were found.
+    Damages,
+    /// Blocks that no durable state refers to and that a request may still read.
+    Retired,
+    /// Free blocks.
+    Space,
+    /// Volumes that are to be cleared.
+    Hidden,
+}
+
+#[cfg(debug_assertions)]
+mod check {
+    use super::Rank;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HELD: RefCell<Vec<(Rank, u64)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// The place of a lock in the order; `number` tells locks of one rank apart.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Place(Rank, u64);
+
+    impl Place {
+        pub(super) const fn new(rank: Rank, number: u64) -> Self {
+            Self(rank, number)
+        }
+
+        /// To be called before the lock is waited for.
+        pub(super) fn assert_next(self) {
+            let last = HELD.with_borrow(|held| held.iter().max().copied());
+            assert!(
+                last.is_none_or(|last| last < (self.0, self.1)),
+                "lock order: {:?} {} is taken while {last:?} is held",
+                self.0,
+                self.1
+            );
+        }
+
+        pub(super) fn hold(self) -> Held {
+            HELD.with_borrow_mut(|held| held.push((self.0, self.1)));
+            Held(self)
+        }
+    }
+
+    /// A lock that this thread holds.
+    pub(crate) struct Held(Place);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let Place(rank, number) = self.0;
+            // The thread may be ending.
+            let _ = HELD.try_with(|held| {
+                let mut held = held.borrow_mut();
+                if let Some(at) = held.iter().rposition(|one| *one == (rank, number)) {
+                    held.remove(at);
+                }
+            });
+        }
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod check {
+    use super::Rank;
+
+    #[derive(Clone, Copy)]
+    pub(crate) struct Place;
+
+    impl Place {
+        pub(super) const fn new(_: Rank, _: u64) -> Self {
+            Self
+        }
+
+        #[inline]
+        pub(super) const fn assert_next(self) {}
+
+        #[inline]
+        pub(super) const fn hold(self) -> Held {
+            Held
+        }
+    }
+
+    pub(crate) struct Held;
+}
+
+pub(crate) use check::Held;
+use check::Place;
+
+/// Notes that this thread takes something of a rank that is no lock of this module.
+pub(crate) fn enter(rank: Rank) -> Held {
+    let place = Place::new(rank, 0);
+    place.assert_next();
+    place.hold()
+}
+
+/// A guard, and the note that it is held. The lock is let go first.
+pub(crate) struct Ordered<G> {
+    guard: G,
+    _held: Held,
+}
+
+impl<G: Deref> Deref for Ordered<G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Ordered<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// The guard of an [`OrderedMutex`].
+pub(crate) type OrderedGuard<'a, T> = Ordered<MutexGuard<'a, T>>;
+/// The guard of a reader of an [`OrderedRwLock`].
+pub(crate) type OrderedRead<'a, T> = Ordered<RwLockReadGuard<'a, T>>;
+/// The guard of a writer of an [`OrderedRwLock`].
+pub(crate) type OrderedWrite<'a, T> = Ordered<RwLockWriteGuard<'a, T>>;
+
+/// A mutex with a rank.
+pub(crate) struct OrderedMutex<T> {
+    lock: Mutex<T>,
+    place: Place,
+}
+
+impl<T> OrderedMutex<T> {
+    pub(crate) const fn new(rank: Rank, value: T) -> Self {
+        Self::numbered(rank, 0, value)
+    }
+
+    /// One of several locks of a rank, which are taken in the order of their numbers.
+    pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
+        Self { lock: Mutex::new(value), place: Place::new(rank, number) }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> OrderedGuard<'_, T> {
+        self.place.assert_next();
+        Ordered { guard: self.lock.lock(), _held: self.place.hold() }
+    }
+}
+
+/// A lock for readers and writers with a rank. A thread never holds it twice, because a reader
+/// that comes again waits for a writer that waits for the reader.
+pub(crate) struct OrderedRwLock<T> {
+    lock: RwLock<T>,
+    place: Place,
+}
+
+impl<T> OrderedRwLock<T> {
+    pub(crate) const fn new(rank: Rank, value: T) -> Self {
+        Self::numbered(rank, 0, value)
+    }
+
+    /// As [`OrderedMutex::numbered`].
+    pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
+        Self { lock: RwLock::new(value), place: Place::new(rank, number) }
+    }
+
+    #[inline]
+    pub(crate) fn read(&self) -> OrderedRead<'_, T> {
+        self.place.assert_next();
+        Ordered { guard: self.lock.read(), _held: self.place.hold() }
+    }
+
+    #[inline]
+    pub(crate) fn write(&self) -> OrderedWrite<'_, T> {
+        self.place.assert_next();
+        Ordered { guard: self.lock.write(), _held: self.place.hold() }
+    }
+
+    /// Waits no longer than this; may come out of order.
+    pub(crate) fn try_write_for(&self, most: Duration) -> Option<OrderedWrite<'_, T>> {
+        let guard = self.lock.try_write_for(most)?;
+        Some(Ordered { guard, _held: self.place.hold() })
+    }
+
+    /// Whether a reader or a writer has it.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_order_and_let_go_in_any() {
+        let (state, space) =
+            (OrderedRwLock::new(Rank::State, ()), OrderedMutex::new(Rank::Space, ()));
+        let (read, taken) = (state.read(), space.lock());
+        drop(read);
+        drop(taken);
+        drop(state.write());
+        let patches = [1, 2].map(|number| OrderedMutex::numbered(Rank::Patch, number, ()));
+        let _both = patches.each_ref().map(OrderedMutex::lock);
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order: State")]
+    fn a_lock_out_of_order_panics() {
+        let (state, space) =
+            (OrderedRwLock::new(Rank::State, ()), OrderedMutex::new(Rank::Space, ()));
+        let _taken = space.lock();
+        drop(state.read());
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order: State")]
+    fn a_second_look_of_one_reader_panics() {
+        let state = OrderedRwLock::new(Rank::State, ());
+        let _first = state.read();
+        drop(state.read());
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order: Patch")]
+    fn locks_of_one_rank_are_taken_by_number() {
+        let patches = [1, 2].map(|number| OrderedMutex::numbered(Rank::Patch, number, ()));
+        let [one, two] = &patches;
+        let _two = two.lock();
+        drop(one.lock());
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order: Checkpoint")]
+    fn what_follows_a_try_out_of_order_is_checked() {
+        let (checkpoint, gate) =
+            (OrderedMutex::new(Rank::Checkpoint, ()), OrderedRwLock::new(Rank::Gate, ()));
+        let state = OrderedRwLock::new(Rank::State, ());
+        let _state = state.read();
+        let _gate = gate.try_write_for(Duration::from_millis(1));
+        drop(checkpoint.lock());
+    }
+}

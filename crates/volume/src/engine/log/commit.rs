@@ -1,0 +1,326 @@
+//! Making changes durable: one data sync and one commit for all who wait.
+
+use super::{JournalFigures, Log, State};
+use crate::backend::{MetadataBackend, Pressure};
+use crate::counters::add;
+use crate::error::Result;
+use crate::journal::Journal;
+use gemelo_format::{COMMIT_HEADER_BYTES, Change, PAGE_BYTES, Pbn, build_commit, mirror_commit};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// A writer that finds this much in the open commit makes it durable before it goes on, in a pool
+/// with a short journal or without a background. Less would mean more syncs; more would not fit.
+const LEAST_BOUND_BYTES: u64 = 1 << 20;
+/// The same in a pool with a long journal. More would make a flush wait longer, and take memory.
+const MOST_BOUND_BYTES: u64 = 8 << 20;
+/// A commit may take this part of the journal.
+const JOURNAL_PER_COMMIT: u64 = 4;
+/// Commits that wait may take this many bounds. In a pool that works one is being written and
+/// another one may follow it. More wait only while the journal cannot be written, and then writers
+/// get its error instead of taking more memory.
+const WAITING_BOUNDS: u64 = 2;
+/// Bytes of memory of a block that a commit has freed.
+const FREED_BYTES: u64 = size_of::<Pbn>() as u64;
+/// The background makes an open commit durable at this part of the bound, so that writers do not
+/// wait for syncs.
+const BOUND_PER_BACKGROUND: u64 = 4;
+
+/// Changes that are in memory and in no closed commit yet.
+pub(super) struct OpenCommit {
+    number: u64,
+    buffer: Vec<u8>,
+    freed: Vec<Pbn>,
+    stores_data: bool,
+}
+
+impl OpenCommit {
+    pub(super) fn new(number: u64) -> Self {
+        Self { number, buffer: vec![0; COMMIT_HEADER_BYTES], freed: Vec::new(), stores_data: false }
+    }
+
+    /// Makes a change of the metadata and appends it.
+    pub(super) fn make(
+        &mut self,
+        backend: &mut dyn MetadataBackend,
+        change: &Change,
+    ) -> Result<()> {
+        backend.apply(std::slice::from_ref(change), &mut self.freed)?;
+        // A block whose content was written again is named by the change that says so.
+        self.stores_data |= matches!(change, Change::Store { .. } | Change::Suspect { .. });
+        change.encode(&mut self.buffer);
+        Ok(())
+    }
+
+    /// See [`State::version`].
+    pub(super) const fn version(&self) -> (u64, usize) {
+        (self.number, self.buffer.len())
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.buffer.len() == COMMIT_HEADER_BYTES
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) const fn freed_blocks(&self) -> usize {
+        self.freed.len()
+    }
+
+    /// The commit that has to be durable for all changes so far to be.
+    pub(super) const fn last_number(&self) -> u64 {
+        if self.is_empty() { self.number - 1 } else { self.number }
+    }
+
+    /// Closes it and begins the next one.
+    pub(super) fn close(&mut self) -> ClosedCommit {
+        let next = Self::new(self.number + 1);
+        let Self { number, buffer, freed, stores_data } = std::mem::replace(self, next);
+        let bytes =
+            buffer.len().next_multiple_of(PAGE_BYTES) as u64 + freed.len() as u64 * FREED_BYTES;
+        ClosedCommit { number, buffer, freed, bytes, stores_data, is_built: false }
+    }
+}
+
+/// A commit on its way to the journal.
+pub(super) struct ClosedCommit {
+    number: u64,
+    buffer: Vec<u8>,
+    freed: Vec<Pbn>,
+    /// Memory that it takes.
+    bytes: u64,
+    /// Whether it refers to contents that no sync has covered.
+    stores_data: bool,
+    is_built: bool,
+}
+
+/// The commits that are closed and not durable, and the journal they go to.
+pub(super) struct Committer {
+    journal: Journal,
+    /// In order. A commit stays here after a write failed, or found no room.
+    waiting: VecDeque<ClosedCommit>,
+    /// The number of the last durable commit.
+    durable: u64,
+    /// Of the newest durable root.
+    generation: u64,
+}
+
+impl Committer {
+    pub(super) const fn new(journal: Journal, durable: u64, generation: u64) -> Self {
+        Self { journal, waiting: VecDeque::new(), durable, generation }
+    }
+
+    pub(super) const fn figures(&self) -> JournalFigures {
+        JournalFigures {
+            used_bytes: self.journal.used_bytes(),
+            ring_bytes: self.journal.ring_bytes(),
+            generation: self.generation,
+        }
+    }
+
+    /// Where the next commit begins in the journal.
+    pub(super) const fn head(&self) -> u64 {
+        self.journal.head()
+    }
+
+    pub(super) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Blocks that are freed once the waiting commits are durable.
+    pub(super) fn freed_blocks(&self) -> usize {
+        self.waiting.iter().map(|commit| commit.freed.len()).sum()
+    }
+
+    /// Memory that the waiting commits take.
+    fn waiting_bytes(&self) -> u64 {
+        self.waiting.iter().map(|commit| commit.bytes).sum()
+    }
+
+    /// Adds a commit behind those that wait.
+    pub(super) fn push(&mut self, commit: ClosedCommit) {
+        let last = self.waiting.back().map_or(self.durable, |last| last.number);
+        debug_assert_eq!(commit.number, last + 1, "the numbers of commits go up by one");
+        self.waiting.push_back(commit);
+    }
+
+    /// Notes a root that is durable, with all commits before `next_commit`. Gives the blocks that
+    /// those freed which were still waiting.
+    pub(super) fn note_root(
+        &mut self,
+        generation: u64,
+        journal_offset: u64,
+        next_commit: u64,
+    ) -> Vec<Pbn> {
+        debug_assert_eq!(generation, self.generation + 1, "roots follow one another");
+        self.generation = generation;
+        self.journal.trim(journal_offset);
+        self.journal.marker().note_root(next_commit);
+        let mut freed = Vec::new();
+        if self.durable + 1 < next_commit {
+            for commit in self.waiting.drain(..) {
+                debug_assert!(commit.number < next_commit, "a commit after the root is not in it");
+                self.durable = commit.number;
+                freed.extend(commit.freed);
+            }
+        }
+        freed
+    }
+}
+
+/// How far a committer got.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    All,
+    NoRoom,
+}
+
+impl Log {
+    /// Makes durable all that was acknowledged so far.
+    pub(crate) fn flush(&self) -> Result<()> {
+        if self.health.is_read_only() {
+            return Ok(());
+        }
+        self.health.check_writable()?;
+        let last = self.read().open.last_number();
+        self.make_durable(last)
+    }
+
+    /// Makes commits up to this number durable. A thread that comes while another does it waits,
+    /// and often finds it done.
+    pub(crate) fn make_durable(&self, number: u64) -> Result<()> {
+        let Some(lead) = self.group.join(number) else { return Ok(()) };
+        loop {
+            let mut committer = self.committer.lock();
+            if committer.durable >= number {
+                return Ok(());
+            }
+            self.health.check_writable()?;
+            self.close_open(&mut committer);
+            let started_ns = self.clock.now_ns();
+            if self.write_waiting(&mut committer)? == Written::NoRoom {
+                drop(committer);
+                self.checkpoint()?;
+            } else {
+                lead.succeed(committer.durable, self.clock.now_ns().saturating_sub(started_ns));
+            }
+        }
+    }
+
+    /// Puts the open commit, unless it is empty, behind those that wait.
+    fn close_open(&self, committer: &mut Committer) {
+        let mut state = self.write();
+        if !state.open.is_empty() {
+            self.close_now(&mut state, committer);
+        }
+    }
+
+    /// Puts the open commit behind those that wait.
+    pub(super) fn close_now(&self, state: &mut State, committer: &mut Committer) {
+        committer.push(state.open.close());
+        self.open_bytes.store(0, Ordering::Relaxed);
+        self.note_waiting(committer);
+    }
+
+    /// Tells writers how much waits.
+    pub(super) fn note_waiting(&self, committer: &Committer) {
+        self.waiting_bytes.store(committer.waiting_bytes(), Ordering::Relaxed);
+    }
+
+    /// Writes the commits that wait. After an error they still do.
+    pub(super) fn write_waiting(&self, committer: &mut Committer) -> Result<Written> {
+        if committer.waiting.iter().any(|commit| commit.stores_data) {
+            self.data.sync()?;
+            committer.waiting.iter_mut().for_each(|commit| commit.stores_data = false);
+        }
+        while let Some(commit) = committer.waiting.front_mut() {
+            if !commit.is_built {
+                build_commit(&mut commit.buffer, commit.number, committer.generation, self.seed);
+                mirror_commit(&mut commit.buffer);
+                commit.is_built = true;
+            }
+            if !committer.journal.has_room(commit.buffer.len()) {
+                return Ok(Written::NoRoom);
+            }
+            let now_ns = self.clock.now_ns();
+            committer.journal.marker().write_if_due(&*self.disk, committer.durable, now_ns);
+            committer.journal.write(&*self.disk, &commit.buffer)?;
+            self.sync()?;
+            committer.journal.advance(commit.buffer.len());
+            committer.journal.marker().note_commit(now_ns);
+            debug_assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
+            committer.durable = commit.number;
+            add(&self.counters.commits, 1);
+            add(&self.counters.journal_bytes, commit.buffer.len() as u64);
+            let mut freed = std::mem::take(&mut commit.freed);
+            committer.waiting.pop_front();
+            self.note_waiting(committer);
+            self.retire(&mut freed);
+        }
+        Ok(Written::All)
+    }
+
+    /// Marks the newest commit as durable if none has followed for a while: the next commit, which would
+    /// tell that it was there, may be long in coming.
+    pub(crate) fn mark_if_idle(&self) -> Result<()> {
+        let mut committer = self.committer.lock();
+        let (durable, now_ns) = (committer.durable, self.clock.now_ns());
+        if committer.journal.marker().write_if_idle(&*self.disk, durable, now_ns) {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Gives blocks that no durable state refers to back to the data path.
+    pub(super) fn retire(&self, freed: &mut Vec<Pbn>) {
+        debug_assert!(self.is_unreferenced(freed), "a freed block has a reference");
+        self.data.retire(freed);
+    }
+
+    /// Whether nothing refers to these blocks, as far as it can be read.
+    fn is_unreferenced(&self, pbns: &[Pbn]) -> bool {
+        let mut records = Vec::with_capacity(pbns.len());
+        let is_read = self.read().backend.records(pbns, &mut records).is_ok();
+        !is_read || records.iter().all(|record| record.references == 0)
+    }
+
+    /// The length from which on writers make the open commit durable.
+    fn bound_bytes(&self) -> u64 {
+        if !self.tuning.background {
+            return LEAST_BOUND_BYTES;
+        }
+        let part = self.journal_bytes() / JOURNAL_PER_COMMIT;
+        part.clamp(LEAST_BOUND_BYTES, MOST_BOUND_BYTES)
+    }
+
+    /// Whether the background should make the open commit durable.
+    pub(crate) fn is_commit_long(&self) -> bool {
+        self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / BOUND_PER_BACKGROUND
+    }
+
+    /// Whether the background should write a checkpoint.
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        let journal = self.journal_figures();
+        journal.used_bytes > journal.ring_bytes / 2 || self.pressure() >= Pressure::High
+    }
+
+    /// Bounds the open commit, those that wait, and the backend's memory. Called by writers that
+    /// hold no lock after a gate. While the journal cannot be written, it fails from the bound on.
+    pub(crate) fn bound_open_commit(&self) -> Result<()> {
+        self.relieve()?;
+        let bound_bytes = self.bound_bytes();
+        if self.open_bytes.load(Ordering::Relaxed) < bound_bytes
+            && self.waiting_bytes.load(Ordering::Relaxed) < bound_bytes * WAITING_BOUNDS
+        {
+            return Ok(());
+        }
+        let last = self.read().open.last_number();
+        self.make_durable(last)
+    }
+}

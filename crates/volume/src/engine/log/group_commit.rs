@@ -1,0 +1,133 @@
+//! Group commit: of the threads that need a commit to be durable one leads and writes it, and the
+//! others wait for the leader.
+//!
+//! All followers of a commit are woken at once, so that their next writes can share a commit again.
+//! The next leader waits a moment until as many threads have come as last time, because a commit
+//! costs two syncs, however many wait for it.
+
+use crate::engine::locks::{Held, Rank, enter};
+use parking_lot::{Condvar, Mutex};
+use std::time::Duration;
+
+/// A leader waits at most this part of the time that the last commit took.
+const WAIT_PER_COMMIT: u64 = 4;
+/// A leader waits at most this long, for a medium whose last sync took seconds.
+const MOST_WAIT_NS: u64 = 2_000_000;
+
+#[derive(Debug, Default)]
+struct Members {
+    is_led: bool,
+    followers: usize,
+    /// The last commit that a leader has made durable.
+    durable: u64,
+    /// Members of the last commit, its leader included.
+    last_members: usize,
+    last_commit_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct GroupCommit {
+    members: Mutex<Members>,
+    /// Signalled when the leader is gone.
+    ended: Condvar,
+    /// Signalled when as many threads wait as last time.
+    complete: Condvar,
+}
+
+/// The lead of a group, until it is dropped; then another thread may lead.
+pub(super) struct Lead<'c> {
+    group: &'c GroupCommit,
+    _held: Held,
+}
+
+impl GroupCommit {
+    /// Waits until the commit of this number is durable, or gives the lead to the first thread that
+    /// comes, after the others had a moment to come.
+    pub(super) fn join(&self, number: u64) -> Option<Lead<'_>> {
+        let held = enter(Rank::GroupCommit);
+        let mut members = self.members.lock();
+        loop {
+            if members.durable >= number {
+                return None;
+            }
+            if !members.is_led {
+                break;
+            }
+            members.followers += 1;
+            if members.followers + 1 == members.last_members {
+                self.complete.notify_one();
+            }
+            self.ended.wait(&mut members);
+            members.followers -= 1;
+        }
+        members.is_led = true;
+        let wait_ns = (members.last_commit_ns / WAIT_PER_COMMIT).min(MOST_WAIT_NS);
+        if members.followers + 1 < members.last_members && wait_ns > 0 {
+            self.complete.wait_for(&mut members, Duration::from_nanos(wait_ns));
+        }
+        members.last_members = members.followers + 1;
+        Some(Lead { group: self, _held: held })
+    }
+}
+
+impl Lead<'_> {
+    /// Notes that this commit is durable, and how long it took.
+    pub(super) fn succeed(&self, durable: u64, took_ns: u64) {
+        let mut members = self.group.members.lock();
+        members.durable = members.durable.max(durable);
+        members.last_commit_ns = took_ns;
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut members = self.group.members.lock();
+        members.is_led = false;
+        self.group.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn one_leads_and_all_others_follow() {
+        let group = GroupCommit::default();
+        let leads = AtomicU64::new(0);
+        let first = group.join(1).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..7 {
+                scope.spawn(|| {
+                    leads.fetch_add(u64::from(group.join(2).is_some()), Ordering::Relaxed)
+                });
+            }
+            while group.members.lock().followers < 7 {
+                std::thread::yield_now();
+            }
+            first.succeed(2, 0);
+            drop(first);
+        });
+        assert_eq!(
+            leads.load(Ordering::Relaxed),
+            0,
+            "the second commit was made durable with the first"
+        );
+    }
+
+    #[test]
+    fn after_a_failure_another_one_leads() {
+        let group = GroupCommit::default();
+        let first = group.join(1).unwrap();
+        std::thread::scope(|scope| {
+            let follower = scope.spawn(|| group.join(1).is_some());
+            while group.members.lock().followers < 1 {
+                std::thread::yield_now();
+            }
+            drop(first);
+            assert!(follower.join().unwrap());
+        });
+    }
+}

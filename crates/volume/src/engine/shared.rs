@@ -1,0 +1,151 @@
+//! A volume of an open pool, as its clients, the finder and the commands share it.
+
+use super::finder::DirtyGroups;
+use super::locks::{OrderedGuard, OrderedMutex, OrderedRead, OrderedRwLock, OrderedWrite, Rank};
+use crate::counters::VolumeCounters;
+use crate::load::Load;
+use gemelo_format::{DedupMode, Lbn, VolumeId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Locks for blocks that are written in part, chosen by LBN.
+const PATCH_LOCKS: u64 = 64;
+
+/// A volume that is there, or was.
+pub(crate) struct VolumeShared {
+    id: VolumeId,
+    size_bytes: AtomicU64,
+    mode: AtomicU8,
+    read_only: bool,
+    /// Held shared by every request, alone by a change of the whole volume. True if the volume was
+    /// removed.
+    gate: OrderedRwLock<bool>,
+    /// Held shared while the volume is copied, alone while it is removed, resized or cleared beyond
+    /// its end.
+    resizing: OrderedRwLock<()>,
+    patch_locks: Vec<OrderedMutex<()>>,
+    /// Groups that the finder has to look at; used by volumes with off-line deduplication alone.
+    dirty: OrderedMutex<DirtyGroups>,
+    counters: VolumeCounters,
+    load: Load,
+}
+
+impl VolumeShared {
+    pub(crate) fn new(
+        id: VolumeId,
+        size_bytes: u64,
+        mode: DedupMode,
+        read_only: bool,
+    ) -> Arc<Self> {
+        let mut dirty = DirtyGroups::default();
+        if mode == DedupMode::Offline {
+            dirty.mark_all();
+        }
+        let patch_lock = |number| OrderedMutex::numbered(Rank::Patch, number, ());
+        Arc::new(Self {
+            id,
+            size_bytes: AtomicU64::new(size_bytes),
+            mode: AtomicU8::new(mode.byte()),
+            read_only,
+            // Several gates are closed in the order of the ids.
+            gate: OrderedRwLock::numbered(Rank::Gate, u64::from(id.0), false),
+            resizing: OrderedRwLock::new(Rank::Resizing, ()),
+            patch_locks: (0..PATCH_LOCKS).map(patch_lock).collect(),
+            dirty: OrderedMutex::new(Rank::Dirty, dirty),
+            counters: VolumeCounters::default(),
+            load: Load::default(),
+        })
+    }
+
+    pub(crate) const fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    pub(crate) const fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) const fn counters(&self) -> &VolumeCounters {
+        &self.counters
+    }
+
+    pub(crate) const fn load(&self) -> &Load {
+        &self.load
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Sets the size. The caller has closed the gate.
+    pub(super) fn set_size(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Release);
+    }
+
+    pub(crate) fn mode(&self) -> DedupMode {
+        DedupMode::from_byte(self.mode.load(Ordering::Relaxed)).unwrap_or(DedupMode::Off)
+    }
+
+    /// Sets the mode. The caller has closed the gate.
+    pub(super) fn set_mode(&self, mode: DedupMode) {
+        self.mode.store(mode.byte(), Ordering::Relaxed);
+        match mode {
+            DedupMode::Offline => self.dirty().mark_all(),
+            DedupMode::Off | DedupMode::Inline => self.dirty().clear(),
+        }
+    }
+
+    /// Goes through the gate for a request. True if the volume was removed.
+    pub(super) fn enter(&self) -> OrderedRead<'_, bool> {
+        self.gate.read()
+    }
+
+    /// Waits until the requests have ended, and lets none begin.
+    pub(super) fn close_gate(&self) -> OrderedWrite<'_, bool> {
+        self.gate.write()
+    }
+
+    /// As [`Self::close_gate`], but waits no longer than this.
+    pub(super) fn try_close_gate(&self, most: Duration) -> Option<OrderedWrite<'_, bool>> {
+        self.gate.try_write_for(most)
+    }
+
+    /// Keeps the volume from being removed and resized.
+    pub(super) fn keep(&self) -> OrderedRead<'_, ()> {
+        self.resizing.read()
+    }
+
+    /// Keeps the volume from being copied, removed and resized, to do the latter two.
+    pub(super) fn resize(&self) -> OrderedWrite<'_, ()> {
+        self.resizing.write()
+    }
+
+    /// Whether the volume may be being copied.
+    pub(super) fn may_be_copied(&self) -> bool {
+        self.resizing.is_locked()
+    }
+
+    /// Keeps other partial writes of these blocks out. The locks are taken in their order, so that
+    /// two lists cannot wait for each other.
+    pub(super) fn lock_patches(
+        &self,
+        lbns: impl Iterator<Item = Lbn>,
+    ) -> Vec<OrderedGuard<'_, ()>> {
+        let mut locks: Vec<usize> = lbns.map(|lbn| (lbn.0 % PATCH_LOCKS) as usize).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        let found = locks.into_iter().filter_map(|lock| self.patch_locks.get(lock));
+        found.map(OrderedMutex::lock).collect()
+    }
+
+    /// The groups that the finder has to look at.
+    pub(super) fn dirty(&self) -> OrderedGuard<'_, DirtyGroups> {
+        self.dirty.lock()
+    }
+
+    /// The number of groups that wait for the finder, and whether the whole volume does.
+    pub(crate) fn waiting_groups(&self) -> (u64, bool) {
+        self.dirty().waiting()
+    }
+}

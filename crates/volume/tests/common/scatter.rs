@@ -1,0 +1,114 @@
+//! A second kind of store: no two contents of neighbouring PBNs lie side by side, and none lies there
+//! as it is. What passes over it assumes nothing of where and in which form a content lies.
+
+use gemelo_disk::{Disk, DiskRead, DiskWrite};
+use gemelo_format::{DiskRole, FormatError, Pbn, Superblock};
+use gemelo_store::{ContentRead, ContentWrite, Store};
+use std::io;
+use std::sync::Arc;
+
+/// PBNs change places within groups of this many.
+const GROUP_BLOCKS: u64 = 8;
+/// The change of places: neighbours end up apart.
+const SCATTER: u64 = 0b101;
+/// Changes every byte of a stored content.
+const MASK: u8 = 0xA5;
+
+pub struct ScatterStore {
+    disk: Arc<dyn Disk>,
+    block_bytes: usize,
+    label: Vec<u8>,
+}
+
+impl ScatterStore {
+    pub fn open(disk: Arc<dyn Disk>, superblock: &Superblock) -> Arc<dyn Store> {
+        let block_bytes = superblock.block_bytes as usize;
+        let label = [b"SCATTER.", superblock.pool_id.as_slice()].concat();
+        Arc::new(Self { disk, block_bytes, label })
+    }
+
+    /// The label lies before the contents.
+    fn offset(&self, pbn: Pbn) -> u64 {
+        (1 + (u64::from(pbn.number()) ^ SCATTER)) * self.block_bytes as u64
+    }
+}
+
+/// The stored form of a content, and the content of a stored form.
+fn transform(content: &[u8]) -> Vec<u8> {
+    content.iter().rev().map(|byte| byte ^ MASK).collect()
+}
+
+impl Store for ScatterStore {
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    fn blocks(&self) -> io::Result<u64> {
+        let blocks = self.disk.len()? / self.block_bytes as u64;
+        Ok(blocks.saturating_sub(1) / GROUP_BLOCKS * GROUP_BLOCKS)
+    }
+
+    fn enlarge(&self, blocks: u64) -> io::Result<()> {
+        let length = (1 + blocks.next_multiple_of(GROUP_BLOCKS)) * self.block_bytes as u64;
+        if self.disk.len()? < length { self.disk.set_len(length) } else { Ok(()) }
+    }
+
+    fn write_labels(&self) -> Result<(), FormatError> {
+        let io = |source| FormatError::Io { disk: DiskRole::Data, action: "write", source };
+        self.disk.write_at(0, &self.label).map_err(io)?;
+        self.disk.sync().map_err(io)
+    }
+
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
+        let mut label = vec![0; self.label.len()];
+        let io = |source| FormatError::Io { disk: DiskRole::Data, action: "read", source };
+        self.disk.read_at(0, &mut label).map_err(io)?;
+        if label == self.label {
+            return Ok(Vec::new());
+        }
+        Err(FormatError::NotAPool { why: "the data store is not scattered" })
+    }
+
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        let mut stored = vec![vec![0; self.block_bytes]; reads.len()];
+        let mut list: Vec<DiskRead<'_>> = reads
+            .iter()
+            .zip(&mut stored)
+            .map(|(read, stored)| DiskRead::new(self.offset(read.pbn), stored))
+            .collect();
+        self.disk.read_many(&mut list);
+        for (read, done) in reads.iter_mut().zip(list) {
+            let content = transform(done.buffer);
+            read.buffer.copy_from_slice(&content[read.within..][..read.buffer.len()]);
+            read.outcome = done.outcome;
+        }
+    }
+
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        let stored: Vec<Vec<u8>> = writes.iter().map(|write| transform(write.content)).collect();
+        let mut list: Vec<DiskWrite<'_>> = writes
+            .iter()
+            .zip(&stored)
+            .map(|(write, stored)| DiskWrite::new(self.offset(write.pbn), stored))
+            .collect();
+        self.disk.write_many(&mut list);
+        for (write, done) in writes.iter_mut().zip(list) {
+            write.outcome = done.outcome;
+        }
+    }
+
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        for pbn in (first.number()..first.number() + count).filter_map(Pbn::new) {
+            self.disk.discard(self.offset(pbn), self.block_bytes as u64)?;
+        }
+        Ok(())
+    }
+
+    fn least_discard_blocks(&self) -> u32 {
+        1
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
+    }
+}
