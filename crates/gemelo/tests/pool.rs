@@ -246,8 +246,7 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
 }
 
 /// A pool whose volume 'a' was written in three steps of two commits each. The last commit of the second
-/// step is damaged in both of
-/// its copies.
+/// step is damaged in both of its copies.
 fn pool_with_lost_commit() -> TestPool {
     use gemelo_device::{BlockDevice, Durability, Operation, Request};
     let pool = TestPool::new(&[]);
