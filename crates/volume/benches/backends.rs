@@ -1,10 +1,11 @@
 //! The metadata backends beside each other: writes a second by data, pattern, transaction size and cache size; memory and
 //! metadata per block. What Dmdedup's figures 4 to 6 show of its backends.
 //!
-//! `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`: pools are made in the directory; the
-//! blocks of the source tree's files are the third kind of data; MIB are written in each run (64 unless set). A transaction is
-//! so many writes and a flush. A cell is the median of
-//! rounds in which the backends take turns. Figures are thousands of blocks of 4 KiB a second; to be compared within a run only.
+//! `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`: pools are
+//! made in the directory; the blocks of the source tree's files are the third kind of data; MIB are
+//! written in each run (64 unless set). A transaction is so many writes and a flush. A cell is the
+//! median of rounds in which the backends take turns. Figures are thousands of blocks of 4 KiB a
+//! second; to be compared within a run only.
 
 #![allow(
     missing_docs,
@@ -109,8 +110,8 @@ fn run(
     done as f64 / started.elapsed().as_secs_f64()
 }
 
-fn open(folder: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool {
-    let path = folder.join("pool");
+fn open(directory: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool {
+    let path = directory.join("pool");
     if path.exists() {
         std::fs::remove_dir_all(&path).unwrap();
     }
@@ -141,12 +142,12 @@ fn print(name: &str, rounds: &[Round]) {
 
 /// One round of a line of the table.
 fn measure(
-    folder: &Path,
+    directory: &Path,
     (backend, cache_kib): (BackendKind, u64),
     (data, tree): (Data, &[u8]),
     bytes: u64,
 ) -> Round {
-    let pool = open(folder, backend, cache_kib, bytes);
+    let pool = open(directory, backend, cache_kib, bytes);
     let volume = pool.volume("v").unwrap();
     let mut content = Content { data, tree, next: 0 };
     let mut rates = Vec::new();
@@ -170,8 +171,8 @@ fn measure(
 }
 
 /// The files below a directory, each filled up to whole blocks, until there is enough.
-fn read_tree(folder: &Path, most: usize, bytes: &mut Vec<u8>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+fn read_tree(directory: &Path, most: usize, bytes: &mut Vec<u8>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     for path in paths {
@@ -192,7 +193,7 @@ fn read_tree(folder: &Path, most: usize, bytes: &mut Vec<u8>) {
 fn main() {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let folder = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let directory = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let bytes = arguments.get(2).map_or(64, |text| text.parse().unwrap()) << 20;
     let (mut tree, mut root) = (Vec::new(), Path::new("."));
     for candidate in arguments.get(1).map_or(TREES.to_vec(), |root| vec![root.as_str()]) {
@@ -225,7 +226,12 @@ fn main() {
         let mut rounds: Vec<Vec<Round>> = lines.iter().map(|_| Vec::new()).collect();
         for _ in 0..ROUNDS {
             for ((_, backend, cache_kib), rounds) in lines.iter().zip(&mut rounds) {
-                rounds.push(measure(folder.path(), (*backend, *cache_kib), (data, &tree), bytes));
+                rounds.push(measure(
+                    directory.path(),
+                    (*backend, *cache_kib),
+                    (data, &tree),
+                    bytes,
+                ));
             }
         }
         lines.iter().zip(&rounds).for_each(|((name, ..), rounds)| print(name, rounds));

@@ -1,7 +1,7 @@
 //! What every backend does: the same random changes to each and to a plain model, with checkpoints in between that succeed,
 //! fail, or are what the next process begins with.
 
-use super::{Damage, Home, LoadOptions, MetadataBackend, PageWrites, empty, load};
+use super::{BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, empty, load};
 use crate::error::VolumeError;
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
@@ -83,16 +83,16 @@ struct Pair {
     /// Freed, and free for use since a checkpoint.
     free: Vec<u32>,
     generation: u64,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Pair {
     fn new(kind: BackendKind, seed: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = |name| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let disk = |name| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));
         let superblock = superblock(kind);
-        let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+        let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
         let backend = empty(&home, DATA_BLOCKS);
         let random = Random::new(seed);
         let (model, free) = (Model::default(), Vec::new());
@@ -105,7 +105,7 @@ impl Pair {
             next_pbn: 1,
             free,
             generation: 0,
-            _folder: folder,
+            _directory: directory,
         }
     }
 
@@ -271,7 +271,7 @@ impl Pair {
         let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
         let mut damage = Damage::default();
         let disk = Arc::clone(&self.disks.metadata);
-        let home = Home { disk, superblock: &self.superblock };
+        let home = BackendContext { disk, superblock: &self.superblock };
         self.backend = load(&home, root, options, &mut damage).unwrap();
         self.backend.settle().unwrap();
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));

@@ -108,10 +108,10 @@ impl CatalogueChange<'_> {
 
 fn check_name(name: &str) -> Result<()> {
     let is_plain = |c: char| !c.is_control() && c != '/';
-    // In POOL/NAME these would be taken for folders.
+    // In POOL/NAME these would be taken for directories.
     if matches!(name, "." | "..") {
         let what = format!("the name '{name}'");
-        return Err(VolumeError::BadOption { what, expected: "a volume's: it means a folder" });
+        return Err(VolumeError::BadOption { what, expected: "a volume's: it means a directory" });
     }
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
         return Err(VolumeError::BadOption {

@@ -83,8 +83,8 @@ pub struct Conversion {
 }
 
 impl Pool {
-    /// Converts the pool of a directory to the present format. The new metadata are made beside the old
-    /// ones and take their place at the end, in one step.
+    /// Converts the pool of a directory to the present format. The new metadata are made beside the
+    /// old ones and take their place at the end, in one step.
     ///
     /// # Errors
     /// As [`convert`], and if another process has the pool or the directory cannot be written.
@@ -107,7 +107,7 @@ impl Pool {
         let old_metadata = std::fs::read_link(&old).ok();
         std::fs::rename(&new, &old).map_err(failed("replace", &old))?;
         File::open(directory)
-            .and_then(|folder| folder.sync_all())
+            .and_then(|directory| directory.sync_all())
             .map_err(failed("sync", directory))?;
         Ok(Conversion { lost_blocks, old_metadata })
     }

@@ -60,7 +60,7 @@ impl NewPool {
 /// Where the disks of a pool are to be. Each is a path elsewhere, or nothing if it is a file of the
 /// directory.
 struct Places<'a> {
-    folder: &'a Path,
+    directory: &'a Path,
     options: &'a PoolOptions,
     data: Option<PathBuf>,
     metadata: Option<PathBuf>,
@@ -68,9 +68,9 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// Refuses what can be refused without making anything.
-    fn check(folder: &'a Path, options: &'a PoolOptions) -> Result<Self> {
+    fn check(directory: &'a Path, options: &'a PoolOptions) -> Result<Self> {
         for name in [METADATA, DATA] {
-            let name = folder.join(name);
+            let name = directory.join(name);
             if name.symlink_metadata().is_ok() {
                 return Err(DiskError::Exists { path: name }.into());
             }
@@ -80,10 +80,10 @@ impl<'a> Places<'a> {
             let there = std::path::absolute(place).map_err(failed("find", place))?;
             check_existing_device(&there)?;
             // The name that it would have anyway.
-            Ok((resolved(&there) != resolved(&folder.join(name))).then_some(there))
+            Ok((resolved(&there) != resolved(&directory.join(name))).then_some(there))
         };
         let (data, metadata) = (place(&options.data, DATA)?, place(&options.metadata, METADATA)?);
-        let places = Self { folder, options, data, metadata };
+        let places = Self { directory, options, data, metadata };
         let (data, metadata) = (places.path_of(DATA), places.path_of(METADATA));
         if resolved(&data) == resolved(&metadata) || are_same(&data, &metadata) {
             return Err(VolumeError::OneDisk { path: data });
@@ -96,7 +96,7 @@ impl<'a> Places<'a> {
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
-        self.elsewhere(name).map_or_else(|| self.folder.join(name), Path::to_owned)
+        self.elsewhere(name).map_or_else(|| self.directory.join(name), Path::to_owned)
     }
 
     /// Takes what is there, and makes what is not.
@@ -104,7 +104,7 @@ impl<'a> Places<'a> {
         let existing =
             |name| self.elsewhere(name).map(|place| self.open_existing(place, name)).transpose();
         let (data, metadata) = (existing(DATA)?.flatten(), existing(METADATA)?.flatten());
-        made.directory(self.folder)?;
+        made.directory(self.directory)?;
         let data = self.or_new(data, DATA, made)?;
         let metadata = self.or_new(metadata, METADATA, made)?;
         for (disk, name) in [(&data, DATA), (&metadata, METADATA)] {
@@ -173,7 +173,7 @@ impl<'a> Places<'a> {
         if self.elsewhere(name).is_some() {
             // As it was said: names such as those in /dev/disk/by-id are there because what they
             // lead to changes.
-            let link = self.folder.join(name);
+            let link = self.directory.join(name);
             symlink(&place, &link).map_err(failed("make", &link))?;
             made.undo.push(Undo::Remove(link));
         }
@@ -181,15 +181,15 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A path with its folder's links followed: the same for all names of a file that may not be there
-/// yet, but for links to it.
+/// A path with its directory's links followed: the same for all names of a file that may not be
+/// there yet, but for links to it.
 fn resolved(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
     }
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match (path.parent().and_then(|folder| folder.canonicalize().ok()), path.file_name()) {
-        (Some(folder), Some(name)) => folder.join(name),
+    match (path.parent().and_then(|directory| directory.canonicalize().ok()), path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
         _ => path,
     }
 }
@@ -197,8 +197,10 @@ fn resolved(path: &Path) -> PathBuf {
 /// The names have to be as durable as what is behind them: those in the directory, and its own.
 fn sync_names(path: &Path) -> Result<()> {
     let parent = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
-    for folder in [Some(path.to_owned()), parent].into_iter().flatten() {
-        File::open(&folder).and_then(|open| open.sync_all()).map_err(failed("sync", &folder))?;
+    for directory in [Some(path.to_owned()), parent].into_iter().flatten() {
+        File::open(&directory)
+            .and_then(|open| open.sync_all())
+            .map_err(failed("sync", &directory))?;
     }
     Ok(())
 }

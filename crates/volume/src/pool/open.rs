@@ -1,7 +1,7 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
 use super::{Pool, Tuning};
-use crate::backend::{self, Damage, Home, Index, LoadOptions, Map, MetadataBackend};
+use crate::backend::{self, BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend};
 use crate::engine::{Engine, EngineParts, Space, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
@@ -54,7 +54,7 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
     let newest = found.newest.generation;
     let mut root = found.newest;
     let options = LoadOptions { cache_bytes, salvages: salvage };
-    let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
     let mut loaded = backend::load(&home, &root, options, &mut damage);
     if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
         root = older;
