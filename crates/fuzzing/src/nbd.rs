@@ -69,8 +69,8 @@ pub(crate) fn wire(bytes: &[u8]) {
     }
 }
 
-/// A folder for sockets that lasts as long as the program.
-static FOLDER: LazyLock<Option<PathBuf>> =
+/// A directory for sockets that lasts as long as the program.
+static DIRECTORY: LazyLock<Option<PathBuf>> =
     LazyLock::new(|| tempfile::tempdir().ok().map(tempfile::TempDir::keep));
 
 /// A server of volumes of the small pool, and where it listens.
@@ -85,7 +85,7 @@ fn serve() -> anyhow::Result<PathBuf> {
         exports.insert(Export::new(name, Arc::new(pool.volume(name)?)));
     }
     let path =
-        FOLDER.as_ref().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?.join("server");
+        DIRECTORY.as_ref().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?.join("server");
     let listener = Listener::bind(&ListenAddress::Unix(path.clone()))?;
     let config = ServerConfig { handshake_timeout: PATIENCE / 2, ..ServerConfig::default() };
     let server = Server::new(Arc::new(exports), config, Arc::new(Silent));
@@ -115,7 +115,7 @@ pub(crate) fn server(bytes: &[u8]) {
 
 /// Where the client connects.
 static PRETENDER: LazyLock<Option<(UnixListener, PathBuf)>> = LazyLock::new(|| {
-    let path = FOLDER.as_ref()?.join("client");
+    let path = DIRECTORY.as_ref()?.join("client");
     Some((UnixListener::bind(&path).ok()?, path))
 });
 

@@ -8,7 +8,7 @@ mod traces;
 
 use std::fs;
 use std::path::Path;
-use traces::{A, Place, fiu, json, ok, refused};
+use traces::{A, TestDirectory, fiu, json, ok, refused};
 
 /// A sample of each format, made by hand: four requests, half of them writes, of 4 KiB each.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
@@ -110,9 +110,9 @@ fn vscsi(command: u16, sector: u64) -> Vec<u8> {
 
 #[test]
 fn every_format_is_recognised_and_counted() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     for (format, bytes) in samples() {
-        let file = place.file(format, bytes);
+        let file = directory.file(format, bytes);
         for words in
             [vec!["trace", "stat", &file], vec!["trace", "stat", &file, "--format", format]]
         {
@@ -131,10 +131,10 @@ fn every_format_is_recognised_and_counted() {
 
 #[test]
 fn compressed_traces_are_the_same() {
-    let place = Place::new();
-    let plain = place.file("plain", fiu());
+    let directory = TestDirectory::new();
+    let plain = directory.file("plain", fiu());
     for name in ["copy.gz", "copy.zst"] {
-        let copy = place.name(name);
+        let copy = directory.name(name);
         ok(&["trace", "convert", &plain, "--to", "fiu", "--output", &copy]);
         assert!(!fs::read(&copy).unwrap().starts_with(b"1000"), "{name} is compressed");
         assert_eq!(
@@ -146,9 +146,9 @@ fn compressed_traces_are_the_same() {
 
 #[test]
 fn the_table_is_what_a_hand_counts() {
-    let place = Place::new();
-    let file = place.file("trace", fiu());
-    let (distribution, job) = (place.name("trace.dist"), place.name("job.toml"));
+    let directory = TestDirectory::new();
+    let file = directory.file("trace", fiu());
+    let (distribution, job) = (directory.name("trace.dist"), directory.name("job.toml"));
     let found = json(&["trace", "stat", &file, "--distribution", &distribution, "--job", &job]);
     assert_eq!(found["schema"], "gemelo.trace-stat/1");
     let result = &found["result"];
@@ -175,7 +175,7 @@ fn the_table_is_what_a_hand_counts() {
     assert_eq!(result["rewrites_per_s"], 0.25);
     assert_eq!(fs::read_to_string(&distribution).unwrap(), "0 1\n1 1\n");
     // The job runs.
-    let target = place.name("target");
+    let target = directory.name("target");
     ok(&["bench", &job, "--target", &target, "--bytes", "64k"]);
     let text = ok(&["trace", "stat", &file]).out;
     for part in ["unique by content", "dedup ratio at the end", "ranges accessed", "hot spots"] {
@@ -185,8 +185,8 @@ fn the_table_is_what_a_hand_counts() {
 
 #[test]
 fn malformed_lines_are_named_or_skipped() {
-    let place = Place::new();
-    let spoilt = place.file("spoilt", format!("{}7 nonsense\n{}", fiu(), fiu()));
+    let directory = TestDirectory::new();
+    let spoilt = directory.file("spoilt", format!("{}7 nonsense\n{}", fiu(), fiu()));
     refused(
         &["trace", "stat", &spoilt],
         "spoilt:5: process id: expected a whole number, found '7 nonsense'",
@@ -199,11 +199,11 @@ fn malformed_lines_are_named_or_skipped() {
         ("text", b"hello\nworld\n", "no known format"),
         ("header", b"fio version 3 iolog\n", "no records"),
     ] {
-        let file = place.file(name, bytes);
+        let file = directory.file(name, bytes);
         refused(&["trace", "stat", &file], part);
     }
-    refused(&["trace", "stat", &place.name("missing")], "missing");
-    let file = place.file("trace", fiu());
+    refused(&["trace", "stat", &directory.name("missing")], "missing");
+    let file = directory.file("trace", fiu());
     refused(&["trace", "stat", &file, "--format", "vhs"], "cloudphysics");
     refused(&["trace", "stat", &file, "--format", "msr"], "trace:1: time");
     refused(&["trace", "stat", &file, "--device", "9,9"], "its devices are: 6,0");
@@ -213,9 +213,9 @@ fn malformed_lines_are_named_or_skipped() {
 
 #[test]
 fn devices_files_and_stretches_are_chosen() {
-    let place = Place::new();
-    let day_1 = place.file("1.csv", "1,W,0,4096,5\n2,W,0,4096,9\n");
-    let day_2 = place.file("2.csv", "1,R,0,4096,7\n1,R,4096,4096,20\n");
+    let directory = TestDirectory::new();
+    let day_1 = directory.file("1.csv", "1,W,0,4096,5\n2,W,0,4096,9\n");
+    let day_2 = directory.file("2.csv", "1,R,0,4096,7\n1,R,4096,4096,20\n");
     let records = |words: &[&str]| {
         let found = json(&[&["trace", "stat", &day_2, &day_1][..], words].concat());
         found["result"]["records"].as_u64().unwrap()
@@ -225,7 +225,7 @@ fn devices_files_and_stretches_are_chosen() {
     assert_eq!(records(&["--device", "1", "--device", "2=1"]), 4);
     assert_eq!(records(&["--skip", "1", "--limit", "2"]), 2);
     assert_eq!(records(&["--time", "5us"]), 3);
-    let merged = place.name("merged");
+    let merged = directory.name("merged");
     ok(&["trace", "convert", &day_2, &day_1, "--to", "alibaba", "--output", &merged]);
     assert_eq!(
         fs::read_to_string(merged).unwrap(),
@@ -235,11 +235,11 @@ fn devices_files_and_stretches_are_chosen() {
 
 #[test]
 fn conversion_says_what_is_lost() {
-    let place = Place::new();
-    let file = place.file("trace", fiu());
+    let directory = TestDirectory::new();
+    let file = directory.file("trace", fiu());
     for (format, _) in samples() {
         let (there, back) =
-            (place.name(&format!("to-{format}")), place.name(&format!("back-{format}")));
+            (directory.name(&format!("to-{format}")), directory.name(&format!("back-{format}")));
         let ran = ok(&["trace", "convert", &file, "--to", format, "--output", &there]);
         let carries = matches!(format, "fiu" | "xmu");
         assert_eq!(
@@ -265,14 +265,14 @@ fn conversion_says_what_is_lost() {
 /// A trace with the figures of a preset has the figures of the preset, seen from outside.
 #[test]
 fn presets_come_back_from_stat() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     // Dedup ratio, writes for each place, and the share of blocks read, as published.
     for (preset, ratio, rewrites, reads) in [
         ("web", 2.363, 13.33, 0.2288),
         ("mail", 14.17, 115.3, 0.1139),
         ("homes", 4.420, 34.38, 0.0374),
     ] {
-        let file = place.name(&format!("{preset}.zst"));
+        let file = directory.name(&format!("{preset}.zst"));
         ok(&["trace", "synthesize", "--preset", preset, "--records", "100000", "--output", &file]);
         let found = json(&["trace", "stat", &file]);
         let result = &found["result"];
@@ -304,8 +304,8 @@ fn presets_come_back_from_stat() {
 
 #[test]
 fn figures_make_a_trace_too() {
-    let place = Place::new();
-    let file = place.name("made");
+    let directory = TestDirectory::new();
+    let file = directory.name("made");
     let words = [
         "trace",
         "synthesize",

@@ -158,7 +158,7 @@ fn what_cannot_be_is_refused_and_makes_no_volume() {
             (&["import", &raw, &volume, "--size", "4k"], "more than the 4096 of the volume"),
             (&["import", &raw, "novolume"], "invalid volume 'novolume'"),
             (&["export", &volume, &pool.file("back")], "there is no volume 'a'"),
-            (&["export", &volume, "/no/such/folder/back"], "/no/such/folder"),
+            (&["export", &volume, "/no/such/directory/back"], "/no/such/directory"),
             (&["create", &pool.volume("a\u{7}"), "--size", "1m"], "control characters"),
             (&["stat", &volume], "there is no volume 'a'"),
             (&["set", &volume, "--dedup", "inline"], "there is no volume 'a'"),

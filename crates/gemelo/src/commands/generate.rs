@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::files::{self, NewFile, NewFolder};
+use crate::files::{self, NewDirectory, NewFile};
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{
@@ -18,12 +18,12 @@ use std::path::PathBuf;
 /// Writes a data set whose contents have the distribution, the entropy and the compressibility asked for.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A new file, or with --files a new folder; - is standard output
+    /// A new file, or with --files a new directory; - is standard output
     output: PathBuf,
     /// Size of the data set [default: that of the distribution]
     #[arg(long, value_name = "SIZE")]
     bytes: Option<Size>,
-    /// Write a tree of so many files, a thousand in each folder
+    /// Write a tree of so many files, a thousand in each directory
     #[arg(long, value_name = "N")]
     files: Option<u64>,
     /// Overwrite an existing file
@@ -95,16 +95,16 @@ fn write_tree(
 ) -> anyhow::Result<Generated> {
     if files::is_standard_output(&arguments.output) {
         return Err(bad_input(anyhow!(
-            "--files makes a folder, which standard output is not: name one"
+            "--files makes a directory, which standard output is not: name one"
         )));
     }
     if arguments.force {
         return Err(bad_input(anyhow!(
-            "--force overwrites a file: leave it out, and name a new folder"
+            "--force overwrites a file: leave it out, and name a new directory"
         )));
     }
-    let new = NewFolder::create(&arguments.output)?;
-    let generated = generate(spec, blocks, Output::Tree { folder: new.path(), files }, context)?;
+    let new = NewDirectory::create(&arguments.output)?;
+    let generated = generate(spec, blocks, Output::Tree { directory: new.path(), files }, context)?;
     if generated.is_complete {
         new.finish()?;
     }

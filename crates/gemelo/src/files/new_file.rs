@@ -1,6 +1,6 @@
 //! A file that is written piece by piece, and is in its place only once it is finished.
 
-use super::place::{OutputPlace, folder_of, temporary_beside};
+use super::place::{OutputPlace, directory_of, temporary_beside};
 use anyhow::{Context as _, anyhow};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -17,11 +17,11 @@ pub(crate) enum NewFile {
     /// Something that is written through: a device, a FIFO, a descriptor.
     Through(File),
     /// A file under a temporary name.
-    Beside(Beside),
+    Temporary(TemporaryFile),
 }
 
 /// A file under a temporary name beside its place.
-pub(crate) struct Beside {
+pub(crate) struct TemporaryFile {
     temporary: NamedTempFile,
     place: PathBuf,
     force: bool,
@@ -44,9 +44,11 @@ impl NewFile {
             OutputPlace::Through { path: device, .. } => {
                 Self::Through(OpenOptions::new().write(true).open(device).with_context(cannot)?)
             }
-            OutputPlace::File { path: place, .. } => {
-                Self::Beside(Beside { temporary: temporary_beside(&place, path)?, place, force })
-            }
+            OutputPlace::File { path: place, .. } => Self::Temporary(TemporaryFile {
+                temporary: temporary_beside(&place, path)?,
+                place,
+                force,
+            }),
         })
     }
 
@@ -55,13 +57,13 @@ impl NewFile {
         match self {
             Self::StandardOutput | Self::StandardError => None,
             Self::Through(file) => Some(file),
-            Self::Beside(beside) => Some(beside.temporary.as_file()),
+            Self::Temporary(beside) => Some(beside.temporary.as_file()),
         }
     }
 
     /// Whether this is a file that any place of can be written, in any order.
     pub(crate) const fn is_regular(&self) -> bool {
-        matches!(self, Self::Beside(_))
+        matches!(self, Self::Temporary(_))
     }
 
     /// Puts the file into its place.
@@ -69,7 +71,7 @@ impl NewFile {
         self.flush().context("cannot write to standard output")?;
         match self {
             Self::StandardOutput | Self::StandardError | Self::Through(_) => Ok(()),
-            Self::Beside(beside) => beside.put_in_place(),
+            Self::Temporary(beside) => beside.put_in_place(),
         }
     }
 
@@ -78,7 +80,7 @@ impl NewFile {
             Self::StandardOutput => Box::new(std::io::stdout()),
             Self::StandardError => Box::new(std::io::stderr()),
             Self::Through(file) => Box::new(file),
-            Self::Beside(beside) => Box::new(beside.temporary.as_file_mut()),
+            Self::Temporary(beside) => Box::new(beside.temporary.as_file_mut()),
         }
     }
 }
@@ -86,7 +88,7 @@ impl NewFile {
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
-            Self::Beside(beside) => beside.temporary.as_file_mut().write(bytes),
+            Self::Temporary(beside) => beside.temporary.as_file_mut().write(bytes),
             _ => self.writer().write(bytes),
         }
     }
@@ -96,7 +98,7 @@ impl Write for NewFile {
     }
 }
 
-impl Beside {
+impl TemporaryFile {
     /// Gives the file its name. A complete result is kept under its temporary name if that fails.
     fn put_in_place(self) -> anyhow::Result<()> {
         let place = self.place.display().to_string();
@@ -122,7 +124,7 @@ impl Beside {
         }
         // The name is on the medium once the directory is; where that cannot be synchronised, it
         // soon will be.
-        let _ = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
+        let _ = File::open(directory_of(&path)).and_then(|directory| directory.sync_all());
         Ok(())
     }
 }

@@ -36,7 +36,8 @@ impl OutputPlace {
     /// Finds out what a name stands for.
     ///
     /// # Errors
-    /// If nothing can be written there: a directory, a socket, a link that must not be followed. All are bad input.
+    /// If nothing can be written there: a directory, a socket, a link that must not be followed.
+    /// All are bad input.
     pub(super) fn of(path: &Path) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
             return Ok(Self::StandardOutput);
@@ -57,7 +58,7 @@ impl OutputPlace {
                 return Self::of_kind(kind, end, path);
             }
             let named = end.read_link().with_context(cannot).or_bad_input()?;
-            end = folder_of(&end).join(named);
+            end = directory_of(&end).join(named);
         }
         Err(bad_input(anyhow!("{} leads through too many symbolic links", path.display())))
     }
@@ -99,7 +100,7 @@ impl OutputPlace {
             Self::StandardError | Self::Through { .. } => None,
             Self::Descriptor(path) => Some(path.clone()),
             Self::File { path, .. } => {
-                Some(folder_of(path).canonicalize().unwrap_or_default().join(path.file_name()?))
+                Some(directory_of(path).canonicalize().unwrap_or_default().join(path.file_name()?))
             }
         }
     }
@@ -124,10 +125,12 @@ impl OutputPlace {
             Self::File { path: file, .. } => {
                 // A file that does not exist below /dev is a misspelt device.
                 gemelo_target::check_overwritable(file, force).or_bad_input()?;
-                let folder = folder_of(file);
-                if !folder.is_dir() {
-                    let folder = folder.display();
-                    return Err(bad_input(anyhow!("{folder} is not a directory: make it first")));
+                let directory = directory_of(file);
+                if !directory.is_dir() {
+                    let directory = directory.display();
+                    return Err(bad_input(anyhow!(
+                        "{directory} is not a directory: make it first"
+                    )));
                 }
                 temporary_beside(file, path).map(drop).or_bad_input()
             }
@@ -136,17 +139,17 @@ impl OutputPlace {
 }
 
 /// The directory that a file is in.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The number of this process's descriptor that a path names, as `/dev/fd/63` and
 /// `/proc/self/fd/63` do.
 fn descriptor_of(path: &Path) -> Option<u32> {
     let number = path.file_name()?.to_str()?.parse().ok()?;
-    let folder = folder_of(path).canonicalize().ok()?;
+    let directory = directory_of(path).canonicalize().ok()?;
     let own = Path::new("/proc/self/fd").canonicalize().ok()?;
-    (folder == own).then_some(number)
+    (directory == own).then_some(number)
 }
 
 /// A temporary file that can become `file`; `path` is its name in messages.
@@ -154,20 +157,20 @@ pub(super) fn temporary_beside(
     file: &Path,
     path: &Path,
 ) -> anyhow::Result<tempfile::NamedTempFile> {
-    let folder = folder_of(file);
+    let directory = directory_of(file);
     tempfile::Builder::new()
         .prefix(TEMPORARY.0)
         .suffix(TEMPORARY.1)
         // The umask takes from these what the user does not want.
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(folder)
+        .tempfile_in(directory)
         .map_err(|error| match error.get_ref() {
             // The error of tempfile names its random path, which says nothing to the user.
             Some(_) => std::io::Error::from(error.kind()),
             None => error,
         })
         .with_context(|| {
-            let (path, folder) = (path.display(), folder.display());
-            format!("cannot write {path}: no file can be made in {folder}")
+            let (path, directory) = (path.display(), directory.display());
+            format!("cannot write {path}: no file can be made in {directory}")
         })
 }

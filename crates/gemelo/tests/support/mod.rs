@@ -1,4 +1,5 @@
-//! A pool in a folder of its own, `gemelo serve` as a process of its own, and the programs that tests run against it.
+//! A pool in a directory of its own, `gemelo serve` as a process of its own, and the programs that
+//! tests run against it.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
@@ -49,14 +50,14 @@ pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, Dedu
 
 /// A pool that lasts as long as the test.
 pub(crate) struct TestPool {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl TestPool {
     /// A pool with volumes: their names, sizes and modes.
     pub(crate) fn new(options: &PoolOptions, volumes: &[(&str, u64, DedupMode)]) -> Self {
-        let folder = tempfile::Builder::new().prefix("gemelo-").tempdir().unwrap();
-        let pool = Self { folder };
+        let directory = tempfile::Builder::new().prefix("gemelo-").tempdir().unwrap();
+        let pool = Self { directory };
         Pool::create(&pool.path(), options).unwrap();
         pool.change(|open| {
             for (name, size_bytes, mode) in volumes {
@@ -75,11 +76,11 @@ impl TestPool {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("pool")
+        self.directory.path().join("pool")
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -1,6 +1,6 @@
 //! The INI files that DEDISbench reads, line by line: sections, `key=value`, comments from `;` or `#`.
 
-use super::DedisbenchError;
+use super::error::DedisbenchError;
 
 /// One `key=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]

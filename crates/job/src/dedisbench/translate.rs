@@ -4,7 +4,7 @@
 //! writers and half readers of the same files, gemelo's do both, so half as many do the same; a raw device has the given
 //! size in all, gemelo gives a region to each process.
 
-use super::DedisbenchError;
+use super::error::DedisbenchError;
 use super::parse::{
     DedisbenchJob, DedisbenchLoad, DedisbenchOperation, DedisbenchPattern, DedisbenchPopulate,
     Integrity, Sync,
@@ -93,7 +93,10 @@ impl DedisbenchJob {
         let processes =
             if operation == DedisbenchOperation::Mixed { (given / 2).max(1) } else { given };
         let megabytes = self.file_megabytes.unwrap_or(FILE_MEGABYTES);
-        words.add("--target", self.raw_device.as_deref().or(self.folder.as_deref()).unwrap_or("."));
+        words.add(
+            "--target",
+            self.raw_device.as_deref().or(self.directory.as_deref()).unwrap_or("."),
+        );
         words.add("--processes", processes);
         match (&self.raw_device, self.file_megabytes) {
             (None, _) => words.add("--file-size", format!("{megabytes}m")),

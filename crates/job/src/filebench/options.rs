@@ -13,7 +13,7 @@ pub struct FilebenchOptions {
     /// Set a variable, whatever the script sets it to
     #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = pair)]
     pub define: Vec<(String, String)>,
-    /// Do everything below this folder: the script's $dir [default: what the script says]
+    /// Do everything below this directory: the script's $dir [default: what the script says]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Length of every run [default: the script's, or 60s]

@@ -52,7 +52,7 @@ pub(super) fn print(
     Ok(Outcome::Done)
 }
 
-/// A file's name without its folder.
+/// A file's name without its directory.
 pub(super) fn short(name: &str) -> &str {
     name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name)
 }

@@ -42,7 +42,8 @@ pub(super) struct ScanArguments {
     /// The hash that tells contents apart, cut to 128 bits
     #[arg(long, value_enum, default_value_t = FingerprintOption::Xxh3)]
     fingerprint: FingerprintOption,
-    /// Do not scan files and directories that match; without / a name anywhere, with / a path below PATH
+    /// Do not scan files and directories that match; without / a name anywhere, with / a path below
+    /// PATH
     #[arg(long, value_name = "GLOB", help_heading = "Files")]
     exclude: Vec<String>,
     /// Stay on the file systems of the paths
@@ -57,8 +58,8 @@ pub(super) struct ScanArguments {
     /// Memory of the whole scan; what does not fit goes to temporary files, and figures stay exact
     #[arg(long, value_name = "SIZE", help_heading = "Effort", conflicts_with = "estimate")]
     memory: Option<Size>,
-    /// Folder of the temporary files [default: $TMPDIR or /tmp]
-    #[arg(long, value_name = "FOLDER", help_heading = "Effort", requires = "memory")]
+    /// Directory of the temporary files [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIRECTORY", help_heading = "Effort", requires = "memory")]
     spill_dir: Option<PathBuf>,
     /// Count a sample of the contents in this much memory, however large the data; figures come with the 95 %
     /// interval that the true ones lie in [default without a SIZE: 64m]
@@ -153,7 +154,7 @@ impl ScanArguments {
                 (None, Some(Size(memory_bytes))) => Counting::Estimate { memory_bytes },
                 (None, None) => Counting::Exact,
             },
-            spill_folder: self.spill_dir.clone(),
+            spill_directory: self.spill_dir.clone(),
             exclude: self.exclude.clone(),
             one_file_system: self.one_file_system,
             count_hard_links: self.count_hard_links,

@@ -187,7 +187,7 @@ impl Arguments {
         if let Some(path) =
             self.distribution.as_ref().filter(|path| !files::is_standard_output(path))
         {
-            let path = std::path::absolute(path).context("cannot find the current folder")?;
+            let path = std::path::absolute(path).context("cannot find the current directory")?;
             text +=
                 &format!("distribution = {}\n", toml::Value::String(path.display().to_string()));
         }
