@@ -1,10 +1,12 @@
 //! Volumes that store each block once: the engine and its metadata.
 //!
-//! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
-//! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
+//! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a
+//! [`gemelo_device::BlockDevice`]. `docs/reference/format.md` describes the format on disk. This
+//! crate knows nothing of NBD, load or printing.
 //!
-//! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
-//! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
+//! A write takes this path: [`engine`] cuts batches into segments and blocks, asks the [`backend`]
+//! which contents are known, writes fresh ones through [`gemelo_store`], changes the backend and
+//! appends the changes to the [`journal`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

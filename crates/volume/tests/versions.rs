@@ -1,10 +1,11 @@
-//! Pools of older format versions, kept in `tests/pools`: each is told from a damaged one, and converted.
+//! Pools of older format versions, kept in `tests/pools`. Each is distinguished from a damaged
+//! pool, and converted.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -18,7 +19,7 @@ use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, VolumeError, convert, repair, repair_cost};
 use std::path::PathBuf;
 
-/// The backends that versions 1 and 2 began with, of which pools are kept.
+/// The backends of which pools of versions 1 and 2 are kept.
 const KEPT: [BackendKind; 4] =
     [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::BTree];
 
@@ -144,15 +145,15 @@ fn a_content_that_rotted_before_the_conversion_is_said_to_be_lost() {
     data[at] ^= 1;
     let old = Simulation::of_images(1, [data, metadata]);
     let new = Simulation::new(1);
-    // The clone shares it.
+    // The clone shares the lost block.
     assert_eq!(convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap(), 2);
     let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     let pool = open(&disks, tuning()).unwrap();
     assert!(read(&pool.volume("inline").unwrap(), 7 * BLOCK as u64, BLOCK).is_err());
 }
 
-/// The pools `v2-*` were written before volumes had a creation time and an origin: a part in the
-/// checkpoint, a part in the journal. Each is a record of its time.
+/// The pools `v2-*` were written before volumes had a creation time and an origin. Some of their
+/// volumes are in the checkpoint, some in the journal. These files are never written anew.
 #[test]
 fn a_pool_from_before_volumes_had_a_birth_opens_and_gives_births_from_then_on() {
     for backend in KEPT {
@@ -170,7 +171,7 @@ fn a_pool_from_before_volumes_had_a_birth_opens_and_gives_births_from_then_on() 
             origin: Origin::Clone { volume: VolumeId(1), name: "first".into() },
         };
         let old = vec![
-            // The journal says which volume it was cloned from.
+            // The journal has the source of the clone.
             ("clone".to_owned(), of_first(None)),
             ("first".to_owned(), Birth::default()),
             ("second".to_owned(), Birth::default()),
@@ -202,7 +203,7 @@ fn a_pool_from_before_volumes_had_a_birth_opens_and_gives_births_from_then_on() 
         ];
         assert_eq!(births(&pool), expected, "{backend:?}");
         drop((first, snapshot, pool));
-        // From the journal, and then from a checkpoint.
+        // The births are read from the journal, and then from a checkpoint.
         let pool = open(&disks.disks(), tuning()).unwrap();
         assert_eq!(births(&pool), expected, "{backend:?}: from the journal");
         pool.close().unwrap();

@@ -4,7 +4,7 @@
 //! named here.
 
 use gemelo_disk::DiskError;
-use gemelo_serve::{Remedy, RequestFailure};
+use gemelo_serve::{Remedy, RequestFailure, TransferError};
 use gemelo_target::TargetError;
 use gemelo_trace::{BlockError, StatError, TraceError};
 use gemelo_volume::VolumeError;
@@ -16,10 +16,11 @@ type Advice = Cow<'static, str>;
 /// The options that help against an error, if there are any. The words follow the text of the
 /// error, after a colon.
 pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
-    const ASKED: [fn(&(dyn Error + 'static)) -> Option<Advice>; 11] = [
+    const ASKED: [fn(&(dyn Error + 'static)) -> Option<Advice>; 12] = [
         |error| of_volume(error.downcast_ref()?),
         |error| of_disk(error.downcast_ref()?),
         |error| of_failure(error.downcast_ref()?),
+        |error| of_transfer(error.downcast_ref()?),
         |error| of_target(error.downcast_ref()?),
         |error| of_trace(error.downcast_ref()?),
         |error| of_job(error.downcast_ref()?),
@@ -98,6 +99,11 @@ fn of_failure(failure: &RequestFailure) -> Option<Advice> {
         }
         Remedy::Memory => "raise --memory, or allow fewer clients with --most-connections".into(),
     })
+}
+
+fn of_transfer(error: &TransferError) -> Option<Advice> {
+    let is_read = matches!(error, TransferError::Volume { action: "read", .. });
+    is_read.then(|| "--salvage exports the rest, with zeros in the place of bad blocks".into())
 }
 
 fn of_target(error: &TargetError) -> Option<Advice> {

@@ -72,7 +72,7 @@ mod check {
             Self(rank, number)
         }
 
-        /// To be called before the lock is waited for.
+        /// Panics if this lock is out of order. Called before the thread waits for the lock.
         pub(super) fn assert_next(self) {
             let last = HELD.with_borrow(|held| held.iter().max().copied());
             assert!(
@@ -133,7 +133,7 @@ mod check {
 pub(crate) use check::Held;
 use check::LockPosition;
 
-/// Notes that this thread takes something of a rank that is no lock of this module.
+/// Notes that this thread takes a resource with a rank that this module does not lock.
 pub(crate) fn enter(rank: Rank) -> Held {
     let place = LockPosition::new(rank, 0);
     place.assert_next();
@@ -204,7 +204,7 @@ impl<T> OrderedRwLock<T> {
         Self::numbered(rank, 0, value)
     }
 
-    /// As [`OrderedMutex::numbered`].
+    /// Does the same as [`OrderedMutex::numbered`].
     pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
         Self { lock: RwLock::new(value), place: LockPosition::new(rank, number) }
     }
@@ -221,13 +221,13 @@ impl<T> OrderedRwLock<T> {
         Ordered { guard: self.lock.write(), _held: self.place.hold() }
     }
 
-    /// Waits no longer than this; may come out of order.
+    /// Waits for the lock no longer than `most`. It may come out of order.
     pub(crate) fn try_write_for(&self, most: Duration) -> Option<OrderedWrite<'_, T>> {
         let guard = self.lock.try_write_for(most)?;
         Some(Ordered { guard, _held: self.place.hold() })
     }
 
-    /// Whether a reader or a writer has it.
+    /// Returns whether a reader or a writer holds the lock.
     pub(crate) fn is_locked(&self) -> bool {
         self.lock.is_locked()
     }

@@ -1,4 +1,4 @@
-//! What a change does to the delta.
+//! Applies changes to the delta.
 
 use super::layout::Layout;
 use super::{CachedBackend, CachedVolume};
@@ -8,7 +8,7 @@ use gemelo_format::{
     VolumeRecord,
 };
 
-/// Beyond every LBN.
+/// A bound above every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
 impl<L: Layout> CachedBackend<L> {
@@ -28,7 +28,8 @@ impl<L: Layout> CachedBackend<L> {
                 self.insert_volume(CachedVolume { record: record.clone(), mapped: 0 })
             }
             Change::Remove { volume } => {
-                // A volume that was cleared before has nothing, and many words that say so.
+                // A volume that was cleared before maps nothing, but its delta holds a word for
+                // each cleared LBN. Walking them all would free nothing.
                 if self.volume(*volume)?.mapped > 0 {
                     self.unmap(*volume, Lbn(0), END, freed)?;
                 }
@@ -77,7 +78,7 @@ impl<L: Layout> CachedBackend<L> {
         }
     }
 
-    /// What changes the description of a volume alone.
+    /// Applies a change of a volume's description: its name, its size or its visibility.
     fn describe(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Rename { volume, name } => {
@@ -99,31 +100,39 @@ impl<L: Layout> CachedBackend<L> {
         if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes is too large")))
+        Err(VolumeError::damaged(format!(
+            "the metadata hold a volume of {size_bytes} bytes, which is too large"
+        )))
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
-        self.volumes
-            .get_mut(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes.get_mut(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
+        })
     }
 
     fn check_pbn(&self, pbn: Pbn) -> Result<()> {
         if u64::from(pbn.number()) < self.data_blocks {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("block {} is outside of the data store", pbn.number())))
+        Err(VolumeError::damaged(format!(
+            "the metadata refer to block {}, which is outside of the data store",
+            pbn.number()
+        )))
     }
 
     fn check(&self, (id, lbn): (VolumeId, Lbn), pbn: Pbn) -> Result<()> {
         self.check_pbn(pbn)?;
         if lbn.0 >= self.volume(id)?.record.size_bytes / self.block_bytes {
-            return Err(VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)));
+            return Err(VolumeError::damaged(format!(
+                "volume {id} is too small to have a block {}",
+                lbn.0
+            )));
         }
         Ok(())
     }
 
-    /// A block that was free, so nothing of it need be looked up.
+    /// Maps an LBN to a block that was free. Such a block has no earlier record to look up.
     fn store(
         &mut self,
         at: (VolumeId, Lbn),
@@ -172,7 +181,7 @@ impl<L: Layout> CachedBackend<L> {
         let count = self.count(pbn)?;
         if count == 0 {
             return Err(VolumeError::damaged(format!(
-                "block {pbn} is shared, but nothing refers to it"
+                "a change shares block {pbn}, but nothing refers to it"
             )));
         }
         self.active.counts.insert(pbn, count.checked_add(1).ok_or(VolumeError::TooManyReferences)?);
@@ -227,13 +236,13 @@ impl<L: Layout> CachedBackend<L> {
     fn insert_volume(&mut self, volume: CachedVolume) -> Result<()> {
         let id = volume.record.id;
         if self.volumes.insert(id, volume).is_some() {
-            return Err(VolumeError::damaged(format!("volume {id} is there twice")));
+            return Err(VolumeError::damaged(format!("the metadata have volume {id} twice")));
         }
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
     }
 
-    /// Makes a hidden volume whose map follows.
+    /// Adds a hidden volume. Its map is copied into it afterwards, piece by piece.
     fn begin(&mut self, record: VolumeRecord) -> Result<()> {
         let record = VolumeRecord { is_hidden: true, ..record };
         self.insert_volume(CachedVolume { record, mapped: 0 })
