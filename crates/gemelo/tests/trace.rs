@@ -10,9 +10,63 @@ use std::fs;
 use std::path::Path;
 use traces::{A, TestDirectory, fiu, json, ok, refused};
 
-/// A sample of each format, made by hand: four requests, half of them writes, of 4 KiB each.
+/// A sample of each format of lines without hashes, made by hand: four requests, half of them
+/// writes, of 4 KiB each.
+const LINES: [(&str, &str); 8] = [
+    (
+        "blkparse",
+        "  8,0    3        1     0.000000001   697  Q   W 0 + 8 [kjournald]\n\
+         8,0    3        2     0.000001000   697  G   W 0 + 8 [kjournald]\n\
+         8,0    3        3     0.000002000   697  D   W 0 + 8 [kjournald]\n\
+         8,0    1        1     0.000003000   698  Q  RA 8 + 8 [cp]\n\
+         8,0    1        2     0.000004000   698  Q  WS 16 + 8 [cp]\n\
+         8,0    1        3     0.000005000   698  Q   R 0 + 8 [cp]\n\
+         CPU0 (8,0):\n Reads Queued:           2,        8KiB\n",
+    ),
+    (
+        "fio2",
+        "fio version 2 iolog\nf add\nf open\nf write 0 4096\nf wait 150 0\nf read 0 4096\n\
+         f write 8192 4096\nf wait 100 0\nf read 8192 4096\nf close\n",
+    ),
+    (
+        "fio3",
+        "fio version 3 iolog\n1 f add\n2 f open\n3 f write 0 4096\n150 f read 0 4096\n\
+         200 f write 8192 4096\n300 f read 8192 4096\n400 f close\n",
+    ),
+    (
+        "msr",
+        "128166372003061629,hm,1,Read,383496192,4096,413\n\
+         128166372016382155,hm,1,Write,2822144000,4096,1211\n\
+         128166372026382245,hm,1,Write,2822148096,4096,1211\n\
+         128166372036382245,hm,1,Read,2822148096,4096,1211\n",
+    ),
+    (
+        "alibaba",
+        "64,W,0,4096,1577808000000626\n64,R,0,4096,1577808000000700\n\
+         3,W,4096,4096,1577808000000800\n3,R,0,4096,1577808000000900\n",
+    ),
+    (
+        "tencent",
+        "1538323200,12910952,8,0,1063\n1538323200,6265688,8,1,1126\n\
+         1538323201,8,8,1,1063\n1538323202,16,8,0,1063\n",
+    ),
+    (
+        "systor",
+        "Timestamp,Response,IOType,LUN,Offset,Size\n\
+         1456095145.133076000,0.000806000,R,0,899056122368,4096\n\
+         1456095145.2,0.1,W,0,4096,4096\n1456095146.2,0.1,W,1,8192,4096\n\
+         1456095147.2,0.1,R,1,8192,4096\n\
+         1456095148.2,,,1,8192,4096\n",
+    ),
+    (
+        "cloudphysics-csv",
+        "1,41092,2a,4096,6160455\n1,41092,2a,4096,23516023\n\
+         1,41093,28,4096,1\n1,41093,28,4096,9\n",
+    ),
+];
+
+/// A sample of each format, of the same four requests as in [`LINES`].
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
-    let text = |text: &str| text.as_bytes().to_vec();
     let fiu_line = |time: u64, block: u64, verb: char, hash: &str| {
         format!("{time} 1 app {} 8 {verb} 6 0 {hash}\n", block * 8)
     };
@@ -23,75 +77,10 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let dashed = [A; 8].join("-");
     let xmu: String =
         (1..=4).map(|n| fiu_line(n, n, if n % 2 == 0 { 'W' } else { 'R' }, &dashed)).collect();
-    vec![
-        ("fiu", fiu.into_bytes()),
-        ("xmu", xmu.into_bytes()),
-        (
-            "blkparse",
-            text(
-                "  8,0    3        1     0.000000001   697  Q   W 0 + 8 [kjournald]\n\
-                   8,0    3        2     0.000001000   697  G   W 0 + 8 [kjournald]\n\
-                   8,0    3        3     0.000002000   697  D   W 0 + 8 [kjournald]\n\
-                   8,0    1        1     0.000003000   698  Q  RA 8 + 8 [cp]\n\
-                   8,0    1        2     0.000004000   698  Q  WS 16 + 8 [cp]\n\
-                   8,0    1        3     0.000005000   698  Q   R 0 + 8 [cp]\n\
-                   CPU0 (8,0):\n Reads Queued:           2,        8KiB\n",
-            ),
-        ),
-        (
-            "fio2",
-            text(
-                "fio version 2 iolog\nf add\nf open\nf write 0 4096\nf wait 150 0\nf read 0 4096\n\
-                 f write 8192 4096\nf wait 100 0\nf read 8192 4096\nf close\n",
-            ),
-        ),
-        (
-            "fio3",
-            text(
-                "fio version 3 iolog\n1 f add\n2 f open\n3 f write 0 4096\n150 f read 0 4096\n\
-                 200 f write 8192 4096\n300 f read 8192 4096\n400 f close\n",
-            ),
-        ),
-        (
-            "msr",
-            text(
-                "128166372003061629,hm,1,Read,383496192,4096,413\n\
-                 128166372016382155,hm,1,Write,2822144000,4096,1211\n\
-                 128166372026382245,hm,1,Write,2822148096,4096,1211\n\
-                 128166372036382245,hm,1,Read,2822148096,4096,1211\n",
-            ),
-        ),
-        (
-            "alibaba",
-            text(
-                "64,W,0,4096,1577808000000626\n64,R,0,4096,1577808000000700\n3,W,4096,4096,1577808000000800\n3,R,0,4096,1577808000000900\n",
-            ),
-        ),
-        (
-            "tencent",
-            text(
-                "1538323200,12910952,8,0,1063\n1538323200,6265688,8,1,1126\n1538323201,8,8,1,1063\n1538323202,16,8,0,1063\n",
-            ),
-        ),
-        (
-            "systor",
-            text(
-                "Timestamp,Response,IOType,LUN,Offset,Size\n1456095145.133076000,0.000806000,R,0,899056122368,4096\n\
-                 1456095145.2,0.1,W,0,4096,4096\n1456095146.2,0.1,W,1,8192,4096\n1456095147.2,0.1,R,1,8192,4096\n\
-                 1456095148.2,,,1,8192,4096\n",
-            ),
-        ),
-        (
-            "cloudphysics-csv",
-            text(
-                "1,41092,2a,4096,6160455\n1,41092,2a,4096,23516023\n1,41093,28,4096,1\n1,41093,28,4096,9\n",
-            ),
-        ),
-        (
-            "cloudphysics",
-            [vscsi(0x2a, 0), vscsi(0x28, 8), vscsi(0x2a, 16), vscsi(0x28, 0)].concat(),
-        ),
-    ]
+    let hashes = [("fiu", fiu.into_bytes()), ("xmu", xmu.into_bytes())];
+    let lines = LINES.map(|(format, text)| (format, text.as_bytes().to_vec()));
+    let binary = [vscsi(0x2a, 0), vscsi(0x28, 8), vscsi(0x2a, 16), vscsi(0x28, 0)].concat();
+    hashes.into_iter().chain(lines).chain([("cloudphysics", binary)]).collect()
 }
 
 /// A record of VMware's vscsiStats, version 2.

@@ -98,7 +98,7 @@ fn find_new_file(
     let wants_directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
     if wants_directory || !directory.is_dir() {
         let missing = if wants_directory { path } else { directory };
-        return Err(TargetError::NoFolder { path: missing.to_owned() });
+        return Err(TargetError::NoDirectory { path: missing.to_owned() });
     }
     check_writable(directory, layout)?;
     check_room(directory, layout, total_bytes, 0)?;
@@ -127,7 +127,7 @@ fn find_directory(
     check_writable(path, layout)?;
     check_room(path, layout, total_bytes, reusable_bytes)?;
     direct::check(path, layout)?;
-    Ok(StorageAtPath::Folder(files))
+    Ok(StorageAtPath::Directory(files))
 }
 
 /// Returns the path of a process's file in a directory.

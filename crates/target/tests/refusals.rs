@@ -115,9 +115,9 @@ fn what_is_missing_too_small_or_something_else_is_refused() {
     let read = PlaceLayout { access: PlaceAccess::Read, ..layout() };
     assert!(matches!(refused(&missing, &read), TargetError::Missing { .. }));
     assert!(matches!(refused(directory.path(), &read), TargetError::Missing { .. }));
-    assert!(matches!(refused(&missing.join("x"), &layout()), TargetError::NoFolder { .. }));
+    assert!(matches!(refused(&missing.join("x"), &layout()), TargetError::NoDirectory { .. }));
     let with_slash = PathBuf::from(format!("{}/", missing.display()));
-    assert!(matches!(refused(&with_slash, &layout()), TargetError::NoFolder { .. }));
+    assert!(matches!(refused(&with_slash, &layout()), TargetError::NoDirectory { .. }));
     let small = directory.path().join("small");
     std::fs::write(&small, vec![0; 5000]).unwrap();
     let error = refused(&small, &read);
