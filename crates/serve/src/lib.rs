@@ -1,5 +1,5 @@
-//! An open pool and its users: the requests of commands, the control socket, the volumes as exports,
-//! metrics for Prometheus, import and export.
+//! An open pool and its users: the requests of commands, the control socket, the volumes as
+//! exports, metrics for Prometheus, import and export.
 //!
 //! [`Access`] is a pool as commands use it, opened by this process or served by another one. Both
 //! perform a [`Request`] with the same code. [`serve`] serves a pool by front ends
@@ -19,6 +19,7 @@ mod report;
 mod request;
 mod service;
 mod settings;
+mod space;
 mod systemd;
 mod transfer;
 mod watch;

@@ -1,9 +1,9 @@
 //! The control socket, through which other processes send requests to a pool that this process has.
 //!
-//! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian, and
-//! JSON of that length. The client sends a [`Request`](crate::Request). The server sends any number
-//! of progress messages and then the reply. After the reply to `attach`, a front end of the server
-//! speaks its own protocol on the connection.
+//! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian,
+//! and JSON of that length. The client sends a [`Request`](crate::Request). The server sends any
+//! number of progress messages and then the reply. After the reply to `attach`, a front end of the
+//! server speaks its own protocol on the connection.
 
 mod client;
 mod frame;
@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Name of the server's socket in the pool's directory.
 pub(crate) const NAME: &str = "control";
-/// Name of the socket of a command that has the pool for a while. It differs, so that requests which
-/// the command does not perform are not sent to it.
+/// Name of the socket of a command that has the pool for a while. It differs, so that requests
+/// which the command does not perform are not sent to it.
 pub(crate) const LOOK_NAME: &str = "look";
 /// Longest request in bytes: a name is at most 255, written as JSON at most six times that.
 const MOST_REQUEST_BYTES: usize = 16 << 10;
