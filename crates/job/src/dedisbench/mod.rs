@@ -1,7 +1,7 @@
 //! Translates DEDISbench command lines and configurations into the options of a job.
 //!
-//! `ini` reads configuration files, `parse` understands flags and keys, and `translate` says the
-//! same in options of `gemelo bench`.
+//! The module `ini` reads configuration files, `parse` interprets flags and keys, and `translate`
+//! makes options of `gemelo bench` of them.
 
 mod ini;
 mod parse;
@@ -38,9 +38,9 @@ pub enum DedisbenchError {
         /// The missing flags.
         what: &'static str,
     },
-    /// The distribution comes with DEDISbench alone.
+    /// Only DEDISbench has the distribution.
     #[error(
-        "gemelo has no figures of {name}: give the path of a distribution file, such as \
+        "gemelo does not have the distribution {name}: give the path of its file, such as \
          distfile=./{name}"
     )]
     UnknownDistribution {
@@ -70,7 +70,7 @@ impl DedisbenchJob {
         self.configuration.as_deref().map(Path::new)
     }
 
-    /// Adds the text of a configuration file. Flags of the command line go before it.
+    /// Adds the text of a configuration file. Flags of the command line take precedence.
     ///
     /// # Errors
     /// Fails with the first wrong line.
