@@ -49,7 +49,7 @@ impl Access {
 pub enum AtStart {
     /// Zeros, because the files or the volume are new.
     Zeros,
-    /// Unknown.
+    /// Unknown, because the storage existed before.
     Unknown,
 }
 
