@@ -1,5 +1,6 @@
-//! File systems on served volumes, through `nbdfuse` and a loop device: made, filled, checked, mounted again and compared;
-//! after kills of the server; and `fsx` on a mounted one. `GEMELO_FSX_OPERATIONS` sets how long that runs.
+//! File systems on served volumes, through `nbdfuse` and a loop device: made, filled, checked,
+//! mounted again and compared; after kills of the server; and `fsx` on a mounted one.
+//! `GEMELO_FSX_OPERATIONS` sets how long that runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,7 +59,8 @@ impl Kind {
 /// What each file of a tree holds.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Fills a folder with files of many sizes; many are copies, and some get another content or are removed again.
+/// Fills a folder with files of many sizes; many are copies, and some get another content or are
+/// removed again.
 fn fill(folder: &Path, tree: &mut Tree, random: &mut Random, files: u64) {
     for _ in 0..files {
         let name = PathBuf::from(format!("d{}/f{}", random.below(7), random.below(200)));
@@ -141,8 +143,8 @@ fn xfs_is_made_filled_checked_and_mounted_again() {
     is_made_filled_checked_and_mounted_again(XFS, &options, DedupMode::Inline);
 }
 
-/// What was synced before the server is killed is there after its restart, and the file system's journal makes the rest
-/// whole.
+/// What was synced before the server is killed is there after its restart, and the file system's
+/// journal makes the rest whole.
 fn survives_kills(kind: Kind) {
     if !kind.is_there() {
         return;
@@ -223,7 +225,8 @@ fn fsx_finds_nothing_on_a_mounted_volume() {
     let disk = Attached::new(&pool, "disk");
     EXT4.make(disk.device());
     let mounted = Mounted::new(disk.device(), pool.file("mnt"), "rw,discard");
-    // One operation in twenty with much that leaves the cache; the rest with what fsx does by itself.
+    // One operation in twenty with much that leaves the cache; the rest with what fsx does by
+    // itself.
     let often_synced = "flen = 1048576\n[opsize]\nmax = 65536\n[weights]\nfsync = 0.2\nfdatasync = 0.2\n\
         invalidate = 0.5\npunch_hole = 1\nposix_fallocate = 0.5\ncopy_file_range = 1\n";
     let seldom = "nomsyncafterwrite = true\n[weights]\npunch_hole = 0.05\nposix_fallocate = 0.1\n\

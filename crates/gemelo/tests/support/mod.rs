@@ -1,4 +1,5 @@
-//! A pool in a folder of its own, `gemelo serve` as a process of its own, and the programs that tests run against it.
+//! A pool in a folder of its own, `gemelo serve` as a process of its own, and the programs that
+//! tests run against it.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
@@ -24,7 +25,8 @@ pub(crate) fn small(capacity_bytes: u64) -> PoolOptions {
     PoolOptions { capacity_bytes, ..PoolOptions::default() }
 }
 
-/// Every kind of fingerprint, of backend and of mode, and blocks of several sizes, with a name for messages.
+/// Every kind of fingerprint, of backend and of mode, and blocks of several sizes, with a name for
+/// messages.
 pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, DedupMode)> {
     use {BackendKind as Backend, FingerprintKind as Kind};
     let of = |block_bytes, fingerprint, backend| PoolOptions {
