@@ -156,6 +156,14 @@ pub fn format_size(bytes: u64) -> String {
     format!("{value:.2} {letter}iB")
 }
 
+/// Formats a number of bytes without rounding, for limits: `16 TiB`, `1000 bytes`.
+#[must_use]
+pub fn format_exact_size(bytes: u64) -> String {
+    let steps = if bytes == 0 { 0 } else { bytes.trailing_zeros() / 10 };
+    let unit = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].get(steps as usize);
+    format!("{} {}", bytes >> (10 * steps), unit.copied().unwrap_or("bytes"))
+}
+
 /// Formats a share from 0 to 1 as a percentage: `76.03 %`.
 #[must_use]
 pub fn format_percent(share: f64) -> String {
@@ -252,6 +260,21 @@ pub fn format_duration_ns(nanoseconds: u64) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn exact_sizes_have_the_largest_unit_that_leaves_a_whole_number() {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1000, "1000 bytes"),
+            (1536, "1536 bytes"),
+            (64 << 10, "64 KiB"),
+            ((1 << 44) - 4096, "17179869180 KiB"),
+            (1 << 44, "16 TiB"),
+            (1 << 63, "8 EiB"),
+        ] {
+            assert_eq!(format_exact_size(bytes), text);
+        }
+    }
 
     #[test]
     fn sizes_are_powers_of_1024_but_for_units_that_end_in_b_alone() {

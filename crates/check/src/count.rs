@@ -1,4 +1,4 @@
-//! References, blocks and contents, counted anew.
+//! Counts references, blocks and contents anew.
 
 use crate::CheckReport;
 use crate::walk::Walk;
@@ -6,7 +6,7 @@ use gemelo_format::{Fingerprint, Place, Root};
 use std::collections::HashMap;
 
 impl Walk {
-    /// What the engine had counted at the checkpoint, and what is there.
+    /// Compares the root's totals at the checkpoint with those counted here.
     pub(crate) fn compare_totals(&self, root: &Root, report: &mut CheckReport) {
         let counts = self.reference_counts();
         let references: u64 = counts.values().sum();
@@ -32,7 +32,7 @@ impl Walk {
         counts
     }
 
-    /// Counts all, and finds what cannot be.
+    /// Counts everything, and reports references that the rules of the format forbid.
     pub(crate) fn count(&self, report: &mut CheckReport) {
         let counts = self.reference_counts();
         report.references = counts.values().sum();
@@ -44,7 +44,10 @@ impl Walk {
             if u64::from(*pbn) >= self.data_blocks {
                 report.add(
                     true,
-                    format!("{references} blocks are in block {pbn}, outside of the data store"),
+                    format!(
+                        "{references} map entries refer to block {pbn}, which is outside of the \
+                         data store"
+                    ),
                 );
             }
             if let Some(fingerprint) = self.fingerprints.get(pbn) {

@@ -4,10 +4,10 @@ use gemelo_base::{Classified, FailureKind};
 use gemelo_format::FormatError;
 use thiserror::Error;
 
-/// The reason why a check cannot be finished. Damage is reported, and is no error.
+/// The reason why a check cannot be finished. Damage goes to the report and is not an error.
 #[derive(Debug, Error)]
 pub enum CheckError {
-    /// There is no pool, or a disk cannot be read.
+    /// The disks hold no pool, or a disk cannot be read.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The stop flag was raised.

@@ -1,7 +1,8 @@
 //! The offline checker: proves from outside that a pool which no process has open is consistent.
 //!
-//! It walks the structs of [`gemelo_format`] with code of its own, so a fault of the engine does not
-//! hide itself. It shares nothing else with the engine, and writes nothing: repair is the engine's.
+//! It walks the structs of [`gemelo_format`] with code of its own, so a fault of the engine does
+//! not hide itself. It shares nothing else with the engine, and writes nothing: repair is the
+//! engine's.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -20,7 +21,7 @@ use gemelo_format::Pbn;
 use gemelo_store::PoolDisks;
 use serde::{Deserialize, Serialize};
 
-/// Problems that are reported one by one; the rest is only counted.
+/// Problems that are reported one by one; further ones are only counted.
 const MOST_PROBLEMS: usize = 1000;
 
 /// The parts of a check besides the metadata.
@@ -35,7 +36,7 @@ pub struct CheckOptions {
 pub struct Problem {
     /// Description of the fault.
     pub what: String,
-    /// Whether blocks of a volume are lost with it.
+    /// `true` if the fault loses blocks of a volume.
     pub loses_data: bool,
 }
 
@@ -44,15 +45,15 @@ pub struct Problem {
 pub struct CheckReport {
     /// The first thousand problems.
     pub problems: Vec<Problem>,
-    /// Problems beyond those.
+    /// The number of further problems.
     pub more_problems: u64,
-    /// Volumes.
+    /// The number of volumes.
     pub volumes: u64,
     /// LBNs that have a PBN, counted anew.
     pub references: u64,
     /// PBNs that have a reference, counted anew.
     pub physical_blocks: u64,
-    /// PBNs without.
+    /// PBNs without a reference.
     pub free_blocks: u64,
     /// Contents that are stored more than once although they could be shared.
     pub repeated_contents: u64,
@@ -67,7 +68,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Whether all is as it should be.
+    /// Returns whether the check found no problem.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
@@ -85,7 +86,8 @@ impl CheckReport {
 /// Checks the pool on two disks, which no process may have open.
 ///
 /// # Errors
-/// If there is no pool, a disk cannot be read, or the check was stopped. Damage is in the report.
+/// Fails if the disks hold no pool, if a disk cannot be read, or if the check was stopped. Damage
+/// is in the report.
 pub fn check(
     disks: &PoolDisks,
     options: CheckOptions,

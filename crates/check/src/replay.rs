@@ -1,4 +1,4 @@
-//! The changes of the journal, applied to the state of the checkpoint.
+//! Applies the changes of the journal to the state of the checkpoint.
 
 use crate::walk::{Walk, WalkVolume};
 use gemelo_format::{Change, FormatError, Lbn, Place, VolumeId, VolumeRecord};
@@ -77,7 +77,7 @@ impl Walk {
 
     fn volume(&mut self, id: VolumeId) -> Result<&mut WalkVolume, FormatError> {
         self.volumes.get_mut(&id).ok_or_else(|| {
-            FormatError::damaged(format!("a commit changes volume {id}, which is not there"))
+            FormatError::damaged(format!("a commit changes volume {id}, which does not exist"))
         })
     }
 

@@ -1,4 +1,4 @@
-//! Contents compared with their checksums, and with their fingerprints.
+//! Compares contents with their checksums, and with their fingerprints.
 
 use crate::walk::Walk;
 use crate::{CheckError, CheckReport};
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that are read in one list, between two looks at the stop flag.
 const BYTES_AT_ONCE: usize = 1 << 20;
-/// LBNs that are named for each damaged block.
+/// LBNs that are listed for each damaged block.
 const MOST_NAMED: usize = 4;
 
-/// Reads all contents that a map refers to. Gives the blocks that are damaged.
+/// Reads all contents that a map refers to. Returns the blocks that are damaged.
 pub(crate) fn scrub(
     disks: &PoolDisks,
     walk: &Walk,
@@ -22,7 +22,7 @@ pub(crate) fn scrub(
 ) -> Result<Vec<Pbn>, CheckError> {
     let seed = PoolSeed::of(&walk.superblock);
     let fingerprinter = Fingerprinter::new(walk.superblock.fingerprint, walk.superblock.key);
-    // A block of which two maps expect different contents cannot have both: each is compared.
+    // If two maps expect different contents of one block, each expectation is compared.
     let stored = walk.volumes.values().flat_map(|volume| volume.map.values());
     let contents: BTreeSet<(Pbn, Checksum)> = stored.filter_map(place_parts).collect();
     let contents: Vec<(Pbn, Checksum)> = contents.into_iter().collect();
@@ -50,8 +50,10 @@ pub(crate) fn scrub(
             }
             let fingerprint = walk.fingerprints.get(&pbn.number());
             if fingerprint.is_some_and(|right| *right != fingerprinter.of(read.buffer)) {
-                let what =
-                    format!("the fingerprint of block {} is not its content's", pbn.number());
+                let what = format!(
+                    "block {} has a fingerprint that does not match its content",
+                    pbn.number()
+                );
                 report.add(false, what);
             }
         }
@@ -73,7 +75,7 @@ fn place_parts(place: &Place) -> Option<(Pbn, Checksum)> {
     }
 }
 
-/// The LBNs that lose their content with a PBN, in words.
+/// Describes the LBNs that lose their content with a PBN.
 fn named_users(walk: &Walk, pbn: Pbn, checksums: &[Checksum]) -> String {
     let has = |place: &Place| {
         place_parts(place).is_some_and(|(at, checksum)| at == pbn && checksums.contains(&checksum))

@@ -10,14 +10,14 @@ use gemelo_format::{
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// What is in a tree: values by key, and keys that were in pages that are lost.
+/// The values of a tree by key, and the keys of pages that are lost.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct TreeContent {
     pub(crate) values: Vec<(u64, u128)>,
     pub(crate) lost: Vec<Range<u64>>,
 }
 
-/// Reads trees.
+/// Reads the trees of a checkpoint.
 pub(crate) struct TreeReader<'r, 's> {
     pub(crate) disk: &'r dyn Disk,
     pub(crate) journal_pages: u64,
@@ -28,8 +28,8 @@ pub(crate) struct TreeReader<'r, 's> {
 }
 
 impl TreeReader<'_, '_> {
-    pub(crate) fn read(&mut self, tree: Tree, part: Part) -> Result<Found, FormatError> {
-        let mut found = Found::default();
+    pub(crate) fn read(&mut self, tree: Tree, part: Part) -> Result<TreeContent, FormatError> {
+        let mut found = TreeContent::default();
         if let Some(root) = tree.root {
             self.node(root, tree.height, 0..u64::MAX, part, &mut found)?;
         }
@@ -48,14 +48,15 @@ impl TreeReader<'_, '_> {
         Ok((self.seed.checksum(&*page) == at.checksum).then_some(page))
     }
 
-    /// Keys below a page are `keys`; of an array, from its start on so many as fit.
+    /// Reads a node. `keys` is the range of keys below it; a page of an array has as many of them
+    /// as fit, from the start of the range.
     fn node(
         &mut self,
         at: NodeRef,
         level: u8,
         keys: Range<u64>,
         part: Part,
-        found: &mut Found,
+        found: &mut TreeContent,
     ) -> Result<(), FormatError> {
         let each = part.array_entries() as u64;
         let span = |level: u8| {
@@ -95,7 +96,7 @@ impl TreeReader<'_, '_> {
     }
 }
 
-/// What a page has.
+/// The contents of a page.
 enum Below {
     Values(Vec<(u64, u128)>),
     Nodes(Vec<(NodeRef, Range<u64>)>),
@@ -110,7 +111,7 @@ fn directory(page: &Page, first: u64, each: u64) -> Vec<(NodeRef, Range<u64>)> {
     (0..DIRECTORY_ENTRIES).filter_map(child).collect()
 }
 
-/// The entries of a node, if they are in order and within its keys.
+/// Returns the entries of a node, if they are in order and within its range of keys.
 fn node_entries(page: &Page, part: Part, level: u8, keys: &Range<u64>) -> Option<Below> {
     let entries: Vec<(u64, u128)> = Node::of(page, part, level)?.entries().collect();
     let is_ordered = entries.is_sorted_by(|a, b| a.0 < b.0);
@@ -154,7 +155,8 @@ pub(crate) fn compare_counts(
     }
 }
 
-/// Compares the index with the fingerprints of referenced blocks. Of a full bucket an index entry may be missing.
+/// Compares the index with the fingerprints of referenced blocks. An entry may be missing if its
+/// bucket is full.
 pub(crate) fn compare_index(
     index: &[(u64, u128)],
     table: &StoreTable,
@@ -168,9 +170,13 @@ pub(crate) fn compare_index(
         .map(|(pbn, fingerprint)| index_entry((fingerprint.low() >> 32) as u32, *pbn))
         .collect();
     for entry in entries.difference(&right) {
-        slots
-            .report
-            .add(false, format!("the index has block {}, which it should not", *entry as u32));
+        slots.report.add(
+            false,
+            format!(
+                "the index has block {}, which is unreferenced or has another fingerprint",
+                *entry as u32
+            ),
+        );
     }
     let mut sizes: HashMap<u32, usize> = HashMap::new();
     let bucket = |entry: &u64| bucket_of((entry >> 32) as u32, table.buckets);
@@ -179,7 +185,7 @@ pub(crate) fn compare_index(
         let is_full =
             sizes.get(&bucket(entry)).is_some_and(|size| *size >= 2 * Part::Index.array_entries());
         if !(is_full && table.buckets > 0) {
-            slots.report.add(false, format!("the index does not have block {}", *entry as u32));
+            slots.report.add(false, format!("the index has no entry for block {}", *entry as u32));
         }
     }
 }

@@ -1,21 +1,21 @@
-//! The metadata of a checkpoint, read in the plainest way.
+//! The metadata of a checkpoint, read without a cache or other optimisations.
 
 use crate::CheckReport;
 use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1,
-    PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES, Slot, StoreTable,
-    Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain, read_superblock,
-    replay_journal,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
+    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES,
+    Slot, StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain,
+    read_superblock, replay_journal,
 };
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// LBNs of one lost page that are counted as lost.
+/// The most LBNs of one lost page that are counted as lost.
 const MOST_LOST_BLOCKS: u64 = 1 << 26;
 
-/// A volume with its map, without the gaps.
+/// A volume with its map. The map has no entries for unmapped LBNs.
 #[derive(Clone)]
 pub struct WalkVolume {
     /// The record of the volume.
@@ -29,7 +29,7 @@ impl WalkVolume {
         Self { record, map: BTreeMap::new() }
     }
 
-    /// Gives the volume's size in blocks.
+    /// Returns the volume's size in blocks.
     pub(crate) const fn blocks(&self, block_bytes: u64) -> u64 {
         self.record.size_bytes / block_bytes
     }
@@ -41,7 +41,7 @@ pub struct Walk {
     pub superblock: Superblock,
     /// Size of the data store in blocks, block 0 included.
     pub data_blocks: u64,
-    /// Blocks that the data disk is long enough for.
+    /// Blocks that fit on the data disk at its present length.
     pub(crate) present_blocks: u64,
     /// All volumes.
     pub volumes: BTreeMap<VolumeId, WalkVolume>,
@@ -50,11 +50,11 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Reads all metadata, and adds faults to the report. `None` if they are too damaged to be
-    /// counted.
+    /// Reads all metadata, and adds faults to the report. Returns `None` if the metadata is too
+    /// damaged to be counted.
     ///
     /// # Errors
-    /// If there is no pool, or a disk cannot be read.
+    /// Fails if the disks hold no pool, or if a disk cannot be read.
     pub fn of(disks: &PoolDisks, report: &mut CheckReport) -> Result<Option<Self>, FormatError> {
         let mut damage = Vec::new();
         let superblock = read_superblock(&*disks.metadata, &mut damage)?;
@@ -124,18 +124,21 @@ impl Walk {
             walk.compare_totals(&root, report);
         }
         let superblock = walk.superblock.clone();
-        let replayed = replay_journal(disk, &superblock, &root, seed, |changes| {
+        let replayed = replay_journal(disk, &superblock, &root, AtLoss::Stop, |commit| {
             report.commits += 1;
-            changes.into_iter().try_for_each(|change| walk.replay(change))
+            commit.changes.into_iter().try_for_each(|change| walk.replay(change))
         })?;
-        if let Some(what) = replayed.lost {
-            report.add(true, what);
+        for number in replayed.mended {
+            report.add(false, format!("both copies of commit {number} are damaged in part"));
+        }
+        if let Some(lost) = replayed.lost {
+            report.add(true, lost.what);
         }
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)
     }
 
-    /// Reads the trees of a cached backend; whether all maps were good.
+    /// Reads the trees of a cached backend. Returns whether all maps were intact.
     fn read_trees(
         &mut self,
         disk: &dyn Disk,
@@ -209,7 +212,7 @@ impl Walk {
         Ok(is_whole)
     }
 
-    /// Reads the pages of maps and records; whether all maps were good.
+    /// Reads the pages of maps and records. Returns whether all maps were intact.
     fn read_pages(
         &mut self,
         disk: &dyn Disk,
@@ -286,7 +289,7 @@ impl Walk {
         Ok(is_whole)
     }
 
-    /// A page, or `None` if it fails its checksum.
+    /// Reads a page. Returns `None` if it fails its checksum.
     fn read_page(
         &self,
         disk: &dyn Disk,
@@ -312,14 +315,14 @@ fn place_in(image: &Page, at: usize, version: Version) -> Place {
     word.map_or(Place::Damaged, Place::from_word)
 }
 
-/// Each slot is used once.
+/// The slots in use, each of which may be used once.
 pub(crate) struct Slots<'r> {
     seen: HashSet<Slot>,
     pub(crate) report: &'r mut CheckReport,
 }
 
 impl Slots<'_> {
-    /// Whether it was not in use yet.
+    /// Marks a slot as used. Returns whether it was free.
     pub(crate) fn add(&mut self, slot: Slot) -> bool {
         let is_new = self.seen.insert(slot);
         if !is_new {

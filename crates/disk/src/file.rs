@@ -12,11 +12,11 @@ use std::path::Path;
 
 /// Slices that one system call takes (`IOV_MAX` of Linux).
 const MAX_SLICES: usize = 1024;
-/// The mode of a new file: contents and the key of the fingerprints are the owner's alone, whatever
-/// the umask.
+/// The mode of a new file. Contents and the key of the fingerprints are readable by the owner
+/// alone, whatever the umask.
 const NEW_FILE_MODE: u32 = 0o600;
-/// Bytes at each end of a device that labels are in: file systems, volume managers and partition
-/// tables have them in the first MiB, GPT, ZFS and MD RAID also in the last.
+/// Bytes at each end of a device that may hold labels. File systems, volume managers and partition
+/// tables have theirs in the first MiB; GPT, ZFS and MD RAID also in the last.
 pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 
 /// A file or block device, locked.
@@ -31,20 +31,22 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskEr
 }
 
 impl FileDisk {
-    /// Opens and locks what exists. Shared, it needs no right to write and no space.
+    /// Opens and locks an existing file or device. Shared access needs no right to write and no
+    /// space.
     ///
     /// # Errors
-    /// If it does not exist, is neither file nor block device, another process has it, or a device
-    /// is in use.
+    /// Fails if the path does not exist, if it is neither a file nor a block device, if another
+    /// process uses it, or if the device has another use.
     pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
         let status = rustix::fs::stat(path).map_err(|error| failed("open", path)(error.into()))?;
-        // Asked before it is opened: opening a pipe would wait for a writer.
+        // This check comes before the path is opened, because opening a pipe would wait for a
+        // writer.
         let is_device = Self::is_device_at(path, &status)?;
         let mut options = OpenOptions::new();
         options.read(true).write(access == DiskAccess::Exclusive);
         if is_device && access == DiskAccess::Exclusive {
-            // The kernel gives a device to one who asks so, and to nobody if it is mounted or part
-            // of another.
+            // With this flag the kernel opens a device only if it is neither mounted nor part of
+            // another device.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         match options.open(path) {
@@ -59,7 +61,7 @@ impl FileDisk {
     /// Makes a new file, readable by its owner alone, and locks it.
     ///
     /// # Errors
-    /// If there is one already, or it cannot be made.
+    /// Fails if the file exists already, or if it cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE);
@@ -85,7 +87,7 @@ impl FileDisk {
     /// Returns whether the path is a block device and not a file.
     ///
     /// # Errors
-    /// If it is neither: nothing else can be a disk.
+    /// Fails if the path is neither, because nothing else can be a disk.
     pub fn is_device_at(path: &Path, status: &Stat) -> Result<bool> {
         let found = match FileType::from_raw_mode(status.st_mode) {
             FileType::BlockDevice => return Ok(true),
@@ -105,19 +107,19 @@ impl FileDisk {
         self.is_device
     }
 
-    /// Names the data in a device's places of labels, in words; `None` if they are blank.
+    /// Describes the data where labels are on a device. Returns `None` if those ranges are blank.
     ///
     /// # Errors
-    /// If the device cannot be read.
+    /// Fails if the device cannot be read.
     pub fn found_on_it(&self) -> io::Result<Option<String>> {
         crate::signature::found_on(&self.file, self.len()?)
     }
 
-    /// Overwrites the places of labels on a device with zeros, so that no program recognises the
+    /// Overwrites the ranges of labels on a device with zeros, so that no program recognises the
     /// data that the device held before.
     ///
     /// # Errors
-    /// If the device cannot be written.
+    /// Fails if the device cannot be written.
     pub fn wipe_labels(&self) -> io::Result<()> {
         let length = self.len()?;
         let zeros = vec![0; LABEL_BYTES.min(length) as usize];
@@ -169,7 +171,7 @@ impl FileDisk {
     }
 }
 
-/// Why the kernel does not give out a device.
+/// Finds the reason why the kernel refuses to open a device.
 fn busy_device(path: &Path, status: &Stat) -> DiskError {
     match usage::user_of(status) {
         Some(by) => DiskError::DeviceInUse { path: path.to_owned(), by },
@@ -185,7 +187,7 @@ fn busy_device(path: &Path, status: &Stat) -> DiskError {
 impl Disk for FileDisk {
     fn len(&self) -> io::Result<u64> {
         if self.is_device {
-            // A device's metadata has no length, its end has.
+            // `stat` gives no length for a device, but seeking to its end does.
             return Ok(rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0))?);
         }
         Ok(self.file.metadata()?.len())
@@ -203,7 +205,7 @@ impl Disk for FileDisk {
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         if self.is_device {
-            // A device has its space, to its end.
+            // All space of a device is allocated.
             return if self.len()? < offset.saturating_add(length) {
                 Err(io::Error::from(io::ErrorKind::StorageFull))
             } else {
@@ -231,7 +233,7 @@ impl Disk for FileDisk {
         }
     }
 
-    /// As [`Self::read_many`].
+    /// Writes runs as [`Self::read_many`] reads them.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
             if let [_, _, ..] = run
@@ -290,7 +292,7 @@ mod tests {
         disk.sync().unwrap();
     }
 
-    /// Of a run that ends beyond the end of the file, the requests before it succeed.
+    /// The requests of a run before the end of the file succeed, even if the run goes beyond it.
     #[test]
     fn each_request_of_a_run_has_its_own_outcome() {
         let folder = tempfile::tempdir().unwrap();

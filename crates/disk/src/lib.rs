@@ -26,46 +26,46 @@ use std::io;
 /// Storage that is addressed by bytes. All methods may be called from many threads at once.
 /// `docs/reference/format.md` says what state a pool assumes it to have after a crash.
 pub trait Disk: Send + Sync {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// If the system says so.
+    /// Fails if a system call fails.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether its length is 0.
+    /// Returns whether the length is 0.
     ///
     /// # Errors
-    /// As [`Self::len`].
+    /// Fails as [`Self::len`] does.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Makes it this long; new bytes are zeros. A block device is left alone if it is long enough.
+    /// Sets the length; new bytes are zeros. A block device that is long enough stays as it is.
     ///
     /// # Errors
-    /// If there is no space, or the device is too small.
+    /// Fails if there is no space, or if the device is too small.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
     /// Reserves space, so that later writes to the range need none. The disk may become longer, by
     /// zeros. Present contents stay. It does nothing where the system does not support it.
     ///
     /// # Errors
-    /// If there is no space, or the system says so.
+    /// Fails if there is no space, or if a system call fails.
     fn allocate(&self, _offset: u64, _length: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Does all reads of a list, in any order, and sets the outcome of each. Requests whose ranges
-    /// follow one another are best given in a row, so that a disk can merge them.
+    /// Executes all reads of a list, in any order, and sets the outcome of each. Requests whose
+    /// ranges follow one another should be adjacent in the list, so that a disk can merge them.
     fn read_many(&self, reads: &mut [DiskRead<'_>]);
 
-    /// As [`Self::read_many`], with writes.
+    /// Executes all writes of a list, as [`Self::read_many`] does with reads.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]);
 
-    /// Fills the buffer; bytes beyond the end are an error of kind `UnexpectedEof`.
+    /// Fills the buffer. Reading beyond the end is an error of kind `UnexpectedEof`.
     ///
     /// # Errors
-    /// If the system says so.
+    /// Fails if a system call fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let mut reads = [DiskRead::new(offset, buffer)];
         self.read_many(&mut reads);
@@ -76,15 +76,15 @@ pub trait Disk: Send + Sync {
     /// Writes the bytes. After an error any part may have been written.
     ///
     /// # Errors
-    /// If there is no space, or the system says so.
+    /// Fails if there is no space, or if a system call fails.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all(&mut [DiskWrite::new(offset, bytes)])
     }
 
-    /// As [`Self::write_many`], where one failure is the failure of the whole list.
+    /// Executes all writes of a list, and fails if any of them fails.
     ///
     /// # Errors
-    /// The first error of the list.
+    /// Returns the first error of the list.
     fn write_all(&self, writes: &mut [DiskWrite<'_>]) -> io::Result<()> {
         self.write_many(writes);
         let mut outcomes =
@@ -92,15 +92,16 @@ pub trait Disk: Send + Sync {
         outcomes.find(io::Result::is_err).unwrap_or(Ok(()))
     }
 
-    /// Makes durable what was written before.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// If the system says so: then nothing is known of what was written since the last time.
+    /// Fails if a system call fails. Then it is unknown which writes since the last sync are
+    /// durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// The content of the range is no longer needed; it reads as anything. Best effort.
+    /// Gives up the content of the range, which may then read as anything. A disk may ignore it.
     ///
     /// # Errors
-    /// If the system says so; not if it cannot do it.
+    /// Fails if a system call fails, but not if the system does not support it.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
 }

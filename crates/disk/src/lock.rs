@@ -1,9 +1,9 @@
-//! Locks on open disks, and who holds them.
+//! Locks on open disks, and the processes that hold them.
 //!
-//! The lock is the system's (`flock`) on the file or device node itself, so it follows the storage
+//! The lock is the system's (`flock`) on the file or device node itself. So it follows the storage
 //! through every name, link and copied directory, needs no file of its own, and ends with the
-//! process. Device nodes that are not the same node are told apart by this lock; writers of a
-//! device also claim it from the kernel, which knows the device behind the node.
+//! process. The lock does not cover other nodes of the same device; writers of a device therefore
+//! also claim it from the kernel, which knows the device behind the node.
 
 use rustix::fs::{FlockOperation, Stat, flock};
 use rustix::io::Errno;
@@ -12,24 +12,25 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a lock on a device is tried for: `udev` holds a shared one for some milliseconds after
-/// a device was written.
+/// Attempts to lock a device. `udev` holds a shared lock for some milliseconds after a device was
+/// written.
 const DEVICE_ATTEMPTS: u32 = 50;
 /// The wait between two attempts.
 const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
-/// Open files of one process that are looked through for the one that is locked.
+/// The most open files of one process that are searched for the locked one.
 const MOST_FILES: usize = 65_536;
 
-/// What a disk is opened for.
+/// The access for which a disk is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskAccess {
-    /// Reading, together with others that read.
+    /// Reading, shared with other readers.
     Shared,
-    /// Reading and writing, alone.
+    /// Reading and writing, exclusively.
     Exclusive,
 }
 
-/// Takes the lock without waiting for another program's work; `false` if somebody else has it.
+/// Takes the lock without waiting for another program's work. Returns `false` if another process
+/// holds it.
 pub(crate) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Result<bool> {
     let operation = match access {
         DiskAccess::Shared => FlockOperation::NonBlockingLockShared,
@@ -47,8 +48,8 @@ pub(crate) fn take(file: &File, access: DiskAccess, is_device: bool) -> io::Resu
     Ok(false)
 }
 
-/// Who holds a lock on this file: "process 12 (gemelo)", or "another process" if the system does
-/// not tell.
+/// Names the holder of a lock on this file: "process 12 (gemelo)", or "another process" if the
+/// system does not tell.
 pub(crate) fn holder(file: &File) -> String {
     let Ok(status) = rustix::fs::fstat(file) else { return unknown() };
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -56,8 +57,8 @@ pub(crate) fn holder(file: &File) -> String {
     let found = named()
         .find(|lock| has_open(lock.process, &status) == Some(true))
         .or_else(|| named().find(|lock| has_open(lock.process, &status).is_none()))
-        // Some file systems give the table other numbers than `stat`. This process may have a lock
-        // on another file.
+        // Some file systems report other numbers in the table than in `stat`. This process may have
+        // a lock on another file.
         .or_else(|| {
             let mut others = flocks(&locks).filter(|lock| lock.process != std::process::id());
             others.find(|lock| has_open(lock.process, &status) == Some(true))
@@ -65,8 +66,8 @@ pub(crate) fn holder(file: &File) -> String {
     found.map_or_else(unknown, |lock| name(lock.process))
 }
 
-/// Who has a lock on a file that lets nobody else read it; nothing if nobody has, or it cannot be
-/// asked.
+/// Names the holder of an exclusive lock on a file. Returns `None` if there is none, or if the file
+/// cannot be opened.
 pub(crate) fn locked_by(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     let is_free = take(&file, DiskAccess::Shared, false).unwrap_or(true);
@@ -77,7 +78,7 @@ fn unknown() -> String {
     "another process".to_owned()
 }
 
-/// A process by its number and, if the system tells it, the name of its command.
+/// Names a process by its number and, if the system tells it, by its command.
 fn name(process: u32) -> String {
     match fs::read_to_string(format!("/proc/{process}/comm")) {
         Ok(command) => format!("process {process} ({})", command.trim_end().escape_debug()),
@@ -85,15 +86,15 @@ fn name(process: u32) -> String {
     }
 }
 
-/// A lock of the system's table.
+/// A lock in the system's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Flock {
     process: u32,
     inode: u64,
 }
 
-/// The locks that are held: `1: FLOCK ADVISORY WRITE 708 fe:00:1234 0 EOF` (proc_locks(5)). A line
-/// with an arrow waits.
+/// Parses the locks that are held, in lines such as `1: FLOCK ADVISORY WRITE 708 fe:00:1234 0 EOF`
+/// (proc_locks(5)). Lines with an arrow are of waiting processes and are skipped.
 fn flocks(table: &str) -> impl Iterator<Item = Flock> {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -104,8 +105,8 @@ fn flocks(table: &str) -> impl Iterator<Item = Flock> {
     })
 }
 
-/// Whether a process has a file open; nothing if it belongs to somebody else, who keeps that to
-/// himself.
+/// Returns whether a process has a file open, or `None` if the process belongs to another user and
+/// cannot be inspected.
 fn has_open(process: u32, status: &Stat) -> Option<bool> {
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     let is_same = |path: &Path| {
@@ -143,7 +144,7 @@ mod tests {
         let command = fs::read_to_string("/proc/self/comm").unwrap();
         let ours = format!("process {} ({})", std::process::id(), command.trim_end());
         assert_eq!(holder(&three), ours);
-        // A lock on another file is no lock on this one.
+        // A lock on another file must not count as a lock on this one.
         let other = File::create(folder.path().join("other")).unwrap();
         assert!(take(&other, DiskAccess::Exclusive, false).unwrap());
         drop((one, two));

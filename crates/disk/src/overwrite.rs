@@ -1,4 +1,4 @@
-//! Whether a path that a user named may be overwritten.
+//! Checks that a path named by a user may be overwritten.
 
 use crate::error::{DiskError, Result};
 use crate::{signature, usage};
@@ -6,12 +6,12 @@ use rustix::fs::{FileType, SeekFrom};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Whether a block device can be overwritten: nothing else uses it, and it is blank where labels
-/// are, or `force` is set. What is no block device is left to the caller, but for a device that
-/// does not exist.
+/// Checks that a block device can be overwritten: it has no other use, and its ranges of labels are
+/// blank or `force` is set. Other paths are left to the caller, except for a device that does not
+/// exist.
 ///
 /// # Errors
-/// If it cannot, or cannot be looked at.
+/// Fails if the device must not be overwritten, or cannot be read.
 pub fn check_overwritable(path: &Path, force: bool) -> Result<()> {
     let Ok(status) = rustix::fs::stat(path) else { return check_existing_device(path) };
     if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
@@ -32,18 +32,18 @@ pub fn check_overwritable(path: &Path, force: bool) -> Result<()> {
     }
 }
 
-/// Refuses a path that can only be a misspelt device: it does not exist, and its folder is `/dev`
-/// or below. A file made there would be in memory, and gone when the machine is. `/dev/shm` is for
-/// files.
+/// Refuses a path that can only be a misspelt device: it does not exist, and its directory is
+/// `/dev` or below. A file made there would be in memory, and lost when the machine stops.
+/// `/dev/shm` is meant for files.
 ///
 /// # Errors
-/// If it is one.
+/// Fails if the path is such a one.
 pub fn check_existing_device(path: &Path) -> Result<()> {
-    // A link that leads nowhere does not exist either.
+    // A link without a target does not exist either.
     let is_missing = rustix::fs::stat(path).is_err();
     let place = std::path::absolute(link_target(path)).unwrap_or_else(|_| path.to_owned());
     let folder = place.parent().unwrap_or(Path::new("/"));
-    // The folder may be misspelt as well.
+    // The directory may be misspelt as well.
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     if is_missing && folder.starts_with("/dev") && !folder.starts_with("/dev/shm") {
         return Err(DiskError::NoDevice { path: path.to_owned() });
@@ -51,7 +51,7 @@ pub fn check_existing_device(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where a link leads, whether or not something is there; the path itself if it is no link.
+/// The target of a link, which may not exist, or the path itself if it is not a link.
 fn link_target(path: &Path) -> PathBuf {
     let target = std::fs::read_link(path).ok();
     let folder = path.parent().unwrap_or(Path::new("/"));

@@ -11,19 +11,19 @@ use std::io;
 pub struct DiskRead<'a> {
     /// The first byte of the range.
     pub offset: u64,
-    /// It is filled. After an error its bytes mean nothing.
+    /// Filled by the disk. After an error its bytes are undefined.
     pub buffer: &'a mut [u8],
-    /// Set by the disk. Bytes beyond the end are an error of kind `UnexpectedEof`.
+    /// Set by the disk. Reading beyond the end is an error of kind `UnexpectedEof`.
     pub outcome: io::Result<()>,
 }
 
 impl<'a> DiskRead<'a> {
-    /// A request that was not made yet.
+    /// Makes a request without an outcome.
     pub const fn new(offset: u64, buffer: &'a mut [u8]) -> Self {
         Self { offset, buffer, outcome: Ok(()) }
     }
 
-    /// The other request begins where this one ends.
+    /// Returns whether the other request begins where this one ends.
     #[must_use]
     pub const fn is_followed_by(&self, next: &Self) -> bool {
         self.offset + self.buffer.len() as u64 == next.offset
@@ -42,12 +42,12 @@ pub struct DiskWrite<'a> {
 }
 
 impl<'a> DiskWrite<'a> {
-    /// A request that was not made yet.
+    /// Makes a request without an outcome.
     pub const fn new(offset: u64, bytes: &'a [u8]) -> Self {
         Self { offset, bytes, outcome: Ok(()) }
     }
 
-    /// The other request begins where this one ends.
+    /// Returns whether the other request begins where this one ends.
     #[must_use]
     pub const fn is_followed_by(&self, next: &Self) -> bool {
         self.offset + self.bytes.len() as u64 == next.offset

@@ -1,15 +1,15 @@
-//! What a block device holds, by the marks that file systems, volume managers and partition tables
-//! leave.
+//! Recognises the data on a block device by the marks of file systems, volume managers and
+//! partition tables.
 //!
-//! Anything but zeros in the first or last MiB counts as data; the marks only give it a name.
-//! Places and bytes are those of `libblkid` (util-linux), whose source names the format documents.
+//! Any byte but zero in the first or last MiB counts as data; the marks only give it a name.
+//! Offsets and bytes are those of `libblkid` (util-linux), whose source names the format documents.
 
 use crate::file::LABEL_BYTES;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// A mark: these bytes at this offset from the beginning.
+/// A mark: its bytes, their offset from the beginning, and its name.
 struct Mark {
     offset: usize,
     bytes: &'static [u8],
@@ -20,8 +20,8 @@ const fn mark(offset: usize, bytes: &'static [u8], name: &'static str) -> Mark {
     Mark { offset, bytes, name }
 }
 
-/// The more telling ones first: a partition table is found by its own mark before the one of boot
-/// sectors, which file systems of other systems have as well.
+/// The more specific marks come first: a partition table has its own mark and that of boot sectors,
+/// which file systems of other operating systems have as well.
 const MARKS: &[Mark] = &[
     mark(0, b"GEMELOSB", "the metadata of a pool"),
     mark(0, b"GEMELODS", "the data store of a pool"),
@@ -54,12 +54,13 @@ const MARKS: &[Mark] = &[
     mark(510, &[0x55, 0xaa], "a partition table (MBR) or a boot sector"),
 ];
 
-/// ZFS has its uberblocks from here on, one each KiB, in either byte order.
+/// ZFS has its uberblocks here, one in each KiB, in either byte order.
 const ZFS_UBERBLOCKS: std::ops::Range<usize> = 128 << 10..256 << 10;
 const ZFS_STEP: usize = 1024;
 const ZFS_MAGIC: u64 = 0x00ba_b10c;
 
-/// What a device of this length has in the places of labels, in words; nothing if they are blank.
+/// Describes the data in the ranges of labels of a device of this length. Returns `None` if they
+/// are blank.
 pub(crate) fn found_on(device: &File, length: u64) -> io::Result<Option<String>> {
     let mut part = vec![0; LABEL_BYTES.min(length) as usize];
     device.read_exact_at(&mut part, 0)?;
@@ -97,7 +98,7 @@ fn has_bytes(part: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A file with these bytes at an offset.
+    /// Makes a file with these bytes at an offset.
     fn with(length: u64, offset: u64, bytes: &[u8]) -> File {
         let file = tempfile::tempfile().unwrap();
         file.set_len(length).unwrap();

@@ -1,5 +1,4 @@
-//! Whether something else uses a block device or a file: a mount, swap, a mapping on top, a loop
-//! device.
+//! Finds other uses of a block device or a file: a mount, swap, a mapping on top, a loop device.
 
 use crate::error::{DiskError, Result};
 use crate::lock;
@@ -8,19 +7,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Refuses a block device that is mounted, holds swap, carries another device, backs a loop device
-/// or is otherwise claimed.
+/// or is claimed in another way.
 ///
 /// # Errors
-/// If it is in use, or cannot be opened.
+/// Fails if the device is in use, or cannot be opened.
 pub fn check_unused(path: &Path, status: &Stat) -> Result<()> {
     check_no_user(path, status)?;
     claim(path)
 }
 
-/// As [`check_unused`], for a caller that claims the device itself.
+/// Does the same as [`check_unused`], for a caller that claims the device itself.
 ///
 /// # Errors
-/// If something uses the device.
+/// Fails if the device is in use.
 pub fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
     match user_of(status) {
         Some(by) => Err(DiskError::DeviceInUse { path: path.to_owned(), by }),
@@ -32,7 +31,7 @@ pub fn check_no_user(path: &Path, status: &Stat) -> Result<()> {
 /// disks of an open pool are.
 ///
 /// # Errors
-/// If it is.
+/// Fails if the file is in use.
 pub fn check_file_unused(path: &Path, status: &Stat) -> Result<()> {
     match backed_by(status).or_else(|| lock::locked_by(path)) {
         Some(by) => Err(DiskError::DeviceInUse { path: path.to_owned(), by }),
@@ -40,7 +39,7 @@ pub fn check_file_unused(path: &Path, status: &Stat) -> Result<()> {
     }
 }
 
-/// Whether both are one file or one block device.
+/// Returns whether both are the same file or block device.
 fn is_same(one: &Stat, other: &Stat) -> bool {
     let is_device =
         |status: &Stat| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
@@ -59,7 +58,7 @@ pub fn are_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// What uses a block device, as far as the system tells, in words.
+/// Describes the use of a block device, as far as the system tells it.
 pub(crate) fn user_of(status: &Stat) -> Option<String> {
     let numbers = device_numbers(status.st_rdev);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -74,7 +73,7 @@ pub(crate) fn user_of(status: &Stat) -> Option<String> {
     backed_by(status)
 }
 
-/// Whether a file or device is swap or what a loop device stores in, in words.
+/// Describes the use of a file or device as swap or below a loop device.
 fn backed_by(status: &Stat) -> Option<String> {
     let is_it = |other: &Path| rustix::fs::stat(other).is_ok_and(|other| is_same(status, &other));
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -92,13 +91,13 @@ fn backed_by(status: &Stat) -> Option<String> {
     None
 }
 
-/// Asks the kernel for the device alone, for a moment; it refuses that for one in use.
+/// Claims the device from the kernel for a moment, which fails if the device is in use.
 fn claim(path: &Path) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(_) => Ok(()),
         Err(rustix::io::Errno::BUSY) => {
-            let by = "the kernel says so".to_owned();
+            let by = "the kernel reports another user".to_owned();
             Err(DiskError::DeviceInUse { path: path.to_owned(), by })
         }
         Err(error) => {
@@ -111,7 +110,7 @@ fn sysfs(number: &str) -> PathBuf {
     Path::new("/sys/dev/block").join(number)
 }
 
-/// `major:minor` of the device and of its partitions.
+/// The `major:minor` numbers of the device and of its partitions.
 fn device_numbers(device: u64) -> Vec<String> {
     let own = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let entries = fs::read_dir(sysfs(&own)).into_iter().flatten().flatten();
@@ -122,14 +121,14 @@ fn device_numbers(device: u64) -> Vec<String> {
     all
 }
 
-/// Where a device is mounted: the third field of a line of mountinfo is the device, the fifth the
-/// place (proc(5)).
+/// Returns the mount point of a device. In a line of mountinfo the third field is the device, the
+/// fifth the mount point (proc(5)).
 fn mounted_at(mounts: &str, number: &str) -> Option<String> {
     let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(number))?;
     line.split(' ').nth(4).map(unescape)
 }
 
-/// Undoes the `\040` of /proc's tables.
+/// Decodes the octal escapes of tables in /proc, such as `\040`.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

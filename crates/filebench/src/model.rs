@@ -89,7 +89,7 @@ pub struct FilesetSpec {
 
 /// The file handle of a flowop among those of its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slot {
+pub enum HandleSlot {
     /// The handle with this number.
     Fixed(usize),
     /// The next of the rotating handles (`opennext`).
@@ -110,7 +110,7 @@ pub struct Flowop {
     /// Index of its fileset.
     pub fileset: Option<usize>,
     /// File handle of the flowop.
-    pub slot: Slot,
+    pub slot: HandleSlot,
     /// File handle from which it takes data or sizes; 0 stands for none.
     pub source_slot: usize,
     /// Bytes of one operation.
@@ -178,7 +178,7 @@ pub struct ProcessSpec {
 
 /// The definitions in effect when files are created or processes start.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Plan {
+pub struct WorkloadPlan {
     /// Definitions of files and filesets.
     pub filesets: Vec<FilesetSpec>,
     /// Definitions of processes.
@@ -199,18 +199,18 @@ pub enum Step {
     /// Runs a shell command.
     System(String),
     /// Creates the files.
-    CreateFiles(Arc<Plan>),
+    CreateFiles(Arc<WorkloadPlan>),
     /// Starts the processes and continues with the next step.
-    CreateProcesses(Arc<Plan>),
+    CreateProcesses(Arc<WorkloadPlan>),
     /// Stops the processes.
     ShutdownProcesses,
     /// Creates the files, starts the processes, runs for this number of seconds, prints statistics
     /// and stops. With 0 seconds the run ends by itself.
-    Run(Arc<Plan>, f64),
+    Run(Arc<WorkloadPlan>, f64),
     /// Does the same, and prints statistics periodically.
     PeriodicRun {
         /// Definitions of the run.
-        plan: Arc<Plan>,
+        plan: Arc<WorkloadPlan>,
         /// Seconds between two statistics.
         period_s: f64,
         /// `true` if each period has statistics of its own.

@@ -1,4 +1,5 @@
-//! The changes that a commit consists of. Replaying them on the checkpoint before gives the state after.
+//! The changes that make up a commit. Replaying them on a checkpoint gives the state after the
+//! commit.
 
 use super::Version;
 use super::codec::{Reader, put_text, put_varint};
@@ -8,143 +9,144 @@ use crate::volume::{Birth, VolumeRecord};
 /// A change of the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The LBN has a fresh block.
+    /// Maps an LBN to a fresh block.
     Store {
-        /// Of which volume.
+        /// The volume of the LBN.
         volume: VolumeId,
-        /// Which LBN.
+        /// The LBN that is mapped.
         lbn: Lbn,
         /// The fresh block.
         pbn: Pbn,
-        /// Its fingerprint, if it may be shared.
+        /// The fingerprint of the content, or none if the block may not be shared.
         fingerprint: Fingerprint,
-        /// The checksum of its content.
+        /// The checksum of the content.
         checksum: Checksum,
     },
-    /// The LBN has an existing block.
+    /// Maps an LBN to an existing block.
     Share {
-        /// Of which volume.
+        /// The volume of the LBN.
         volume: VolumeId,
-        /// Which LBN.
+        /// The LBN that is mapped.
         lbn: Lbn,
         /// The existing block.
         pbn: Pbn,
-        /// The checksum of its content.
+        /// The checksum of the content.
         checksum: Checksum,
     },
-    /// The LBNs have no block any more.
+    /// Unmaps LBNs.
     Unmap {
-        /// Of which volume.
+        /// The volume of the LBNs.
         volume: VolumeId,
         /// The first LBN.
         first: Lbn,
-        /// How many.
+        /// The number of LBNs.
         count: u64,
     },
-    /// There is a new, empty volume.
+    /// Adds a new, empty volume.
     Create(VolumeRecord),
-    /// There is a volume less.
+    /// Removes a volume.
     Remove {
-        /// Which one.
+        /// The id of the volume.
         volume: VolumeId,
     },
-    /// A volume has another name.
+    /// Renames a volume.
     Rename {
-        /// Which one.
+        /// The id of the volume.
         volume: VolumeId,
         /// The new name.
         name: String,
     },
-    /// A volume has another size.
+    /// Resizes a volume.
     Resize {
-        /// Which one.
+        /// The id of the volume.
         volume: VolumeId,
         /// The new size in bytes.
         size_bytes: u64,
     },
-    /// There is a new volume with size, mode and map of another.
+    /// Adds a new volume with the size, mode and map of another.
     Clone {
-        /// The other one.
+        /// The id of the other volume.
         source: VolumeId,
-        /// The new one.
+        /// The id of the new volume.
         volume: VolumeId,
-        /// Its name.
+        /// The name of the new volume.
         name: String,
-        /// The new volume takes no writes.
+        /// `true` if the new volume takes no writes.
         read_only: bool,
-        /// Seconds since 1970, UTC, at which it was made; `None` if unknown.
+        /// Creation time in seconds since 1970, UTC; `None` if unknown.
         created_s: Option<u64>,
     },
-    /// A volume looks for duplicates from now on, or does not.
+    /// Sets the deduplication mode of a volume.
     SetMode {
-        /// Which one.
+        /// The id of the volume.
         volume: VolumeId,
-        /// How.
+        /// The new mode.
         mode: DedupMode,
     },
-    /// The data store is larger.
+    /// Enlarges the data store.
     Grow {
-        /// Its size in blocks, block 0 included.
+        /// The new size in blocks, block 0 included.
         data_blocks: u64,
     },
-    /// A block that was stored without a fingerprint has one.
+    /// Gives a fingerprint to a block that was stored without one.
     Identify {
-        /// Which block.
+        /// The block.
         pbn: Pbn,
-        /// Its fingerprint.
+        /// The fingerprint of its content.
         fingerprint: Fingerprint,
     },
-    /// A volume is going to be removed: nobody sees it any more.
+    /// Hides a volume from clients, before it is removed.
     Hide {
-        /// Which one.
+        /// The id of the volume.
         volume: VolumeId,
     },
-    /// A hidden volume is complete.
+    /// Makes a hidden volume visible, which is complete.
     Show {
-        /// Which one.
+        /// The id of the volume.
         volume: VolumeId,
     },
-    /// There is a new hidden volume with size and mode of another, whose map follows.
+    /// Adds a new hidden volume with the size and mode of another. Its map is copied by changes
+    /// that follow.
     Begin {
-        /// The other one.
+        /// The id of the other volume.
         source: VolumeId,
-        /// The new one.
+        /// The id of the new volume.
         volume: VolumeId,
-        /// Its name.
+        /// The name of the new volume.
         name: String,
-        /// The new volume takes no writes.
+        /// `true` if the new volume takes no writes.
         read_only: bool,
-        /// Seconds since 1970, UTC, at which it was made; `None` if unknown.
+        /// Creation time in seconds since 1970, UTC; `None` if unknown.
         created_s: Option<u64>,
     },
-    /// LBNs of a volume have what those of another have.
+    /// Copies the map entries of some LBNs from one volume to another.
     Copy {
-        /// The other one.
+        /// The volume that they are copied from.
         source: VolumeId,
-        /// Whose LBNs, which were unmapped.
+        /// The volume that they are copied to, where these LBNs were unmapped.
         volume: VolumeId,
         /// The first LBN.
         first: Lbn,
-        /// How many.
+        /// The number of LBNs.
         count: u64,
     },
-    /// A volume is smaller; LBNs beyond its end are unmapped by changes that follow.
+    /// Makes a volume smaller. Changes that follow unmap the LBNs beyond its end.
     Shrink {
-        /// Which one.
+        /// The id of the volume.
         volume: VolumeId,
         /// The new size in bytes.
         size_bytes: u64,
     },
-    /// A block was found damaged, or its content was written anew.
+    /// Marks a block as damaged, or clears the mark of a block whose content was written anew.
     Suspect {
-        /// Which block.
+        /// The block.
         pbn: Pbn,
-        /// Whether it is damaged.
+        /// `true` if the block is damaged.
         is_suspect: bool,
     },
-    /// The contents of LBNs are lost; reads fail until they are written.
+    /// Marks the contents of LBNs as lost; reads fail until they are written.
     Lose {
-        /// Of which volume.
+        /// The volume of the LBNs.
         volume: VolumeId,
         /// The first LBN.
         first: Lbn,
@@ -154,7 +156,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Adds it to a payload.
+    /// Appends the encoded change to a payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let head = |out: &mut Vec<u8>, tag: u8, volume: &VolumeId| {
             out.push(tag);
@@ -244,7 +246,7 @@ impl Change {
         }
     }
 
-    /// The volume whose blocks the change replaces, and how many at most.
+    /// The volume whose blocks the change replaces, and the most blocks that it replaces there.
     #[must_use]
     pub const fn changed_blocks(&self) -> Option<(VolumeId, u64)> {
         match self {
@@ -256,7 +258,7 @@ impl Change {
         }
     }
 
-    /// All changes of a payload, or `None` if it is none.
+    /// Decodes all changes of a payload. Returns `None` if the payload is malformed.
     #[must_use]
     pub fn decode_all(payload: &[u8], version: Version) -> Option<Vec<Self>> {
         let mut reader = Reader::new(payload);
@@ -347,12 +349,13 @@ fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {
     u32::try_from(reader.varint()?).ok().map(VolumeId)
 }
 
-/// A creation time, of which 0 means that it is unknown.
+/// Reads a creation time; 0 stands for an unknown one.
 fn created_from(reader: &mut Reader<'_>) -> Option<Option<u64>> {
     reader.varint().map(|seconds| Some(seconds).filter(|seconds| *seconds > 0))
 }
 
-/// A change of format version 1 has no checksum; its conversion computes it from the content.
+/// Reads a checksum. A change of format version 1 has none: its conversion computes it from the
+/// content.
 fn checksum_from(reader: &mut Reader<'_>, version: Version) -> Option<Checksum> {
     match version {
         Version::V1 => Some(Checksum(0)),
@@ -361,104 +364,4 @@ fn checksum_from(reader: &mut Reader<'_>, version: Version) -> Option<Checksum> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::volume::Origin;
-    use proptest::prelude::*;
-
-    fn one_of_each() -> Vec<Change> {
-        let volume = VolumeId(300);
-        let pbn = Pbn::new(70_000).unwrap();
-        let name = String::from("a name");
-        vec![
-            Change::Store {
-                volume,
-                lbn: Lbn(1 << 36),
-                pbn,
-                fingerprint: Fingerprint::of_hash(5 << 90),
-                checksum: Checksum(77),
-            },
-            Change::Share { volume, lbn: Lbn(0), pbn, checksum: Checksum(u32::MAX) },
-            Change::Suspect { pbn, is_suspect: true },
-            Change::Lose { volume, first: Lbn(3), count: 4 },
-            Change::Unmap { volume, first: Lbn(7), count: 1 << 30 },
-            Change::Create(VolumeRecord {
-                id: volume,
-                name: name.clone(),
-                size_bytes: 1 << 50,
-                mode: DedupMode::Inline,
-                read_only: true,
-                is_hidden: false,
-                birth: Birth { created_s: Some(1 << 31), origin: Origin::Empty },
-            }),
-            Change::Remove { volume },
-            Change::Rename { volume, name: name.clone() },
-            Change::Resize { volume, size_bytes: 512 },
-            Change::Clone {
-                source: VolumeId(1),
-                volume,
-                name: name.clone(),
-                read_only: true,
-                created_s: Some(1_700_000_000),
-            },
-            Change::Begin { source: VolumeId(1), volume, name, read_only: false, created_s: None },
-            Change::Copy { source: VolumeId(1), volume, first: Lbn(1 << 20), count: 9 },
-            Change::Hide { volume },
-            Change::Show { volume },
-            Change::Shrink { volume, size_bytes: 1024 },
-            Change::SetMode { volume, mode: DedupMode::Off },
-            Change::Grow { data_blocks: 9 },
-            Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
-        ]
-    }
-
-    #[test]
-    fn every_change_comes_back_and_no_cut_one_does() {
-        let mut payload = Vec::new();
-        for change in one_of_each() {
-            let mut one = Vec::new();
-            change.encode(&mut one);
-            for end in 1..one.len() {
-                assert_eq!(
-                    Change::decode_all(&one[..end], Version::V2),
-                    None,
-                    "{change:?} cut at {end}"
-                );
-            }
-            payload.extend(one);
-        }
-        assert_eq!(Change::decode_all(&payload, Version::V2), Some(one_of_each()));
-    }
-
-    /// Tags 4, 8 and 13 are those of pools from before volumes had a creation time.
-    #[test]
-    fn an_older_change_has_no_creation_time() {
-        let name = [2, 0, b'a', b'b'];
-        let create = [&[4, 9][..], &name, &[128, 4, 1]].concat();
-        let clone = [&[8, 9, 10][..], &name, &[1]].concat();
-        let begin = [&[13, 9, 10][..], &name, &[0]].concat();
-        let (source, volume, name) = (VolumeId(9), VolumeId(10), String::from("ab"));
-        let expected = vec![
-            Change::Create(VolumeRecord {
-                id: source,
-                name: name.clone(),
-                size_bytes: 512,
-                mode: DedupMode::Inline,
-                read_only: false,
-                is_hidden: false,
-                birth: Birth::default(),
-            }),
-            Change::Clone { source, volume, name: name.clone(), read_only: true, created_s: None },
-            Change::Begin { source, volume, name, read_only: false, created_s: None },
-        ];
-        let payload = [create, clone, begin].concat();
-        assert_eq!(Change::decode_all(&payload, Version::V2), Some(expected));
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
-            let _ = Change::decode_all(&bytes, Version::V2);
-        }
-    }
-}
+mod tests;

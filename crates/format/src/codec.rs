@@ -1,6 +1,7 @@
-//! Reading and writing numbers and texts of changing length.
+//! Encodes and decodes numbers and texts of variable length.
 
-/// Reads from the front of a slice; everything is `None` when the bytes do not suffice or make no sense.
+/// Reads from the front of a slice. All methods return `None` if the bytes are too few or
+/// malformed.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -42,7 +43,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// LEB128, at most 64 bits.
+    /// Reads an LEB128 number of at most 64 bits.
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -59,7 +60,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A text with its length in two bytes before it.
+    /// Reads a text after its length of two bytes.
     pub(crate) fn text(&mut self) -> Option<&'a str> {
         let length = self.u16()?;
         std::str::from_utf8(self.bytes(usize::from(length))?).ok()
@@ -74,7 +75,8 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A text of at most 65,535 bytes; names are checked to be far shorter where they enter.
+/// Writes a text of at most 65,535 bytes. Names are limited to far fewer bytes where users give
+/// them.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u16).to_le_bytes());
     out.extend_from_slice(text.as_bytes());

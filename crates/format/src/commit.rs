@@ -4,33 +4,35 @@ use super::codec::Reader;
 use super::{PAGE_BYTES, PoolSeed};
 
 const MAGIC: &[u8; 8] = b"GEMELOJC";
-/// Bytes before the payload.
+/// Bytes of the header before the payload.
 pub const COMMIT_HEADER_BYTES: usize = 48;
 const CHECKSUM_AT: usize = 40;
+/// Bytes of the shortest change: its tag and a number.
+const LEAST_CHANGE_BYTES: u64 = 2;
 
-/// What a commit says before its payload.
+/// The fields of a commit's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitHeader {
-    /// One more than that of the commit before it.
+    /// The number of the commit before it, plus one.
     pub number: u64,
-    /// Generation of the newest durable root when it was written.
+    /// Generation of the newest durable root when the commit was written.
     pub generation: u64,
-    /// Length of the payload.
+    /// Length of the payload in bytes.
     pub payload_bytes: u64,
     payload_checksum: u64,
 }
 
-/// Where a commit was found.
+/// A commit that was found in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
-    /// Its header.
+    /// The header of the commit.
     pub header: CommitHeader,
-    /// Where it begins, in bytes from the journal's start.
+    /// Offset of the commit in bytes from the journal's start.
     pub offset: u64,
 }
 
 impl CommitHeader {
-    /// From the first bytes of a page, if a commit begins there.
+    /// Decodes the header in the first bytes of a page, if a commit begins there.
     #[must_use]
     pub fn decode(page: &[u8], seed: PoolSeed) -> Option<Self> {
         let body = page.get(..CHECKSUM_AT)?;
@@ -47,14 +49,20 @@ impl CommitHeader {
         (reader.u64()? == seed.checksum(body)).then_some(header)
     }
 
-    /// Whether this is the payload.
+    /// Returns whether this is the payload of the commit.
     #[must_use]
     pub fn fits(&self, payload: &[u8], seed: PoolSeed) -> bool {
         payload.len() as u64 == self.payload_bytes
             && seed.checksum(payload) == self.payload_checksum
     }
 
-    /// Bytes of journal that one copy of the commit takes; `None` if its length is impossible.
+    /// The most changes that the payload can hold.
+    #[must_use]
+    pub const fn most_changes(&self) -> u64 {
+        self.payload_bytes / LEAST_CHANGE_BYTES
+    }
+
+    /// Bytes of journal that one copy of the commit takes, or `None` if its length is impossible.
     #[must_use]
     pub fn copy_bytes(&self) -> Option<u64> {
         let bytes = self.payload_bytes.checked_add(COMMIT_HEADER_BYTES as u64)?;
@@ -62,7 +70,8 @@ impl CommitHeader {
     }
 }
 
-/// Fills the header of a buffer that has the payload behind space for it, and pads it to whole pages.
+/// Fills the header at the front of a buffer, which has the payload after it, and pads the buffer
+/// to whole pages.
 pub fn build_commit(buffer: &mut Vec<u8>, number: u64, generation: u64, seed: PoolSeed) {
     let payload = buffer.get(COMMIT_HEADER_BYTES..).unwrap_or_default();
     let mut header = Vec::with_capacity(COMMIT_HEADER_BYTES);
@@ -77,8 +86,8 @@ pub fn build_commit(buffer: &mut Vec<u8>, number: u64, generation: u64, seed: Po
     buffer.resize(buffer.len().next_multiple_of(PAGE_BYTES), 0);
 }
 
-/// Appends a second copy of a built commit, so that a damaged page of the first one is no loss and the
-/// end of the journal is told from damage.
+/// Appends a second copy of a built commit. A damaged page of one copy then loses nothing, and
+/// damage can be told from the end of the journal.
 pub fn mirror_commit(buffer: &mut Vec<u8>) {
     buffer.extend_from_within(..);
 }

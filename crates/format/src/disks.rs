@@ -7,7 +7,7 @@ use std::fmt;
 pub enum DiskRole {
     /// The disk that holds the contents.
     Data,
-    /// The disk that holds everything else.
+    /// The disk that holds the metadata.
     Metadata,
 }
 

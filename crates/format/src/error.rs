@@ -19,9 +19,9 @@ pub enum FormatError {
         source: io::Error,
     },
     /// The disks do not hold a pool.
-    #[error("this is no pool: {why}")]
+    #[error("not a pool: {why}")]
     NotAPool {
-        /// The reason.
+        /// The reason, as a clause.
         why: &'static str,
     },
     /// Metadata fails its checksum, or contradicts itself.

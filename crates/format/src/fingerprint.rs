@@ -11,16 +11,16 @@ pub struct Fingerprinter {
     kind: FingerprintKind,
     blake3: ManyHasher,
     seed: u64,
-    /// SHA-256 with the key taken in, in a block of its own: the contents after it cost what they
-    /// cost without a key.
+    /// SHA-256 after one block that holds the key. Hashing a content then costs the same as without
+    /// a key.
     keyed_sha256: Sha256,
 }
 
-/// Bytes that SHA-256 takes in at once.
+/// Bytes of a block of SHA-256.
 const SHA256_BLOCK_BYTES: usize = 64;
 
 impl Fingerprinter {
-    /// Of this kind, with the pool's key.
+    /// Makes a fingerprinter of this kind with the pool's key.
     #[must_use]
     pub fn new(kind: FingerprintKind, key: [u8; 32]) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = key;
@@ -30,7 +30,7 @@ impl Fingerprinter {
         Self { kind, blake3: ManyHasher::new(key), seed, keyed_sha256 }
     }
 
-    /// The fingerprint of a content.
+    /// Computes the fingerprint of a content.
     #[inline]
     #[must_use]
     pub fn of(&self, content: &[u8]) -> Fingerprint {
@@ -45,7 +45,8 @@ impl Fingerprinter {
         })
     }
 
-    /// Calls `found` with the fingerprint of every content, in order; faster than one by one if they have one length.
+    /// Calls `found` with the fingerprint of every content, in order. Contents of one length are
+    /// hashed faster than one by one.
     pub fn of_all(&self, contents: &[&[u8]], mut found: impl FnMut(Fingerprint)) {
         if self.kind == FingerprintKind::Blake3 {
             self.blake3.hash_all(contents, |hash| found(Fingerprint::of_hash(first_16(hash))));
@@ -54,9 +55,10 @@ impl Fingerprinter {
         }
     }
 
-    /// Whether equal fingerprints do not suffice to take contents for equal. That is so of every
-    /// kind without a key, or with a hash that is not made against forgers: somebody who writes to
-    /// one volume could prepare two contents of one fingerprint and have his own shown in another.
+    /// Returns whether contents with equal fingerprints have to be compared before they are shared.
+    /// That holds for every kind without a key, and for hashes that do not resist forgery: a user
+    /// of one volume could prepare two contents with one fingerprint, and have one of them shown in
+    /// another volume.
     #[must_use]
     pub const fn must_compare(&self) -> bool {
         match self.kind {
@@ -66,7 +68,7 @@ impl Fingerprinter {
     }
 }
 
-/// The first 16 bytes of a hash, which all of them have.
+/// The first 16 bytes of a hash. Every hash here has at least that many.
 fn first_16(hash: &[u8]) -> u128 {
     hash.first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }

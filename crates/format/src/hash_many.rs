@@ -1,21 +1,24 @@
-//! Keyed BLAKE3 of many blocks of one length at once: the same hashes as one by one, with all lanes of the processor's
-//! vectors busy.
+//! Keyed BLAKE3 of many blocks of one length at once: the same hashes as one by one, with all lanes
+//! of the processor's vectors busy.
 //!
-//! A block of 4 KiB alone has four chunks, which fill four lanes; sixteen blocks fill sixteen. The crate `blake3` has the
-//! function that hashes many inputs side by side, but says of it that it may change, so the version is held fast in
-//! `Cargo.toml`, and a test compares the results with those of the crate's stable interface.
+//! A block of 4 KiB alone has four chunks, which fill four lanes; sixteen blocks fill sixteen. The
+//! crate `blake3` has a function that hashes many inputs side by side, but documents that it may
+//! change. So `Cargo.toml` pins the version, and a test compares the results with those of the
+//! crate's stable interface.
 
 use blake3::IncrementCounter;
 use blake3::platform::{Platform, words_from_le_bytes_32};
 
-/// Blocks hashed side by side: the most lanes that there are (AVX-512). With fewer lanes they are hashed in turns.
+/// Blocks hashed side by side: the widest vectors (AVX-512) have this many lanes. Narrower ones
+/// hash them in turns.
 const LANES: usize = 16;
-/// Below so many blocks it is faster to hash each on its own, with its chunks side by side.
+/// Below this number of blocks it is faster to hash each on its own, with its chunks side by side.
 const FEWEST: usize = 5;
 
 const CHUNK_BYTES: usize = 1024;
 const HASH_BYTES: usize = 32;
-/// Chunks of the longest blocks that are hashed side by side; longer ones fill the lanes on their own.
+/// Chunks of the longest blocks that are hashed side by side. Longer blocks fill the lanes on their
+/// own.
 const MOST_CHUNKS: usize = 8;
 
 // BLAKE3, section 2.2.
@@ -65,7 +68,8 @@ impl ManyHasher {
         }
     }
 
-    /// The first chunks of all blocks, then the second ones, and so on: what is done side by side has the same counter.
+    /// Hashes the first chunks of all blocks, then the second ones, and so on, because chunks
+    /// hashed side by side share one counter.
     fn hash_chunks(&self, blocks: &[&[u8]], chunks: usize, trees: &mut Trees) {
         let end = if chunks == 1 { CHUNK_END | ROOT } else { CHUNK_END };
         for chunk in 0..chunks {
@@ -128,7 +132,8 @@ impl ManyHasher {
     }
 }
 
-/// Whole vectors: empty lanes cost less than fewer lanes several times.
+/// The number of lanes to fill: a multiple of a whole vector. Empty lanes cost less than several
+/// calls with fewer lanes.
 const fn lanes(blocks: usize) -> usize {
     if blocks > LANES / 2 { LANES } else { LANES / 2 }
 }

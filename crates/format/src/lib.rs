@@ -1,8 +1,8 @@
 //! A pool on disk, as `docs/reference/format.md` specifies it: numbers, structs, checksums and
 //! fingerprints.
 //!
-//! The engine and the checker share this crate and nothing else. Structs are read here, so both read
-//! alike; callers decide when something is written.
+//! The engine and the checker both decode structs with this crate, and share no other code. Callers
+//! decide when something is written.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -14,6 +14,7 @@ mod error;
 mod fingerprint;
 mod hash_many;
 mod journal;
+mod mark;
 mod root;
 mod store;
 mod superblock;
@@ -26,7 +27,10 @@ pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror
 pub use disks::DiskRole;
 pub use error::FormatError;
 pub use fingerprint::Fingerprinter;
-pub use journal::{LastCommit, Replayed, replay_journal, ring_offset};
+pub use journal::{
+    AtLoss, LastCommit, LostHistory, Replayed, ReplayedCommit, replay_journal, ring_offset,
+};
+pub use mark::{FlushMark, FlushMarks};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,
@@ -43,9 +47,9 @@ pub use volume::{Birth, Origin, VolumeRecord};
 
 use twox_hash::XxHash3_64;
 
-/// The unit of everything on the metadata disk.
+/// Bytes of a page, the unit of the metadata disk.
 pub const PAGE_BYTES: usize = 4096;
-/// The first page of the journal.
+/// The number of the first page of the journal.
 pub const JOURNAL_PAGE: u64 = 8;
 /// Map entries of a map page: each is a PBN and a checksum of 32 bits.
 pub const MAP_PAGE_ENTRIES: usize = PAGE_BYTES / 8;
@@ -57,12 +61,12 @@ pub const RECORD_PAGE_ENTRIES: usize = PAGE_BYTES / 16;
 /// A page of the metadata disk.
 pub type Page = [u8; PAGE_BYTES];
 
-/// What all checksums of a pool begin with.
+/// The seed of all checksums of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSeed(u64);
 
 impl PoolSeed {
-    /// The seed of the pool of this superblock.
+    /// Computes the seed of the pool with this superblock.
     #[must_use]
     pub fn of(superblock: &Superblock) -> Self {
         let mut bytes = [0; 48];
@@ -72,13 +76,13 @@ impl PoolSeed {
         Self(XxHash3_64::oneshot(&bytes))
     }
 
-    /// The checksum of these bytes.
+    /// Computes the checksum of these bytes.
     #[must_use]
     pub fn checksum(self, bytes: &[u8]) -> u64 {
         XxHash3_64::oneshot_with_seed(self.0, bytes)
     }
 
-    /// The checksum of a block's content, as it stands in the map.
+    /// Computes the checksum of a block's content, as the map stores it.
     #[inline]
     #[must_use]
     pub fn of_content(self, content: &[u8]) -> Checksum {
@@ -86,12 +90,12 @@ impl PoolSeed {
     }
 }
 
-/// A number of a slot; the first is 1, and `None` is 0 on disk.
+/// The number of a slot. The first is 1, and `None` is 0 on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(std::num::NonZeroU32);
 
 impl Slot {
-    /// The slot of this number.
+    /// Returns the slot of this number, unless it is 0.
     #[must_use]
     pub const fn new(number: u32) -> Option<Self> {
         match std::num::NonZeroU32::new(number) {
@@ -100,13 +104,13 @@ impl Slot {
         }
     }
 
-    /// Its number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0.get()
     }
 
-    /// Where it is on the metadata disk, in bytes.
+    /// Returns the slot's offset on the metadata disk in bytes.
     #[must_use]
     pub const fn offset(self, journal_pages: u64) -> u64 {
         (JOURNAL_PAGE + journal_pages + (self.number() - 1) as u64) * PAGE_BYTES as u64

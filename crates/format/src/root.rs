@@ -1,4 +1,4 @@
-//! Where a checkpoint is, and up to which commit it goes.
+//! Roots: each names a checkpoint and the first commit after it.
 
 use super::codec::Reader;
 use super::superblock::page_of;
@@ -12,19 +12,19 @@ const MAGIC: &[u8; 8] = b"GEMELORT";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
 const FIRST_PAGE: u64 = 2;
 const FIRST_COPY: u64 = 4;
-/// No pool lives to count this far.
+/// Bound of generations and commit numbers. No pool exists long enough to reach it.
 const LAST_NUMBER: u64 = 1 << 62;
 
-/// A root.
+/// The root of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
-    /// From 1; the root with the highest counts.
+    /// Number of the checkpoint, from 1. The root with the highest one is valid.
     pub generation: u64,
     /// The first commit that the checkpoint does not contain.
     pub next_commit: u64,
-    /// Where in the journal that commit begins, or will: bytes from the journal's start.
+    /// Offset of that commit in bytes from the journal's start, whether it exists yet or not.
     pub journal_offset: u64,
-    /// The first page of the table.
+    /// Link to the first page of the table.
     pub table: Link,
     /// Length of the table in bytes.
     pub table_bytes: u64,
@@ -39,7 +39,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// As a page.
+    /// Encodes the root as a page.
     #[must_use]
     pub fn encode(&self, superblock: &Superblock, seed: PoolSeed) -> Box<Page> {
         let mut bytes = Vec::with_capacity(PAGE_BYTES);
@@ -83,7 +83,7 @@ impl Root {
         root.can_be(superblock).then_some(root)
     }
 
-    /// Whether its numbers are such as the engine writes, so that nobody has to fear an overflow.
+    /// Checks every field against its bounds, so later arithmetic cannot overflow.
     fn can_be(&self, superblock: &Superblock) -> bool {
         let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
         self.journal_offset <= ring_bytes
@@ -93,7 +93,7 @@ impl Root {
             && self.next_commit > 0
     }
 
-    /// Where on the metadata disk it is, in bytes: itself, and its copy.
+    /// Offsets of the root and of its copy on the metadata disk, in bytes.
     #[must_use]
     pub const fn offsets(generation: u64) -> [u64; 2] {
         let parity = generation % 2;
@@ -101,22 +101,22 @@ impl Root {
     }
 }
 
-/// The roots that are there.
+/// The roots that were found.
 #[derive(Debug)]
 pub struct RootSearch {
-    /// The newest one.
+    /// The newest root.
     pub newest: Root,
-    /// The newest one before it.
+    /// The newest root before that one.
     pub older: Option<Root>,
-    /// Places of the newest root's generation, in bytes, that are damaged. A copy that a crash kept
-    /// from being written is not: it has what was there before.
+    /// Offsets in bytes of damaged copies of the newest root. A copy that a crash kept from being
+    /// written is not among them: it still holds an earlier root.
     pub to_repair: Vec<u64>,
 }
 
 /// Finds the newest root.
 ///
 /// # Errors
-/// If there is none, or the disk cannot be read.
+/// Fails if no root is intact, or if the disk cannot be read.
 pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Result<RootSearch> {
     let mut pages: Vec<(u64, Box<Page>)> = Vec::new();
     for offset in [0, 1].into_iter().flat_map(Root::offsets) {
@@ -132,7 +132,7 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
         .max_by_key(|root| root.generation)
         .cloned()
         .ok_or_else(|| FormatError::damaged("no root passes its checksum"))?;
-    // The copy of the newest root may still be one of the root before the older one.
+    // The copy of the newest root may still hold the root before the older one.
     let older = roots
         .into_iter()
         .filter(|root| root.generation < newest.generation)
@@ -155,8 +155,8 @@ pub fn find_roots(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> R
     Ok(RootSearch { newest, older, to_repair })
 }
 
-/// Whether a page is what a crash can leave of the write of a root: each of its sectors is the new one,
-/// or that of an earlier root, or of a page that had no root before generation 3.
+/// Returns whether a crash during the write of a root can leave this page. Then each of its sectors
+/// is from the new root, from an earlier root, or from a page that had no root before generation 3.
 fn is_torn(page: &Page, new: &Page, superblock: &Superblock, generation: u64) -> bool {
     const SECTOR_BYTES: usize = 512;
     let is_zero = |sector: &[u8]| sector.iter().all(|byte| *byte == 0);
@@ -172,7 +172,7 @@ fn is_torn(page: &Page, new: &Page, superblock: &Superblock, generation: u64) ->
     sectors.enumerate().all(|(number, (sector, new))| {
         let is_old = match number {
             0 => is_old_head(sector),
-            // All but the checksum is zeros, in any root.
+            // In every root, this sector has zeros except for the checksum.
             at if at == last => is_zero(sector.get(..SECTOR_BYTES - 8).unwrap_or_default()),
             _ => false,
         };

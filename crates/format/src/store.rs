@@ -1,4 +1,5 @@
-//! The pages of the cached backends: directories, arrays, buckets and nodes of trees, and the table that names their roots.
+//! The pages of the cached backends: directories, arrays, buckets and nodes of trees, and the table
+//! that names their roots.
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page, Slot};
@@ -12,26 +13,27 @@ pub const DIRECTORY_ENTRIES: usize = PAGE_BYTES / NODE_REF_BYTES;
 const NODE_HEADER_BYTES: usize = 8;
 /// Index entries of a bucket page.
 pub const BUCKET_ENTRIES: usize = (PAGE_BYTES - NODE_HEADER_BYTES) / 8;
-/// The highest tree there is: what it could hold is more than there are blocks, and fewer keys than a `u64` has.
+/// The most levels of a tree. Such a tree could hold more entries than there are blocks, and fewer
+/// keys than a `u64` counts.
 pub const MOST_LEVELS: u8 = 6;
 
-/// Where a page is.
+/// The slot and the checksum of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeRef {
-    /// The slot that has it.
+    /// The slot of the page.
     pub slot: Slot,
-    /// Its checksum.
+    /// The checksum of the page.
     pub checksum: u64,
 }
 
 impl NodeRef {
-    /// As a number: the slot in the lowest 32 bits, the checksum above.
+    /// Packs it into a number: the slot in the lowest 32 bits, the checksum above.
     #[must_use]
     pub const fn to_bits(self) -> u128 {
         self.slot.number() as u128 | (self.checksum as u128) << 32
     }
 
-    /// From that number.
+    /// Unpacks it from that number.
     #[must_use]
     pub const fn from_bits(bits: u128) -> Option<Self> {
         match Slot::new(bits as u32) {
@@ -44,16 +46,16 @@ impl NodeRef {
 /// A tree of pages; a height of 0 means that the root is a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tree {
-    /// Its root, if it holds anything.
+    /// The root, or `None` if the tree is empty.
     pub root: Option<NodeRef>,
     /// Levels above the leaves.
     pub height: u8,
 }
 
-/// What a tree holds.
+/// The kinds of trees, by their contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// LBN to the word of its place.
+    /// LBN to map word.
     Map,
     /// LBN to PBN, as in format version 1.
     MapV1,
@@ -66,7 +68,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Bytes of a key in a node of a B-tree.
+    /// Bytes of a key in a node of a B-tree with this content.
     #[must_use]
     pub const fn key_bytes(self) -> usize {
         match self {
@@ -76,7 +78,7 @@ impl Part {
         }
     }
 
-    /// Bytes of a value.
+    /// Bytes of a value in a tree with this content.
     #[must_use]
     pub const fn value_bytes(self) -> usize {
         match self {
@@ -87,7 +89,7 @@ impl Part {
         }
     }
 
-    /// Values in a page of an array.
+    /// Values in a page of an array with this content.
     #[must_use]
     pub const fn array_entries(self) -> usize {
         match self.value_bytes() {
@@ -97,39 +99,39 @@ impl Part {
     }
 }
 
-/// The number in little-endian bytes, at most 16.
+/// Reads a little-endian number of at most 16 bytes.
 #[must_use]
 fn number_at(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// Puts the lowest bytes of a number, little-endian.
+/// Writes the lowest bytes of a number, little-endian.
 fn put_number(to: &mut [u8], number: u128) {
     for (to, from) in to.iter_mut().zip(number.to_le_bytes()) {
         *to = from;
     }
 }
 
-/// The value of this number in a page of an array of values of this many bytes.
+/// Reads the value of index `at` in a page of an array whose values have `bytes` bytes.
 #[must_use]
 pub fn array_value(page: &Page, at: usize, bytes: usize) -> u128 {
     page.get(at * bytes..(at + 1) * bytes).map_or(0, number_at)
 }
 
-/// Sets it.
+/// Sets the value of index `at`, as [`array_value`] reads it.
 pub fn set_array_value(page: &mut Page, at: usize, bytes: usize, value: u128) {
     if let Some(to) = page.get_mut(at * bytes..(at + 1) * bytes) {
         put_number(to, value);
     }
 }
 
-/// The index entry of a fingerprint's tag and a PBN.
+/// Packs a fingerprint's tag and a PBN into an index entry.
 #[must_use]
 pub const fn index_entry(tag: u32, pbn: u32) -> u64 {
     (tag as u64) << 32 | pbn as u64
 }
 
-/// The bucket of a tag, of this many buckets: linear hashing.
+/// The bucket of a tag in a table of this many buckets, by linear hashing.
 #[must_use]
 pub const fn bucket_of(tag: u32, buckets: u32) -> u32 {
     let mask = if buckets <= 1 { 0 } else { u32::MAX >> (buckets - 1).leading_zeros() };
@@ -137,7 +139,8 @@ pub const fn bucket_of(tag: u32, buckets: u32) -> u32 {
     if bucket < buckets { bucket } else { bucket & (mask >> 1) }
 }
 
-/// The index entries of a bucket page, in ascending order. `None` if it is none.
+/// Reads the index entries of a bucket page, in ascending order. Returns `None` if the page is
+/// malformed.
 #[must_use]
 pub fn bucket_entries(page: &Page) -> Option<Vec<u64>> {
     let mut reader = Reader::new(page);
@@ -146,7 +149,7 @@ pub fn bucket_entries(page: &Page) -> Option<Vec<u64>> {
     (0..count).map(|_| reader.u64()).collect()
 }
 
-/// A bucket page of at most [`BUCKET_ENTRIES`] index entries.
+/// Makes a bucket page of at most [`BUCKET_ENTRIES`] index entries.
 #[must_use]
 pub fn bucket_page(entries: &[u64]) -> Box<Page> {
     let mut page = Box::new([0; PAGE_BYTES]);
@@ -167,7 +170,7 @@ pub struct Node<'p> {
 }
 
 impl<'p> Node<'p> {
-    /// The node in a page. `None` if it is not of this level, or none at all.
+    /// Returns the node in a page, or `None` if the page is malformed or of another level.
     #[must_use]
     pub fn of(page: &'p Page, part: Part, level: u8) -> Option<Self> {
         let value_bytes = if level == 0 { part.value_bytes() } else { NODE_REF_BYTES };
@@ -176,20 +179,20 @@ impl<'p> Node<'p> {
         fits.then_some(node)
     }
 
-    /// Entries that fit.
+    /// The most entries of a node.
     #[must_use]
     pub const fn capacity(part: Part, level: u8) -> usize {
         let value_bytes = if level == 0 { part.value_bytes() } else { NODE_REF_BYTES };
         (PAGE_BYTES - NODE_HEADER_BYTES) / (part.key_bytes() + value_bytes)
     }
 
-    /// Entries.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.page.get(..2).map_or(0, number_at) as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether the node has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -200,19 +203,19 @@ impl<'p> Node<'p> {
         self.page.get(start..start + bytes).map_or(0, number_at)
     }
 
-    /// A key, by its place.
+    /// The key of the entry with this index.
     #[must_use]
     pub fn key(&self, at: usize) -> u64 {
         self.field(at, 0, self.key_bytes) as u64
     }
 
-    /// A value, by its place: of a leaf, or the bits of a [`NodeRef`].
+    /// The value of the entry with this index: a value of a leaf, or the bits of a [`NodeRef`].
     #[must_use]
     pub fn value(&self, at: usize) -> u128 {
         self.field(at, self.key_bytes, self.value_bytes)
     }
 
-    /// How many keys are less than this one.
+    /// The number of keys that are less than this one.
     #[must_use]
     pub fn keys_below(&self, key: u64) -> usize {
         let (mut low, mut high) = (0, self.len());
@@ -223,12 +226,12 @@ impl<'p> Node<'p> {
         low
     }
 
-    /// All entries.
+    /// All entries in order.
     pub fn entries(self) -> impl Iterator<Item = (u64, u128)> + 'p {
         (0..self.len()).map(move |at| (self.key(at), self.value(at)))
     }
 
-    /// The page of a node with these entries, in ascending order and no more than fit.
+    /// Makes the page of a node with these entries, which are in ascending order and fit.
     #[must_use]
     pub fn page(part: Part, level: u8, entries: &[(u64, u128)]) -> Box<Page> {
         let mut page = Box::new([0; PAGE_BYTES]);
@@ -250,9 +253,9 @@ impl<'p> Node<'p> {
 pub struct StoreVolume {
     /// The record of the volume.
     pub record: VolumeRecord,
-    /// LBNs that are not unmapped.
+    /// The number of LBNs that are not unmapped.
     pub mapped: u64,
-    /// Its map.
+    /// The map of the volume.
     pub map: Tree,
 }
 
@@ -267,9 +270,9 @@ pub struct StoreTable {
     pub fingerprints: Tree,
     /// The index.
     pub index: Tree,
-    /// Its buckets, if it is a hash table.
+    /// The number of the index's buckets, if it is a hash table.
     pub buckets: u32,
-    /// Its entries.
+    /// The number of entries in the index.
     pub index_entries: u64,
 }
 
@@ -287,7 +290,7 @@ fn tree_from(reader: &mut Reader<'_>) -> Option<Tree> {
 }
 
 impl StoreTable {
-    /// As a stream of bytes.
+    /// Encodes the table as a stream of bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -305,7 +308,7 @@ impl StoreTable {
         out
     }
 
-    /// From a stream of bytes.
+    /// Decodes the table from a stream of bytes.
     #[must_use]
     pub fn decode(stream: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(stream);
@@ -326,69 +329,4 @@ impl StoreTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::types::{DedupMode, VolumeId};
-    use crate::volume::{Birth, Origin};
-    use proptest::prelude::*;
-
-    #[test]
-    fn buckets_are_split_one_after_another() {
-        for buckets in 1..200 {
-            for tag in 0..5000u32 {
-                let (before, after) = (bucket_of(tag, buckets), bucket_of(tag, buckets + 1));
-                assert!(before < buckets);
-                assert!(
-                    after == before || after == buckets,
-                    "{tag} moved from {before} to {after}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_node_comes_back() {
-        let entries = [(3u64, 7u128), (1 << 37, 9)];
-        let page = Node::page(Part::Map, 0, &entries);
-        let node = Node::of(&page, Part::Map, 0).unwrap();
-        assert_eq!(node.entries().collect::<Vec<_>>(), entries);
-        assert_eq!([3, 4, u64::MAX].map(|key| node.keys_below(key)), [0, 1, 2]);
-        assert!(Node::of(&page, Part::Map, 1).is_none());
-        assert_eq!(bucket_entries(&bucket_page(&[1, 5])), Some(vec![1, 5]));
-    }
-
-    #[test]
-    fn a_table_comes_back_and_no_cut_one_does() {
-        let root = Some(NodeRef { slot: Slot::new(9).unwrap(), checksum: 77 });
-        let tree = Tree { root, height: 2 };
-        let record = VolumeRecord {
-            id: VolumeId(3),
-            name: "größer".into(),
-            size_bytes: 1 << 40,
-            mode: DedupMode::Inline,
-            read_only: true,
-            is_hidden: true,
-            birth: Birth { created_s: Some(1_700_000_000), origin: Origin::Imported },
-        };
-        let volume = StoreVolume { record, mapped: 1 << 33, map: tree };
-        let table =
-            StoreTable { volumes: vec![volume], counts: tree, buckets: 3, ..StoreTable::default() };
-        let stream = table.encode();
-        assert_eq!(StoreTable::decode(&stream), Some(table));
-        assert!((0..stream.len()).all(|end| StoreTable::decode(&stream[..end]).is_none()));
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_a_decoder_panic(bytes: Vec<u8>) {
-            let _ = StoreTable::decode(&bytes);
-            let mut page = [0; PAGE_BYTES];
-            page.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-            let _ = bucket_entries(&page);
-            for level in 0..3 {
-                let node = Node::of(&page, Part::Fingerprints, level);
-                let _ = node.map(|node| (node.keys_below(7), node.entries().count()));
-            }
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! What a pool is: written once, twice over.
+//! The superblock: identity and shape of a pool. It is written in two copies when the pool is made.
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page};
@@ -13,20 +13,21 @@ const DATA_MAGIC: &[u8; 8] = b"GEMELODS";
 const CHECKSUM_AT: usize = PAGE_BYTES - 8;
 /// The longest journal that a pool can be made with: 64 GiB.
 const MOST_JOURNAL_PAGES: u64 = (64 << 30) / PAGE_BYTES as u64;
-/// Bytes of block 0 of the data store that say something.
+/// Bytes at the start of block 0 of the data store that are in use.
 const DATA_HEADER_BYTES: usize = 32;
 
 /// The version of the format that a pool has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// Maps without checksums, one copy of each commit. It is read to be converted.
+    /// Version 1: maps have no checksums, and the journal has one copy of each commit. It is only
+    /// read for a conversion.
     V1,
-    /// The version that the engine reads and writes.
+    /// Version 2, which the engine reads and writes.
     V2,
 }
 
 impl Version {
-    /// Its number in the superblock.
+    /// The number in the superblock.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -43,7 +44,7 @@ impl Version {
         }
     }
 
-    /// How often each commit is in the journal.
+    /// The number of copies of each commit in the journal.
     #[must_use]
     pub const fn commit_copies(self) -> u64 {
         match self {
@@ -56,26 +57,26 @@ impl Version {
 /// Identity and shape of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// The format of everything else.
+    /// The version of the format.
     pub version: Version,
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// Random, one for each pool.
+    /// A random number that identifies the pool.
     pub pool_id: [u8; 16],
-    /// Key of the fingerprints.
+    /// The key of the fingerprints.
     pub key: [u8; 32],
-    /// Which fingerprints.
+    /// The kind of the fingerprints.
     pub fingerprint: FingerprintKind,
-    /// Where the metadata are.
+    /// The backend of the metadata.
     pub backend: BackendKind,
     /// Length of the journal in pages.
     pub journal_pages: u64,
-    /// The block of the data store that has a copy of block 0, if there was room for one.
+    /// The block of the data store that holds a copy of block 0, if there was room for one.
     pub header_copy: Option<Pbn>,
 }
 
 impl Superblock {
-    /// As a page.
+    /// Encodes the superblock as a page.
     #[must_use]
     pub fn encode(&self) -> Box<Page> {
         let mut bytes = Vec::with_capacity(PAGE_BYTES);
@@ -136,7 +137,7 @@ pub fn is_block_size(bytes: u32) -> bool {
     bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)
 }
 
-/// The page that begins with these bytes.
+/// Makes a page that begins with these bytes.
 pub(crate) fn page_of(bytes: &[u8]) -> Box<Page> {
     let mut page = Box::new([0; PAGE_BYTES]);
     for (to, from) in page.iter_mut().zip(bytes) {
@@ -145,10 +146,10 @@ pub(crate) fn page_of(bytes: &[u8]) -> Box<Page> {
     page
 }
 
-/// Reads the superblock, or its copy; adds what was damaged to the list.
+/// Reads the superblock, or its copy. Adds descriptions of damaged ones to `damage`.
 ///
 /// # Errors
-/// If neither is good, or the disk cannot be read.
+/// Fails if neither copy is intact, or if the disk cannot be read.
 pub fn read_superblock(disk: &dyn Disk, damage: &mut Vec<String>) -> Result<Superblock> {
     let mut found = None;
     for number in 0..2 {

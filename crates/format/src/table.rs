@@ -1,4 +1,4 @@
-//! The table of a checkpoint: which volumes there are, and in which slots the pages of maps and records are.
+//! The table of a checkpoint: the list of volumes, and the slots of the pages of maps and records.
 
 use super::codec::Reader;
 use super::{PAGE_BYTES, Page, PoolSeed, Slot};
@@ -14,12 +14,12 @@ const PIECE_BYTES: usize = PAGE_BYTES - LINK_BYTES;
 /// Bytes of a [`PageRef`].
 const PAGE_REF_BYTES: usize = 16;
 
-/// Where a page of the table is: twice.
+/// The slots of the two copies of a page of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Link {
-    /// The slots that have it.
+    /// The slots of the copies.
     pub slots: [Option<Slot>; 2],
-    /// The page's checksum.
+    /// The checksum of the page.
     pub checksum: u64,
 }
 
@@ -41,14 +41,14 @@ impl Link {
     }
 }
 
-/// Where a page of a map or of the records is.
+/// The place of a page of a map or of the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRef {
-    /// Which page of the map or of the records.
+    /// The number of the page in its map or among the records.
     pub number: u32,
-    /// The slot that has it.
+    /// The slot of the page.
     pub slot: Slot,
-    /// Its checksum.
+    /// The checksum of the page.
     pub checksum: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct PageRef {
 pub struct TableVolume {
     /// The record of the volume.
     pub record: VolumeRecord,
-    /// The pages of its map.
+    /// The pages of the volume's map.
     pub pages: Vec<PageRef>,
 }
 
@@ -71,7 +71,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// As a stream of bytes.
+    /// Encodes the table as a stream of bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -84,7 +84,7 @@ impl Table {
         out
     }
 
-    /// From a stream of bytes.
+    /// Decodes the table from a stream of bytes.
     #[must_use]
     pub fn decode(stream: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(stream);
@@ -124,7 +124,7 @@ fn pages_from(reader: &mut Reader<'_>) -> Option<Vec<PageRef>> {
 /// The pages of a chain, each with its slot.
 pub type ChainPages = Vec<(Slot, Box<Page>)>;
 
-/// Cuts a stream to pages, last piece first, each for the two slots that `next_slot` gives.
+/// Cuts a stream into pages, the last piece first, each for the two slots that `next_slot` returns.
 pub fn build_chain(
     stream: &[u8],
     seed: PoolSeed,
@@ -147,20 +147,20 @@ pub fn build_chain(
     Some((pages, link))
 }
 
-/// What was read of a chain.
+/// The contents and the slots of a chain.
 pub struct ReadChain {
-    /// The stream.
+    /// The stream of bytes.
     pub stream: Vec<u8>,
-    /// The slots its pages take, copies included.
+    /// The slots of its pages, copies included.
     pub slots: Vec<Slot>,
     /// Copies that fail their checksums: the slot, and the page that belongs there.
     pub damaged_copies: Vec<(Slot, Box<Page>)>,
 }
 
-/// Reads the stream that was cut to pages.
+/// Reads the stream that was cut into pages.
 ///
 /// # Errors
-/// If both copies of a page are damaged, or the disk cannot be read.
+/// Fails if both copies of a page are damaged, or if the disk cannot be read.
 pub fn read_chain(
     disk: &dyn Disk,
     journal_pages: u64,
@@ -191,7 +191,8 @@ pub fn read_chain(
     Ok(chain)
 }
 
-/// The page in a slot, or `None` if it fails its checksum or is beyond the end of the disk.
+/// Reads the page in a slot. Returns `None` if it fails its checksum or is beyond the end of the
+/// disk.
 fn read_slot(
     disk: &dyn Disk,
     journal_pages: u64,

@@ -1,4 +1,5 @@
-//! The numbers the engine deals in, each a type of its own, and how a volume and a pool may be set.
+//! The numbers and identifiers of a pool, each with a type of its own, and the settings of volumes
+//! and pools.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,23 +16,23 @@ pub struct Pbn(u32);
 impl Pbn {
     /// The first PBN that holds a content.
     pub const FIRST: Self = Self(1);
-    /// The last PBN there can be; the word after it means "damaged" in a map.
+    /// The largest PBN. The number after it means "damaged" in a map.
     pub const LAST: Self = Self(u32::MAX - 1);
 
-    /// The PBN of this number, if it is one.
+    /// Returns the PBN of this number, unless the number is out of range.
     #[must_use]
     pub const fn new(number: u32) -> Option<Self> {
         if number == 0 || number == u32::MAX { None } else { Some(Self(number)) }
     }
 
-    /// Its number.
+    /// Returns the number.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// Its number as an index.
+    /// Returns the number as an index.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -41,9 +42,9 @@ impl Pbn {
 
 /// A checksum of the content of one block: 32 bits of the pool's keyed hash.
 ///
-/// It is in the map, beside the PBN, so that each reference to a block says on its own what the block
-/// must hold. A read that finds another content is told from a good one, whatever led to it: rot, a
-/// lost write, a block that was reused too early.
+/// It is in the map beside the PBN, so each reference to a block states which content the block
+/// must hold. A read thereby detects a wrong content whatever the cause: a flipped bit, a lost
+/// write, or a block that was reused too early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum(pub u32);
 
@@ -102,11 +103,11 @@ pub struct Fingerprint(u128);
 const SUSPECT: u128 = 1 << 127;
 
 impl Fingerprint {
-    /// Of a block that is not in the index.
+    /// The fingerprint of a block that is not in the index.
     pub const NONE: Self = Self(0);
 
     /// The fingerprint with these bits, without the highest one. All-zero bits mean "none", so a
-    /// hash that has them becomes another one.
+    /// hash of zeros is changed to another one.
     #[must_use]
     pub const fn of_hash(bits: u128) -> Self {
         let bits = bits & !SUSPECT;
@@ -119,20 +120,20 @@ impl Fingerprint {
         Self(u128::from_le_bytes(bytes) & !SUSPECT)
     }
 
-    /// Gives the bytes of a journal entry.
+    /// Returns the bytes of a journal entry.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
     }
 
-    /// Whether there is none.
+    /// Returns whether this is [`Self::NONE`].
     #[inline]
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The lower half, as good a hash as any.
+    /// The lower half, which is itself a good hash.
     #[inline]
     #[must_use]
     pub const fn low(self) -> u64 {
@@ -147,16 +148,15 @@ impl Fingerprint {
     }
 }
 
-/// The stored form of what is known of a block besides its references: its fingerprint, and whether
-/// the block was found damaged.
+/// The stored part of a block's record: its fingerprint, and the mark of a damaged block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity(u128);
 
 impl Identity {
-    /// Of a block that has no fingerprint.
+    /// The identity of a block without a fingerprint.
     pub const NONE: Self = Self(0);
 
-    /// Of an intact block with this fingerprint.
+    /// The identity of an intact block with this fingerprint.
     #[must_use]
     pub const fn of(fingerprint: Fingerprint) -> Self {
         Self(fingerprint.0)
@@ -168,7 +168,7 @@ impl Identity {
         Self(u128::from_le_bytes(bytes))
     }
 
-    /// Gives the bytes of a page.
+    /// Returns the bytes of a page.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_le_bytes()
@@ -181,15 +181,16 @@ impl Identity {
         Fingerprint(self.0 & !SUSPECT)
     }
 
-    /// Whether the block was found damaged: it must not be shared before its content is written anew.
+    /// Returns whether the block was found damaged. Such a block must not be shared before its
+    /// content is written anew.
     #[inline]
     #[must_use]
     pub const fn is_suspect(self) -> bool {
         self.0 & SUSPECT != 0
     }
 
-    /// The same fingerprint, with the block suspect or not. A block without a fingerprint is never
-    /// shared, so it is never suspect either.
+    /// The same fingerprint, with or without the mark of a damaged block. A block without a
+    /// fingerprint is never shared, so it never has the mark.
     #[must_use]
     pub const fn with_suspect(self, is_suspect: bool) -> Self {
         let fingerprint = self.0 & !SUSPECT;
@@ -197,7 +198,7 @@ impl Identity {
     }
 }
 
-/// Names a volume for ever: ids are never given twice.
+/// The id of a volume. An id is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VolumeId(pub u32);
@@ -208,20 +209,20 @@ impl fmt::Display for VolumeId {
     }
 }
 
-/// Whether, and when, a volume looks for duplicates.
+/// The time at which a volume's writes are deduplicated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DedupMode {
-    /// Every write gets a block of its own.
+    /// Never: every write gets a block of its own.
     Off,
     /// Before a write is acknowledged.
     Inline,
-    /// In the background, after it was.
+    /// In the background, after a write was acknowledged.
     Offline,
 }
 
 impl DedupMode {
-    /// From the byte on disk.
+    /// Decodes the byte on disk.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
@@ -232,7 +233,7 @@ impl DedupMode {
         }
     }
 
-    /// The byte on disk.
+    /// Encodes the byte on disk.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -243,27 +244,27 @@ impl DedupMode {
     }
 }
 
-/// Which hash of a content is its fingerprint.
+/// The hash of a content that is its fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FingerprintKind {
-    /// BLAKE3 with the pool's key: nobody who does not know it can prepare collisions.
+    /// BLAKE3 with the pool's key, without which collisions cannot be prepared.
     #[default]
     Blake3,
     /// XXH3 with 128 bits; bytes are always compared before a block is shared.
     Xxh3Compare,
-    /// SHA-256 without a key, of pools made before there was one with it; bytes are always compared
-    /// before a block is shared.
+    /// SHA-256 without a key, for pools made before [`Self::Sha256Keyed`] existed; bytes are always
+    /// compared before a block is shared.
     Sha256,
     /// SHA-1, for which collisions are published; bytes are always compared before a block is
     /// shared.
     Sha1,
-    /// SHA-256 with the pool's key: nobody who does not know it can prepare collisions.
+    /// SHA-256 with the pool's key, without which collisions cannot be prepared.
     Sha256Keyed,
 }
 
 impl FingerprintKind {
-    /// From the byte on disk.
+    /// Decodes the byte on disk.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
@@ -276,7 +277,7 @@ impl FingerprintKind {
         }
     }
 
-    /// The byte on disk.
+    /// Encodes the byte on disk.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -289,27 +290,27 @@ impl FingerprintKind {
     }
 }
 
-/// Where a pool keeps its metadata; chosen when it is made.
+/// The backend that keeps a pool's metadata. It is chosen when the pool is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackendKind {
-    /// All in memory, compactly; a checkpoint writes the pages that changed.
+    /// All metadata in memory in a compact form; a checkpoint writes the pages that changed.
     #[default]
     Log,
-    /// As [`Self::Log`], but a checkpoint writes everything: an image.
+    /// The same as [`Self::Log`], but a checkpoint writes all pages as an image.
     Ram,
-    /// Arrays and a hash table on disk, behind a cache of a set size.
+    /// Arrays and a hash table on disk, behind a cache of a fixed size.
     Table,
-    /// Copy-on-write B-trees on disk, behind a cache of a set size.
+    /// Copy-on-write B-trees on disk, behind a cache of a fixed size.
     #[serde(rename = "btree")]
     BTree,
 }
 
 impl BackendKind {
-    /// All there are.
+    /// All backends.
     pub const ALL: [Self; 4] = [Self::Log, Self::Ram, Self::Table, Self::BTree];
 
-    /// How the metadata lie on the metadata disk.
+    /// The layout of the metadata disk.
     #[must_use]
     pub const fn layout(self) -> Layout {
         match self {
@@ -319,13 +320,13 @@ impl BackendKind {
         }
     }
 
-    /// From the byte on disk.
+    /// Decodes the byte on disk.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.byte() == byte)
     }
 
-    /// The byte on disk.
+    /// Encodes the byte on disk.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -336,7 +337,7 @@ impl BackendKind {
         }
     }
 
-    /// Its name, as people write it.
+    /// The name that users give.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -347,18 +348,18 @@ impl BackendKind {
         }
     }
 
-    /// The one of this name.
+    /// Returns the backend of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// How metadata lie on the metadata disk.
+/// The layouts of the metadata disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Pages of maps and records, all of which are read when the pool is opened. Counts and index are
-    /// not stored.
+    /// Pages of maps and records, all of which are read when the pool is opened. Counts and the
+    /// index are not stored.
     Pages,
     /// Arrays of pages and a hash table, read page by page when they are needed.
     Arrays,
@@ -368,5 +369,5 @@ pub enum Layout {
 
 /// The longest name of a volume in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// The largest volume in blocks: its empty map takes some 16 MB of memory.
+/// The largest volume in blocks. Its empty map takes some 16 MB of memory.
 pub const MAX_VOLUME_BLOCKS: u64 = 1 << 38;

@@ -1,48 +1,48 @@
-//! The record of a volume: everything that is known of it but its map.
+//! The record of a volume: all of its metadata except the map.
 
 use super::codec::{Reader, put_text};
 use crate::types::{DedupMode, VolumeId};
 use serde::{Deserialize, Serialize};
 
-/// The bits of the flags byte.
+/// Bits of the flags byte.
 const READ_ONLY: u8 = 1;
 const HIDDEN: u8 = 2;
-/// Creation time and origin follow. Records from before there were any lack them.
+/// The creation time and the origin follow. Records of older pools lack them.
 const HAS_BIRTH: u8 = 4;
 
 /// The record of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRecord {
-    /// The number that names the volume for ever.
+    /// The id of the volume.
     pub id: VolumeId,
-    /// The name that people gave it.
+    /// The name that its users gave it.
     pub name: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// When the volume looks for duplicates.
+    /// The time at which writes are deduplicated.
     pub mode: DedupMode,
-    /// The volume takes no writes: it is a snapshot.
+    /// `true` if the volume takes no writes: it is a snapshot.
     pub read_only: bool,
-    /// The volume is being made or removed, and no client sees it.
+    /// `true` if the volume is being made or removed, so that no client sees it.
     #[serde(skip)]
     pub is_hidden: bool,
-    /// When and from what it was made.
+    /// Creation time and origin.
     #[serde(flatten)]
     pub birth: Birth,
 }
 
-/// When and from what a volume was made.
+/// The creation time and the origin of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Birth {
-    /// Seconds since 1970, UTC. `None` if unknown.
+    /// Creation time in seconds since 1970, UTC; `None` if unknown.
     #[serde(default)]
     pub created_s: Option<u64>,
-    /// What the volume was made from.
+    /// The source of the volume's first contents.
     #[serde(default)]
     pub origin: Origin,
 }
 
-/// What a volume was made from.
+/// The source of a volume's first contents.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Origin {
@@ -64,7 +64,7 @@ pub enum Origin {
 
 impl Birth {
     fn encode(&self, out: &mut Vec<u8>) {
-        // Nobody makes a volume in the first second of 1970.
+        // No volume was made in the first second of 1970, so 0 stands for an unknown time.
         out.extend_from_slice(&self.created_s.unwrap_or(0).to_le_bytes());
         match &self.origin {
             Origin::Unknown => out.push(0),
@@ -92,7 +92,7 @@ impl Birth {
 }
 
 impl VolumeRecord {
-    /// The record of a volume that begins with the map of this one.
+    /// Makes the record of a clone of this volume.
     #[must_use]
     pub fn cloned(
         &self,
@@ -124,7 +124,7 @@ impl VolumeRecord {
         }
     }
 
-    /// Reads a record, or `None` if the bytes are none.
+    /// Decodes a record. Returns `None` if the bytes are malformed.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let id = VolumeId(reader.u32()?);
         let name = reader.text()?.to_owned();

@@ -16,18 +16,18 @@ use gemelo_adapters::{NbdAdapter, PoolAdapter};
 use gemelo_base::{Silent, StopFlag, units};
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
 use gemelo_job::dedisbench::DedisbenchJob;
-use gemelo_job::distributions::formats::Format;
+use gemelo_job::distributions::formats::DistributionFormat;
 use gemelo_job::job_file;
 use gemelo_load::read_log;
 use gemelo_pattern::Pattern;
 use gemelo_scan::{ScanOptions, ScanRequest, ZeroPolicy, merge_sets};
 use gemelo_target::{TargetUri, Targets};
-use gemelo_trace::{Format as TraceFormat, Merged, ReadOptions, Record, RecordSource};
+use gemelo_trace::{Merged, ReadOptions, Record, RecordSource, TraceFormat};
 use std::io::Write;
 
 /// A fuzz target, which is a parser and its seeds.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Name of the fuzz target and of its file.
     pub name: &'static str,
     /// Valid texts with which fuzzing begins.
@@ -50,13 +50,13 @@ enum Parser {
 use Parser::{Bytes, Made, Text};
 
 /// All fuzz targets.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "distribution_text",
         seeds: &["0 760\n1 60\n4 20\n", "# comment\n3 10\r\n\n0\t50 # unique\n7 0\n7 1\n"],
         run: Text(distribution_text),
     },
-    Target {
+    FuzzTarget {
         name: "distribution_file",
         seeds: &[
             "0 5\n",
@@ -67,7 +67,7 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(distribution_file),
     },
-    Target {
+    FuzzTarget {
         name: "profile",
         seeds: &[
             "schema = \"gemelo.profile/1\"\nname = \"x\"\nsource = \"y\"\nblock_bytes = 4096\n\
@@ -76,26 +76,26 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(profile),
     },
-    Target {
+    FuzzTarget {
         name: "units",
         seeds: &["4096", "1.5GiB", "1h30m", "500ms", "12.5%", "2.76"],
         run: Text(units),
     },
-    Target {
+    FuzzTarget {
         name: "job_file",
         seeds: &[
             "target = '/tmp'\nprocesses = 2\n[[job]]\noperation = 'read'\ntime = '5m'\nentropy = 5.5\nkeep = true\n",
         ],
         run: Text(job_file),
     },
-    Target {
+    FuzzTarget {
         name: "dedisbench_ini",
         seeds: &[
             "[execution]\nnprocs=8 ; two each\nsync=3\n[results]\ngeneral_results=out:5:5\n[structural]\ncleantemp=0\n",
         ],
         run: Text(dedisbench_ini),
     },
-    Target {
+    FuzzTarget {
         name: "trace",
         seeds: &[
             "1000 4253 nfsd 680 8 W 6 0 3df1244f6143869f52abf2a1d73d0c0f\n",
@@ -111,12 +111,12 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(trace),
     },
-    Target {
+    FuzzTarget {
         name: "trace_options",
         seeds: &["bursty:10/10s", "640", "6,0=sda", "fiu"],
         run: Text(trace_options),
     },
-    Target {
+    FuzzTarget {
         name: "dedisbench_line",
         seeds: &[
             "-p -w -t1 -b1024 -c1 -vabc123 -a0",
@@ -125,7 +125,7 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(dedisbench_line),
     },
-    Target {
+    FuzzTarget {
         name: "load_words",
         seeds: &[
             "sequential",
@@ -141,7 +141,7 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(load_words),
     },
-    Target {
+    FuzzTarget {
         name: "filebench_script",
         seeds: &[
             "set $dir=/x\nset $n=2 * 3\ndefine fileset name=s,path=$dir,entries=$n,dirwidth=5,prealloc=80,datasource=entro,entropy=5\n\
@@ -152,14 +152,14 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Text(filebench_script),
     },
-    Target {
+    FuzzTarget {
         name: "globs",
         seeds: &["*.o", "/a/**/b", "{a,b}[0-9]?", "[!x]\\*"],
         run: Text(globs),
     },
-    Target { name: "operation_log", seeds: &["gemelog1"], run: Bytes(operation_log) },
-    Target { name: "saved_set", seeds: &["PAR1"], run: Bytes(saved_set) },
-    Target {
+    FuzzTarget { name: "operation_log", seeds: &["gemelog1"], run: Bytes(operation_log) },
+    FuzzTarget { name: "saved_set", seeds: &["PAR1"], run: Bytes(saved_set) },
+    FuzzTarget {
         name: "control_request",
         seeds: &[
             "\"stat\"",
@@ -170,18 +170,22 @@ pub const TARGETS: &[Target] = &[
         ],
         run: Bytes(control_request),
     },
-    Target { name: "nbd_wire", seeds: &[], run: Made(nbd::wire, nbd::wire_seeds) },
-    Target { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
-    Target { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
-    Target { name: "pool_superblock", seeds: &[], run: Made(pool::superblock, pool::patch_seeds) },
-    Target { name: "pool_root", seeds: &[], run: Made(pool::root, pool::patch_seeds) },
-    Target { name: "pool_table", seeds: &[], run: Made(pool::table, pool::table_seeds) },
-    Target { name: "pool_pages", seeds: &[], run: Made(pool::pages, pool::patch_seeds) },
-    Target { name: "pool_changes", seeds: &[], run: Made(pool::changes, pool::change_seeds) },
-    Target { name: "pool_damage", seeds: &[], run: Made(pool::damage, pool::patch_seeds) },
+    FuzzTarget { name: "nbd_wire", seeds: &[], run: Made(nbd::wire, nbd::wire_seeds) },
+    FuzzTarget { name: "nbd_server", seeds: &[], run: Made(nbd::server, nbd::server_seeds) },
+    FuzzTarget { name: "nbd_client", seeds: &[], run: Made(nbd::client, nbd::client_seeds) },
+    FuzzTarget {
+        name: "pool_superblock",
+        seeds: &[],
+        run: Made(pool::superblock, pool::patch_seeds),
+    },
+    FuzzTarget { name: "pool_root", seeds: &[], run: Made(pool::root, pool::patch_seeds) },
+    FuzzTarget { name: "pool_table", seeds: &[], run: Made(pool::table, pool::table_seeds) },
+    FuzzTarget { name: "pool_pages", seeds: &[], run: Made(pool::pages, pool::patch_seeds) },
+    FuzzTarget { name: "pool_changes", seeds: &[], run: Made(pool::changes, pool::change_seeds) },
+    FuzzTarget { name: "pool_damage", seeds: &[], run: Made(pool::damage, pool::patch_seeds) },
 ];
 
-impl Target {
+impl FuzzTarget {
     /// Returns valid inputs with which fuzzing begins.
     #[must_use]
     pub fn seeds(&self) -> Vec<Vec<u8>> {
@@ -245,7 +249,7 @@ fn distribution_text(text: &str) {
 }
 
 fn distribution_file(text: &str) {
-    let format = Format::of(text);
+    let format = DistributionFormat::of(text);
     assert_eq!(format.parse(text).is_err(), !format.problems(text).is_empty());
 }
 
@@ -268,7 +272,7 @@ fn units(text: &str) {
 
 /// Parses a request that arrives at the control socket of a pool.
 fn control_request(bytes: &[u8]) {
-    if let Ok(request) = serde_json::from_slice::<gemelo_serve::Request>(bytes) {
+    if let Ok(request) = serde_json::from_slice::<gemelo_serve::PoolRequest>(bytes) {
         let again = serde_json::to_vec(&request).ok();
         let read = again.and_then(|text| serde_json::from_slice(&text).ok());
         assert_eq!(read, Some(request), "a request must survive its frame");
@@ -361,5 +365,5 @@ fn trace_options(text: &str) {
     if let Ok(speed) = text.parse::<gemelo_replay::Speed>() {
         assert_eq!(speed.to_string().parse(), Ok(speed));
     }
-    let _ = (text.parse::<gemelo_trace::DeviceRule>(), text.parse::<gemelo_trace::Format>());
+    let _ = (text.parse::<gemelo_trace::DeviceRule>(), text.parse::<TraceFormat>());
 }

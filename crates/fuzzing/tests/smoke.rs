@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use gemelo_base::random::Random;
-use gemelo_fuzzing::{TARGETS, Target, run};
+use gemelo_fuzzing::{FuzzTarget, TARGETS, run};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn change(input: &mut Vec<u8>, binary: bool, random: &mut Random) {
     input.truncate(MOST_BYTES);
 }
 
-fn fuzz(target: &Target, rounds: u64) {
+fn fuzz(target: &FuzzTarget, rounds: u64) {
     let seeds = target.seeds();
     assert!(!seeds.is_empty(), "{}", target.name);
     for seed in &seeds {

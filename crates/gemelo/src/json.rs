@@ -27,11 +27,11 @@ pub(crate) struct JsonOutput {
 }
 
 /// A result with the input that it was made from.
-pub(crate) struct Made<Input, Found> {
+pub(crate) struct Made<Input, Output> {
     /// Kind and version of the result, such as `gemelo.scan/1`.
     pub(crate) schema: &'static str,
     pub(crate) input: Input,
-    pub(crate) result: Found,
+    pub(crate) result: Output,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -51,11 +51,11 @@ impl JsonOption {
     }
 
     /// Writes the result if the option was given.
-    pub(crate) fn write<Input: Serialize, Found: Serialize>(
+    pub(crate) fn write<Input: Serialize, Output: Serialize>(
         &self,
         force: bool,
         context: &Context,
-        made: Made<Input, Found>,
+        made: Made<Input, Output>,
     ) -> anyhow::Result<()> {
         let Some(path) = self.path() else { return Ok(()) };
         context.monitor.finish();
@@ -78,10 +78,10 @@ impl JsonOutput {
 
     /// Writes the result as JSON if the option was given. Prints the text, unless the JSON goes to
     /// standard output. Prints the warnings.
-    pub(crate) fn finish<Input: Serialize, Found: Serialize>(
+    pub(crate) fn finish<Input: Serialize, Output: Serialize>(
         &self,
         context: &Context,
-        made: Made<Input, Found>,
+        made: Made<Input, Output>,
         text: &str,
     ) -> anyhow::Result<()> {
         let warnings = made.warnings.clone();

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use anyhow::anyhow;
 use gemelo_adapters::{NbdAdapter, OnOpen, PoolAdapter};
-use gemelo_serve::{Access, Purpose, Reply, Request, StatReport};
+use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, StatReport};
 use gemelo_target::Targets;
 use gemelo_volume::{SnapshotSpace, VolumeSpace};
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ pub(crate) fn open(
     directory: &Path,
     purpose: Purpose,
     context: &Context,
-) -> anyhow::Result<Access> {
-    Ok(Access::open(directory, purpose, &*context.monitor, &context.stop)?)
+) -> anyhow::Result<PoolAccess> {
+    Ok(PoolAccess::open(directory, purpose, &*context.monitor, &context.stop)?)
 }
 
 /// Returns the kinds of storage that load can run against. While a target has a pool open, other
@@ -30,14 +30,18 @@ pub(crate) fn targets() -> Targets {
 }
 
 /// Sends one request to an open pool.
-pub(crate) fn ask(access: &Access, request: &Request, context: &Context) -> anyhow::Result<Reply> {
+pub(crate) fn ask(
+    access: &PoolAccess,
+    request: &PoolRequest,
+    context: &Context,
+) -> anyhow::Result<Reply> {
     Ok(access.perform(request, &*context.monitor, &context.stop)?)
 }
 
 /// Opens a pool, performs one request that changes it, and closes it.
 pub(crate) fn change(
     directory: &Path,
-    request: &Request,
+    request: &PoolRequest,
     context: &Context,
 ) -> anyhow::Result<Reply> {
     let access = open(directory, Purpose::Change, context)?;
@@ -57,8 +61,8 @@ pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatRe
 }
 
 /// Returns the figures of an open pool.
-pub(crate) fn stat_of(access: &Access, context: &Context) -> anyhow::Result<StatReport> {
-    match ask(access, &Request::Stat, context)? {
+pub(crate) fn stat_of(access: &PoolAccess, context: &Context) -> anyhow::Result<StatReport> {
+    match ask(access, &PoolRequest::Stat, context)? {
         Reply::Stat(report) => Ok(*report),
         _ => Err(other_version()),
     }
@@ -66,11 +70,11 @@ pub(crate) fn stat_of(access: &Access, context: &Context) -> anyhow::Result<Stat
 
 /// Returns the space of one volume, or of each volume, by name. Walks their maps.
 pub(crate) fn volume_space(
-    access: &Access,
+    access: &PoolAccess,
     name: Option<&str>,
     context: &Context,
 ) -> anyhow::Result<BTreeMap<String, VolumeSpace>> {
-    let request = Request::VolumeSpace { name: name.map(str::to_owned) };
+    let request = PoolRequest::VolumeSpace { name: name.map(str::to_owned) };
     match ask(access, &request, context)? {
         Reply::VolumeSpace(spaces) => Ok(spaces),
         _ => Err(other_version()),
@@ -78,8 +82,11 @@ pub(crate) fn volume_space(
 }
 
 /// Returns the blocks of a pool with and without its snapshots. Walks the maps of all volumes.
-pub(crate) fn snapshot_space(access: &Access, context: &Context) -> anyhow::Result<SnapshotSpace> {
-    match ask(access, &Request::SnapshotSpace, context)? {
+pub(crate) fn snapshot_space(
+    access: &PoolAccess,
+    context: &Context,
+) -> anyhow::Result<SnapshotSpace> {
+    match ask(access, &PoolRequest::SnapshotSpace, context)? {
         Reply::SnapshotSpace(space) => Ok(space),
         _ => Err(other_version()),
     }

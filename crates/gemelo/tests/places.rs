@@ -176,7 +176,7 @@ fn folders_are_no_names_of_volumes() {
             &["volume", "clone", &pool.volume("a"), name],
         ] {
             let said = refused(words);
-            assert!(said.contains(&format!("the name '{name}' is not a volume's")), "{said}");
+            assert!(said.contains(&format!("invalid volume name '{name}'")), "{said}");
         }
     }
 }

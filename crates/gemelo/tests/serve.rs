@@ -249,7 +249,8 @@ fn limits_are_set_and_those_that_do_not_go_together_are_refused() {
     let serve = ["serve", &path, "--listen", &listen];
     let message = refused(&[&serve[..], &["--memory", "1m"]].concat());
     for part in [
-        "--memory 1.00 MiB is too little for 256 clients",
+        "1.00 MiB of memory are too little for 256 clients",
+        "--memory",
         "at least 80.00 MiB",
         "--most-connections",
     ] {

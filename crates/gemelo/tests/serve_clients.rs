@@ -58,8 +58,11 @@ fn a_mode_or_group_that_cannot_be_had_is_refused() {
     let path = pool.path();
     let unix = format!("unix:{}", pool.file("socket"));
     for (options, part) in [
-        (["tcp:127.0.0.1:0", "--socket-mode", "0660"], "are for unix sockets"),
-        (["tcp:127.0.0.1:0", "--socket-group", "0"], "are for unix sockets"),
+        (
+            ["tcp:127.0.0.1:0", "--socket-mode", "0660"],
+            "leave out --socket-mode and --socket-group",
+        ),
+        (["tcp:127.0.0.1:0", "--socket-group", "0"], "leave out --socket-mode and --socket-group"),
         ([unix.as_str(), "--socket-mode", "rw"], "'rw' is not a mode"),
         ([unix.as_str(), "--socket-group", "no such group"], "no group 'no such group'"),
     ] {

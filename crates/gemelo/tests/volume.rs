@@ -38,7 +38,7 @@ fn volumes_are_made_listed_renamed_resized_set_and_removed() {
         done(&["volume", "create", &volume, "--size", "20m", "--dedup", "off"]);
         assert!(
             refused(&["volume", "create", &volume, "--size", "20m"])
-                .contains("there is a volume 'a' already")
+                .contains("a volume 'a' exists already")
         );
         assert!(
             refused(&["volume", "create", &pool.volume("b"), "--size", "1000"])

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use gemelo_base::values::Span;
-use gemelo_trace::{DeviceRule, Format, Merged, ReadOptions, Stretch, TraceError, Window};
+use gemelo_trace::{DeviceRule, Merged, ReadOptions, Stretch, TraceError, TraceFormat, Window};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub struct TraceInput {
     /// Format of the traces: fiu, xmu, blkparse, fio2, fio3, msr, alibaba, tencent, systor,
     /// cloudphysics or cloudphysics-csv [default: recognised by the content]
     #[arg(long, value_name = "FORMAT", help_heading = "Trace")]
-    pub format: Option<Format>,
+    pub format: Option<TraceFormat>,
     /// Read only the records of this device, and rename it with =NEW; may be given several times
     /// [default: all devices]
     #[arg(long = "device", value_name = "NAME[=NEW]", help_heading = "Trace")]

@@ -4,8 +4,8 @@ use crate::JobEnvironment;
 use crate::bench::BenchFile;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_content::ContentError;
-use gemelo_load::{Contents, Failure, Job, JobError, Verification};
-use gemelo_target::{Access, TargetError, TargetUri};
+use gemelo_load::{Contents, Job, JobError, OperationFailure, Verification};
+use gemelo_target::{PlaceAccess, TargetError, TargetUri};
 use thiserror::Error;
 
 /// The reason why the files of a run cannot be checked.
@@ -49,7 +49,7 @@ pub struct Verified {
     /// The numbers of checked and of wrong blocks.
     pub verification: Verification,
     /// The failure of a read, if there was one. The blocks before it were checked.
-    pub failure: Option<Failure>,
+    pub failure: Option<OperationFailure>,
 }
 
 /// Checks every block that a run left on `target`, or without it on the target of the run.
@@ -72,7 +72,7 @@ pub fn verify(
     let first_job = Job::new(first.job.clone())?;
     let contents = Contents::new(&first.content, &first_job)?;
     let storage = environment.targets.storage(&target)?;
-    let plan = storage.plan(&job.layout_with(Access::Read, false))?;
+    let plan = storage.plan(&job.layout_with(PlaceAccess::Read, false))?;
     let mut open = plan.prepare().map_err(VerifyError::Open)?;
     let (verification, failure) =
         gemelo_load::verify(history, &contents, open.as_ref(), &environment.of_load());

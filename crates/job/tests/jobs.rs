@@ -163,7 +163,8 @@ impl Console for NoLines {
 fn a_sweep_of_a_script_has_a_result_that_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let text = "set $dir=/none\nset $n=1\n\
-        define fileset name=s,path=$dir,entries=$n,filesize=4k,prealloc\n\
+        define fileset name=s,path=$dir,entries=$n,filesize=4k,dirwidth=5,prealloc\n\
+        set mode quit firstdone\n\
         define process name=p { thread name=t { flowop openfile name=o,filesetname=s\n\
         flowop closefile name=c\nflowop finishoncount name=f,value=10 } }\nrun 5\n";
     let dir = folder.path().join("tree");

@@ -3,7 +3,7 @@
 use gemelo_base::{Classified, FailureKind};
 use gemelo_content::{ContentId, ContentSpec};
 use gemelo_pattern::Pattern;
-use gemelo_target::{Access, Engine, Layout};
+use gemelo_target::{Engine, PlaceAccess, PlaceLayout};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -153,7 +153,7 @@ pub struct JobSpec {
     pub interval_ns: u64,
     /// `true` if files that the run created stay after it.
     pub keep: bool,
-    /// `true` if files get all their space before the run; see [`Layout::preallocate`].
+    /// `true` if files get all their space before the run; see [`PlaceLayout::preallocate`].
     pub preallocate: bool,
     /// Time at which data that was read is compared with the expected content.
     pub verify: Verify,
@@ -303,16 +303,16 @@ impl Job {
     /// Returns the layout that the job needs of its target. A job that neither writes nor populates
     /// only reads existing places.
     #[must_use]
-    pub fn layout(&self, force: bool) -> Layout {
+    pub fn layout(&self, force: bool) -> PlaceLayout {
         let is_reader = !self.may_write() && self.spec.populate == Populate::None;
-        self.layout_with(if is_reader { Access::Read } else { Access::Create }, force)
+        self.layout_with(if is_reader { PlaceAccess::Read } else { PlaceAccess::Create }, force)
     }
 
     /// Returns the layout that the job needs of its target, with this access. A job that continues
-    /// with the files of an earlier job uses [`Access::Update`].
+    /// with the files of an earlier job uses [`PlaceAccess::Update`].
     #[must_use]
-    pub fn layout_with(&self, access: Access, force: bool) -> Layout {
-        Layout {
+    pub fn layout_with(&self, access: PlaceAccess, force: bool) -> PlaceLayout {
+        PlaceLayout {
             processes: self.spec.processes,
             place_bytes: self.spec.file_bytes,
             block_bytes: self.spec.block_bytes,

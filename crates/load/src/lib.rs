@@ -38,9 +38,9 @@ pub use job::{Job, JobError, JobOperation, JobSpec, Pace, Populate, SyncPolicy, 
 pub use log::{LogError, LogRecord, read_log};
 pub use measure::{Latencies, LatencyHistogram, LatencySummary, Phase, Usage};
 pub use result::{
-    Ended, Failure, Found, Interval, IntervalFigures, Measured, Mismatch, OperationFigures, Place,
-    Populated, PredictedBlocks, ProcessResult, RunResult, Stored, Timing, Verification,
-    WrittenDistribution,
+    Ended, FoundContent, Interval, IntervalFigures, Measured, Mismatch, OperationFailure,
+    OperationFigures, Populated, PredictedBlocks, ProcessBlock, ProcessResult, RunResult, Stored,
+    Timing, Verification, WrittenDistribution,
 };
 pub use run::{RunError, run};
 pub use verify::verify;

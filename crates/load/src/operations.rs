@@ -28,7 +28,7 @@ pub(crate) fn writes(pattern: Pattern, place_blocks: u64, seed: u64, process: u3
 
 /// An operation that has not started yet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Operation {
+pub(crate) struct ScheduledOperation {
     pub(crate) kind: Kind,
     pub(crate) block: u64,
     /// Due time in nanoseconds since the run began; 0 in a closed loop.
@@ -111,7 +111,7 @@ impl Operations {
     }
 
     #[inline]
-    pub(crate) fn next_operation(&mut self) -> Operation {
+    pub(crate) fn next_operation(&mut self) -> ScheduledOperation {
         let (kind, due_ns) = match &mut self.choice {
             Choice::Drawn { random, write_share, schedule } => {
                 let is_write =
@@ -130,7 +130,7 @@ impl Operations {
             Kind::Read => self.reads.next_block(),
             Kind::Write => self.writes.next_block(),
         };
-        Operation { kind, block, due_ns }
+        ScheduledOperation { kind, block, due_ns }
     }
 
     /// Returns the number of operations that were due by `until_ns` and have not been taken; 0 in a
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::job::JobSpec;
 
-    fn operations(spec: JobSpec, process: u32, count: usize) -> Vec<Operation> {
+    fn operations(spec: JobSpec, process: u32, count: usize) -> Vec<ScheduledOperation> {
         let mut operations = Operations::new(&Job::new(spec).unwrap(), process);
         (0..count).map(|_| operations.next_operation()).collect()
     }

@@ -5,10 +5,12 @@ use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::history::History;
 use crate::job::{Job, Populate};
-use crate::result::{Failure, Populated};
+use crate::result::{OperationFailure, Populated};
 use crate::threads::joined;
 use gemelo_base::{Monitor, StopFlag, Unit};
-use gemelo_target::{Engine, Operation, Queue, QueueOptions, Request, Target, TargetError, Wait};
+use gemelo_target::{
+    Engine, Queue, QueueOptions, Target, TargetError, TargetOperation, TargetRequest, Wait,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of one write: long enough to hide the cost of the system call, short enough to stay in the
@@ -19,7 +21,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) enum Unfinished {
     Stopped,
-    Failed(Box<Failure>),
+    Failed(Box<OperationFailure>),
 }
 
 /// State shared by all worker threads.
@@ -81,7 +83,7 @@ impl Work<'_> {
             self.carry_out(
                 process,
                 queue.as_mut(),
-                Request { operation: Operation::Sync, offset: 0, bytes: 0 },
+                TargetRequest { operation: TargetOperation::Sync, offset: 0, bytes: 0 },
             )?;
         }
         Ok(())
@@ -119,7 +121,7 @@ impl Work<'_> {
         };
         self.target.open(process, &options).map_err(|error| {
             self.halt.raise();
-            Unfinished::Failed(Box::new(Failure::of_open(
+            Unfinished::Failed(Box::new(OperationFailure::of_open(
                 process,
                 &self.target.place(process),
                 &error,
@@ -147,7 +149,11 @@ impl Work<'_> {
         }
         let bytes = blocks as usize * block_bytes;
         let offset = first * block_bytes as u64;
-        self.carry_out(process, queue, Request { operation: Operation::Write, offset, bytes })?;
+        self.carry_out(
+            process,
+            queue,
+            TargetRequest { operation: TargetOperation::Write, offset, bytes },
+        )?;
         self.monitor.advance(bytes as u64);
         Ok(())
     }
@@ -156,11 +162,11 @@ impl Work<'_> {
         &self,
         process: u32,
         queue: &mut dyn Queue,
-        request: Request,
+        request: TargetRequest,
     ) -> Result<(), Unfinished> {
         carry_out(queue, request).map_err(|failure| {
             self.halt.raise();
-            Unfinished::Failed(Box::new(Failure::of_io(process, &failure)))
+            Unfinished::Failed(Box::new(OperationFailure::of_io(process, &failure)))
         })
     }
 }
@@ -176,7 +182,7 @@ pub(crate) fn fill(contents: &Contents, process: u32, first_sequence: u64, block
 /// Submits one request and waits for its completion.
 pub(crate) fn carry_out(
     queue: &mut dyn Queue,
-    request: Request,
+    request: TargetRequest,
 ) -> Result<(), Box<gemelo_target::IoFailure>> {
     let mut done = Vec::with_capacity(1);
     queue.submit(0, request)?;
@@ -186,7 +192,7 @@ pub(crate) fn carry_out(
     done.into_iter().try_for_each(|completion| completion.outcome)
 }
 
-impl Failure {
+impl OperationFailure {
     pub(crate) fn of_memory(
         process: u32,
         place: &str,

@@ -12,7 +12,7 @@ pub struct RunResult {
     /// Reason why the run ended.
     pub ended: Ended,
     /// The first failure, if there was one. The figures then describe the part before it.
-    pub failure: Option<Failure>,
+    pub failure: Option<OperationFailure>,
     /// Time from the first operation's start to the last one's end, without populating and
     /// verifying.
     pub elapsed_ns: u64,
@@ -115,7 +115,7 @@ impl Ended {
 
 /// The failure of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct OperationFailure {
     /// Process whose operation failed.
     pub process: u32,
     /// File or device of that process.
@@ -128,7 +128,7 @@ pub struct Failure {
     pub reason: String,
 }
 
-impl Failure {
+impl OperationFailure {
     pub(crate) fn of_io(process: u32, failure: &IoFailure) -> Self {
         Self {
             process,
@@ -140,7 +140,7 @@ impl Failure {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for OperationFailure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { process, place, operation, offset_bytes, reason } = self;
         write!(
@@ -312,13 +312,13 @@ pub struct Mismatch {
     /// Expected content: zeros, or the name of a content.
     pub expected: String,
     /// Content that the block holds instead.
-    pub found: Found,
+    pub found: FoundContent,
 }
 
 /// The content of a wrong block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub enum FoundContent {
     /// The block is all zeros.
     Zeros,
     /// The block is exactly another content.
@@ -327,7 +327,7 @@ pub enum Found {
         content: String,
         /// A block to which that content was written, if there is one. If it is this block, a later
         /// write was lost.
-        written_to: Option<Place>,
+        written_to: Option<ProcessBlock>,
     },
     /// Some sectors hold the expected content, and others do not.
     Torn {
@@ -349,7 +349,7 @@ pub enum Found {
 
 /// A block in the place of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ProcessBlock {
     /// Process that the place belongs to.
     pub process: u32,
     /// Offset of the block from the start of the place.
@@ -364,30 +364,30 @@ impl std::fmt::Display for Mismatch {
             "process {process}, {place}, byte {offset_bytes}: expected {expected}, found "
         )?;
         match found {
-            Found::Zeros => write!(formatter, "zeros"),
-            Found::Content { content, written_to: None } => {
+            FoundContent::Zeros => write!(formatter, "zeros"),
+            FoundContent::Content { content, written_to: None } => {
                 write!(formatter, "{content}, written nowhere")
             }
-            Found::Content { content, written_to: Some(to) }
+            FoundContent::Content { content, written_to: Some(to) }
                 if to.process == *process && to.offset_bytes == *offset_bytes =>
             {
                 write!(formatter, "{content}, written here before: a later write is lost")
             }
-            Found::Content { content, written_to: Some(to) } => {
+            FoundContent::Content { content, written_to: Some(to) } => {
                 write!(
                     formatter,
                     "{content}, written to byte {} of process {}",
                     to.offset_bytes, to.process
                 )
             }
-            Found::Torn { intact_sectors, sectors, other } => {
+            FoundContent::Torn { intact_sectors, sectors, other } => {
                 write!(
                     formatter,
                     "a torn block: {intact_sectors} of {sectors} sectors as expected"
                 )?;
                 other.as_ref().map_or(Ok(()), |other| write!(formatter, ", others of {other}"))
             }
-            Found::Garbage { first_difference, different_bytes } => {
+            FoundContent::Garbage { first_difference, different_bytes } => {
                 write!(
                     formatter,
                     "garbage: {different_bytes} bytes differ, the first at {first_difference}"

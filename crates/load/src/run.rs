@@ -11,7 +11,7 @@ use crate::measure::{Accumulator, Recorder, Timeline, Usage, forget_peak_memory}
 use crate::operations::Operations;
 use crate::populate::populate;
 use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State};
-use crate::result::{Failure, RunResult};
+use crate::result::{OperationFailure, RunResult};
 use crate::summary::{self, Ran};
 use crate::threads::joined;
 use crate::verify::check_all;
@@ -96,7 +96,7 @@ pub fn run(
         let settled = target.settle(environment.monitor, environment.stop);
         ran.failure = ran
             .failure
-            .or(settled.err().map(|error| Failure::of_settling(&target.place(0), &error)));
+            .or(settled.err().map(|error| OperationFailure::of_settling(&target.place(0), &error)));
     }
     if job.spec().verify.is_final() {
         let can_read_back = ran.failure.is_none() && !environment.stop.is_raised();
@@ -168,7 +168,7 @@ impl Run<'_> {
             let written = writing.map_or(Ok(()), joined);
             ran.log_error = written.err().map(|error| error.to_string());
             if let Err((number, error)) = spawned {
-                ran.failure = Some(Failure::of_thread(number, &error));
+                ran.failure = Some(OperationFailure::of_thread(number, &error));
             }
             ran
         })
@@ -221,8 +221,8 @@ impl Run<'_> {
         };
         // Each thread opens its own queue, because an io_uring ring belongs to one thread.
         let opened = self.target.open(number, &options);
-        let opened =
-            opened.map_err(|error| Failure::of_open(number, &self.target.place(number), &error));
+        let opened = opened
+            .map_err(|error| OperationFailure::of_open(number, &self.target.place(number), &error));
         let online = self.online(number);
         let ready = opened.and_then(|queue| online.map(|online| (queue, online)));
         if ready.is_err() {
@@ -238,13 +238,14 @@ impl Run<'_> {
     }
 
     /// Returns the table of expected contents, if the job checks reads during the run.
-    fn online(&self, number: u32) -> Result<Option<Online<'_>>, Failure> {
+    fn online(&self, number: u32) -> Result<Option<Online<'_>>, OperationFailure> {
         if !self.job.spec().verify.is_online() {
             return Ok(None);
         }
         let table = self.history.table(number, &self.contents.assignment);
-        let table = table
-            .map_err(|error| Failure::of_memory(number, &self.target.place(number), &error))?;
+        let table = table.map_err(|error| {
+            OperationFailure::of_memory(number, &self.target.place(number), &error)
+        })?;
         Ok(Some(Online { checker: Checker::new(self.contents), table }))
     }
 
@@ -340,7 +341,7 @@ impl<'a> Process<'a> {
 }
 
 impl Report<'_> {
-    fn of_failure(failure: Failure, number: u32) -> Self {
+    fn of_failure(failure: OperationFailure, number: u32) -> Self {
         let outcome = ProcessOutcome {
             number,
             cause: Cause::Halted,

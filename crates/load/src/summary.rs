@@ -9,7 +9,7 @@ use crate::measure::{
 use crate::populate::Unfinished;
 use crate::process::{Cause, ProcessOutcome};
 use crate::result::{
-    Ended, Failure, Interval, IntervalFigures, Measured, OperationFigures, Populated,
+    Ended, Interval, IntervalFigures, Measured, OperationFailure, OperationFigures, Populated,
     ProcessResult, RunResult, Timing,
 };
 use crate::verify::Findings;
@@ -23,7 +23,7 @@ pub(crate) struct Ran {
     pub(crate) processes: Vec<ProcessOutcome>,
     pub(crate) uncertain: Vec<UncertainWrite>,
     pub(crate) findings: Findings,
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<OperationFailure>,
     pub(crate) populated: Option<Populated>,
     pub(crate) pool_before: Option<PoolFigures>,
     pub(crate) used: Usage,

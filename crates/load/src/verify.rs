@@ -5,11 +5,11 @@ use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::history::{Expected, History};
 use crate::populate::carry_out;
-use crate::result::{Failure, Found, Mismatch, Place, Verification};
+use crate::result::{FoundContent, Mismatch, OperationFailure, ProcessBlock, Verification};
 use crate::threads::joined;
 use gemelo_base::Unit;
 use gemelo_content::{ContentId, Examination};
-use gemelo_target::{Engine, Operation, QueueOptions, Request, Target};
+use gemelo_target::{Engine, QueueOptions, Target, TargetOperation, TargetRequest};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,7 +23,7 @@ struct Checked {
     wrong_count: u64,
     wrong: Vec<(u32, Wrong)>,
     is_complete: bool,
-    failure: Option<Failure>,
+    failure: Option<OperationFailure>,
 }
 
 /// The wrong blocks of all processes, before the origins of their contents are known.
@@ -103,23 +103,23 @@ fn found(
     block: u64,
     origins: &Origins,
     block_bytes: usize,
-) -> Found {
+) -> FoundContent {
     match found {
-        Examination::Match | Examination::Zeros => Found::Zeros,
+        Examination::Match | Examination::Zeros => FoundContent::Zeros,
         Examination::Other(id) => {
             let places = origins.get(&id).map_or(&[][..], Vec::as_slice);
             let here = places.iter().find(|place| **place == (process, block));
-            let written_to = here.or(places.first()).map(|(process, block)| Place {
+            let written_to = here.or(places.first()).map(|(process, block)| ProcessBlock {
                 process: *process,
                 offset_bytes: block * block_bytes as u64,
             });
-            Found::Content { content: id.to_string(), written_to }
+            FoundContent::Content { content: id.to_string(), written_to }
         }
         Examination::Torn { intact_sectors, sectors, other } => {
-            Found::Torn { intact_sectors, sectors, other: other.map(|id| id.to_string()) }
+            FoundContent::Torn { intact_sectors, sectors, other: other.map(|id| id.to_string()) }
         }
         Examination::Garbage { first_difference, different_bytes } => {
-            Found::Garbage { first_difference, different_bytes }
+            FoundContent::Garbage { first_difference, different_bytes }
         }
     }
 }
@@ -133,7 +133,7 @@ pub fn verify(
     contents: &Contents,
     target: &dyn Target,
     environment: &Environment<'_>,
-) -> (Verification, Option<Failure>) {
+) -> (Verification, Option<OperationFailure>) {
     let mut findings = Findings::default();
     findings.verification.is_complete = true;
     let failure = check_all(&mut findings, history, contents, target, environment);
@@ -147,7 +147,7 @@ pub(crate) fn check_all(
     contents: &Contents,
     target: &dyn Target,
     environment: &Environment<'_>,
-) -> Option<Failure> {
+) -> Option<OperationFailure> {
     let place_bytes = history.place_blocks * history.block_bytes as u64;
     environment.monitor.begin(
         "verifying",
@@ -209,17 +209,17 @@ fn read_place(
     target: &dyn Target,
     environment: &Environment<'_>,
     checker: &mut Checker<'_>,
-) -> Result<bool, Failure> {
+) -> Result<bool, OperationFailure> {
     let table = history
         .table(process, &contents.assignment)
-        .map_err(|error| Failure::of_memory(process, &target.place(process), &error))?;
+        .map_err(|error| OperationFailure::of_memory(process, &target.place(process), &error))?;
     let block_bytes = history.block_bytes;
     let chunk_blocks = (CHUNK_BYTES / block_bytes).max(1);
     let options =
         QueueOptions { engine: Engine::Psync, depth: 1, buffer_bytes: chunk_blocks * block_bytes };
     let mut queue = target
         .open(process, &options)
-        .map_err(|error| Failure::of_open(process, &target.place(process), &error))?;
+        .map_err(|error| OperationFailure::of_open(process, &target.place(process), &error))?;
     for (chunk, expected) in table.chunks(chunk_blocks).enumerate() {
         if environment.stop.is_raised() {
             return Ok(false);
@@ -227,8 +227,9 @@ fn read_place(
         let first = chunk * chunk_blocks;
         let bytes = expected.len() * block_bytes;
         let offset = first as u64 * block_bytes as u64;
-        let request = Request { operation: Operation::Read, offset, bytes };
-        carry_out(queue.as_mut(), request).map_err(|failure| Failure::of_io(process, &failure))?;
+        let request = TargetRequest { operation: TargetOperation::Read, offset, bytes };
+        carry_out(queue.as_mut(), request)
+            .map_err(|failure| OperationFailure::of_io(process, &failure))?;
         let blocks = queue.buffer(0)[..bytes].chunks(block_bytes);
         for ((index, bits), block) in expected.iter().enumerate().zip(blocks) {
             checker.check((first + index) as u64, Expected::from_bits(*bits), block);

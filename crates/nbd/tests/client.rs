@@ -11,7 +11,7 @@ mod support;
 
 use gemelo_base::random::Random;
 use gemelo_device::Export;
-use gemelo_nbd::client::{Client, ClientError, NbdUri, ServerAddress, Submission, Wait};
+use gemelo_nbd::client::{Client, ClientError, NbdUri, ReplyWait, ServerAddress, Submission};
 use gemelo_nbd::server::ServerConfig;
 use gemelo_nbd::wire::{ErrorCode, STATE_HOLE, STATE_ZERO};
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ fn compare_with_a_model(client: &mut Client) {
     for _ in 0..1000 {
         let piece = random.below(PIECES);
         while in_flight.len() == 32 || in_flight.contains_key(&piece) {
-            client.reap(Wait::ForOne, |done| check(&mut in_flight, done)).unwrap();
+            client.reap(ReplyWait::ForOne, |done| check(&mut in_flight, done)).unwrap();
         }
         let length = 512 * (1 + random.below(piece_bytes / 512)) as u32;
         let start = (piece * piece_bytes) as usize;
@@ -94,13 +94,13 @@ fn compare_with_a_model(client: &mut Client) {
         in_flight.insert(piece, expected);
     }
     while !in_flight.is_empty() {
-        client.reap(Wait::AtMost(PATIENCE), |done| check(&mut in_flight, done)).unwrap();
+        client.reap(ReplyWait::AtMost(PATIENCE), |done| check(&mut in_flight, done)).unwrap();
     }
     assert_eq!(client.in_flight(), 0);
     assert!(client.run(Submission::Flush, |done| done.error.is_none()).unwrap());
 }
 
-fn check(in_flight: &mut BTreeMap<u64, Expected>, done: gemelo_nbd::client::Completion<'_>) {
+fn check(in_flight: &mut BTreeMap<u64, Expected>, done: gemelo_nbd::client::CompletedRequest<'_>) {
     assert!(done.error.is_none(), "{:?}", done.error);
     match in_flight.remove(&done.handle).unwrap() {
         Expected::Done => assert!(done.data.is_empty()),
@@ -216,7 +216,7 @@ fn errors_reach_the_request_that_failed_and_no_other() {
     let mut errors = BTreeMap::new();
     while client.in_flight() > 0 {
         client
-            .reap(Wait::ForOne, |done| {
+            .reap(ReplyWait::ForOne, |done| {
                 errors.insert(done.handle, done.error);
                 let expected: &[u8] = if [10, 12, 13].contains(&done.handle) { &data } else { &[] };
                 assert!(done.data == expected, "{done:?}");
@@ -264,7 +264,7 @@ fn long_writes_and_long_reads_at_once_do_not_lock_up() {
     let mut completed = 0;
     while completed < 32 {
         completed +=
-            client.reap(Wait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
+            client.reap(ReplyWait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
     }
 }
 
@@ -272,11 +272,11 @@ fn long_writes_and_long_reads_at_once_do_not_lock_up() {
 fn reap_waits_as_long_as_it_is_told() {
     let server = TestServer::of(Arc::new(MemoryDevice::new(SIZE_BYTES)));
     let mut client = server.client(1);
-    assert_eq!(client.reap(Wait::ForOne, |_| panic!("nothing was asked")).unwrap(), 0);
+    assert_eq!(client.reap(ReplyWait::ForOne, |_| panic!("nothing was asked")).unwrap(), 0);
     client.submit(1, Submission::Flush).unwrap();
     let mut completed = 0;
     eventually("the flush completes", || {
-        completed += client.reap(Wait::Not, |_| {}).unwrap();
+        completed += client.reap(ReplyWait::Not, |_| {}).unwrap();
         completed == 1
     });
 }

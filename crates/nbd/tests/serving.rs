@@ -11,7 +11,7 @@
 mod support;
 
 use gemelo_device::Export;
-use gemelo_nbd::client::{Client, ClientError, Submission, Wait};
+use gemelo_nbd::client::{Client, ClientError, ReplyWait, Submission};
 use gemelo_nbd::server::{Listener, ServeError, Server, ServerConfig};
 use gemelo_nbd::wire::ErrorCode;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ fn what_is_sent_together_is_one_batch() {
     }
     let mut completed = 0;
     while completed < 32 {
-        completed += client.reap(Wait::ForOne, |done| assert!(done.error.is_none())).unwrap();
+        completed += client.reap(ReplyWait::ForOne, |done| assert!(done.error.is_none())).unwrap();
     }
     assert_eq!(device.batches.load(Relaxed) - before, 1);
 }
@@ -145,10 +145,10 @@ fn stopping_does_and_answers_what_was_sent_and_flushes() {
             .unwrap();
     }
     // The requests fit into a socket, so the first reap sends all of them.
-    let mut completed = client.reap(Wait::Not, |done| assert!(done.error.is_none())).unwrap();
+    let mut completed = client.reap(ReplyWait::Not, |done| assert!(done.error.is_none())).unwrap();
     server.stop().unwrap();
     while completed < 64 {
-        completed += client.reap(Wait::ForOne, |done| assert!(done.error.is_none())).unwrap();
+        completed += client.reap(ReplyWait::ForOne, |done| assert!(done.error.is_none())).unwrap();
     }
     assert!(device.flushes.load(Relaxed) >= 1);
     assert!(!server.socket().exists());
@@ -164,7 +164,7 @@ fn stopping_does_not_wait_for_ever_for_a_client_that_takes_no_replies() {
     for handle in 0..64 {
         client.submit(handle, Submission::Read { offset: 0, length: SIZE_BYTES as u32 }).unwrap();
     }
-    client.reap(Wait::Not, |_| {}).unwrap();
+    client.reap(ReplyWait::Not, |_| {}).unwrap();
     let begun = Instant::now();
     server.stop().unwrap();
     assert!(begun.elapsed() < PATIENCE);

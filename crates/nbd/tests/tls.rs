@@ -10,7 +10,7 @@
 mod support;
 
 use gemelo_device::Export;
-use gemelo_nbd::client::{Client, ClientError, NbdUri, Submission, Wait};
+use gemelo_nbd::client::{Client, ClientError, NbdUri, ReplyWait, Submission};
 use gemelo_nbd::server::{ServerConfig, TlsError, TlsPolicy, tls_from_files};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::path::Path;
@@ -197,8 +197,9 @@ fn use_encrypted(client: &mut Client) {
         }
         let mut completed = 0;
         while completed < 8 {
-            completed +=
-                client.reap(Wait::AtMost(PATIENCE), |done| assert!(done.error.is_none())).unwrap();
+            completed += client
+                .reap(ReplyWait::AtMost(PATIENCE), |done| assert!(done.error.is_none()))
+                .unwrap();
         }
         for handle in 0..8 {
             client
@@ -212,7 +213,7 @@ fn use_encrypted(client: &mut Client) {
                 .unwrap();
         }
         while completed < 24 {
-            let taken = client.reap(Wait::AtMost(PATIENCE), |done| {
+            let taken = client.reap(ReplyWait::AtMost(PATIENCE), |done| {
                 let expected = if done.handle < 8 { &data } else { &data[round as usize..][..512] };
                 assert!(done.data == expected, "handle {}", done.handle);
             });

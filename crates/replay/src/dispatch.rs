@@ -13,8 +13,8 @@ use crate::populate::Holds;
 use crate::shared::Shared;
 use gemelo_content::ContentId;
 use gemelo_load::PredictedBlocks;
-use gemelo_target::Request;
-use gemelo_trace::{Blocks, Operation, Record, RecordSource};
+use gemelo_target::TargetRequest;
+use gemelo_trace::{Blocks, Record, RecordSource, TraceOperation};
 
 /// Lead of the reader over the clock. It is longer than any usual delay of the reader.
 const AHEAD_NS: u64 = 100_000_000;
@@ -156,16 +156,16 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn hand_out(&mut self, record: &Record, due_ns: u64) -> Result<(), ReplayError> {
-        if record.operation == Operation::Flush {
+        if record.operation == TraceOperation::Flush {
             for lane in 0..self.lanes.len() {
                 self.push(lane, Planned { verb: Verb::Sync, first: 0, blocks: 0, ids: 0, due_ns });
             }
             return Ok(());
         }
-        if record.operation == Operation::Trim {
+        if record.operation == TraceOperation::Trim {
             return self.hand_out_trim(record, due_ns);
         }
-        let is_write = record.operation == Operation::Write;
+        let is_write = record.operation == TraceOperation::Write;
         let verb = if is_write { Verb::Write } else { Verb::Read };
         let mut run: Option<Run> = None;
         for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
@@ -197,7 +197,8 @@ impl<'a> Dispatcher<'a> {
 
     /// Sends a trim. Trims have no contents, so the size of a buffer does not limit them.
     fn hand_out_trim(&mut self, record: &Record, due_ns: u64) -> Result<(), ReplayError> {
-        let most_blocks = (Request::MOST_TRIM_BYTES as u64 / self.shared.plan.block_bytes()).max(1);
+        let most_blocks =
+            (TargetRequest::MOST_TRIM_BYTES as u64 / self.shared.plan.block_bytes()).max(1);
         let mut run: Option<Run> = None;
         for touched in Blocks::new(record, self.shared.plan.block_bytes())? {
             let Some(block) = self.shared.plan.target_block(record.device, touched.block) else {

@@ -7,7 +7,7 @@
 use crate::contents::content_of_hash;
 use gemelo_base::{Classified, FailureKind, StopFlag};
 use gemelo_content::ContentId;
-use gemelo_trace::{BlockError, Blocks, Operation, Record, RecordSource, TraceError};
+use gemelo_trace::{BlockError, Blocks, Record, RecordSource, TraceError, TraceOperation};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -124,7 +124,7 @@ enum Before {
 
 /// A trace laid out on a target.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ReplayPlan {
     options: PlanOptions,
     /// Number of blocks used on the target. All used blocks are below this number.
     target_blocks: u64,
@@ -170,7 +170,7 @@ struct Seen {
     device_blocks: Vec<u64>,
 }
 
-impl Plan {
+impl ReplayPlan {
     /// Reads a trace to its end and plans its replay.
     ///
     /// # Errors
@@ -216,16 +216,16 @@ impl Plan {
 
     fn look_at(&mut self, record: &Record, seen: &mut Seen) -> Result<(), PlanError> {
         match record.operation {
-            Operation::Trim => {
+            TraceOperation::Trim => {
                 self.records += 1;
                 self.trims += 1;
                 return Ok(());
             }
-            Operation::Flush => {
+            TraceOperation::Flush => {
                 self.records += 1;
                 return Ok(());
             }
-            Operation::Read | Operation::Write => {
+            TraceOperation::Read | TraceOperation::Write => {
                 self.records += 1;
                 self.requests += 1;
             }
@@ -236,7 +236,7 @@ impl Plan {
         self.widened += u64::from(!is_whole);
         let blocks = Blocks::new(record, unit)?;
         self.longest_blocks = self.longest_blocks.max(blocks.size_hint().0 as u64);
-        let is_write = record.operation == Operation::Write;
+        let is_write = record.operation == TraceOperation::Write;
         for touched in blocks {
             let before = match (is_write, touched.content) {
                 (true, content) => {

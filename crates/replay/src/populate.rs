@@ -2,11 +2,13 @@
 
 use crate::contents::ReplayContents;
 use crate::error::ReplayError;
-use crate::plan::{Initial, Plan};
+use crate::plan::{Initial, ReplayPlan};
 use gemelo_base::Unit;
 use gemelo_content::ContentId;
 use gemelo_load::Environment;
-use gemelo_target::{Completion, Operation, Queue, QueueOptions, Request, Target, Wait};
+use gemelo_target::{
+    Completion, Queue, QueueOptions, Target, TargetOperation, TargetRequest, Wait,
+};
 
 /// The content id of each block of the target, or [`NOTHING`] if it is unknown.
 pub(crate) struct Holds(Vec<u64>);
@@ -55,7 +57,7 @@ impl Holds {
 
 /// Writes the planned contents, and returns the content of every block.
 pub(crate) fn populate(
-    plan: &Plan,
+    plan: &ReplayPlan,
     contents: &ReplayContents,
     target: &dyn Target,
     options: &QueueOptions,
@@ -92,8 +94,8 @@ pub(crate) fn populate(
             contents.generator.fill(id, bytes);
             holds.set(*block, id);
         }
-        let request = Request {
-            operation: Operation::Write,
+        let request = TargetRequest {
+            operation: TargetOperation::Write,
             offset: first * plan.block_bytes(),
             bytes: run.len() * block_bytes,
         };
@@ -103,7 +105,7 @@ pub(crate) fn populate(
     while free.len() < queue.depth() {
         take_finished(queue.as_mut(), Wait::ForOne, &mut free, &mut done)?;
     }
-    let sync = Request { operation: Operation::Sync, offset: 0, bytes: 0 };
+    let sync = TargetRequest { operation: TargetOperation::Sync, offset: 0, bytes: 0 };
     if let Some(slot) = free.pop() {
         queue.submit(slot, sync).map_err(ReplayError::Populate)?;
         take_finished(queue.as_mut(), Wait::ForOne, &mut free, &mut done)?;

@@ -12,9 +12,9 @@ pub struct ReplayResult {
     /// Time from the start to the last completion.
     pub duration_ns: u64,
     /// Figures of the reads.
-    pub reads: OperationFigures,
+    pub reads: ReplayFigures,
     /// Figures of the writes.
-    pub writes: OperationFigures,
+    pub writes: ReplayFigures,
     /// Flushes.
     pub flushes: u64,
     /// Trims. A trim that crosses from the part of one process to another's counts several times.
@@ -31,7 +31,7 @@ pub struct ReplayResult {
     /// target is not on a pool.
     pub stored: Option<Stored>,
     /// Result of checking reads.
-    pub verification: Verification,
+    pub verification: ReplayVerification,
     /// `true` if every record was replayed.
     pub is_complete: bool,
     /// Failure of an operation, if there was one.
@@ -40,7 +40,7 @@ pub struct ReplayResult {
 
 /// The figures of the reads or of the writes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct OperationFigures {
+pub struct ReplayFigures {
     /// Operations completed.
     pub operations: u64,
     /// Bytes of these operations.
@@ -69,7 +69,7 @@ pub struct Lateness {
 
 /// The result of checking reads.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Verification {
+pub struct ReplayVerification {
     /// Blocks compared.
     pub checked: u64,
     /// Blocks that differ from the expected content.
@@ -78,12 +78,12 @@ pub struct Verification {
     /// written content was expected.
     pub contradictions: u64,
     /// The first of the wrong blocks.
-    pub mismatches: Vec<Mismatch>,
+    pub mismatches: Vec<ReplayMismatch>,
 }
 
 /// A block that differs from its expected content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Mismatch {
+pub struct ReplayMismatch {
     /// Number of the block on the target.
     pub block: u64,
     /// Expected content.

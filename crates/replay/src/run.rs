@@ -6,9 +6,9 @@ use crate::contents::ReplayContents;
 use crate::dispatch::{Dispatcher, Handed};
 use crate::error::ReplayError;
 use crate::options::{ReplayOptions, Speed};
-use crate::plan::Plan;
+use crate::plan::ReplayPlan;
 use crate::populate::populate;
-use crate::result::{Lateness, OperationFigures, ReplayResult, Verification};
+use crate::result::{Lateness, ReplayFigures, ReplayResult, ReplayVerification};
 use crate::shared::Shared;
 use crate::worker::{LATE_NS, Worker, WorkerOutcome};
 use crossbeam_channel::{bounded, unbounded};
@@ -33,7 +33,7 @@ const BATCHES: usize = 8;
 /// If the replay cannot begin, or the second reading of the trace fails.
 pub fn replay(
     source: &mut impl RecordSource,
-    plan: &Plan,
+    plan: &ReplayPlan,
     contents: &ReplayContents,
     target: &dyn Target,
     options: &ReplayOptions,
@@ -132,7 +132,7 @@ fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> R
     }
     let figures = |side: crate::worker::Side| {
         let response_ns = side.response.to_histogram();
-        OperationFigures {
+        ReplayFigures {
             operations: side.response.count(),
             data_bytes: side.data_bytes,
             service_ns: side.service.to_histogram(),
@@ -159,7 +159,7 @@ fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> R
             by_ns,
         }),
         stored: None,
-        verification: Verification {
+        verification: ReplayVerification {
             checked: all.checked,
             wrong: all.wrong,
             contradictions: handed.contradictions,

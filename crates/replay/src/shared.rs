@@ -2,14 +2,14 @@
 
 use crate::contents::ReplayContents;
 use crate::options::ReplayOptions;
-use crate::plan::Plan;
+use crate::plan::ReplayPlan;
 use gemelo_base::StopFlag;
 use gemelo_load::Environment;
 use gemelo_target::QueueOptions;
 
 /// State shared by all processes.
 pub(crate) struct Shared<'a> {
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a ReplayPlan,
     pub(crate) contents: &'a ReplayContents,
     pub(crate) environment: &'a Environment<'a>,
     /// The first failure raises this flag.

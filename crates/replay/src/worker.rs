@@ -3,12 +3,12 @@
 
 use crate::batch::{Batch, Planned, Verb};
 use crate::options::Speed;
-use crate::result::Mismatch;
+use crate::result::ReplayMismatch;
 use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gemelo_content::{ContentId, Examination};
 use gemelo_load::Latencies;
-use gemelo_target::{Completion, Operation, Queue, Request, Wait};
+use gemelo_target::{Completion, Queue, TargetOperation, TargetRequest, Wait};
 use std::time::Duration;
 
 /// Delay of a start from which an operation counts as late; a timer needs less to wake a thread.
@@ -48,7 +48,7 @@ pub(crate) struct WorkerOutcome {
     pub(crate) generating_ns: u64,
     pub(crate) checked: u64,
     pub(crate) wrong: u64,
-    pub(crate) mismatches: Vec<Mismatch>,
+    pub(crate) mismatches: Vec<ReplayMismatch>,
     pub(crate) ended_ns: u64,
     pub(crate) failure: Option<String>,
 }
@@ -272,12 +272,12 @@ impl<'a> Worker<'a> {
             flight.expected.extend_from_slice(ids);
         }
         let verb = match operation.verb {
-            Verb::Read => Operation::Read,
-            Verb::Write => Operation::Write,
-            Verb::Trim => Operation::Trim,
-            Verb::Sync => Operation::Sync,
+            Verb::Read => TargetOperation::Read,
+            Verb::Write => TargetOperation::Write,
+            Verb::Trim => TargetOperation::Trim,
+            Verb::Sync => TargetOperation::Sync,
         };
-        let request = Request {
+        let request = TargetRequest {
             operation: verb,
             offset: operation.first * self.block_bytes as u64,
             bytes: operation.blocks as usize * self.block_bytes,
@@ -346,7 +346,7 @@ impl<'a> Worker<'a> {
             if found != Examination::Match {
                 outcome.wrong += 1;
                 if outcome.mismatches.len() < MOST_MISMATCHES {
-                    outcome.mismatches.push(Mismatch {
+                    outcome.mismatches.push(ReplayMismatch {
                         block,
                         expected: expected.to_string(),
                         found: describe(found),

@@ -8,14 +8,14 @@ use gemelo_base::{Clock, ManualClock, Silent, StopFlag, SystemClock};
 use gemelo_content::{ContentSpec, Distribution};
 use gemelo_load::Environment;
 use gemelo_replay::{
-    Capacity, MapRule, Plan, PlanOptions, ReplayContents, ReplayOptions, ReplayResult, Speed,
+    Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult, Speed,
     replay,
 };
 use gemelo_target::{
-    Access, AtStart, Completion, Engine, FileStorage, IoFailure, Layout, Operation as Verb, Queue,
-    QueueOptions, Request, Storage, Target, TargetError, Wait,
+    AtStart, Completion, Engine, FileStorage, IoFailure, PlaceAccess, PlaceLayout, Queue,
+    QueueOptions, Storage, Target, TargetError, TargetOperation, TargetRequest, Wait,
 };
-use gemelo_trace::{ContentHash, Names, Operation, Record, RecordSource, TraceError};
+use gemelo_trace::{ContentHash, Names, Record, RecordSource, TraceError, TraceOperation};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl RecordSource for Listed {
     }
 }
 
-fn record(time_ms: u64, operation: Operation, block: u64, hashes: &[u128]) -> Record {
+fn record(time_ms: u64, operation: TraceOperation, block: u64, hashes: &[u128]) -> Record {
     Record {
         time_ns: time_ms * 1_000_000,
         operation,
@@ -79,10 +79,10 @@ fn entangled(seed: u64, count: u64, blocks: u64) -> Vec<Record> {
                 holds[&block]
             })
             .collect();
-        let operation = if is_write { Operation::Write } else { Operation::Read };
+        let operation = if is_write { TraceOperation::Write } else { TraceOperation::Read };
         records.push(record(time, operation, first, &hashes));
         if random.below(300) == 0 {
-            records.push(record(time, Operation::Flush, 0, &[]));
+            records.push(record(time, TraceOperation::Flush, 0, &[]));
         }
     }
     records
@@ -92,18 +92,18 @@ fn options(processes: u32, queue_depth: usize, engine: Engine) -> ReplayOptions 
     ReplayOptions { speed: Speed::Unlimited, processes, queue_depth, engine, verify: true }
 }
 
-fn plan(records: &[Record], map: MapRule) -> Plan {
+fn plan(records: &[Record], map: MapRule) -> ReplayPlan {
     let options = PlanOptions { block_bytes: BLOCK, map, capacity: Capacity::AsNeeded };
-    Plan::new(&mut Listed::new(records.to_vec()), options, &StopFlag::new()).unwrap()
+    ReplayPlan::new(&mut Listed::new(records.to_vec()), options, &StopFlag::new()).unwrap()
 }
 
-fn file(path: &Path, plan: &Plan) -> Box<dyn Target> {
-    let layout = Layout {
+fn file(path: &Path, plan: &ReplayPlan) -> Box<dyn Target> {
+    let layout = PlaceLayout {
         processes: 1,
         place_bytes: plan.target_bytes(),
         block_bytes: BLOCK as usize,
         direct: false,
-        access: Access::Create,
+        access: PlaceAccess::Create,
         force: false,
         preallocate: false,
     };
@@ -112,7 +112,7 @@ fn file(path: &Path, plan: &Plan) -> Box<dyn Target> {
 
 fn run(
     records: &[Record],
-    plan: &Plan,
+    plan: &ReplayPlan,
     target: &dyn Target,
     options: &ReplayOptions,
     clock: &dyn Clock,
@@ -205,9 +205,9 @@ impl Queue for LyingQueue {
     fn buffer(&mut self, slot: usize) -> &mut [u8] {
         self.inner.buffer(slot)
     }
-    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
-        let Request { operation, offset, bytes } = request;
-        let is_of = |block| operation == Verb::Write && offset == block * BLOCK;
+    fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
+        let TargetRequest { operation, offset, bytes } = request;
+        let is_of = |block| operation == TargetOperation::Write && offset == block * BLOCK;
         match &self.lie {
             Lie::Takes(clock, time_ns) => {
                 clock.advance_ns(*time_ns);
@@ -235,9 +235,9 @@ impl Queue for LyingQueue {
 #[test]
 fn a_target_that_loses_writes_is_found_out() {
     let records = [
-        record(0, Operation::Write, 3, &[1]),
-        record(1, Operation::Write, 3, &[2]),
-        record(2, Operation::Read, 2, &[7, 2]),
+        record(0, TraceOperation::Write, 3, &[1]),
+        record(1, TraceOperation::Write, 3, &[2]),
+        record(2, TraceOperation::Read, 2, &[7, 2]),
     ];
     let plan = plan(&records, MapRule::Refuse);
     assert_eq!((plan.populated_blocks(), plan.target_blocks()), (1, 4));
@@ -253,7 +253,7 @@ fn a_target_that_loses_writes_is_found_out() {
 #[test]
 fn a_failure_keeps_what_was_measured() {
     let records: Vec<Record> =
-        (0..100).map(|n| record(n, Operation::Write, n, &[u128::from(n)])).collect();
+        (0..100).map(|n| record(n, TraceOperation::Write, n, &[u128::from(n)])).collect();
     let plan = plan(&records, MapRule::Refuse);
     let folder = tempfile::tempdir().unwrap();
     let target = file(&folder.path().join("disk"), &plan);
@@ -270,7 +270,7 @@ fn a_failure_keeps_what_was_measured() {
 #[test]
 fn gaps_are_those_of_the_trace_divided_by_the_speed() {
     let records: Vec<Record> =
-        (0..50).map(|n| record(n * 400, Operation::Write, n % 7, &[u128::from(n)])).collect();
+        (0..50).map(|n| record(n * 400, TraceOperation::Write, n % 7, &[u128::from(n)])).collect();
     let plan = plan(&records, MapRule::Refuse);
     for (speed, expected_ms) in [(1.0, 49 * 400), (40.0, 490)] {
         let folder = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ fn gaps_are_those_of_the_trace_divided_by_the_speed() {
 #[test]
 fn late_operations_are_counted_with_by_how_much() {
     let records: Vec<Record> =
-        (0..50).map(|n| record(n, Operation::Write, n % 7, &[u128::from(n)])).collect();
+        (0..50).map(|n| record(n, TraceOperation::Write, n % 7, &[u128::from(n)])).collect();
     let plan = plan(&records, MapRule::Refuse);
     let folder = tempfile::tempdir().unwrap();
     let target = file(&folder.path().join("disk"), &plan);
@@ -322,7 +322,7 @@ impl RecordSource for Slow<'_> {
 
 #[test]
 fn the_first_record_is_not_late_because_it_has_to_be_read() {
-    let records = [record(7, Operation::Write, 0, &[1])];
+    let records = [record(7, TraceOperation::Write, 0, &[1])];
     let plan = plan(&records, MapRule::Refuse);
     let folder = tempfile::tempdir().unwrap();
     let target = file(&folder.path().join("disk"), &plan);
@@ -342,10 +342,10 @@ fn the_first_record_is_not_late_because_it_has_to_be_read() {
 fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {
     // The first read of a place populates it. A write in between changes what later reads find.
     let records = [
-        record(0, Operation::Read, 4, &[5, 6]),
-        record(1, Operation::Write, 4, &[6]),
-        record(2, Operation::Read, 4, &[6, 6]),
-        record(3, Operation::Read, 9, &[5]),
+        record(0, TraceOperation::Read, 4, &[5, 6]),
+        record(1, TraceOperation::Write, 4, &[6]),
+        record(2, TraceOperation::Read, 4, &[6, 6]),
+        record(3, TraceOperation::Read, 9, &[5]),
     ];
     let plan = plan(&records, MapRule::Dense);
     assert_eq!((plan.populated_blocks(), plan.target_blocks()), (3, 3));
@@ -365,7 +365,8 @@ fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {
 
 #[test]
 fn a_trace_that_contradicts_itself_is_no_fault_of_the_target() {
-    let records = [record(0, Operation::Write, 0, &[1]), record(1, Operation::Read, 0, &[2])];
+    let records =
+        [record(0, TraceOperation::Write, 0, &[1]), record(1, TraceOperation::Read, 0, &[2])];
     let plan = plan(&records, MapRule::Refuse);
     let folder = tempfile::tempdir().unwrap();
     let target = file(&folder.path().join("disk"), &plan);
@@ -376,8 +377,8 @@ fn a_trace_that_contradicts_itself_is_no_fault_of_the_target() {
 
 #[test]
 fn several_devices_lie_one_after_the_other() {
-    let second = Record { device: 1, ..record(1, Operation::Write, 5, &[2]) };
-    let records = [record(0, Operation::Write, 9, &[1]), second];
+    let second = Record { device: 1, ..record(1, TraceOperation::Write, 5, &[2]) };
+    let records = [record(0, TraceOperation::Write, 9, &[1]), second];
     assert_eq!(plan(&records, MapRule::Refuse).target_blocks(), 16);
     assert_eq!(plan(&records, MapRule::Dense).target_blocks(), 2);
 }

@@ -9,7 +9,7 @@
 //! counts, for which the gamma interval of Fay and Feuer (Statistics in Medicine 16, 1997) holds
 //! even if counts are small.
 
-use crate::result::{EstimateResult, Interval, RangeInterval};
+use crate::result::{ConfidenceInterval, EstimateResult, RangeInterval};
 use crate::tally::CopyCounts;
 use gemelo_content::{range_index, range_start};
 
@@ -38,16 +38,16 @@ impl WeightedSum {
 
     /// Returns the 95 % interval of the sum in the whole. `weight` is the highest weight of one
     /// content.
-    fn interval(self, weight: f64, share: f64) -> Interval {
+    fn interval(self, weight: f64, share: f64) -> ConfidenceInterval {
         if share >= 1.0 {
-            return Interval { low: self.sum, high: self.sum };
+            return ConfidenceInterval { low: self.sum, high: self.sum };
         }
         // A share of the population is known exactly, and only the rest is uncertain (the finite
         // population correction).
         let quantile = QUANTILE * (1.0 - share).sqrt();
         let low = if self.sum > 0.0 { gamma_bound(self.sum, self.squares, -quantile) } else { 0.0 };
         let high = gamma_bound(self.sum + weight, self.squares + weight * weight, quantile);
-        Interval { low: low / share, high: high.max(self.sum) / share }
+        ConfidenceInterval { low: low / share, high: high.max(self.sum) / share }
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn intervals(
         }
         sum.interval(1.0, sample.share)
     };
-    let plus = |interval: Interval, exact: f64| Interval {
+    let plus = |interval: ConfidenceInterval, exact: f64| ConfidenceInterval {
         low: interval.low + exact,
         high: (interval.high + exact).min(total_blocks),
     };
@@ -99,15 +99,15 @@ pub(crate) fn intervals(
             count_where(&|copies| copies > 1),
             zero_contents - zero_unique,
         ),
-        duplicates: Interval {
+        duplicates: ConfidenceInterval {
             low: total_blocks - distinct.high,
             high: total_blocks - distinct.low,
         },
-        dedup_ratio: Interval {
+        dedup_ratio: ConfidenceInterval {
             low: ratio(total_blocks, distinct.high),
             high: ratio(total_blocks, distinct.low),
         },
-        saved_share: Interval { low: saved(distinct.high), high: saved(distinct.low) },
+        saved_share: ConfidenceInterval { low: saved(distinct.high), high: saved(distinct.low) },
         ranges: range_intervals(counts, zero, sample, total_blocks),
     }
 }
@@ -136,7 +136,7 @@ fn range_intervals(
             (n + *count as f64, b + (copies * count) as f64)
         });
         let most_copies = (range_start(row + 1) as f64).min(total_blocks);
-        let plus = |interval: Interval, exact: f64| Interval {
+        let plus = |interval: ConfidenceInterval, exact: f64| ConfidenceInterval {
             low: interval.low + exact,
             high: (interval.high + exact).min(total_blocks),
         };
@@ -151,7 +151,7 @@ fn range_intervals(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::Fingerprint;
+    use crate::fingerprint::ScanFingerprint;
     use crate::options::ZeroPolicy;
     use crate::result::BlockSizeResult;
     use crate::scan::sample_scale;
@@ -173,7 +173,7 @@ mod tests {
         let mut totals = BlockTotals::default();
         for content in 0..contents {
             let bits = mix_pair(seed, content);
-            let fingerprint = Fingerprint { high: mix_pair(bits, 1), low: mix_pair(bits, 2) };
+            let fingerprint = ScanFingerprint { high: mix_pair(bits, 1), low: mix_pair(bits, 2) };
             let batch = vec![Record::new(fingerprint, 4096, 0); copies_of(content) as usize];
             set.insert(shard_of(fingerprint), &batch, &mut Vec::new()).unwrap();
             totals.blocks += batch.len() as u64;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     impl Coverage {
-        fn add(&mut self, interval: Interval, truth: f64) {
+        fn add(&mut self, interval: ConfidenceInterval, truth: f64) {
             self.seeds += 1;
             self.inside += u32::from((interval.low..=interval.high).contains(&truth));
         }
@@ -287,11 +287,11 @@ mod tests {
         let truth = figures(500, 1, SetLimit::None);
         let estimate = found.estimate.clone().unwrap();
         assert_eq!(estimate.sampled_share, 1.0);
-        assert_eq!(estimate.distinct, Interval { low: 500.0, high: 500.0 });
+        assert_eq!(estimate.distinct, ConfidenceInterval { low: 500.0, high: 500.0 });
         assert_eq!(found.ranges, truth.ranges);
         assert_eq!(found.distribution, truth.distribution);
         let unique = truth.unique as f64;
-        assert_eq!(estimate.unique, Interval { low: unique, high: unique });
+        assert_eq!(estimate.unique, ConfidenceInterval { low: unique, high: unique });
     }
 
     /// For one count, the interval of Fay and Feuer is the exact one of Garwood (1936): 4.80 to

@@ -10,7 +10,7 @@ use sha1::Digest as _;
 /// The hash function that makes fingerprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FingerprintKind {
+pub enum ScanFingerprintKind {
     /// XXH3 with 128 bits: it runs at memory speed and is not cryptographic.
     #[default]
     #[serde(rename = "xxh3-128")]
@@ -25,7 +25,7 @@ pub enum FingerprintKind {
     Md5,
 }
 
-impl FingerprintKind {
+impl ScanFingerprintKind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::Xxh3, Self::Blake3, Self::Sha256, Self::Sha1, Self::Md5];
 
@@ -44,9 +44,9 @@ impl FingerprintKind {
     /// Returns the fingerprint of a content.
     #[inline]
     #[must_use]
-    pub fn of(self, content: &[u8]) -> Fingerprint {
+    pub fn of(self, content: &[u8]) -> ScanFingerprint {
         match self {
-            Self::Xxh3 => Fingerprint::from(twox_hash::XxHash3_128::oneshot(content)),
+            Self::Xxh3 => ScanFingerprint::from(twox_hash::XxHash3_128::oneshot(content)),
             Self::Blake3 => first_bits(blake3::hash(content).as_bytes()),
             Self::Sha256 => first_bits(&sha2::Sha256::digest(content)),
             Self::Sha1 => first_bits(&sha1::Sha1::digest(content)),
@@ -55,14 +55,14 @@ impl FingerprintKind {
     }
 }
 
-fn first_bits(hash: &[u8]) -> Fingerprint {
+fn first_bits(hash: &[u8]) -> ScanFingerprint {
     // Every hash in this file has at least 16 bytes.
-    Fingerprint::from(hash.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes)))
+    ScanFingerprint::from(hash.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes)))
 }
 
 /// The 128 bits that identify a content. They are ordered as their printed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint {
+pub struct ScanFingerprint {
     /// The first 64 bits. They determine the shard, and the order in files.
     pub(crate) high: u64,
     /// The last 64 bits. They determine membership in samples, so that a sample spreads over all
@@ -70,7 +70,7 @@ pub struct Fingerprint {
     pub(crate) low: u64,
 }
 
-impl Fingerprint {
+impl ScanFingerprint {
     /// Returns the 16 bytes, in printed order.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
@@ -84,20 +84,20 @@ impl Fingerprint {
     }
 }
 
-impl From<u128> for Fingerprint {
+impl From<u128> for ScanFingerprint {
     #[inline]
     fn from(bits: u128) -> Self {
         Self { high: (bits >> 64) as u64, low: bits as u64 }
     }
 }
 
-impl std::fmt::Display for Fingerprint {
+impl std::fmt::Display for ScanFingerprint {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{:016x}{:016x}", self.high, self.low)
     }
 }
 
-impl Serialize for Fingerprint {
+impl Serialize for ScanFingerprint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -112,24 +112,24 @@ mod tests {
     #[test]
     fn fingerprints_are_the_first_digits_that_the_common_tools_print() {
         for (kind, digits) in [
-            (FingerprintKind::Xxh3, "06b05ab6733a618578af5f94892f3950"),
-            (FingerprintKind::Blake3, "6437b3ac38465133ffb63b75273a8db5"),
-            (FingerprintKind::Sha256, "ba7816bf8f01cfea414140de5dae2223"),
-            (FingerprintKind::Sha1, "a9993e364706816aba3e25717850c26c"),
-            (FingerprintKind::Md5, "900150983cd24fb0d6963f7d28e17f72"),
+            (ScanFingerprintKind::Xxh3, "06b05ab6733a618578af5f94892f3950"),
+            (ScanFingerprintKind::Blake3, "6437b3ac38465133ffb63b75273a8db5"),
+            (ScanFingerprintKind::Sha256, "ba7816bf8f01cfea414140de5dae2223"),
+            (ScanFingerprintKind::Sha1, "a9993e364706816aba3e25717850c26c"),
+            (ScanFingerprintKind::Md5, "900150983cd24fb0d6963f7d28e17f72"),
         ] {
             let fingerprint = kind.of(b"abc");
             assert_eq!(fingerprint.to_string(), digits, "{}", kind.name());
-            assert_eq!(Fingerprint::from_bytes(fingerprint.to_bytes()), fingerprint);
+            assert_eq!(ScanFingerprint::from_bytes(fingerprint.to_bytes()), fingerprint);
         }
     }
 
     #[test]
     fn the_order_is_that_of_the_bytes() {
-        let low = Fingerprint::from_bytes([
+        let low = ScanFingerprint::from_bytes([
             0, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0,
         ]);
-        let high = Fingerprint::from_bytes([1; 16]);
+        let high = ScanFingerprint::from_bytes([1; 16]);
         assert!(low < high && low.to_bytes() < high.to_bytes());
     }
 }

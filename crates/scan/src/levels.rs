@@ -6,7 +6,7 @@
 //! the limit is exceeded. The sample is therefore uniform over distinct contents, and the samples
 //! of two data sets combine to the sample of their union.
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use std::collections::HashMap;
 
 /// Returns the highest last 64 bits of a fingerprint that is in a sample of this level.
@@ -19,7 +19,7 @@ pub(crate) const MOST_LEVEL: u32 = 63;
 
 #[derive(Debug)]
 pub(crate) struct LevelSample<Value> {
-    held: HashMap<Fingerprint, Value>,
+    held: HashMap<ScanFingerprint, Value>,
     weigh: fn(&Value) -> u64,
     weight: u64,
     most_weight: u64,
@@ -35,7 +35,7 @@ impl<Value> LevelSample<Value> {
         self.level
     }
 
-    pub(crate) fn admits(&self, fingerprint: Fingerprint) -> bool {
+    pub(crate) fn admits(&self, fingerprint: ScanFingerprint) -> bool {
         fingerprint.low <= highest_low(self.level)
     }
 
@@ -56,7 +56,7 @@ impl<Value> LevelSample<Value> {
     }
 
     /// Adds a content if the sample admits it and does not hold it yet.
-    pub(crate) fn insert(&mut self, fingerprint: Fingerprint, value: impl FnOnce() -> Value) {
+    pub(crate) fn insert(&mut self, fingerprint: ScanFingerprint, value: impl FnOnce() -> Value) {
         if !self.admits(fingerprint) || self.held.contains_key(&fingerprint) {
             return;
         }
@@ -69,7 +69,7 @@ impl<Value> LevelSample<Value> {
     }
 
     /// Returns the sample, in ascending order of fingerprints.
-    pub(crate) fn into_sorted(self) -> Vec<(Fingerprint, Value)> {
+    pub(crate) fn into_sorted(self) -> Vec<(ScanFingerprint, Value)> {
         let mut sorted: Vec<_> = self.held.into_iter().collect();
         sorted.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
         sorted
@@ -86,7 +86,7 @@ mod tests {
         let mut sample = LevelSample::new(100, |_| 1);
         sample.raise_to(level);
         for number in numbers {
-            sample.insert(Fingerprint { high: mix64(number), low: mix64(!number) }, || number);
+            sample.insert(ScanFingerprint { high: mix64(number), low: mix64(!number) }, || number);
         }
         sample
     }

@@ -32,7 +32,7 @@ mod trouble;
 mod walk;
 
 pub use error::ScanError;
-pub use fingerprint::{Fingerprint, FingerprintKind};
+pub use fingerprint::{ScanFingerprint, ScanFingerprintKind};
 pub use options::{
     BLOCK_STEP_BYTES, Counting, ESTIMATE_BYTES, MOST_BLOCK_BYTES, MOST_BLOCK_SIZES,
     MOST_COMMON_BYTES, MOST_THREADS, OptionsError, ScanOptions, ScanRequest, TailPolicy,
@@ -40,9 +40,10 @@ pub use options::{
 };
 pub use plan::{PlanResult, PlanSize, plan};
 pub use result::{
-    BlockSizeResult, ENTROPY_STEPS, Effort, EstimateResult, FileCounts, Interval, LocalityResult,
-    NatureClass, NatureFigures, NatureResult, RangeInterval, RangeResult, Repeated, ScanResult,
+    BlockSizeResult, ConfidenceInterval, ENTROPY_STEPS, Effort, EstimateResult, FileCounts,
+    LocalityResult, NatureClass, NatureFigures, NatureResult, RangeInterval, RangeResult, Repeated,
+    ScanResult,
 };
 pub use saved::{MOST_SETS, Saved, SavedSetError, merge_sets};
 pub use scan::{scan, scan_and_save};
-pub use set::Place;
+pub use set::ContentLocation;

@@ -7,7 +7,7 @@
 //! blocks are not used. Files with several hard links are not used either, because their place
 //! depends on which link is found first.
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use crate::levels::{MOST_LEVEL, highest_low};
 use crate::set::locked;
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub(crate) const MOST_COPIES: usize = 1024;
 /// A copy of a sampled content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Occurrence {
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: ScanFingerprint,
     /// The number of the batch of files, in the order of the walk.
     pub(crate) batch: u32,
     /// The offset from the start of the batch.
@@ -33,7 +33,7 @@ pub(crate) struct Occurrence {
 /// The contents that already have [`MOST_COPIES`] copies in the sample, with the (batch, offset) of
 /// the last one. Later copies are of no use. Without this map, a content that makes up half of the
 /// data would be collected and dropped again and again.
-pub(crate) type Saturated = Arc<HashMap<Fingerprint, (u32, u64)>>;
+pub(crate) type Saturated = Arc<HashMap<ScanFingerprint, (u32, u64)>>;
 
 /// Collects occurrences from many threads.
 pub(crate) struct LocalitySampler {
@@ -52,7 +52,7 @@ struct Held {
 /// ascending order.
 pub(crate) struct LocalitySample {
     pub(crate) level: u32,
-    pub(crate) contents: Vec<(Fingerprint, Vec<u64>)>,
+    pub(crate) contents: Vec<(ScanFingerprint, Vec<u64>)>,
 }
 
 impl LocalitySampler {
@@ -129,7 +129,7 @@ mod tests {
 
     fn occurrence(content: u64, batch: u32, offset_bytes: u64) -> Occurrence {
         Occurrence {
-            fingerprint: Fingerprint { high: content, low: mix64(content) },
+            fingerprint: ScanFingerprint { high: content, low: mix64(content) },
             batch,
             offset_bytes,
         }

@@ -4,7 +4,7 @@
 //! The bytes of sampled contents are kept while reading. They are measured once at the end, when
 //! the contents of the sample are final.
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use crate::levels::{LevelSample, highest_low};
 use crate::set::locked;
 use gemelo_base::StopFlag;
@@ -44,7 +44,7 @@ pub(crate) struct NatureSampler {
 /// The sample after measuring: its level, and its contents in ascending order.
 pub(crate) struct NatureSample {
     pub(crate) level: u32,
-    pub(crate) contents: Vec<(Fingerprint, Nature)>,
+    pub(crate) contents: Vec<(ScanFingerprint, Nature)>,
 }
 
 impl NatureSampler {
@@ -62,7 +62,7 @@ impl NatureSampler {
     }
 
     /// Adds a content to the sample. The bytes are copied only if the content is new.
-    pub(crate) fn offer(&self, fingerprint: Fingerprint, content: &[u8]) {
+    pub(crate) fn offer(&self, fingerprint: ScanFingerprint, content: &[u8]) {
         let mut held = locked(&self.held);
         held.insert(fingerprint, || content.into());
         self.highest_low.store(highest_low(held.level()), Ordering::Relaxed);
@@ -177,7 +177,7 @@ mod tests {
             let sampler = NatureSampler::new(64);
             for number in 0..1000u64 {
                 let content = number.to_le_bytes();
-                sampler.offer(crate::FingerprintKind::Xxh3.of(&content), &content);
+                sampler.offer(crate::ScanFingerprintKind::Xxh3.of(&content), &content);
             }
             sampler.measure(threads, &StopFlag::new())
         };

@@ -1,6 +1,6 @@
 //! The options of a scan, and their validation.
 
-use crate::fingerprint::FingerprintKind;
+use crate::fingerprint::ScanFingerprintKind;
 use gemelo_base::units::format_size;
 use gemelo_base::{Classified, FailureKind};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -85,7 +85,7 @@ pub struct ScanRequest {
     /// The treatment of zero blocks in the dedup ratio and the distribution.
     pub zeros: ZeroPolicy,
     /// The hash function of the fingerprints.
-    pub fingerprint: FingerprintKind,
+    pub fingerprint: ScanFingerprintKind,
     /// The number of threads that read and hash.
     pub threads: usize,
     /// The method by which fingerprints are counted.
@@ -111,7 +111,7 @@ impl Default for ScanRequest {
             block_bytes: vec![4096],
             tail: TailPolicy::default(),
             zeros: ZeroPolicy::default(),
-            fingerprint: FingerprintKind::default(),
+            fingerprint: ScanFingerprintKind::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             counting: Counting::default(),
             spill_folder: None,

@@ -73,7 +73,7 @@ pub struct PlanSize {
 }
 
 #[derive(Default)]
-struct Found {
+struct PlannedFiles {
     files: u64,
     data_bytes: u64,
     read_bytes: u64,
@@ -95,8 +95,10 @@ pub fn plan(
     raise_open_files();
     let roots = roots_of(&options.request().paths)?;
     let (halt, counts, troubles) = (Halt::new(stop), WalkCounts::default(), Troubles::new(monitor));
-    let mut found =
-        Found { blocks: vec![0; options.request().block_bytes.len()], ..Found::default() };
+    let mut found = PlannedFiles {
+        blocks: vec![0; options.request().block_bytes.len()],
+        ..PlannedFiles::default()
+    };
     let mut random = Random::new(0);
     monitor.begin("looking at files", Unit::Items, None);
     let mut walker = Walker::new(options, &counts, &troubles, &halt);
@@ -126,7 +128,7 @@ pub fn plan(
 
 fn result(
     options: &ScanOptions,
-    found: &Found,
+    found: &PlannedFiles,
     directories: u64,
     unreadable: u64,
     (sampled_bytes, bytes_per_s): (u64, Option<f64>),
@@ -166,7 +168,7 @@ fn result(
     }
 }
 
-impl Found {
+impl PlannedFiles {
     fn add(
         &mut self,
         options: &ScanOptions,

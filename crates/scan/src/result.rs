@@ -1,9 +1,9 @@
 //! The result of a scan, as figures that can be serialised. Sizes are in bytes, and shares are from
 //! 0 to 1.
 
-use crate::fingerprint::{Fingerprint, FingerprintKind};
+use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
 use crate::options::{TailPolicy, ZeroPolicy};
-use crate::set::Place;
+use crate::set::ContentLocation;
 use gemelo_content::{Distribution, DistributionError, DuplicateClass, Profile, ProfileClass};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct ScanResult {
     /// the data that was read.
     pub partial: bool,
     /// The hash function of the fingerprints.
-    pub fingerprint: FingerprintKind,
+    pub fingerprint: ScanFingerprintKind,
     /// The treatment of short last blocks.
     pub tail: TailPolicy,
     /// The treatment of zero blocks in the dedup ratio and the distribution.
@@ -156,7 +156,7 @@ pub struct RangeResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Repeated {
     /// The fingerprint of the content.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: ScanFingerprint,
     /// The number of copies.
     pub copies: u64,
     /// The length of the content in bytes.
@@ -165,7 +165,7 @@ pub struct Repeated {
     pub zero: bool,
     /// A place where the content was seen. It is `None` if many other contents have about as many
     /// copies.
-    pub place: Option<Place>,
+    pub place: Option<ContentLocation>,
 }
 
 /// Means over sampled contents.
@@ -228,7 +228,7 @@ pub struct LocalityResult {
 
 /// An interval that contains the true figure in 95 of 100 scans of such data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// The lower end of the interval.
     pub low: f64,
     /// The upper end of the interval.
@@ -245,17 +245,17 @@ pub struct EstimateResult {
     /// all contents and every figure is exact.
     pub sampled_share: f64,
     /// The interval of the number of distinct contents.
-    pub distinct: Interval,
+    pub distinct: ConfidenceInterval,
     /// The interval of the number of contents with one copy.
-    pub unique: Interval,
+    pub unique: ConfidenceInterval,
     /// The interval of the number of contents with two or more copies.
-    pub distinct_with_duplicates: Interval,
+    pub distinct_with_duplicates: ConfidenceInterval,
     /// The interval of the number of duplicates.
-    pub duplicates: Interval,
+    pub duplicates: ConfidenceInterval,
     /// The interval of the dedup ratio.
-    pub dedup_ratio: Interval,
+    pub dedup_ratio: ConfidenceInterval,
     /// The interval of the share of bytes that deduplication saves.
-    pub saved_share: Interval,
+    pub saved_share: ConfidenceInterval,
     /// The intervals of each row of the range table.
     pub ranges: Vec<RangeInterval>,
 }
@@ -264,9 +264,9 @@ pub struct EstimateResult {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RangeInterval {
     /// The interval of the number of distinct contents.
-    pub contents: Interval,
+    pub contents: ConfidenceInterval,
     /// The interval of the number of blocks.
-    pub blocks: Interval,
+    pub blocks: ConfidenceInterval,
 }
 
 impl BlockSizeResult {

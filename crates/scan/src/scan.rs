@@ -4,7 +4,7 @@
 use crate::budget;
 use crate::error::ScanError;
 use crate::estimate::SampleScale;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use crate::halt::Halt;
 use crate::locality::LocalitySample;
 use crate::nature::{Nature, NatureSample};
@@ -14,7 +14,7 @@ use crate::queue::Queue;
 use crate::read::{Counted, Session, SizeCounts, SizeState, Worker};
 use crate::result::{BlockSizeResult, Effort, FileCounts, ScanResult};
 use crate::saved::{Saved, SavedSetError, Saving, SetHead, SizeHead};
-use crate::set::{self, CountingSet, Place, locked};
+use crate::set::{self, ContentLocation, CountingSet, locked};
 use crate::tally::{Row, Tally};
 use crate::trouble::Troubles;
 use crate::walk::{Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
@@ -207,7 +207,7 @@ struct ReadySize<'options> {
     block_bytes: u32,
     counts: SizeCounts,
     set: CountingSet,
-    zero_place: Option<Place>,
+    zero_place: Option<ContentLocation>,
     nature: NatureSample,
     locality: LocalitySample,
 }
@@ -347,13 +347,13 @@ pub(crate) fn sample_scale(set: &CountingSet) -> (u64, Option<SampleScale>) {
     (below, Some(SampleScale { share: (below as f64 / 2f64.powi(64)).max(f64::MIN_POSITIVE) }))
 }
 
-type Sorted<Value> = std::iter::Peekable<std::vec::IntoIter<(Fingerprint, Value)>>;
+type Sorted<Value> = std::iter::Peekable<std::vec::IntoIter<(ScanFingerprint, Value)>>;
 
 /// Combines a counted content with its values in the samples, which are in the same order.
 fn join(
     counted: set::Counted,
-    places: &mut Sorted<Place>,
-    natures: &mut std::iter::Peekable<impl Iterator<Item = (Fingerprint, Nature)>>,
+    places: &mut Sorted<ContentLocation>,
+    natures: &mut std::iter::Peekable<impl Iterator<Item = (ScanFingerprint, Nature)>>,
     localities: &mut Sorted<Vec<u64>>,
 ) -> Row {
     let fingerprint = counted.fingerprint;

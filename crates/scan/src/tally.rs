@@ -2,7 +2,7 @@
 //! share this code, so that both give the same figures.
 
 use crate::estimate::{self, SampleScale};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use crate::levels::LevelSample;
 use crate::locality::{MOST_COPIES, MOST_OCCURRENCES};
 use crate::nature::Nature;
@@ -11,7 +11,7 @@ use crate::result::{
     BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureFigures, NatureResult,
     RangeResult, Repeated,
 };
-use crate::set::Place;
+use crate::set::ContentLocation;
 use gemelo_content::{range_index, range_label, range_start};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,11 +25,11 @@ const SMALL_COPIES: usize = 4096;
 /// The values of one distinct content.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: ScanFingerprint,
     pub(crate) length_bytes: u32,
     pub(crate) copies: u64,
     pub(crate) zero: bool,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<ContentLocation>,
     pub(crate) nature: Option<Nature>,
     /// The places in the scan in bytes, ascending; empty if the content is not in the locality
     /// sample.
@@ -271,7 +271,7 @@ fn ranges(classes: &BTreeMap<u64, u64>, blocks: u64) -> Vec<RangeResult> {
     rows
 }
 
-fn nature_result(contents: &[(Fingerprint, Measured)]) -> Option<NatureResult> {
+fn nature_result(contents: &[(ScanFingerprint, Measured)]) -> Option<NatureResult> {
     let measured = || contents.iter().map(|(_, measured)| measured);
     let mut by_range: BTreeMap<usize, Vec<&Measured>> = BTreeMap::new();
     let mut entropy_histogram = [0; ENTROPY_STEPS];

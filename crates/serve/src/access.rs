@@ -2,9 +2,9 @@
 //! process that has it.
 
 use crate::control::{self, Asked, Looks};
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 use crate::open_pool::{OpenError, OpenPool};
-use crate::request::{Reply, Request};
+use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, Connect, ConnectError};
 use gemelo_volume::VolumeError;
@@ -29,7 +29,7 @@ pub enum Purpose {
 }
 
 /// A pool that performs requests, in this process or in another.
-pub struct Access {
+pub struct PoolAccess {
     directory: PathBuf,
     had: Had,
 }
@@ -69,7 +69,7 @@ fn who_answers(directory: &Path, purpose: Purpose) -> Option<Asked> {
     [Asked::Server, Asked::Command].into_iter().filter(can_be_asked).find(answers)
 }
 
-impl Access {
+impl PoolAccess {
     /// Opens the pool, or connects to the process that has it. Waits up to 3 seconds for a process
     /// that does not answer requests.
     ///
@@ -81,7 +81,7 @@ impl Access {
         purpose: Purpose,
         monitor: &dyn Monitor,
         stop: &StopFlag,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, RequestFailure> {
         let directory = directory.to_owned();
         // A pool that is served read-only could be opened here as well, but only the server knows
         // its clients and figures.
@@ -103,7 +103,7 @@ impl Access {
                 Ok(Self { directory, had: Had::Elsewhere(asked) })
             }
             (OpenError::Pool(error), _) => {
-                Err(Failure::of_opening(&error).about(&directory.display().to_string()))
+                Err(RequestFailure::of_opening(&error).about(&directory.display().to_string()))
             }
             (OpenError::Settings(failure), None) => Err(failure),
         }
@@ -132,16 +132,16 @@ impl Access {
     /// Fails if the request is refused or fails.
     pub fn perform(
         &self,
-        request: &Request,
+        request: &PoolRequest,
         monitor: &dyn Monitor,
         stop: &StopFlag,
-    ) -> Result<Reply, Failure> {
-        let about = |failure: Failure| failure.about(&self.directory.display().to_string());
+    ) -> Result<Reply, RequestFailure> {
+        let about = |failure: RequestFailure| failure.about(&self.directory.display().to_string());
         let answer = match &self.had {
             Had::Here(pool, _) => pool.perform(request, monitor, stop),
             Had::Elsewhere(asked) => control::ask(&self.directory, *asked, request, monitor, stop)
                 .map_err(|error| {
-                    Failure::of("the process that has the pool does not answer", &error)
+                    RequestFailure::of("the process that has the pool does not answer", &error)
                 })
                 .and_then(|answer| answer),
         };
@@ -153,8 +153,12 @@ impl Access {
     ///
     /// # Errors
     /// Fails if there is no volume of this name, or if the server does not answer.
-    pub fn device(&self, name: &str, connect: Connect) -> Result<Arc<dyn BlockDevice>, Failure> {
-        let about = |failure: Failure| failure.about(&self.directory.display().to_string());
+    pub fn device(
+        &self,
+        name: &str,
+        connect: Connect,
+    ) -> Result<Arc<dyn BlockDevice>, RequestFailure> {
+        let about = |failure: RequestFailure| failure.about(&self.directory.display().to_string());
         match &self.had {
             Had::Here(pool, _) => pool.device(name).map_err(|error| about(error.into())),
             Had::Elsewhere(_) => attach(&self.directory, name, connect).map_err(about),
@@ -165,21 +169,27 @@ impl Access {
     ///
     /// # Errors
     /// Fails if the last changes cannot be written.
-    pub fn close(self) -> Result<(), Failure> {
+    pub fn close(self) -> Result<(), RequestFailure> {
         let Had::Here(pool, looks) = self.had else { return Ok(()) };
         // The socket holds a reference to the pool, which only its last holder can close.
         drop(looks);
-        close(pool).map_err(|error| Failure::from(error).found_midway())
+        close(pool).map_err(|error| RequestFailure::from(error).found_midway())
     }
 }
 
 /// Opens a volume of a pool that another process serves.
-fn attach(directory: &Path, name: &str, connect: Connect) -> Result<Arc<dyn BlockDevice>, Failure> {
+fn attach(
+    directory: &Path,
+    name: &str,
+    connect: Connect,
+) -> Result<Arc<dyn BlockDevice>, RequestFailure> {
     let stream = control::attach(directory)?;
     connect(stream, name).map_err(|error| match error {
-        ConnectError::NoSuchExport => Failure::refused(format!("there is no volume '{name}'")),
+        ConnectError::NoSuchExport => {
+            RequestFailure::refused(format!("there is no volume '{name}'"))
+        }
         ConnectError::Failed(error) => {
-            Failure::of("the process that serves the pool refuses the volume", &*error)
+            RequestFailure::of("the process that serves the pool refuses the volume", &*error)
         }
     })
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// The reason why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{text}")]
-pub struct Failure {
+pub struct RequestFailure {
     /// The reason and its causes, in words.
     pub text: String,
     /// The kind of the failure.
@@ -42,7 +42,7 @@ pub enum Remedy {
     ListenAtFile,
 }
 
-impl Failure {
+impl RequestFailure {
     /// Makes the error of a request that was refused before it changed anything.
     pub fn refused(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: FailureKind::BadInput, remedy: None }
@@ -92,7 +92,7 @@ impl Failure {
     }
 }
 
-impl Classified for Failure {
+impl Classified for RequestFailure {
     fn kind(&self) -> FailureKind {
         self.kind
     }
@@ -112,7 +112,7 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-impl From<VolumeError> for Failure {
+impl From<VolumeError> for RequestFailure {
     fn from(error: VolumeError) -> Self {
         Self::of_error(&error)
     }

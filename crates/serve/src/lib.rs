@@ -1,8 +1,8 @@
 //! An open pool and its users: the requests of commands, the control socket, the volumes as
 //! exports, metrics for Prometheus, import and export.
 //!
-//! [`Access`] is a pool as commands use it, opened by this process or served by another one. Both
-//! perform a [`Request`] with the same code. [`serve`] serves a pool by front ends
+//! [`PoolAccess`] is a pool as commands use it, opened by this process or served by another one.
+//! Both perform a [`PoolRequest`] with the same code. [`serve`] serves a pool by front ends
 //! ([`gemelo_device::FrontEnd`]), such as NBD. This crate knows no protocol of clients, and it
 //! prints nothing.
 
@@ -24,12 +24,12 @@ mod systemd;
 mod transfer;
 mod watch;
 
-pub use access::{Access, Purpose};
+pub use access::{PoolAccess, Purpose};
 pub use control::Looks;
-pub use failure::{Failure, Remedy};
+pub use failure::{Remedy, RequestFailure};
 pub use open_pool::{connected, let_look};
 pub use report::{ServerStat, StatReport, Thresholds};
-pub use request::{CheckedReport, Reply, Request};
+pub use request::{CheckedReport, PoolRequest, Reply};
 pub use service::{Addresses, ServeOptions, serve};
 pub use settings::Settings;
 pub use systemd::{HandedOver, handed_over};

@@ -1,9 +1,9 @@
 //! An open pool, and the requests that it performs.
 
 use crate::control::Looks;
-use crate::failure::{Failure, Remedy};
+use crate::failure::{Remedy, RequestFailure};
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
-use crate::request::{CheckedReport, Reply, Request};
+use crate::request::{CheckedReport, PoolRequest, Reply};
 use crate::settings::Settings;
 use crate::space::SpaceCounter;
 use gemelo_base::units::format_counted;
@@ -91,50 +91,50 @@ impl OpenPool {
     /// Performs a request.
     pub(crate) fn perform(
         &self,
-        request: &Request,
+        request: &PoolRequest,
         monitor: &dyn Monitor,
         stop: &StopFlag,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, RequestFailure> {
         let pool = &self.pool;
         match request {
-            Request::Stat => return Ok(Reply::Stat(Box::new(self.stat()?))),
-            Request::VolumeSpace { name } => {
+            PoolRequest::Stat => return Ok(Reply::Stat(Box::new(self.stat()?))),
+            PoolRequest::VolumeSpace { name } => {
                 let spaces = self.space.of_volumes(pool, name.as_deref(), monitor, stop)?;
                 return Ok(Reply::VolumeSpace(spaces));
             }
-            Request::SnapshotSpace => {
+            PoolRequest::SnapshotSpace => {
                 return Ok(Reply::SnapshotSpace(self.space.of_snapshots(pool, stop)?));
             }
-            Request::CreateVolume { name, size_bytes, mode, is_imported: false } => {
+            PoolRequest::CreateVolume { name, size_bytes, mode, is_imported: false } => {
                 pool.create_volume(name, *size_bytes, *mode)?;
             }
-            Request::CreateVolume { name, size_bytes, mode, is_imported: true } => {
+            PoolRequest::CreateVolume { name, size_bytes, mode, is_imported: true } => {
                 pool.create_imported_volume(name, *size_bytes, *mode)?;
             }
-            Request::RemoveVolume { name, force } => self.remove(name, *force)?,
-            Request::RenameVolume { name, new_name } => pool.rename_volume(name, new_name)?,
-            Request::ResizeVolume { name, size_bytes, force } => {
+            PoolRequest::RemoveVolume { name, force } => self.remove(name, *force)?,
+            PoolRequest::RenameVolume { name, new_name } => pool.rename_volume(name, new_name)?,
+            PoolRequest::ResizeVolume { name, size_bytes, force } => {
                 self.resize(name, *size_bytes, *force, monitor)?;
             }
-            Request::CopyVolume { name, new_name, read_only: true } => {
+            PoolRequest::CopyVolume { name, new_name, read_only: true } => {
                 pool.snapshot_volume(name, new_name)?;
             }
-            Request::CopyVolume { name, new_name, read_only: false } => {
+            PoolRequest::CopyVolume { name, new_name, read_only: false } => {
                 pool.clone_volume(name, new_name)?;
             }
-            Request::SetMode { name, mode } => pool.set_mode(name, *mode)?,
-            Request::Collect { most_bytes_per_s } => {
+            PoolRequest::SetMode { name, mode } => pool.set_mode(name, *mode)?,
+            PoolRequest::Collect { most_bytes_per_s } => {
                 return Ok(Reply::Collected(pool.gc(*most_bytes_per_s, monitor, stop)?));
             }
-            Request::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
-            Request::Check { data } => {
+            PoolRequest::Find => return Ok(Reply::Found(pool.find(monitor, stop)?)),
+            PoolRequest::Check { data } => {
                 let differences = pool.prove_served(MOST_DIFFERENCES)?;
                 let contents = data.then(|| pool.scrub(monitor, stop)).transpose()?;
                 return Ok(Reply::Checked(CheckedReport { differences, contents }));
             }
-            Request::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
-            Request::Attach => {
-                return Err(Failure::refused("only a served pool can be attached to"));
+            PoolRequest::Grow { capacity_bytes } => pool.grow(*capacity_bytes)?,
+            PoolRequest::Attach => {
+                return Err(RequestFailure::refused("only a served pool can be attached to"));
             }
         }
         Ok(Reply::Done)
@@ -149,15 +149,15 @@ impl OpenPool {
         self.front_ends.get().map_or(0, |front_ends| connections(front_ends, Some(name)) as usize)
     }
 
-    fn remove(&self, name: &str, force: bool) -> Result<(), Failure> {
+    fn remove(&self, name: &str, force: bool) -> Result<(), RequestFailure> {
         let volume = self.summary(name)?;
         let clients = self.connections(name);
         if let (Some(clients), false) = (connected(clients as u64), force) {
-            let failure = Failure::refused(format!("volume '{name}' has {clients}"));
+            let failure = RequestFailure::refused(format!("volume '{name}' has {clients}"));
             return Err(failure.with_remedy(Remedy::ForceRemoval));
         }
         if volume.mapped_blocks > 0 && !force {
-            let failure = Failure::refused(format!("volume '{name}' holds data"));
+            let failure = RequestFailure::refused(format!("volume '{name}' holds data"));
             return Err(failure.with_remedy(Remedy::ForceRemoval));
         }
         self.pool.remove_volume(name)?;
@@ -173,14 +173,14 @@ impl OpenPool {
         size_bytes: u64,
         force: bool,
         monitor: &dyn Monitor,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RequestFailure> {
         let volume = self.summary(name)?;
         if size_bytes < volume.record.size_bytes && !force {
             let text = format!(
                 "volume '{name}' has {} bytes and would lose its data beyond byte {size_bytes}",
                 volume.record.size_bytes
             );
-            return Err(Failure::refused(text).with_remedy(Remedy::ForceCut));
+            return Err(RequestFailure::refused(text).with_remedy(Remedy::ForceCut));
         }
         let clients = connected(self.connections(name) as u64);
         self.pool.resize_volume(name, size_bytes)?;
@@ -299,11 +299,11 @@ pub fn let_look(directory: &Path, pool: Weak<Pool>) -> Option<Looks> {
 
 /// The reason why a pool was not opened with its settings.
 pub(crate) enum OpenError {
-    Settings(Failure),
+    Settings(RequestFailure),
     Pool(VolumeError),
 }
 
-impl From<OpenError> for Failure {
+impl From<OpenError> for RequestFailure {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Settings(failure) => failure,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A request to an open pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Request {
+pub enum PoolRequest {
     /// Reports the figures of the pool.
     Stat,
     /// Computes the space that volumes hold alone and share. Walks the map of each volume.
@@ -98,17 +98,17 @@ pub enum Request {
 pub enum Reply {
     /// The reply to requests that return nothing.
     Done,
-    /// The reply to [`Request::Stat`].
+    /// The reply to [`PoolRequest::Stat`].
     Stat(Box<StatReport>),
-    /// The reply to [`Request::VolumeSpace`], by the names of the volumes.
+    /// The reply to [`PoolRequest::VolumeSpace`], by the names of the volumes.
     VolumeSpace(BTreeMap<String, VolumeSpace>),
-    /// The reply to [`Request::SnapshotSpace`].
+    /// The reply to [`PoolRequest::SnapshotSpace`].
     SnapshotSpace(SnapshotSpace),
-    /// The reply to [`Request::Collect`].
+    /// The reply to [`PoolRequest::Collect`].
     Collected(GcReport),
-    /// The reply to [`Request::Find`].
+    /// The reply to [`PoolRequest::Find`].
     Found(FinderReport),
-    /// The reply to [`Request::Check`].
+    /// The reply to [`PoolRequest::Check`].
     Checked(CheckedReport),
 }
 

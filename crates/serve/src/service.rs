@@ -3,7 +3,7 @@
 use crate::access::{self, open_patiently};
 use crate::control::{self, Asked, Control};
 use crate::exports::VolumeExports;
-use crate::failure::{Failure, Remedy, with_causes};
+use crate::failure::{Remedy, RequestFailure, with_causes};
 use crate::metrics::{self, MetricsServer, render};
 use crate::open_pool::{OpenError, OpenPool};
 use crate::report::Thresholds;
@@ -52,7 +52,7 @@ pub fn serve(
     monitor: Arc<dyn Monitor>,
     stop: &StopFlag,
     ready: impl FnOnce(&Addresses),
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     let (service, addresses) = Service::start(directory, options, monitor, stop)?;
     ready(&addresses);
     systemd::notify("READY=1");
@@ -65,7 +65,7 @@ pub fn serve(
 
 /// Runs the front ends, a thread for each. If one ends, the others stop as well. Returns the first
 /// error.
-fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Failure> {
+fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), RequestFailure> {
     std::thread::scope(|scope| {
         let start = |front_end: &Arc<dyn Listening>| {
             let front_end = Arc::clone(front_end);
@@ -83,9 +83,11 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Fai
             let ended = match thread {
                 Ok(thread) => thread
                     .join()
-                    .map_err(|_| Failure::midway("a front end panicked"))
+                    .map_err(|_| RequestFailure::midway("a front end panicked"))
                     .and_then(|ended| ended.map_err(|error| of_front_end(&error))),
-                Err(error) => Err(Failure::of("cannot start the thread of a front end", &error)),
+                Err(error) => {
+                    Err(RequestFailure::of("cannot start the thread of a front end", &error))
+                }
             };
             outcome = outcome.and(ended);
         }
@@ -93,14 +95,14 @@ fn run_all(front_ends: &[Arc<dyn Listening>], stop: &StopFlag) -> Result<(), Fai
     })
 }
 
-fn of_front_end(error: &FrontEndError) -> Failure {
+fn of_front_end(error: &FrontEndError) -> RequestFailure {
     let remedy = match error {
         FrontEndError::Exposed(_) => Some(Remedy::Encrypt),
         FrontEndError::LittleMemory(_) => Some(Remedy::Memory),
         FrontEndError::NoSocketFile(_) => Some(Remedy::ListenAtFile),
         _ => None,
     };
-    Failure { text: with_causes(error), kind: error.kind(), remedy }
+    RequestFailure { text: with_causes(error), kind: error.kind(), remedy }
 }
 
 struct Service {
@@ -120,8 +122,8 @@ impl Service {
         options: ServeOptions,
         monitor: Arc<dyn Monitor>,
         stop: &StopFlag,
-    ) -> Result<(Self, Addresses), Failure> {
-        let about = |failure: Failure| failure.about(&directory.display().to_string());
+    ) -> Result<(Self, Addresses), RequestFailure> {
+        let about = |failure: RequestFailure| failure.about(&directory.display().to_string());
         for front_end in &options.front_ends {
             front_end.check().map_err(|error| of_front_end(&error))?;
         }
@@ -132,7 +134,7 @@ impl Service {
         let all = Arc::new(VolumeExports::all(&pool));
         let transfers = front_ends.iter().find_map(|front_end| front_end.transfers(all.clone()));
         let metrics = options.metrics.map(MetricsServer::bind).transpose();
-        let metrics = metrics.map_err(|error| Failure::of_error(&error))?;
+        let metrics = metrics.map_err(|error| RequestFailure::of_error(&error))?;
         let addresses = Addresses {
             clients: addresses(&front_ends)?,
             metrics: metrics.as_ref().map(MetricsServer::address),
@@ -140,7 +142,7 @@ impl Service {
         if let Some(warning) = open_files::allow(most_open_files(&front_ends)) {
             monitor.warn(&warning);
         }
-        let failed = |error: std::io::Error| Failure::of("cannot start to serve", &error);
+        let failed = |error: std::io::Error| RequestFailure::of("cannot start to serve", &error);
         let control = match open_control(directory, &pool, transfers.clone(), &monitor) {
             Ok(control) => Some(control),
             Err(error) if read_only => {
@@ -164,7 +166,7 @@ impl Service {
     }
 
     /// Closes the pool and all that still uses it. The front ends have ended their connections.
-    fn close(self) -> Result<(), Failure> {
+    fn close(self) -> Result<(), RequestFailure> {
         let Self { pool, front_ends, transfers, control, helpers, closing } = self;
         if let Some(control) = control {
             control.close();
@@ -176,7 +178,7 @@ impl Service {
             let _ = helper.join();
         }
         drop((front_ends, transfers));
-        access::close(pool).map_err(|error| Failure::from(error).found_midway())?;
+        access::close(pool).map_err(|error| RequestFailure::from(error).found_midway())?;
         finished.map_err(|error| of_front_end(&error))
     }
 }
@@ -187,7 +189,7 @@ fn open(
     options: &ServeOptions,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Arc<OpenPool>, Failure> {
+) -> Result<Arc<OpenPool>, RequestFailure> {
     let open = || {
         OpenPool::open(directory, options.tuning, options.thresholds.clone())
             .map_err(OpenError::Pool)
@@ -214,7 +216,7 @@ fn listen(
     volumes: Vec<String>,
     pool: &Arc<OpenPool>,
     monitor: &Arc<dyn Monitor>,
-) -> Result<Vec<Arc<dyn Listening>>, Failure> {
+) -> Result<Vec<Arc<dyn Listening>>, RequestFailure> {
     let exports = Arc::new(VolumeExports::only(pool, volumes));
     front_ends
         .into_iter()
@@ -223,11 +225,11 @@ fn listen(
         .collect()
 }
 
-fn addresses(front_ends: &[Arc<dyn Listening>]) -> Result<Vec<String>, Failure> {
+fn addresses(front_ends: &[Arc<dyn Listening>]) -> Result<Vec<String>, RequestFailure> {
     let addresses: Vec<String> =
         front_ends.iter().flat_map(|front_end| front_end.addresses()).collect();
     if addresses.is_empty() {
-        let failure = Failure::refused("there is no address to listen at");
+        let failure = RequestFailure::refused("there is no address to listen at");
         return Err(failure.with_remedy(Remedy::Listen));
     }
     Ok(addresses)

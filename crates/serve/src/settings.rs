@@ -3,7 +3,7 @@
 //! Keys and values are those of the options of `gemelo serve`: `commit-interval = "1s"`. Keys of
 //! earlier versions, which had the unit in their names, are read as well.
 
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 use gemelo_base::units::{parse_duration, parse_size};
 use gemelo_volume::Tuning;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -191,11 +191,11 @@ impl Settings {
     ///
     /// # Errors
     /// Fails if the file exists and cannot be read or parsed.
-    pub fn read(directory: &Path) -> Result<Self, Failure> {
+    pub fn read(directory: &Path) -> Result<Self, RequestFailure> {
         let path = directory.join(FILE);
         let bad = |error: &dyn std::fmt::Display| {
             let advice = "correct the file, or remove it to have the defaults";
-            Failure::refused(format!("{}: {error}: {advice}", path.display()))
+            RequestFailure::refused(format!("{}: {error}: {advice}", path.display()))
         };
         match fs::read_to_string(&path) {
             // The caller opens the pool next, and finds out whether it exists.
@@ -217,20 +217,20 @@ impl Settings {
     /// # Errors
     /// Fails if the file exists already, and leaves it as it is. Fails if it cannot be written, and
     /// removes it.
-    pub fn write(&self, directory: &Path) -> Result<(), Failure> {
+    pub fn write(&self, directory: &Path) -> Result<(), RequestFailure> {
         let path = directory.join(FILE);
         if path.symlink_metadata().is_ok() {
             let text = format!(
                 "'{}' exists already: it would change the new pool; remove it",
                 path.display()
             );
-            return Err(Failure::refused(text));
+            return Err(RequestFailure::refused(text));
         }
         if *self == Self::default() {
             return Ok(());
         }
         let failed =
-            |error: &dyn std::error::Error| Failure::of(&path.display().to_string(), error);
+            |error: &dyn std::error::Error| RequestFailure::of(&path.display().to_string(), error);
         let text = toml::to_string(&Written::from(*self)).map_err(|error| failed(&error))?;
         let mut file = OpenOptions::new()
             .write(true)

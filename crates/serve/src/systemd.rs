@@ -1,7 +1,7 @@
 //! The interface to service managers such as systemd: listening sockets that they hand over
 //! (sd_listen_fds(3)), and states that they receive (sd_notify(3)).
 
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 use listenfd::ListenFd;
 use std::io;
 use std::net::TcpListener;
@@ -22,9 +22,9 @@ pub enum HandedOver {
 /// # Errors
 /// Fails if one of them is not a listening stream socket of the families `AF_UNIX`, `AF_INET` or
 /// `AF_INET6`.
-pub fn handed_over() -> Result<Vec<HandedOver>, Failure> {
+pub fn handed_over() -> Result<Vec<HandedOver>, RequestFailure> {
     take().map_err(|error| {
-        Failure::refused(format!("a socket that was handed over cannot be used: {error}"))
+        RequestFailure::refused(format!("a socket that was handed over cannot be used: {error}"))
     })
 }
 

@@ -11,7 +11,7 @@ use gemelo_device::{
     FrontEndFigures, Geometry, Listening, Request, Transfers,
 };
 use gemelo_format::DedupMode;
-use gemelo_serve::{Access, Failure, Purpose, Reply, ServeOptions, serve};
+use gemelo_serve::{PoolAccess, Purpose, Reply, RequestFailure, ServeOptions, serve};
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -184,7 +184,11 @@ impl TestPool {
     }
 
     /// Serves the pool by these front ends while `act` runs.
-    fn serve(&self, front_ends: Vec<Sizes>, act: impl FnOnce(&[String])) -> Result<(), Failure> {
+    fn serve(
+        &self,
+        front_ends: Vec<Sizes>,
+        act: impl FnOnce(&[String]),
+    ) -> Result<(), RequestFailure> {
         let front_ends = front_ends.into_iter().map(|front_end| Box::new(front_end) as _).collect();
         let options = ServeOptions { front_ends, ..ServeOptions::default() };
         let (stop, monitor) = (StopFlag::new(), Arc::new(Recorder::new()));
@@ -202,8 +206,8 @@ impl TestPool {
         serving.join().unwrap()
     }
 
-    fn access(&self) -> Access {
-        Access::open(&self.path(), Purpose::Look, &Silent, &StopFlag::new()).unwrap()
+    fn access(&self) -> PoolAccess {
+        PoolAccess::open(&self.path(), Purpose::Look, &Silent, &StopFlag::new()).unwrap()
     }
 }
 
@@ -221,7 +225,8 @@ fn two_front_ends_serve_one_pool_and_are_counted_together() {
             assert_eq!(size_of(address, "disk"), "8388608");
             assert_eq!(size_of(address, "nothing"), "none");
         }
-        let stat = pool.access().perform(&gemelo_serve::Request::Stat, &Silent, &StopFlag::new());
+        let stat =
+            pool.access().perform(&gemelo_serve::PoolRequest::Stat, &Silent, &StopFlag::new());
         let Ok(Reply::Stat(report)) = stat else { panic!("{stat:?}") };
         let server = report.server.unwrap();
         assert_eq!((server.accepted_connections, server.memory_limit_bytes), (4, 8192));

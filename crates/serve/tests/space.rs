@@ -4,7 +4,7 @@
 
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_format::DedupMode;
-use gemelo_serve::{Access, Purpose, Reply, Request};
+use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply};
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ fn a_raised_stop_flag_ends_the_computation_and_the_next_one_succeeds() {
     let pool = Pool::open(&path, Tuning::default(), Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("a", 1 << 20, DedupMode::Inline).unwrap();
     pool.close().unwrap();
-    let access = Access::open(&path, Purpose::Read, &Silent, &StopFlag::new()).unwrap();
+    let access = PoolAccess::open(&path, Purpose::Read, &Silent, &StopFlag::new()).unwrap();
     let raised = StopFlag::new();
     raised.raise();
-    let of_all = Request::VolumeSpace { name: None };
-    for request in [&of_all, &Request::SnapshotSpace] {
+    let of_all = PoolRequest::VolumeSpace { name: None };
+    for request in [&of_all, &PoolRequest::SnapshotSpace] {
         let stopped = access.perform(request, &Silent, &raised).unwrap_err();
         assert!(stopped.text.contains("interrupted"), "{}", stopped.text);
     }

@@ -1,4 +1,4 @@
-//! Contents as they are, each at byte PBN × block size of a disk.
+//! A store that keeps each content unchanged, at byte PBN × block size of a disk.
 
 use crate::{ContentRead, ContentWrite, Store};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
@@ -6,24 +6,24 @@ use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header};
 use std::io;
 use std::sync::Arc;
 
-/// Fewer neighbouring blocks are not worth a discard in the background: a file with a hole for each
-/// would be in pieces, and they are the first to be used again.
+/// The fewest neighbouring blocks that are worth a discard in the background. A hole for each
+/// single block would fragment a file, and these blocks are reused first.
 const LEAST_DISCARD_BLOCKS: u32 = 16;
 
-/// See the module. PBNs in a row lie side by side.
+/// A store that keeps contents unchanged. Contents of consecutive PBNs lie side by side.
 pub struct BlockStore {
     disk: Arc<dyn Disk>,
     superblock: Superblock,
 }
 
 impl BlockStore {
-    /// The store of the pool with this superblock.
+    /// Makes the store of the pool with this superblock.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, superblock: &Superblock) -> Self {
         Self { disk, superblock: superblock.clone() }
     }
 
-    /// As [`Self::new`], for a caller that may open another kind of store.
+    /// Does the same as [`Self::new`], for a caller that may open another kind of store.
     #[must_use]
     pub fn open(disk: Arc<dyn Disk>, superblock: &Superblock) -> Arc<dyn Store> {
         Arc::new(Self::new(disk, superblock))
@@ -33,8 +33,8 @@ impl BlockStore {
         u64::from(pbn.number()) * u64::from(self.superblock.block_bytes)
     }
 
-    /// The bytes at which the label and its copy lie: block 0, and the block that the superblock
-    /// names.
+    /// Offsets in bytes of the label, which is block 0, and of its copy, which is the block named
+    /// by the superblock.
     pub fn label_offsets(&self) -> impl Iterator<Item = u64> {
         let copy = self.superblock.header_copy.map(|pbn| self.offset(pbn));
         std::iter::once(0).chain(copy)
@@ -52,15 +52,16 @@ impl Store for BlockStore {
 
     fn enlarge(&self, blocks: u64) -> io::Result<()> {
         let length = blocks * u64::from(self.superblock.block_bytes);
-        // A longer disk, which an attempt that failed halfway has left, is never cut: its blocks
-        // may be in use.
+        // A failed attempt may have made the disk longer. The disk is never shortened, because its
+        // blocks may be in use.
         if self.disk.len()? < length { self.disk.set_len(length) } else { Ok(()) }
     }
 
     fn write_labels(&self) -> Result<(), FormatError> {
         let io = |action| FormatError::io(DiskRole::Data, action);
         let header = data_header(&self.superblock);
-        // One after another, so that a crash damages one of them at most.
+        // The labels are written and synced one after another, so that a crash damages one of them
+        // at most.
         for offset in self.label_offsets() {
             self.disk.write_at(offset, &header).map_err(io("write"))?;
             self.disk.sync().map_err(io("sync"))?;
@@ -86,7 +87,9 @@ impl Store for BlockStore {
         }
         let mut label = right;
         self.disk.read_at(0, &mut label).map_err(FormatError::io(DiskRole::Data, "read"))?;
-        Err(FormatError::NotAPool { why: "the data store is not the one of this metadata" })
+        Err(FormatError::NotAPool {
+            why: "the data store belongs to another pool than the metadata",
+        })
     }
 
     fn read(&self, reads: &mut [ContentRead<'_>]) {

@@ -23,37 +23,38 @@ const COMPARED_BYTES: usize = 64 << 10;
 /// Opens the store of a pool on its data disk.
 pub type OpenStore = fn(Arc<dyn Disk>, &Superblock) -> Arc<dyn Store>;
 
-/// Contents by PBN. All methods may be called from many threads at once.
+/// A store of contents by PBN. All methods may be called from many threads at once.
 ///
-/// Requests of a list have no order, and each has its own outcome. PBNs in a row are best given in
-/// a row. A write that no [`Self::sync`] has covered may be torn by a crash; it changes the content
-/// of no other PBN.
+/// Requests of a list have no order, and each has its own outcome. Requests of consecutive PBNs
+/// should be adjacent in the list. A crash may tear a write that no [`Self::sync`] has covered, but
+/// changes the content of no other PBN.
 pub trait Store: Send + Sync {
     /// Bytes of a content.
     fn block_bytes(&self) -> usize;
 
-    /// The number of PBNs, block 0 included, that the storage below has room for at present.
+    /// Returns the number of PBNs, block 0 included, that the storage below has room for at
+    /// present.
     ///
     /// # Errors
-    /// If it cannot be measured.
+    /// Fails if the storage cannot be measured.
     fn blocks(&self) -> io::Result<u64>;
 
-    /// Makes room for this many PBNs, block 0 included. Room that is there is never taken away.
+    /// Makes room for this many PBNs, block 0 included. It never takes away room.
     ///
     /// # Errors
-    /// If there is no space, or the system says so.
+    /// Fails if there is no space, or if a system call fails.
     fn enlarge(&self, blocks: u64) -> io::Result<()>;
 
     /// Writes the labels by which [`Self::check_labels`] knows the store, and makes them durable.
     ///
     /// # Errors
-    /// If there is no space, or the system says so.
+    /// Fails if there is no space, or if a system call fails.
     fn write_labels(&self) -> Result<(), FormatError>;
 
-    /// Checks that the store belongs to the pool. Gives the labels that are damaged, in words.
+    /// Checks that the store belongs to the pool. Returns descriptions of damaged labels.
     ///
     /// # Errors
-    /// If it belongs to another pool, or cannot be read.
+    /// Fails if the store belongs to another pool, or cannot be read.
     fn check_labels(&self) -> Result<Vec<String>, FormatError>;
 
     /// Reads contents, or parts of them.
@@ -81,18 +82,19 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// The contents of `count` PBNs from `first` on are no longer needed, and read as anything.
+    /// Gives up the contents of `count` PBNs from `first` on, which may then read as anything.
     ///
     /// # Errors
-    /// If the system says so; not if the storage below cannot give space back.
+    /// Fails if a system call fails, but not if the storage below cannot give space back.
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()>;
 
     /// The fewest PBNs in a row that are worth a discard in the background.
     fn least_discard_blocks(&self) -> u32;
 
-    /// Makes durable what was written before.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// If the system says so: then nothing is known of what was written since the last time.
+    /// Fails if a system call fails. Then it is unknown which writes since the last sync are
+    /// durable.
     fn sync(&self) -> io::Result<()>;
 }

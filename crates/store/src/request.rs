@@ -6,18 +6,18 @@ use std::io;
 /// A read of a content, or of a part of it.
 #[derive(Debug)]
 pub struct ContentRead<'a> {
-    /// Which content.
+    /// The content to read.
     pub pbn: Pbn,
-    /// The first byte that is wanted.
+    /// The offset of the first byte to read, within the content.
     pub within: usize,
-    /// It is filled, and ends within the content. After an error its bytes mean nothing.
+    /// Filled by the store; it ends within the content. After an error its bytes are undefined.
     pub buffer: &'a mut [u8],
     /// Set by the store.
     pub outcome: io::Result<()>,
 }
 
 impl<'a> ContentRead<'a> {
-    /// A request that was not made yet.
+    /// Makes a request without an outcome.
     pub const fn new(pbn: Pbn, within: usize, buffer: &'a mut [u8]) -> Self {
         Self { pbn, within, buffer, outcome: Ok(()) }
     }
@@ -26,16 +26,16 @@ impl<'a> ContentRead<'a> {
 /// A write of a whole content.
 #[derive(Debug)]
 pub struct ContentWrite<'a> {
-    /// Which content.
+    /// The content to write.
     pub pbn: Pbn,
-    /// Its new bytes.
+    /// The new bytes.
     pub content: &'a [u8],
     /// Set by the store. After an error the content may be anything.
     pub outcome: io::Result<()>,
 }
 
 impl<'a> ContentWrite<'a> {
-    /// A request that was not made yet.
+    /// Makes a request without an outcome.
     pub const fn new(pbn: Pbn, content: &'a [u8]) -> Self {
         Self { pbn, content, outcome: Ok(()) }
     }
@@ -44,16 +44,16 @@ impl<'a> ContentWrite<'a> {
 /// A comparison of a stored content with a given one.
 #[derive(Debug)]
 pub struct ContentComparison<'a> {
-    /// Which content.
+    /// The content to compare.
     pub pbn: Pbn,
-    /// The bytes that it may have.
+    /// The bytes to compare it with.
     pub content: &'a [u8],
-    /// Set by the store: true if the bytes are equal.
+    /// Set by the store: `true` if the bytes are equal.
     pub outcome: io::Result<bool>,
 }
 
 impl<'a> ContentComparison<'a> {
-    /// A request that was not made yet.
+    /// Makes a request without an outcome.
     pub const fn new(pbn: Pbn, content: &'a [u8]) -> Self {
         Self { pbn, content, outcome: Ok(false) }
     }

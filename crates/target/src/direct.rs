@@ -1,7 +1,7 @@
 //! Checks that sizes and paths allow direct I/O.
 
 use crate::error::AtPath;
-use crate::{Layout, TargetError};
+use crate::{PlaceLayout, TargetError};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::path::Path;
@@ -11,7 +11,7 @@ const LEAST_SECTOR_BYTES: u64 = 512;
 
 /// Refuses sizes that are not multiples of the sector size that direct I/O needs here. `path` is a
 /// device, a file, or the directory in which files will be made.
-pub(crate) fn check(path: &Path, layout: &Layout) -> Result<(), TargetError> {
+pub(crate) fn check(path: &Path, layout: &PlaceLayout) -> Result<(), TargetError> {
     if !layout.direct {
         return Ok(());
     }

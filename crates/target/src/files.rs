@@ -4,7 +4,7 @@
 use crate::error::AtPath;
 use crate::queue::{Engine, OpenPlace, PsyncQueue, Queue, QueueOptions, UringQueue};
 use crate::storage::Target;
-use crate::{Access, AtStart, Layout, TargetError};
+use crate::{AtStart, PlaceAccess, PlaceLayout, TargetError};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The kind of storage at a path.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum StorageAtPath {
     /// One file, which exists or will be made. Each process has a region of it.
     File(PathBuf),
     /// One file for each process, in a directory.
@@ -24,15 +24,15 @@ pub(crate) enum Found {
 
 /// Files or a device, ready to be opened.
 pub(crate) struct Files {
-    found: Found,
-    layout: Layout,
+    found: StorageAtPath,
+    layout: PlaceLayout,
     made: Vec<PathBuf>,
 }
 
 impl Files {
-    pub(crate) fn prepare(found: Found, layout: Layout) -> Result<Self, TargetError> {
+    pub(crate) fn prepare(found: StorageAtPath, layout: PlaceLayout) -> Result<Self, TargetError> {
         let mut files = Self { found, layout, made: Vec::new() };
-        if layout.access == Access::Create {
+        if layout.access == PlaceAccess::Create {
             files.make_files()?;
         }
         Ok(files)
@@ -40,9 +40,9 @@ impl Files {
 
     fn make_files(&mut self) -> Result<(), TargetError> {
         let (files, bytes) = match &self.found {
-            Found::Device(_) => return Ok(()),
-            Found::File(path) => (vec![path.clone()], self.layout.total_bytes()?),
-            Found::Folder(paths) => (paths.clone(), self.layout.place_bytes),
+            StorageAtPath::Device(_) => return Ok(()),
+            StorageAtPath::File(path) => (vec![path.clone()], self.layout.total_bytes()?),
+            StorageAtPath::Folder(paths) => (paths.clone(), self.layout.place_bytes),
         };
         for path in files {
             let file = self.make_or_empty(&path)?;
@@ -71,8 +71,8 @@ impl Files {
     fn path_and_start(&self, process: u32) -> (&Path, u64) {
         let start = u64::from(process) * self.layout.place_bytes;
         match &self.found {
-            Found::File(path) | Found::Device(path) => (path, start),
-            Found::Folder(paths) => {
+            StorageAtPath::File(path) | StorageAtPath::Device(path) => (path, start),
+            StorageAtPath::Folder(paths) => {
                 (paths.get(process as usize).map_or(Path::new(""), PathBuf::as_path), 0)
             }
         }
@@ -111,7 +111,9 @@ impl Target for Files {
 
     fn at_start(&self) -> AtStart {
         match (&self.found, self.layout.access) {
-            (Found::File(_) | Found::Folder(_), Access::Create) => AtStart::Zeros,
+            (StorageAtPath::File(_) | StorageAtPath::Folder(_), PlaceAccess::Create) => {
+                AtStart::Zeros
+            }
             _ => AtStart::Unknown,
         }
     }

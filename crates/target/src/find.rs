@@ -1,9 +1,9 @@
 //! Checks that files, a directory or a block device can carry a layout, without changing anything.
 
 use crate::error::AtPath;
-use crate::files::{Files, Found};
+use crate::files::{Files, StorageAtPath};
 use crate::storage::{PlannedTarget, Storage, Target};
-use crate::{Access, Layout, TargetError, device, direct};
+use crate::{PlaceAccess, PlaceLayout, TargetError, device, direct};
 use rustix::fs::{FileType, Stat};
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ impl Storage for FileStorage {
         }
     }
 
-    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+    fn plan(&self, layout: &PlaceLayout) -> Result<Box<dyn PlannedTarget>, TargetError> {
         let found = find(&self.path, layout, layout.total_bytes()?)?;
         Ok(Box::new(FilePlan { found, layout: *layout }))
     }
@@ -42,8 +42,8 @@ impl Storage for FileStorage {
 /// Files or a device that were checked, and in which nothing was changed yet.
 #[derive(Debug)]
 struct FilePlan {
-    found: Found,
-    layout: Layout,
+    found: StorageAtPath,
+    layout: PlaceLayout,
 }
 
 impl PlannedTarget for FilePlan {
@@ -52,7 +52,7 @@ impl PlannedTarget for FilePlan {
     }
 }
 
-fn find(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found, TargetError> {
+fn find(path: &Path, layout: &PlaceLayout, total_bytes: u64) -> Result<StorageAtPath, TargetError> {
     let Ok(status) = rustix::fs::stat(path) else {
         return find_new_file(path, layout, total_bytes);
     };
@@ -62,11 +62,11 @@ fn find(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found, TargetE
             check_existing_file(path, &status, layout, total_bytes)?;
             check_room(path, layout, total_bytes, allocated_bytes(&status))?;
             direct::check(path, layout)?;
-            Ok(Found::File(path.to_owned()))
+            Ok(StorageAtPath::File(path.to_owned()))
         }
         FileType::BlockDevice => {
             check_device(path, &status, layout, total_bytes)?;
-            Ok(Found::Device(path.to_owned()))
+            Ok(StorageAtPath::Device(path.to_owned()))
         }
         kind => Err(TargetError::Kind { path: path.to_owned(), found: kind_name(kind) }),
     }
@@ -81,8 +81,12 @@ const fn kind_name(kind: FileType) -> &'static str {
     }
 }
 
-fn find_new_file(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found, TargetError> {
-    if layout.access != Access::Create {
+fn find_new_file(
+    path: &Path,
+    layout: &PlaceLayout,
+    total_bytes: u64,
+) -> Result<StorageAtPath, TargetError> {
+    if layout.access != PlaceAccess::Create {
         return Err(TargetError::Missing { path: path.to_owned() });
     }
     device::check_existing(path)?;
@@ -99,10 +103,14 @@ fn find_new_file(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found
     check_writable(folder, layout)?;
     check_room(folder, layout, total_bytes, 0)?;
     direct::check(folder, layout)?;
-    Ok(Found::File(path.to_owned()))
+    Ok(StorageAtPath::File(path.to_owned()))
 }
 
-fn find_folder(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found, TargetError> {
+fn find_folder(
+    path: &Path,
+    layout: &PlaceLayout,
+    total_bytes: u64,
+) -> Result<StorageAtPath, TargetError> {
     let files: Vec<PathBuf> =
         (0..layout.processes).map(|process| place_file(path, process)).collect();
     let mut reusable_bytes = 0;
@@ -112,14 +120,14 @@ fn find_folder(path: &Path, layout: &Layout, total_bytes: u64) -> Result<Found, 
                 check_existing_file(file, &status, layout, layout.place_bytes)?;
                 reusable_bytes += allocated_bytes(&status);
             }
-            Err(_) if layout.access == Access::Create => {}
+            Err(_) if layout.access == PlaceAccess::Create => {}
             Err(_) => return Err(TargetError::Missing { path: file.clone() }),
         }
     }
     check_writable(path, layout)?;
     check_room(path, layout, total_bytes, reusable_bytes)?;
     direct::check(path, layout)?;
-    Ok(Found::Folder(files))
+    Ok(StorageAtPath::Folder(files))
 }
 
 /// Returns the path of a process's file in a directory.
@@ -130,7 +138,7 @@ fn place_file(folder: &Path, process: u32) -> PathBuf {
 fn check_existing_file(
     path: &Path,
     status: &Stat,
-    layout: &Layout,
+    layout: &PlaceLayout,
     need_bytes: u64,
 ) -> Result<(), TargetError> {
     let kind = FileType::from_raw_mode(status.st_mode);
@@ -138,10 +146,10 @@ fn check_existing_file(
         return Err(TargetError::Kind { path: path.to_owned(), found: kind_name(kind) });
     }
     let have_bytes = u64::try_from(status.st_size).unwrap_or(0);
-    if layout.access == Access::Create && !layout.force {
+    if layout.access == PlaceAccess::Create && !layout.force {
         return Err(TargetError::Exists { path: path.to_owned() });
     }
-    if layout.access != Access::Create && have_bytes < need_bytes {
+    if layout.access != PlaceAccess::Create && have_bytes < need_bytes {
         return Err(TargetError::TooSmall { path: path.to_owned(), have_bytes, need_bytes });
     }
     check_writable(path, layout)?;
@@ -151,7 +159,7 @@ fn check_existing_file(
 fn check_device(
     path: &Path,
     status: &Stat,
-    layout: &Layout,
+    layout: &PlaceLayout,
     need_bytes: u64,
 ) -> Result<(), TargetError> {
     if layout.access.writes() {
@@ -163,7 +171,7 @@ fn check_device(
     if have_bytes < need_bytes {
         return Err(TargetError::TooSmall { path: path.to_owned(), have_bytes, need_bytes });
     }
-    if layout.access == Access::Create {
+    if layout.access == PlaceAccess::Create {
         device::check_overwritable(path, layout.force)?;
     }
     direct::check(path, layout)
@@ -178,7 +186,7 @@ pub fn check_overwritable(path: &Path, force: bool) -> Result<(), TargetError> {
     device::check_overwritable(path, force)
 }
 
-fn check_writable(path: &Path, layout: &Layout) -> Result<(), TargetError> {
+fn check_writable(path: &Path, layout: &PlaceLayout) -> Result<(), TargetError> {
     if layout.access.writes() && !direct::is_writable(path) {
         return Err(TargetError::ReadOnly { path: path.to_owned() });
     }
@@ -195,11 +203,11 @@ fn allocated_bytes(status: &Stat) -> u64 {
 /// unknown here.
 fn check_room(
     path: &Path,
-    layout: &Layout,
+    layout: &PlaceLayout,
     need_bytes: u64,
     reusable_bytes: u64,
 ) -> Result<(), TargetError> {
-    if layout.access != Access::Create || !layout.preallocate {
+    if layout.access != PlaceAccess::Create || !layout.preallocate {
         return Ok(());
     }
     let status = rustix::fs::statvfs(path).at("look at the file system of", path)?;

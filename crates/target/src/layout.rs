@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The sizes that a job needs and the way it accesses storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct PlaceLayout {
     /// Number of processes. Each has a place of its own.
     pub processes: u32,
     /// Size of each place in bytes.
@@ -15,7 +15,7 @@ pub struct Layout {
     /// `true` if reads and writes bypass the page cache (direct I/O).
     pub direct: bool,
     /// The way the job makes and accesses its places.
-    pub access: Access,
+    pub access: PlaceAccess,
     /// `true` if the job may overwrite existing files, and block devices that hold data.
     pub force: bool,
     /// `true` if files get all their space before the run (`fallocate`). A full disk is then
@@ -26,8 +26,9 @@ pub struct Layout {
 
 /// The way a job makes and accesses its places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// The job makes its files. It refuses existing files and data unless [`Layout::force`] is set.
+pub enum PlaceAccess {
+    /// The job makes its files. It refuses existing files and data unless [`PlaceLayout::force`] is
+    /// set.
     Create,
     /// The places exist, are large enough, and are only read.
     Read,
@@ -35,7 +36,7 @@ pub enum Access {
     Update,
 }
 
-impl Access {
+impl PlaceAccess {
     /// Returns whether the job writes.
     #[must_use]
     pub const fn writes(self) -> bool {
@@ -53,7 +54,7 @@ pub enum AtStart {
     Unknown,
 }
 
-impl Layout {
+impl PlaceLayout {
     /// Returns the size of all places together in bytes.
     ///
     /// # Errors

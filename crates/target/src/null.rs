@@ -2,7 +2,7 @@
 
 use crate::queue::{NullQueue, Queue, QueueOptions};
 use crate::storage::{PlannedTarget, Storage, Target};
-use crate::{AtStart, Layout, TargetError};
+use crate::{AtStart, PlaceLayout, TargetError};
 
 /// Completes every write and every read at once, and stores nothing.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Storage for NullStorage {
         Ok(None)
     }
 
-    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+    fn plan(&self, layout: &PlaceLayout) -> Result<Box<dyn PlannedTarget>, TargetError> {
         layout.total_bytes()?;
         Ok(Box::new(Self))
     }

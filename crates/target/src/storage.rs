@@ -2,7 +2,7 @@
 //! checked, [`Target`] is ready.
 
 use crate::queue::{Queue, QueueOptions};
-use crate::{AtStart, Layout, PoolFigures, TargetError};
+use crate::{AtStart, PlaceLayout, PoolFigures, TargetError};
 use gemelo_base::{Monitor, StopFlag};
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// Fails with everything that can be refused before a run; see [`TargetError`].
-    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError>;
+    fn plan(&self, layout: &PlaceLayout) -> Result<Box<dyn PlannedTarget>, TargetError>;
 }
 
 /// A target that was checked, and in which nothing was changed yet.

@@ -10,35 +10,35 @@
 
 use gemelo_base::{Classified, FailureKind};
 use gemelo_target::{
-    Access, AtStart, Engine, FileStorage, Layout, Operation, PlannedTarget, QueueOptions, Request,
-    Storage, Target, TargetError, Wait,
+    AtStart, Engine, FileStorage, PlaceAccess, PlaceLayout, PlannedTarget, QueueOptions, Storage,
+    Target, TargetError, TargetOperation, TargetRequest, Wait,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn layout() -> Layout {
-    Layout {
+fn layout() -> PlaceLayout {
+    PlaceLayout {
         processes: 2,
         place_bytes: 1 << 20,
         block_bytes: 4096,
         direct: false,
-        access: Access::Create,
+        access: PlaceAccess::Create,
         force: false,
         preallocate: true,
     }
 }
 
-fn plan(path: &Path, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+fn plan(path: &Path, layout: &PlaceLayout) -> Result<Box<dyn PlannedTarget>, TargetError> {
     FileStorage::new(path).plan(layout)
 }
 
-fn refused(path: &Path, layout: &Layout) -> TargetError {
+fn refused(path: &Path, layout: &PlaceLayout) -> TargetError {
     let error = plan(path, layout).unwrap_err();
     assert!(matches!(error.kind(), FailureKind::BadInput | FailureKind::InUse), "{error}");
     error
 }
 
-fn prepare(path: &Path, layout: &Layout) -> Box<dyn Target> {
+fn prepare(path: &Path, layout: &PlaceLayout) -> Box<dyn Target> {
     plan(path, layout).unwrap().prepare().unwrap()
 }
 
@@ -52,7 +52,7 @@ fn use_all(target: &dyn Target, engine: Engine, writes: bool) {
                 queue.buffer(0).fill(byte);
             }
             let mut done = Vec::new();
-            queue.submit(0, Request { operation, offset: 8192, bytes: 4096 }).unwrap();
+            queue.submit(0, TargetRequest { operation, offset: 8192, bytes: 4096 }).unwrap();
             while done.is_empty() {
                 queue.reap(Wait::ForOne, &mut done).unwrap();
             }
@@ -61,10 +61,10 @@ fn use_all(target: &dyn Target, engine: Engine, writes: bool) {
         };
         let mark = process as u8 + 7;
         if writes {
-            carry_out(Operation::Write, Some(mark));
-            carry_out(Operation::Sync, None);
+            carry_out(TargetOperation::Write, Some(mark));
+            carry_out(TargetOperation::Sync, None);
         }
-        assert_eq!(carry_out(Operation::Read, Some(0)), mark);
+        assert_eq!(carry_out(TargetOperation::Read, Some(0)), mark);
     }
 }
 
@@ -86,7 +86,7 @@ fn files_are_made_and_removed_unless_kept() {
         use_all(target.as_ref(), engine, true);
         target.finish(true).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 2 << 20);
-        let reader = prepare(&file, &Layout { access: Access::Read, ..layout() });
+        let reader = prepare(&file, &PlaceLayout { access: PlaceAccess::Read, ..layout() });
         assert_eq!(reader.at_start(), AtStart::Unknown);
         use_all(reader.as_ref(), engine, false);
     }
@@ -101,7 +101,7 @@ fn what_exists_is_overwritten_by_force_only_and_never_removed() {
         assert!(matches!(refused(path, &layout()), TargetError::Exists { path } if path == file));
         assert_eq!(std::fs::read(&file).unwrap(), b"mine");
     }
-    let forced = Layout { force: true, ..layout() };
+    let forced = PlaceLayout { force: true, ..layout() };
     let planned = plan(folder.path(), &forced).unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), b"mine", "a plan touches nothing");
     planned.prepare().unwrap().finish(false).unwrap();
@@ -112,7 +112,7 @@ fn what_exists_is_overwritten_by_force_only_and_never_removed() {
 fn what_is_missing_too_small_or_something_else_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let read = Layout { access: Access::Read, ..layout() };
+    let read = PlaceLayout { access: PlaceAccess::Read, ..layout() };
     assert!(matches!(refused(&missing, &read), TargetError::Missing { .. }));
     assert!(matches!(refused(folder.path(), &read), TargetError::Missing { .. }));
     assert!(matches!(refused(&missing.join("x"), &layout()), TargetError::NoFolder { .. }));
@@ -127,7 +127,7 @@ fn what_is_missing_too_small_or_something_else_is_refused() {
     );
     assert!(matches!(refused(Path::new("/dev/null"), &layout()), TargetError::Kind { .. }));
     for place_bytes in [0, u64::MAX, 1 << 62] {
-        let error = refused(folder.path(), &Layout { place_bytes, ..layout() });
+        let error = refused(folder.path(), &PlaceLayout { place_bytes, ..layout() });
         assert!(matches!(error, TargetError::Size { .. }), "{error}");
     }
 }
@@ -135,9 +135,9 @@ fn what_is_missing_too_small_or_something_else_is_refused() {
 #[test]
 fn space_is_looked_at_where_it_will_be_taken() {
     let folder = tempfile::tempdir().unwrap();
-    let huge = Layout { place_bytes: 1 << 50, ..layout() };
+    let huge = PlaceLayout { place_bytes: 1 << 50, ..layout() };
     assert!(matches!(refused(folder.path(), &huge), TargetError::TooSmall { .. }));
-    let sparse = Layout { preallocate: false, place_bytes: 1 << 40, ..layout() };
+    let sparse = PlaceLayout { preallocate: false, place_bytes: 1 << 40, ..layout() };
     drop(prepare(folder.path(), &sparse));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
@@ -145,8 +145,10 @@ fn space_is_looked_at_where_it_will_be_taken() {
 #[test]
 fn direct_io_goes_by_sectors() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let direct = Layout { direct: true, ..layout() };
-    for odd in [Layout { block_bytes: 1000, ..direct }, Layout { place_bytes: 10_000, ..direct }] {
+    let direct = PlaceLayout { direct: true, ..layout() };
+    for odd in
+        [PlaceLayout { block_bytes: 1000, ..direct }, PlaceLayout { place_bytes: 10_000, ..direct }]
+    {
         for path in [folder.path().to_owned(), folder.path().join("file")] {
             let error = refused(&path, &odd);
             assert!(matches!(error, TargetError::Sector { .. }), "{error}");
@@ -195,7 +197,7 @@ fn a_free_device_has_a_region_for_each_process() {
     let Some(device) = Loop::new("a_free_device_has_a_region_for_each_process") else { return };
     drop(prepare(&device.device, &layout()));
     for (engine, direct) in [(Engine::Psync, false), (Engine::IoUring, true)] {
-        let mut target = prepare(&device.device, &Layout { direct, force: true, ..layout() });
+        let mut target = prepare(&device.device, &PlaceLayout { direct, force: true, ..layout() });
         assert_eq!(target.at_start(), AtStart::Unknown);
         use_all(target.as_ref(), engine, true);
         target.finish(false).unwrap();
@@ -203,16 +205,16 @@ fn a_free_device_has_a_region_for_each_process() {
     }
     let error = refused(&device.device, &layout());
     assert!(matches!(error, TargetError::HoldsData { .. }), "{error}");
-    let large = Layout { place_bytes: 3 << 20, force: true, ..layout() };
+    let large = PlaceLayout { place_bytes: 3 << 20, force: true, ..layout() };
     assert!(matches!(refused(&device.device, &large), TargetError::TooSmall { .. }));
-    let odd = Layout { block_bytes: 100, direct: true, force: true, ..layout() };
+    let odd = PlaceLayout { block_bytes: 100, direct: true, force: true, ..layout() };
     assert!(matches!(refused(&device.device, &odd), TargetError::Sector { .. }));
 }
 
 #[test]
 fn a_used_device_is_refused_even_by_force() {
     let Some(device) = Loop::new("a_used_device_is_refused_even_by_force") else { return };
-    let forced = Layout { force: true, ..layout() };
+    let forced = PlaceLayout { force: true, ..layout() };
     let error = refused(&device.backing, &forced);
     assert!(matches!(&error, TargetError::InUse { by, .. } if by.contains("/dev/loop")), "{error}");
     if !succeeds(Command::new("mkfs.ext4").arg("-q").arg(&device.device)) {

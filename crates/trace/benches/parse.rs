@@ -11,8 +11,8 @@
 )]
 
 use gemelo_trace::{
-    Format, MemoryLimit, Merged, Preset, ReadOptions, Record, RecordSource, Statistics, Synthesis,
-    TraceWriter,
+    MemoryLimit, Merged, Preset, ReadOptions, Record, RecordSource, Statistics, Synthesis,
+    TraceFormat, TraceWriter,
 };
 use std::fs::File;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ const RECORDS: u64 = 400_000;
 const ROUNDS: usize = 5;
 
 /// Makes a trace of the preset in a format.
-fn make(folder: &Path, name: &str, preset: &str, format: Format) -> PathBuf {
+fn make(folder: &Path, name: &str, preset: &str, format: TraceFormat) -> PathBuf {
     let spec = Preset::named(preset).unwrap().spec(RECORDS, 1).unwrap();
     let mut synthesis = Synthesis::new(&spec).unwrap();
     let path = folder.join(name);
@@ -81,11 +81,11 @@ fn candidate(name: impl Into<String>, run: impl FnMut() -> u64 + 'static) -> Can
 fn main() {
     let folder = tempfile::tempdir().unwrap();
     let mut candidates = Vec::new();
-    for format in Format::ALL {
+    for format in TraceFormat::ALL {
         let path = make(folder.path(), format.name(), "mail", format);
         candidates.push(candidate(format!("read {format}"), move || read(&path, |_| {})));
     }
-    let homes = make(folder.path(), "homes", "homes", Format::Fiu);
+    let homes = make(folder.path(), "homes", "homes", TraceFormat::Fiu);
     candidates.push(candidate("read fiu, a hash every 512 bytes", move || read(&homes, |_| {})));
     let fiu = folder.path().join("fiu");
     for name in ["fiu.gz", "fiu.zst"] {
@@ -99,7 +99,7 @@ fn main() {
     let spec = Preset::named("mail").unwrap().spec(RECORDS, 1).unwrap();
     candidates.push(candidate("synthesize fiu, mail preset", move || {
         let mut synthesis = Synthesis::new(&spec).unwrap();
-        let mut writer = TraceWriter::new(Format::Fiu, std::io::sink());
+        let mut writer = TraceWriter::new(TraceFormat::Fiu, std::io::sink());
         let mut record = Record::new();
         while synthesis.next_record(&mut record).unwrap() {
             writer.write(&record, synthesis.names()).unwrap();

@@ -1,7 +1,7 @@
 //! Divides records into blocks: the blocks of a device that an operation touches, and the content
 //! of each.
 
-use crate::record::{ContentHash, Operation, Record};
+use crate::record::{ContentHash, Record, TraceOperation};
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Classified, FailureKind};
 use thiserror::Error;
@@ -65,7 +65,7 @@ impl<'a> Blocks<'a> {
         {
             return Err(BlockError { hash_bytes: record.hash_bytes, block_bytes });
         }
-        if record.operation == Operation::Trim {
+        if record.operation == TraceOperation::Trim {
             let next = record.offset_bytes.div_ceil(block_bytes);
             let end = (record.end_bytes() / block_bytes).max(next);
             return Ok(Self { record, block_bytes, next, end });

@@ -1,6 +1,6 @@
 //! Errors in reading a trace. Messages begin with file and line.
 
-use crate::Format;
+use crate::TraceFormat;
 use gemelo_base::{Classified, FailureKind};
 use std::path::PathBuf;
 use thiserror::Error;
@@ -49,7 +49,7 @@ pub enum TraceError {
         /// Start of the line.
         found: String,
         /// Format that the file was read as.
-        format: Format,
+        format: TraceFormat,
     },
     /// A line is longer than any format permits.
     #[error(

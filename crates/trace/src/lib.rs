@@ -2,7 +2,8 @@
 //!
 //! - [`Record`] is one operation of any format. [`RecordSource`] is a stream of them in bounded
 //!   memory.
-//! - [`Format`] lists the formats that can be read and written. [`Merged`] reads files as one trace
+//! - [`TraceFormat`] lists the formats that can be read and written. [`Merged`] reads files as one
+//!   trace
 //!   in order of time.
 //! - [`TraceWriter`] writes records in a format and counts what the format cannot represent
 //!   ([`Loss`]).
@@ -29,15 +30,15 @@ mod write;
 
 pub use blocks::{BlockError, Blocks, TouchedBlock};
 pub use error::{Malformed, TraceError};
-pub use format::Format;
+pub use format::TraceFormat;
 pub use merge::{DeviceRule, Merged, ReadOptions};
-pub use record::{ContentHash, Names, Operation, Record, RecordSource};
+pub use record::{ContentHash, Names, Record, RecordSource, TraceOperation};
 pub use stat::{
-    AccessProfile, Concentration, Counting, DeviceFigures, Figures, HotPlace, MemoryLimit,
+    AccessProfile, Concentration, CopyCounting, DeviceFigures, Figures, HotPlace, MemoryLimit,
     StatError, Statistics,
 };
 pub use synthesize::{
-    Arrival, ArrivalError, Preset, Synthesis, SynthesisError, SynthesisSpec, Volume, presets,
+    Arrival, ArrivalError, DataAmount, Preset, Synthesis, SynthesisError, SynthesisSpec, presets,
 };
 pub use window::{Stretch, Window};
 pub use write::{Loss, TraceWriter, WriteError};

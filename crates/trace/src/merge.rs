@@ -5,7 +5,7 @@
 //! go back.
 
 use crate::error::TraceError;
-use crate::format::Format;
+use crate::format::TraceFormat;
 use crate::reader::{Reader, Skipped};
 use crate::record::{Names, Record, RecordSource};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ const MOST_OPEN: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
     /// Format of all files. `None` recognises the format of each file by its content.
-    pub format: Option<Format>,
+    pub format: Option<TraceFormat>,
     /// `true` if malformed lines are counted and left out; `false` if they are errors.
     pub skips_malformed: bool,
     /// Devices to take, with their new names. An empty list takes all devices.
@@ -49,7 +49,7 @@ impl std::str::FromStr for DeviceRule {
 /// A file whose first record is not due yet.
 struct Pending {
     path: PathBuf,
-    format: Format,
+    format: TraceFormat,
     first_ns: u64,
 }
 
@@ -65,7 +65,7 @@ pub struct Merged {
     open: Vec<Open>,
     names: Names,
     options: ReadOptions,
-    formats: Vec<Format>,
+    formats: Vec<TraceFormat>,
     skipped: Skipped,
     left_out: u64,
     out_of_order: u64,
@@ -132,7 +132,7 @@ impl Merged {
 
     /// Returns the formats of the files.
     #[must_use]
-    pub fn formats(&self) -> &[Format] {
+    pub fn formats(&self) -> &[TraceFormat] {
         &self.formats
     }
 
@@ -307,7 +307,7 @@ mod tests {
             files(&["1,R,0,512,5\n1,R,0,512,9\n", "2,W,0,512,1\n2,W,0,512,6\n", "3,W,0,512,20\n"]);
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
         assert_eq!(times(&mut merged), [1, 5, 6, 9, 20]);
-        assert_eq!((merged.out_of_order(), merged.formats()), (0, &[Format::Alibaba][..]));
+        assert_eq!((merged.out_of_order(), merged.formats()), (0, &[TraceFormat::Alibaba][..]));
         assert_eq!(merged.names().device_count(), 3);
     }
 

@@ -1,7 +1,7 @@
 //! Reads one trace file as a stream of records.
 
 use crate::error::{Malformed, TraceError};
-use crate::format::{Format, Parsed, Parser};
+use crate::format::{Parsed, Parser, TraceFormat};
 use crate::input::Input;
 use crate::record::{Names, Record};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) struct Skipped {
 /// An open trace file.
 pub(crate) struct Reader {
     input: Input,
-    format: Format,
+    format: TraceFormat,
     parser: Parser,
     record_bytes: Option<usize>,
     skips_malformed: bool,
@@ -32,17 +32,17 @@ impl Reader {
     /// Opens a file. Without a format, the content decides.
     pub(crate) fn open(
         path: &Path,
-        format: Option<Format>,
+        format: Option<TraceFormat>,
         skips_malformed: bool,
     ) -> Result<Self, TraceError> {
         let input = Input::open(path)?;
         if input.head().is_empty() {
             return Err(TraceError::Empty { path: path.to_owned() });
         }
-        let format = format.or_else(|| Format::of_head(input.head()));
+        let format = format.or_else(|| TraceFormat::of_head(input.head()));
         let format = format.ok_or_else(|| TraceError::Unrecognised {
             path: path.to_owned(),
-            known: Format::known(),
+            known: TraceFormat::known(),
         })?;
         let parser = Parser::new(format, input.head());
         let record_bytes = parser.record_bytes();
@@ -56,7 +56,7 @@ impl Reader {
         })
     }
 
-    pub(crate) const fn format(&self) -> Format {
+    pub(crate) const fn format(&self) -> TraceFormat {
         self.format
     }
 

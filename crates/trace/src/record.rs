@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Operation {
+pub enum TraceOperation {
     /// Reads a range of the device.
     #[default]
     Read,
@@ -38,7 +38,7 @@ pub struct Record {
     /// Length in bytes.
     pub length_bytes: u64,
     /// Kind of the operation.
-    pub operation: Operation,
+    pub operation: TraceOperation,
     /// Hashes of the data from the offset on, one for each [`Self::hash_bytes`], or none. The last
     /// one may stand for a shorter stretch.
     pub hashes: Vec<ContentHash>,

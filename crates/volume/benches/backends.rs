@@ -1,16 +1,18 @@
-//! The metadata backends beside each other: writes a second by data, pattern, transaction size and cache size; memory and
-//! metadata per block. What Dmdedup's figures 4 to 6 show of its backends.
+//! A comparison of the metadata backends: write rates by data, pattern, transaction size and cache
+//! size; memory and metadata per block. Figures 4 to 6 of the Dmdedup paper show the same for its
+//! backends.
 //!
-//! `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`: pools are made in the directory; the
-//! blocks of the source tree's files are the third kind of data; MIB are written in each run (64 unless set). A transaction is
-//! so many writes and a flush. A cell is the median of
-//! rounds in which the backends take turns. Figures are thousands of blocks of 4 KiB a second; to be compared within a run only.
+//! Usage: `cargo bench -p gemelo-volume --bench backends [-- DIRECTORY [SOURCE_TREE [MIB]]]`. Pools
+//! are made in DIRECTORY; the blocks of the files of SOURCE_TREE are the third kind of data; each
+//! run writes MIB (64 unless set). A transaction is a number of writes and a flush. A cell is the
+//! median of rounds in which the backends take turns. Figures are thousands of blocks of 4 KiB a
+//! second, and can be compared within one run only.
 
 #![allow(
     missing_docs,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints its figures, or ends"
+    reason = "a benchmark prints its figures or aborts"
 )]
 
 use gemelo_base::SystemClock;
@@ -23,19 +25,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
-/// As in the paper.
+/// Bytes of a sequential write, as in the paper.
 const SEQUENTIAL_BYTES: usize = 640 << 10;
-/// Different contents of data that are all duplicates.
+/// The number of contents in data that consists of duplicates alone.
 const COMMON: u64 = 64;
 /// Rounds in which the backends take turns; a cell is their median.
 const ROUNDS: usize = 3;
-/// A tree with less than this is no sample.
+/// A source tree with fewer bytes is too small for a sample.
 const LEAST_TREE_BYTES: usize = 8 << 20;
-/// A cell ends after this time, done or not.
+/// A cell ends after this time, even if blocks are left.
 const MOST_TIME: Duration = Duration::from_secs(1);
-/// Sizes of the cache: of a pool of 64 MiB much less than its metadata, about as much, and more than enough.
+/// Cache sizes. A pool of 64 MiB has metadata much larger than the first, about as large as the
+/// second, and smaller than the third.
 const CACHES_KIB: [u64; 3] = [128, 1024, 16 << 10];
-/// Trees that most machines have one of.
+/// Directories that serve as a source tree. Most machines have at least one.
 const TREES: [&str; 3] = ["/usr/src", "/usr/include", "/usr/share"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +48,7 @@ enum Data {
     Tree,
 }
 
-/// What is written.
+/// The kinds of data that are written.
 struct Content<'t> {
     data: Data,
     tree: &'t [u8],
@@ -74,7 +77,7 @@ fn execute(volume: &Volume, operation: Operation<'_>) {
     assert!(batch.iter().all(|request| request.outcome.is_ok()), "{:?}", batch[0].outcome);
 }
 
-/// Writes, with a flush after each `transaction` of them; blocks a second.
+/// Writes blocks, with a flush after each `transaction` of them. Returns blocks a second.
 fn run(
     volume: &Volume,
     content: &mut Content<'_>,
@@ -122,7 +125,7 @@ fn open(folder: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool
     pool
 }
 
-/// What a round found of a backend: rates, and what is the same in every round.
+/// The results of a round for one backend: rates, and figures that are the same in every round.
 struct Round {
     rates: Vec<f64>,
     rest: String,
@@ -139,7 +142,7 @@ fn print(name: &str, rounds: &[Round]) {
     println!("{name:<16} {} {}", cells.join(" "), rounds[0].rest);
 }
 
-/// One round of a line of the table.
+/// Runs one round of a line of the table.
 fn measure(
     folder: &Path,
     (backend, cache_kib): (BackendKind, u64),
@@ -169,7 +172,8 @@ fn measure(
     Round { rates, rest }
 }
 
-/// The files below a directory, each filled up to whole blocks, until there is enough.
+/// Reads the files below a directory until there are enough bytes. Each file is filled up to whole
+/// blocks.
 fn read_tree(folder: &Path, most: usize, bytes: &mut Vec<u8>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -232,7 +236,7 @@ fn main() {
     }
 }
 
-/// The backends, the cached ones with every size of the cache.
+/// The lines of the table: every backend, and the cached ones with every cache size.
 fn lines() -> Vec<(String, BackendKind, u64)> {
     let mut lines = Vec::new();
     for backend in BackendKind::ALL {

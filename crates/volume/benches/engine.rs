@@ -1,14 +1,17 @@
-//! How fast the engine is, in one process, beside `pwrite` and `pread` to a plain file in the same run.
+//! The speed of the engine in one process, beside `pwrite` and `pread` to a plain file in the same
+//! run.
 //!
-//! `cargo bench -p gemelo-volume --bench engine [-- DIRECTORY [WORD]]`: the data are in the directory, or where temporary
-//! files go; with a word, only the lines that have it are measured. Every line is the median of rounds in which the
-//! candidates take turns, on files that have been written before; the second line has the processor time of all threads per operation.
+//! Usage: `cargo bench -p gemelo-volume --bench engine [-- DIRECTORY [WORD]]`. The data are in
+//! DIRECTORY, or in the directory for temporary files; with WORD, only the lines that contain it
+//! are measured. Every line is the median of rounds in which the candidates take turns, on files
+//! that have been written before. The second line has the processor time of all threads per
+//! operation.
 
 #![allow(
     missing_docs,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints its figures, or ends"
+    reason = "a benchmark prints its figures or aborts"
 )]
 
 use gemelo_base::SystemClock;
@@ -26,7 +29,7 @@ const BLOCK: usize = 4096;
 const VOLUME_BYTES: u64 = 512 << 20;
 const BLOCKS: u64 = VOLUME_BYTES / BLOCK as u64;
 const CAPACITY_BYTES: u64 = 1 << 30;
-/// Requests of a batch: what a server finds on a connection with a deep queue.
+/// Requests of a batch, as a server receives on a connection with a deep queue.
 const BATCH: usize = 32;
 const THREADS: u64 = 2;
 const ROUNDS: usize = 5;
@@ -34,7 +37,7 @@ const ROUNDS: usize = 5;
 const BLOCKS_A_ROUND: u64 = 40_000;
 /// Bytes of a sequential write, as in the paper.
 const SEQUENTIAL_BYTES: usize = 640 << 10;
-/// Contents of duplicates.
+/// The number of contents among which duplicates are chosen.
 const COMMON: u64 = 1000;
 
 trait Candidate: Sync {
@@ -98,12 +101,13 @@ impl Candidate for Plain {
     }
 }
 
-/// Fills a block with a content: eight bytes of it say which, the rest is the pattern's.
+/// Fills a block with a content. Eight bytes identify the content, and the rest is a pattern.
 fn stamp(id: u64, block: &mut [u8]) {
     block[..8].copy_from_slice(&mix64(id).to_le_bytes());
 }
 
-/// Random writes of 4 KiB by all threads, `unique_of_ten` of ten with contents nobody has; how many.
+/// All threads write 4 KiB at random places; of ten contents, `unique_of_ten` are new. Returns the
+/// number of writes.
 fn random_writes(candidate: &dyn Candidate, round: usize, unique_of_ten: u64) -> u64 {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -149,7 +153,7 @@ fn random_reads(candidate: &dyn Candidate, round: usize) -> u64 {
     BLOCKS_A_ROUND * THREADS
 }
 
-/// One thread writes half of the volume from end to end; how many blocks.
+/// One thread writes half of the volume from end to end. Returns the number of blocks.
 fn sequential_writes(candidate: &dyn Candidate, round: usize) -> u64 {
     let mut buffer = vec![0x5Au8; SEQUENTIAL_BYTES];
     let writes = VOLUME_BYTES / 2 / SEQUENTIAL_BYTES as u64;
@@ -162,7 +166,8 @@ fn sequential_writes(candidate: &dyn Candidate, round: usize) -> u64 {
     writes * (SEQUENTIAL_BYTES / BLOCK) as u64
 }
 
-/// So many threads, each a write of 4 KiB and a flush, one after another; how many pairs.
+/// Each of `threads` threads repeats a write of 4 KiB and a flush. Returns the number of such
+/// pairs.
 fn flushed_writes(candidate: &dyn Candidate, round: usize, threads: u64) -> u64 {
     const PAIRS: u64 = 100;
     std::thread::scope(|scope| {
@@ -196,7 +201,8 @@ fn open_pool(folder: &Path, fingerprint: FingerprintKind) -> (Pool, Volume) {
     let pool = Pool::open(&path, Tuning::default(), Arc::new(SystemClock::new())).unwrap();
     pool.create_volume("v", VOLUME_BYTES, DedupMode::Inline).unwrap();
     let volume = pool.volume("v").unwrap();
-    // Like the plain file, the data store has been written before: what is measured is not how fast a file gets pages.
+    // The data store is written once before, like the plain file. Otherwise the allocation of the
+    // file's pages would be measured.
     for round in 0..CAPACITY_BYTES / (VOLUME_BYTES / 2) + 1 {
         sequential_writes(&volume, 1_000_000 + round as usize);
     }
@@ -210,7 +216,8 @@ struct Bench<'c> {
 }
 
 impl Bench<'_> {
-    /// Runs what says how many operations it did, and prints them as a rate in `unit` operations a second.
+    /// Measures a run, which returns its number of operations, and prints the rate in `unit`
+    /// operations a second.
     fn measure(&self, title: &str, unit: f64, run: impl Fn(&dyn Candidate, usize) -> u64) {
         if self.only.as_ref().is_some_and(|word| !title.contains(word)) {
             return;
@@ -239,7 +246,7 @@ impl Bench<'_> {
     }
 }
 
-/// Processor time that this process has used.
+/// Processor time of this process in nanoseconds.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,15 +1,17 @@
-//! What memory and metadata disk a pool takes as it grows, with each backend: whether the cached ones stay within their cache.
+//! Memory and metadata disk of a pool as it grows, with each backend. It shows whether the cached
+//! backends stay within their cache.
 //!
-//! `cargo bench -p gemelo-volume --bench memory [-- DIRECTORY [GB,GB,... [BACKEND [CACHE_MIB]]]]`. GB count blocks of 4 KiB;
-//! here blocks have 512 bytes and the data store keeps none of them, as metadata depend on neither. Every size fills the
-//! pool with unique contents, overwrites a part of it at random, and opens it anew. Memory is the process's own (resident),
-//! less what it had before the pool was made.
+//! Usage: `cargo bench -p gemelo-volume --bench memory [-- DIRECTORY [GB,GB,... [BACKEND
+//! [CACHE_MIB]]]]`. GB count blocks of 4 KiB. Here blocks have 512 bytes and the data store keeps
+//! none of them, as metadata depend on neither. Every size fills the pool with unique contents,
+//! overwrites a part of it at random, and opens it anew. Memory is the resident memory of the
+//! process, less what it had before the pool was made.
 
 #![allow(
     missing_docs,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints its figures, or ends"
+    reason = "a benchmark prints its figures or aborts"
 )]
 
 use gemelo_base::SystemClock;
@@ -29,7 +31,7 @@ const BLOCKS_PER_GB: f64 = 1e9 / 4096.0;
 const BLOCKS_A_WRITE: usize = 256;
 const USUAL_CACHE_MIB: u64 = 16;
 
-/// Keeps its first bytes, which identify it, and nothing else.
+/// A disk that keeps only its first bytes, which identify it.
 struct Sink {
     first: Mutex<[u8; BLOCK]>,
     blocks: u64,
@@ -67,7 +69,7 @@ impl Disk for Sink {
     }
 }
 
-/// A field of this process's status, in MiB.
+/// Reads a field of this process's status, in MiB.
 fn status_mib(field: &str) -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find(|line| line.starts_with(field)).unwrap();
@@ -83,7 +85,7 @@ fn write(pool: &Pool, first: u64, data: &[u8]) {
     assert!(batch.iter().all(|request| request.outcome.is_ok()), "{:?}", batch[0].outcome);
 }
 
-/// Unique contents from end to end, then `random_blocks` more at random.
+/// Writes unique contents from end to end, then `random_blocks` more at random places.
 fn fill(pool: &Pool, blocks: u64, random_blocks: u64) -> (f64, f64) {
     let mut buffer = vec![0x5Au8; BLOCK * BLOCKS_A_WRITE];
     let mut random = Random::new(1);
@@ -110,7 +112,7 @@ fn fill(pool: &Pool, blocks: u64, random_blocks: u64) -> (f64, f64) {
 fn measure(folder: &std::path::Path, backend: BackendKind, gb: f64, cache_mib: u64) {
     let blocks = (gb * BLOCKS_PER_GB) as u64;
     let before = status_mib("VmRSS");
-    // Forgets the highest resident set there was.
+    // Resets the peak of the resident set.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let path = folder.join(format!("{}-{gb}", backend.name()));
     let metadata = Arc::new(FileDisk::create(&path).unwrap());

@@ -1,13 +1,14 @@
-//! How long a pool of as many blocks as 100 GB have takes to open after a crash, and what it takes in memory and on disk.
+//! The time that a pool with the blocks of 100 GB takes to open after a crash, with its memory and
+//! its disk space.
 //!
-//! `cargo bench -p gemelo-volume --bench open [-- DIRECTORY]`. Blocks have 512 bytes and the data store keeps none of them:
-//! opening reads metadata alone, which do not depend on either.
+//! Usage: `cargo bench -p gemelo-volume --bench open [-- DIRECTORY]`. Blocks have 512 bytes and the
+//! data store keeps none of them: opening reads metadata alone, which do not depend on either.
 
 #![allow(
     missing_docs,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints its figures, or ends"
+    reason = "a benchmark prints its figures or aborts"
 )]
 
 use gemelo_base::SystemClock;
@@ -26,7 +27,7 @@ const BLOCKS: u64 = 24_414_062;
 const BLOCK: usize = 512;
 const BLOCKS_A_WRITE: usize = 256;
 
-/// Keeps its first bytes, which identify it, and nothing else.
+/// A disk that keeps only its first bytes, which identify it.
 struct Sink(Mutex<[u8; BLOCK]>);
 
 impl Disk for Sink {
@@ -61,7 +62,8 @@ impl Disk for Sink {
     }
 }
 
-/// Fills the volume with unique contents, and overwrites a part of it at random, so that the journal has something.
+/// Fills the volume with unique contents, and overwrites a part of it at random, so that the
+/// journal has commits to replay.
 fn fill(pool: &Pool) {
     let volume = pool.volume("v").unwrap();
     let mut buffer = vec![0x5Au8; BLOCK * BLOCKS_A_WRITE];
@@ -89,7 +91,7 @@ fn fill(pool: &Pool) {
     pool.flush().unwrap();
 }
 
-/// Processor time that this process has used.
+/// Processor time of this process in nanoseconds.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,4 +1,4 @@
-//! What a volume and a pool have done, the only source of statistics.
+//! Counters of the activity of a volume and of a pool. They are the only source of statistics.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ macro_rules! counters {
 
 counters! {
     VolumeCounters,
-    /// What a volume has done since the pool was opened.
+    /// Counts of the activity of a volume since the pool was opened.
     VolumeStat {
         /// Read requests.
         reads,
@@ -45,7 +45,7 @@ counters! {
         writes,
         /// Bytes written.
         written_bytes,
-        /// Blocks written that got a block of their own.
+        /// Blocks written that got a PBN of their own.
         unique_blocks,
         /// Blocks written that were shared.
         duplicate_blocks,
@@ -57,11 +57,12 @@ counters! {
         cow_blocks,
         /// Trim and write-zeroes requests.
         trims,
-        /// LBNs unmapped by them.
+        /// LBNs unmapped by trim and write-zeroes requests.
         trimmed_blocks,
-        /// Blocks written in part, hence read before.
+        /// Blocks written in part, which are read first.
         patched_blocks,
-        /// Blocks that another write had overtaken before their change was made, and that were done again.
+        /// Partial writes of a block that were repeated, because another write changed the block
+        /// meanwhile.
         patch_retries,
         /// Flush requests, and writes with immediate durability.
         flushes,
@@ -72,15 +73,15 @@ counters! {
 
 counters! {
     PoolCounters,
-    /// What a pool has done since it was opened.
+    /// Counts of the activity of a pool since it was opened.
     PoolActivity {
         /// Commits written to the journal.
         commits,
-        /// Bytes of them.
+        /// Bytes of the commits written to the journal.
         journal_bytes,
         /// Checkpoints that succeeded.
         checkpoints,
-        /// Pages written by them.
+        /// Pages written by checkpoints.
         checkpoint_pages,
         /// Checkpoints that failed.
         failed_checkpoints,
@@ -88,11 +89,11 @@ counters! {
         discarded_blocks,
         /// Blocks of off-line volumes that the finder has read and fingerprinted.
         examined_blocks,
-        /// Those whose content was known, so that their own copy was freed.
+        /// Examined blocks whose content was known, so that their own copy was freed.
         found_blocks,
-        /// Those whose content is known from then on.
+        /// Examined blocks whose content became known to the index.
         identified_blocks,
-        /// Those that a write replaced meanwhile, or that could not be read.
+        /// Examined blocks that a write replaced meanwhile, or that could not be read.
         aborted_blocks,
         /// Contents that had the fingerprint of another one.
         collisions,

@@ -1,4 +1,4 @@
-//! Why something could not be done: the kind, and where.
+//! The errors of engine and pools: the kind, the place and the cause.
 
 use gemelo_base::{Classified, FailureKind};
 use gemelo_check::CheckError;
@@ -10,32 +10,32 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What an engine or a pool refuses or fails with.
+/// An error of an engine or a pool.
 #[derive(Debug, Error)]
 pub enum VolumeError {
     /// The storage below failed.
     #[error("cannot {action} the {disk}")]
     Io {
-        /// Which disk.
+        /// The disk that failed.
         disk: DiskRole,
-        /// "read", "write", "sync" and so on.
+        /// The failed action as a verb: "read", "write", "sync" and so on.
         action: &'static str,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file or device of the pool is refused, or could not be used.
+    /// A file or device of the pool was refused, or failed.
     #[error(transparent)]
     Disk(DiskError),
-    /// There is no pool where one was expected.
-    #[error("this is no pool: {why}")]
+    /// The directory or the disks do not hold a pool.
+    #[error("not a pool: {why}")]
     NotAPool {
-        /// What was found instead.
+        /// The reason, as a clause.
         why: &'static str,
     },
     /// The pool has an older format, which has to be converted first.
     #[error("the pool has format version {version}, and this program works with version 2")]
     OldFormat {
-        /// The version that the pool has.
+        /// The format version of the pool.
         version: u32,
     },
     /// The pool has the present format, so there is nothing to convert.
@@ -44,88 +44,95 @@ pub enum VolumeError {
     /// Another process has the pool open.
     #[error("the pool is in use by {holder}")]
     InUse {
-        /// "process 123", or what else is known.
+        /// The holder's name, such as "process 123".
         holder: String,
     },
-    /// A link of the pool's directory that leads nowhere.
+    /// The target of a link in the pool's directory does not exist.
     #[error(
-        "'{path}' leads to '{target}', where nothing is: attach the device or mount the file system"
+        "'{path}' is a link to '{target}', which does not exist: attach the device or mount the \
+         file system"
     )]
     LostDisk {
         /// The link.
         path: PathBuf,
-        /// Where it leads.
+        /// The place that the link names.
         target: PathBuf,
     },
-    /// Data and metadata in one place.
+    /// Data and metadata are on one disk.
     #[error("data and metadata are both in '{path}': each needs a file or device of its own")]
     OneDisk {
-        /// The place.
+        /// The path of that disk.
         path: PathBuf,
     },
-    /// A device that is too small for what it is to hold.
-    #[error("'{path}' has {have_bytes} bytes, but {need_bytes} are needed")]
+    /// A device is too small for its part of the pool.
+    #[error(
+        "'{path}' has {have_bytes} bytes, but this pool needs {need_bytes} there: use a larger \
+         device or make a smaller pool"
+    )]
     SmallDevice {
-        /// The device.
+        /// The path of the device.
         path: PathBuf,
-        /// Its size.
+        /// The size of the device.
         have_bytes: u64,
-        /// The least size.
+        /// The least size that is needed.
         need_bytes: u64,
     },
     /// An option is outside of its range.
-    #[error("{what} is not {expected}")]
+    #[error("invalid {what}: {rule}")]
     BadOption {
-        /// Which option, with its value.
+        /// The option with its value.
         what: String,
-        /// What would have been right.
-        expected: &'static str,
+        /// The rule that the value breaks, with its limits.
+        rule: String,
     },
-    /// Metadata does not fit its checksum or itself.
+    /// The metadata does not match its checksum, or contradicts itself.
     #[error("the metadata is damaged: {what}")]
     Damaged {
-        /// What is damaged.
+        /// The damaged part.
         what: String,
     },
     /// The pool failed before and takes no changes until it is opened anew.
     #[error("the pool stopped taking changes when it could not {action} its {disk}; open it anew")]
     Stopped {
-        /// Which disk failed.
+        /// The disk that failed.
         disk: DiskRole,
-        /// At what.
+        /// The action that failed, as a verb.
         action: &'static str,
     },
     /// The pool is open for reading only.
     #[error("the pool is open for reading only")]
     ReadOnly,
-    /// There is no such volume.
+    /// The pool has no volume of this name.
     #[error("there is no volume '{name}'")]
     NoSuchVolume {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// There is such a volume already.
-    #[error("there is a volume '{name}' already")]
+    /// The pool has a volume of this name already.
+    #[error("a volume '{name}' exists already")]
     VolumeExists {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// A block has as many references as can be counted.
-    #[error("a block of the volume has as many references as can be counted")]
+    /// A reference count would exceed its limit.
+    #[error(
+        "the copy would give a block more than 2^32 - 1 references: remove other clones or \
+         snapshots of the volume first"
+    )]
     TooManyReferences,
-    /// No space is left for a block that needs some.
+    /// A disk of the pool is full.
     #[error("no space is left in the {disk}")]
     NoSpace {
-        /// Where.
+        /// The disk that is full.
         disk: DiskRole,
     },
-    /// A block cannot be read as it was written.
+    /// A block does not match the checksum of its content, or cannot be read.
     #[error("block {lbn} of the volume is damaged")]
     DamagedBlock {
-        /// Which block.
+        /// The number of the block in the volume.
         lbn: u64,
     },
-    /// The work was asked to stop.
+    /// The work was stopped on request.
     #[error("stopped before the end")]
     Interrupted,
 }
@@ -134,7 +141,7 @@ impl Classified for VolumeError {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Io { source, .. } => FailureKind::of_io(source),
-            // The files of a pool are opened before anything is changed in it.
+            // The files of a pool are opened before anything in it is changed.
             Self::Disk(source) => source.kind().untouched(),
             Self::InUse { .. } => FailureKind::InUse,
             Self::Damaged { .. } | Self::DamagedBlock { .. } => FailureKind::Damaged,
@@ -155,11 +162,11 @@ impl Classified for VolumeError {
 }
 
 impl VolumeError {
-    /// All slots of the metadata disk hold pages that are in use: the metadata are not damaged, and
-    /// room can be made.
+    /// All slots of the metadata disk hold pages in use. The metadata is intact, and removing
+    /// volumes makes room.
     pub(crate) const NO_SLOT: Self = Self::NoSpace { disk: DiskRole::Metadata };
 
-    /// Wraps what a disk says; a full one becomes [`Self::NoSpace`].
+    /// Wraps an error of a disk. An error of a full disk becomes [`Self::NoSpace`].
     pub(crate) fn io(disk: DiskRole, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { disk },
@@ -171,7 +178,7 @@ impl VolumeError {
         Self::Damaged { what: what.into() }
     }
 
-    /// What a server tells its client.
+    /// The error that a server reports to its client.
     pub(crate) fn for_device(&self, block_bytes: u64) -> DeviceError {
         match self {
             Self::NoSpace { .. } => DeviceError::NoSpace,
@@ -202,7 +209,7 @@ impl From<DiskError> for VolumeError {
     }
 }
 
-/// What cannot be read is the pool's own failure: callers need not know which crate read it.
+/// Metadata that cannot be read is an error of the pool: callers need not know which crate read it.
 impl From<FormatError> for VolumeError {
     fn from(error: FormatError) -> Self {
         match error {
@@ -223,5 +230,5 @@ impl From<CheckError> for VolumeError {
     }
 }
 
-/// What most of the crate returns.
+/// A result with a [`VolumeError`].
 pub(crate) type Result<T> = std::result::Result<T, VolumeError>;

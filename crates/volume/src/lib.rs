@@ -1,10 +1,12 @@
 //! Volumes that store each block once: the engine and its metadata.
 //!
-//! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a [`gemelo_device::BlockDevice`]. What is on disk is in
-//! `docs/reference/format.md`. Nothing here knows of NBD, of load or of printing.
+//! A [`Pool`] has a data store, metadata and [`Volume`]s; a volume is a
+//! [`gemelo_device::BlockDevice`]. `docs/reference/format.md` describes the format on disk. This
+//! crate knows nothing of NBD, load or printing.
 //!
-//! The way of a write: [`engine`] cuts batches to segments and blocks, asks the [`backend`] which contents are known,
-//! writes fresh ones through [`gemelo_disk`], changes the backend and appends the changes to the [`journal`].
+//! A write takes this path: [`engine`] cuts batches into segments and blocks, asks the [`backend`]
+//! which contents are known, writes fresh ones through [`gemelo_store`], changes the backend and
+//! appends the changes to the [`journal`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -14,6 +16,7 @@ mod engine;
 mod error;
 mod journal;
 mod load;
+mod marker;
 mod pool;
 mod sync;
 mod volume;
@@ -25,8 +28,9 @@ pub use engine::{DamagedBlock, FinderReport, GcReport, SnapshotSpace, VolumeSpac
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat,
-    RemovalStep, RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
+    Conversion, LiveCheck, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval,
+    PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook, RepairPlan,
+    Tuning, VolumeSummary, convert, record_damage, repair, repair_outlook,
 };
 pub use volume::Volume;
 pub use volume_path::{VolumePath, VolumePathError};

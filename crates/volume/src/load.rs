@@ -1,32 +1,33 @@
-//! How requests come to a volume and how long they take: counted once per batch, so that it costs two looks at the clock
-//! and a few additions however many requests a batch has.
+//! Figures of the load of a volume: numbers of requests, batch lengths and latencies. They are
+//! counted once per batch, so a batch costs two looks at the clock and a few additions, whatever
+//! its number of requests.
 
 use gemelo_device::{Operation, Request};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Kinds of operations that are told apart.
+/// Kinds of operations that are counted apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationKind {
-    /// Reads.
+    /// Read requests.
     Read,
-    /// Writes.
+    /// Write requests.
     Write,
-    /// Trims.
+    /// Trim requests.
     Trim,
-    /// Write-zeroes.
+    /// Write-zeroes requests.
     WriteZeroes,
-    /// Flushes.
+    /// Flush requests.
     Flush,
 }
 
 impl OperationKind {
-    /// All of them, in the order of their counters.
+    /// All kinds, in the order of their counters.
     pub const ALL: [Self; KINDS] =
         [Self::Read, Self::Write, Self::Trim, Self::WriteZeroes, Self::Flush];
 
-    /// Its name in figures.
+    /// The name of the kind in figures.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,9 +41,10 @@ impl OperationKind {
 }
 
 const KINDS: usize = 5;
-/// Classes of latencies, each twice as wide as the one before: the last has all from 8.6 s on.
+/// Number of latency classes. Each is twice as wide as the one before; the last has all latencies
+/// from 8.6 s on.
 const LATENCY_CLASSES: usize = 24;
-/// The first class is up to 2^10 ns: no request takes less than about that.
+/// The first class ends at 2^10 ns, because hardly any request takes less.
 const FIRST_LATENCY_BITS: u32 = 10;
 /// Classes of batch lengths by powers of two, up to 128 and above.
 const DEPTH_CLASSES: usize = 9;
@@ -70,7 +72,7 @@ pub(crate) struct Began {
 }
 
 impl Load {
-    /// A batch begins.
+    /// Counts the beginning of a batch.
     pub(crate) fn begin(&self, batch: &[Request<'_>], at_ns: u64) -> Began {
         let mut kinds = [0; KINDS];
         for request in batch {
@@ -92,7 +94,7 @@ impl Load {
         Began { at_ns, requests, kinds }
     }
 
-    /// It is done: each of its requests took as long as all of it.
+    /// Counts the end of a batch. The latency of each of its requests is that of the batch.
     pub(crate) fn end(&self, began: &Began, at_ns: u64) {
         self.in_flight.fetch_sub(began.requests, Ordering::Relaxed);
         let took_ns = at_ns.saturating_sub(began.at_ns);
@@ -127,38 +129,40 @@ impl Load {
     }
 }
 
-/// How requests came to a volume, and how long they took, since the pool was opened.
+/// Figures of a volume's load since the pool was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LoadStat {
-    /// Requests that are being done.
+    /// Requests that are under way.
     pub requests_in_flight: u64,
-    /// Batches of up to 1, 2, 4, ... 128 requests, and of more.
+    /// Numbers of batches of up to 1, 2, 4, ... 128 requests, and of more.
     pub batches_by_length: Vec<u64>,
-    /// By kind of operation.
+    /// Figures by kind of operation.
     pub operations: Vec<OperationStat>,
 }
 
-/// How long requests of one kind took: each as long as the batch it came in.
+/// Latencies of the requests of one kind. The latency of a request is that of its batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationStat {
-    /// Which kind.
+    /// The kind of operation.
     pub kind: OperationKind,
-    /// How many.
+    /// The number of requests.
     pub requests: u64,
-    /// How long all together, in nanoseconds.
+    /// The sum of all latencies in nanoseconds.
     pub total_ns: u64,
-    /// How many took less than 2^10, 2^11, ... ns; see [`Self::class_end_ns`].
+    /// Numbers of requests that took less than 2^10, 2^11, ... ns; see [`Self::class_end_ns`].
     pub requests_by_latency: Vec<u64>,
 }
 
 impl OperationStat {
-    /// What latencies of a class are below, in nanoseconds; [`None`] for the last class, which has no end.
+    /// The upper bound of a class of latencies in nanoseconds, or [`None`] for the last class,
+    /// which has none.
     #[must_use]
     pub fn class_end_ns(class: usize) -> Option<u64> {
         (class + 1 < LATENCY_CLASSES).then(|| 1u64 << (FIRST_LATENCY_BITS as usize + class))
     }
 
-    /// The end of the class in which this share (0 to 1) of the requests has ended, in nanoseconds; [`None`] without any.
+    /// Returns the upper bound in nanoseconds of the class in which this share (0 to 1) of the
+    /// requests has ended, or [`None`] without requests.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let wanted = ((self.requests as f64 * share).ceil() as u64).max(1);

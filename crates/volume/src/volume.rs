@@ -5,10 +5,10 @@ use crate::engine::{Engine, Range, VolumeShared};
 use gemelo_device::{BlockDevice, DeviceError, Extent, Geometry, Request};
 use std::sync::Arc;
 
-/// The longest request that is announced: what servers and clients agree on.
+/// The longest request that a volume announces: 32 MiB, as NBD servers and clients agree on.
 const MAXIMUM_REQUEST_BYTES: u32 = 32 << 20;
 
-/// A volume of an open pool. Clones are the same volume.
+/// A volume of an open pool. A clone is a handle to the same volume.
 #[derive(Clone)]
 pub struct Volume {
     engine: Arc<Engine>,
@@ -20,7 +20,7 @@ impl Volume {
         Self { engine, shared }
     }
 
-    /// What it has done since the pool was opened.
+    /// Counts of the volume's activity since the pool was opened.
     #[must_use]
     pub fn stat(&self) -> VolumeStat {
         self.shared.counters().read()

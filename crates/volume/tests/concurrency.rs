@@ -1,12 +1,12 @@
-//! Several threads at the same blocks: no read returns what was never written there, no write is lost, and a crash in the
-//! middle of it keeps the promises.
+//! Several threads at the same blocks: no read returns a content that was never written there, no
+//! write is lost, and a crash in between loses no flushed write.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -31,21 +31,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const THREADS: u64 = 4;
-/// Blocks that everybody writes.
+/// Blocks that all threads write.
 const COMMON_BLOCKS: u64 = 24;
-/// Blocks of each thread's own.
+/// Blocks that only one thread writes, for each thread.
 const OWN_BLOCKS: u64 = 8;
-/// Bytes of each thread's part of the blocks that are patched.
+/// Bytes that each thread has in a patched block.
 const LANE: usize = 100;
 
-/// A content whose first bytes say which it is.
+/// Makes a content whose first bytes identify it.
 fn tagged(id: u64) -> Vec<u8> {
     let mut bytes = content(id, BLOCK);
     bytes[..8].copy_from_slice(&id.to_le_bytes());
     bytes
 }
 
-/// Which contents were ever on their way to each block.
+/// The contents that any thread has begun to write to each block.
 struct History {
     written: Vec<Mutex<HashSet<u64>>>,
 }
@@ -116,7 +116,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Everybody patches a part of one and the same block.
+    /// Patches this thread's bytes of a block that all threads patch.
     fn patch(&mut self) -> Result<(), DeviceError> {
         let lane: Vec<u8> = (0..LANE).map(|_| self.random.below(256) as u8).collect();
         let offset = COMMON_BLOCKS * BLOCK as u64 + self.thread * LANE as u64;
@@ -138,7 +138,8 @@ impl Worker<'_> {
     }
 }
 
-/// Threads that work until there is an error or the steps are done; gives what each thread's own blocks hold.
+/// Runs the threads until there is an error or their steps are done. Checks the contents of each
+/// thread's own blocks.
 fn work(pool: &Pool, seed: u64, steps: u64, history: &History, fresh: &AtomicU64) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -188,7 +189,8 @@ fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
     for seed in first_seed()..first_seed() + rounds(4) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
-        // Hardly more blocks than the volume has: they are freed and used again all the time.
+        // The store has hardly more blocks than the volume, so blocks are freed and reused all the
+        // time.
         Pool::create(
             &path,
             &PoolOptions {
@@ -212,12 +214,12 @@ fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
     }
 }
 
-/// What a thread's block may hold after a crash.
+/// The contents that a thread's block may have after a crash.
 struct Own {
     allowed: Vec<Vec<Vec<u8>>>,
 }
 
-/// Writes to blocks of its own until the plug is pulled.
+/// Writes to the thread's own blocks until the power is cut.
 fn write_until_down(volume: &Volume, thread: u64, seed: u64) -> Own {
     let mut random = Random::new(seed * THREADS + thread);
     let mut own = Own { allowed: vec![vec![vec![0; BLOCK]]; OWN_BLOCKS as usize] };
@@ -290,7 +292,8 @@ fn a_crash_under_many_threads_keeps_what_was_flushed() {
     }
 }
 
-/// A data store so slow that everybody has looked before anybody has written.
+/// A data store whose writes are so slow that all threads look up their contents before the first
+/// write ends.
 struct SlowDisk(FileDisk);
 
 impl Disk for SlowDisk {
@@ -315,7 +318,8 @@ impl Disk for SlowDisk {
     }
 }
 
-/// Who writes what another one writes at the same moment shares it all the same: the pool stores each content once.
+/// A content that several threads write at the same moment is shared all the same: the pool stores
+/// it once.
 #[test]
 fn contents_that_several_threads_write_at_once_are_stored_once() {
     const CONTENTS: u64 = 256;

@@ -1,11 +1,12 @@
-//! Crashes at every call that changes a disk: what was flushed is there, what was not is old or new, never another's.
+//! Crashes at every call that changes a disk. Flushed writes survive, and unflushed blocks have
+//! their old or new content, never another block's.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -13,7 +14,7 @@ mod common;
 use common::driver::{Driver, Model, check_recovered};
 use common::scatter::ScatterStore;
 use common::simulated::{Fault, Simulation};
-use common::{first_seed, open, options_with, rounds, tuning};
+use common::{first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -21,16 +22,16 @@ use gemelo_format::BackendKind;
 use gemelo_store::{BlockStore, OpenStore};
 use gemelo_volume::Pool;
 
-/// Blocks of the data store: so few that it is full now and then.
+/// Blocks of the data store. It is small enough to be full now and then.
 const POOL_BLOCKS: u64 = 150;
-/// Crashes of one pool, one after another.
+/// Successive crashes of one pool.
 const CRASHES: u64 = 5;
 /// Pools of each backend.
 const ROUNDS: u64 = 2000;
-/// Things done between two crashes at most.
+/// The most steps between two crashes.
 const MOST_STEPS: u64 = 400;
 
-/// A pool's life until it has crashed a few times. Gives the number of crashes.
+/// Runs a pool until it has crashed several times. Returns the number of crashes.
 fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64()).with_store(open_store);
@@ -39,12 +40,12 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
     let mut crashes = 0;
     for _ in 0..CRASHES {
         check_from_outside(&simulation);
-        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
         simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
         let steps = random.below(MOST_STEPS);
         let mut driver = Driver::new(&simulation, &pool, &mut model, &mut random);
-        // A full store refuses writes, which is not what is looked at here.
+        // A full store refuses writes, which this test allows.
         driver.may_fail = true;
         let is_down = (0..steps).any(|_| driver.step().is_err());
         crashes += 1;
@@ -55,10 +56,10 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
         };
         simulation = crash_while_opening(simulation, &mut random);
     }
-    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
     check_recovered(&pool, &mut model);
     pool.close().unwrap();
-    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
     check_recovered(&pool, &mut model);
     crashes
 }
@@ -69,13 +70,13 @@ fn check_from_outside(simulation: &Simulation) {
     assert!(report.is_clean(), "{:?}", report.problems);
 }
 
-/// Now and then the machine goes down again while the pool is opened.
+/// Now and then the machine crashes again while the pool is opened.
 fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulation {
     if random.below(4) > 0 {
         return simulation;
     }
     simulation.set_fault(Fault::CrashAt(1 + random.below(3)));
-    let opened = open(&simulation.disks(), tuning());
+    let opened = open_ticking(&simulation.disks(), tuning());
     simulation.pull_plug();
     drop(opened);
     simulation.after_crash(random.next_u64())
@@ -117,7 +118,7 @@ fn what_was_flushed_survives_every_crash_of_btree() {
     crash_again_and_again(BackendKind::BTree, BlockStore::open, ROUNDS);
 }
 
-/// Neither the engine nor the checker knows where and in which form contents lie.
+/// Neither the engine nor the checker may assume the place or the form of a content.
 #[test]
 fn what_was_flushed_survives_crashes_over_another_store() {
     for backend in BackendKind::ALL {

@@ -1,11 +1,12 @@
-//! Every page of the metadata flipped or cut off: what is wrong is seen, what is served is right, and a repair keeps the rest.
+//! Every page of the metadata flipped or cut off: the damage is found, no wrong content is served,
+//! and a repair keeps all that is intact.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -22,7 +23,9 @@ use gemelo_format::{
     read_superblock,
 };
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, RepairCost, Tuning, VolumeError, repair, repair_cost};
+use gemelo_volume::{
+    LossChoice, Pool, RepairCost, RepairOptions, Tuning, VolumeError, repair, repair_outlook,
+};
 
 const PAGE: usize = 4096;
 
@@ -38,15 +41,16 @@ fn check_with(disks: &PoolDisks, data: bool) -> CheckReport {
     check(disks, CheckOptions { data }, &Silent, &StopFlag::new()).unwrap()
 }
 
-/// Repairs a pool, and gives what was given up, which was known before.
+/// Repairs a pool. Returns the losses, and checks that they were announced before.
 fn repair_with(disks: &PoolDisks, data: bool) -> Result<Vec<RepairCost>, VolumeError> {
-    let cost = repair_cost(disks, data, &Silent, &StopFlag::new()).unwrap();
-    let given_up = repair(disks, data, &Silent, &StopFlag::new())?;
-    assert_eq!(given_up, cost);
-    Ok(given_up)
+    let outlook = repair_outlook(disks, data, &Silent, &StopFlag::new()).unwrap();
+    let options = RepairOptions { data, choice: LossChoice::RollBack };
+    let given_up = repair(disks, options, &Silent, &StopFlag::new())?;
+    assert_eq!(given_up, outlook.roll_back);
+    Ok(given_up.costs)
 }
 
-/// A pool after some work, and what it holds.
+/// Makes a pool and a model of it by random work.
 fn worked_pool(backend: BackendKind, seed: u64, is_closed: bool) -> (Simulation, Model) {
     let mut random = Random::new(seed);
     let simulation = Simulation::new(seed);
@@ -66,7 +70,8 @@ fn worked_pool(backend: BackendKind, seed: u64, is_closed: bool) -> (Simulation,
     (simulation, model)
 }
 
-/// Blocks that hold what they should, and blocks that say they are damaged. Anything else fails the test.
+/// Returns the numbers of blocks that have the right content and of blocks that report damage.
+/// Anything else fails the test.
 fn compare(pool: &Pool, model: &Model, what: &str) -> (u64, u64) {
     let (mut right, mut lost) = (0, 0);
     for (name, expected) in &model.volumes {
@@ -85,8 +90,8 @@ fn compare(pool: &Pool, model: &Model, what: &str) -> (u64, u64) {
     (right, lost)
 }
 
-/// Pages that are read only when they are needed may be found damaged at any time: what is asked for then fails, and
-/// nothing else goes wrong.
+/// Writes to a damaged pool. Cached pages may be found damaged at any time: the request that needs
+/// one fails, and nothing else goes wrong.
 fn try_writes(pool: &Pool, model: &Model, what: &str) {
     for (name, expected) in model.volumes.iter().filter(|(_, volume)| !volume.read_only) {
         let volume = pool.volume(name).unwrap();
@@ -98,7 +103,7 @@ fn try_writes(pool: &Pool, model: &Model, what: &str) {
     compare(pool, model, what);
 }
 
-/// Damages a closed pool in this way; gives whether anything was noticed.
+/// Damages a closed pool in this way. Returns whether the damage was noticed.
 fn damaged(
     backend: BackendKind,
     (images, model): (&[Vec<u8>; 2], &Model),
@@ -182,7 +187,7 @@ fn cut_off(backend: BackendKind) {
     }
 }
 
-/// A pool with a commit for each of four blocks after the last checkpoint, and where the journal ends up.
+/// Makes a pool with a commit for each of four blocks after the last checkpoint.
 fn journaled() -> [Vec<u8>; 2] {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options(100)).unwrap();
@@ -197,7 +202,7 @@ fn journaled() -> [Vec<u8>; 2] {
     simulation.images()
 }
 
-/// The pages of the journal that the two copies of each commit begin at, in the order of their numbers.
+/// The pages at which the two copies of each commit begin, by the number of the commit.
 fn commits(metadata: &[u8]) -> Vec<[usize; 2]> {
     let pages = 8..8 + (64 << 10) / PAGE;
     let mut found: Vec<(u64, usize)> = pages
@@ -297,9 +302,9 @@ fn a_repair_keeps_every_intact_block_when_a_commit_about_another_volume_is_lost(
 
 #[test]
 fn history_that_is_lost_never_shows_what_another_block_holds() {
-    // Block 0 is freed and its PBN used for block 5 in commits that follow a damaged one.
+    // Block 0 is freed and its PBN reused for block 5, in commits that follow a damaged one.
     let simulation = Simulation::new(1);
-    // Two blocks are the header and its copy.
+    // Two blocks of the store are the header and its copy.
     Pool::format(&simulation.disks(), &options(11)).unwrap();
     let pool = open(&simulation.disks(), tuning()).unwrap();
     pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -385,7 +390,7 @@ fn a_crashed_pool_passes_the_check() {
     }
 }
 
-/// Puts another table into the newest checkpoint, with all checksums right.
+/// Replaces the table of the newest checkpoint, with valid checksums.
 fn replace_table(metadata: &mut Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) {
     let simulation = Simulation::of_images(1, [Vec::new(), metadata.clone()]);
     let disk = simulation.disks().metadata;
@@ -449,8 +454,8 @@ fn a_table_that_makes_no_sense_is_an_error_and_no_panic() {
     }
 }
 
-/// The pages of the root before the newest one may have been written again, so it cannot stand in for it
-/// even where the journal has all commits since.
+/// The pages of an older root may have been written again. So the root before the newest one cannot
+/// stand in for it, even where the journal has all commits since.
 #[test]
 fn no_older_root_takes_the_place_of_a_lost_one_that_commits_follow() {
     for backend in BackendKind::ALL {

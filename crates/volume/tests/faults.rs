@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -18,7 +18,7 @@ use gemelo_format::BackendKind;
 use gemelo_volume::Pool;
 use std::io::ErrorKind;
 
-/// Works with a fault from the start, then without, then opens the pool anew after a crash.
+/// Runs a pool with a fault, then without one, and opens it again after a crash.
 fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
     let mut random = Random::new(seed);
     let simulation = Simulation::new(seed);
@@ -33,7 +33,7 @@ fn live(backend: BackendKind, seed: u64, fault: Fault) -> u64 {
             break;
         }
         if !is_healed {
-            // It may be this very call that fails, of a backend that reads: once.
+            // The fault may hit this very call if the backend reads from the disk. It occurs once.
             let wrong = pool.prove(10).or_else(|_| pool.prove(10)).unwrap();
             assert_eq!(wrong, Vec::<String>::new());
         }

@@ -1,11 +1,11 @@
-//! A file system that gets full below a pool: removing something always works, and makes room.
+//! A file system that gets full below a pool: removals always succeed and make room.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says why"
+    reason = "a test that cannot continue fails and prints the reason"
 )]
 
 mod common;
@@ -30,10 +30,10 @@ use std::sync::{Arc, Mutex};
 const BLOCK: usize = 4096;
 /// Blocks of the volume that is removed.
 const BLOCKS: u64 = 1500;
-/// LBNs of which a map needs a page.
+/// The distance of LBNs that are in different pages of a map.
 const APART: u64 = 1024;
 
-/// A file of a file system that has so many blocks left, for all its files.
+/// A file on a file system with a limited number of free blocks, which all of its files share.
 struct SparseDisk {
     file: FileDisk,
     used: Mutex<HashSet<u64>>,
@@ -106,14 +106,15 @@ fn fill(volume: &Volume, random: &mut Random, blocks: u64) {
     }
 }
 
-/// Blocks so far from each other that the map needs a page for each: the metadata get as large as the contents.
+/// Writes blocks so far apart that the map needs a page for each. The metadata get as large as the
+/// contents.
 fn scatter(volume: &Volume, random: &mut Random, blocks: u64) {
     for number in 0..blocks {
         write(volume, number * APART * BLOCK as u64, &unique(random, 1)).unwrap();
     }
 }
 
-/// Writes here and there until there is no room, and some times more.
+/// Writes at random places until there is no room, and then some times more.
 fn write_until_full(volume: &Volume, random: &mut Random) {
     let mut refused = 0;
     while refused < 20 {
@@ -125,13 +126,14 @@ fn write_until_full(volume: &Volume, random: &mut Random) {
             Err(error) => panic!("{error}"),
         }
         if random.below(10) == 0 {
-            // It may find no room for a checkpoint, and then nothing is lost.
+            // A flush that finds no room for a checkpoint loses nothing.
             let _ = flush(volume);
         }
     }
 }
 
-/// Fills a pool until nothing goes any more, each time in the last blocks of the file system, and gets out again.
+/// Fills a pool until all writes fail, each time with other blocks left on the file system, and
+/// makes room again by a removal.
 fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: impl Fn() -> u64) {
     Pool::format(disks, &options(backend)).unwrap();
     let mut random = Random::new(7);
@@ -146,7 +148,7 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
     let before_all = kept(&pool);
     make_full();
     write_until_full(&pool.volume("a").unwrap(), &mut random);
-    // As a command does it, in a process of its own.
+    // The pool is opened anew, as a command in a process of its own does.
     drop(pool);
     let pool = open(disks);
     trim(&pool.volume("b").unwrap(), 1000 * BLOCK as u64, 200 * BLOCK as u64).unwrap();
@@ -171,7 +173,7 @@ fn get_out(disks: &PoolDisks, backend: BackendKind, make_full: impl Fn(), room: 
 #[test]
 fn a_full_file_system_takes_removals_at_every_level() {
     for backend in BackendKind::ALL {
-        // The last MiB, in blocks.
+        // Numbers of blocks left within the last MiB.
         for level in [0, 1, 9, 100, 170, 256] {
             let folder = tempfile::tempdir().unwrap();
             let left = Arc::new(Mutex::new(1 << 30));
@@ -186,7 +188,7 @@ fn a_full_file_system_takes_removals_at_every_level() {
     }
 }
 
-/// A file system of its own, until it is dropped.
+/// A mounted file system, until it is dropped.
 struct Mounted<'p>(&'p Path);
 
 impl Drop for Mounted<'_> {
@@ -195,7 +197,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// The same with a file system of the kernel's, which says itself how much room it has.
+/// The same test on a file system of the kernel, which tells how much room it has.
 #[test]
 fn a_full_tmpfs_takes_removals() {
     let folder = tempfile::tempdir().unwrap();

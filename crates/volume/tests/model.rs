@@ -1,11 +1,12 @@
-//! Random work against a model, with every kind of fingerprint and the settings that change the way of a write.
+//! Random work compared with a model, with every kind of fingerprint and the settings that change
+//! the path of a write.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -63,13 +64,13 @@ fn every_fingerprint_and_setting_keeps_to_the_model() {
             2 => Tuning { most_references: 3, ..tuning() },
             _ => tuning(),
         };
-        // The engine does not notice which kind of store it has.
+        // The engine must not depend on the kind of store.
         work(seed, &options, &tuning, BlockStore::open);
         work(seed, &options, &tuning, ScatterStore::open);
     }
 }
 
-/// A pool with one volume of 64 blocks, "a".
+/// Makes a pool with one volume of 64 blocks, "a".
 fn small_pool(blocks: u64) -> (Simulation, Pool, Volume) {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options(blocks)).unwrap();
@@ -207,7 +208,7 @@ fn a_snapshot_keeps_what_was_there_and_shares_it() {
 
 #[test]
 fn a_full_store_refuses_fresh_contents_only_and_recovers() {
-    // Two blocks are the header and its copy.
+    // Two blocks of the store are the header and its copy.
     let (_simulation, pool, volume) = small_pool(10);
     for block in 0..8u64 {
         write(&volume, block * BLOCK as u64, &content(block + 1, BLOCK)).unwrap();
@@ -286,7 +287,7 @@ fn extents_tell_what_takes_space() {
     assert!(volume.extents(63 * block, 2 * block, 1).is_err());
 }
 
-/// Looking at every block of it would take an hour.
+/// Visiting every block of the volume would take an hour.
 #[test]
 fn extents_pass_over_what_was_never_written() {
     let (_simulation, pool, volume) = small_pool(100);

@@ -1,16 +1,17 @@
-//! Where a pool's disks are: what is locked, what is made, what is refused, and what is left when
-//! making fails.
+//! The places of a pool's disks: the locks, the files that are made, the refusals, and the state
+//! after a failure.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says what it lacks"
+    reason = "a test that cannot continue fails and prints what it lacks"
 )]
 
 mod common;
 
+use common::collide::sha1_collision;
 use common::{read, write};
 use gemelo_base::SystemClock;
 use gemelo_disk::DiskError;
@@ -38,7 +39,8 @@ fn look(path: &Path) -> Result<Pool, VolumeError> {
 }
 
 fn is_in_use(opened: Result<Pool, VolumeError>) -> bool {
-    matches!(opened, Err(VolumeError::InUse { holder }) if holder.contains(&std::process::id().to_string()))
+    let own_id = std::process::id().to_string();
+    matches!(opened, Err(VolumeError::InUse { holder }) if holder.contains(&own_id))
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn data_and_metadata_in_one_place_are_refused_by_all_its_names() {
         assert!(matches!(made, Err(VolumeError::OneDisk { .. })), "{data} {metadata}: {made:?}");
         assert!(!pool.exists() && !file("new").exists());
     }
-    // The one's own name is not the other's.
+    // A disk may have the default name of its own file.
     let options = PoolOptions { data: Some(pool.join("data")), ..small() };
     Pool::create(&pool, &options).unwrap();
     fs::remove_file(pool.join("data")).unwrap();
@@ -152,7 +154,7 @@ fn what_is_made_is_the_owners_alone_and_a_directory_that_was_there_keeps_its_mod
     }
 }
 
-/// All paths below a folder, with their lengths.
+/// All paths below a directory, with their lengths.
 fn contents(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -192,14 +194,14 @@ fn what_fails_leaves_everything_as_it_was() {
         assert!(made.is_err(), "{pool} {data} {metadata}");
         assert_eq!(contents(folder.path()), before, "{pool} {data} {metadata}: {made:?}");
     }
-    // Dropped before it is kept, as by a caller that fails.
+    // The new pool is dropped before it is kept, as by a caller that fails.
     let options = PoolOptions { data: place("empty"), ..small() };
     drop(NewPool::make(&file("new"), &options).unwrap());
     assert_eq!(contents(folder.path()), before);
     Pool::create(&file("new"), &options).unwrap();
 }
 
-/// A loop device; without the right to make one the test says so and is over.
+/// A loop device. The test reports that it is skipped if the process may not make one.
 struct Loop {
     device: PathBuf,
     folder: tempfile::TempDir,
@@ -291,7 +293,7 @@ fn a_device_is_had_by_one_under_all_its_names() {
     let other = device.folder.path().join("other");
     let made = Pool::create(&other, &force);
     assert!(matches!(made, Err(VolumeError::Disk(DiskError::DeviceInUse { .. }))), "{made:?}");
-    // Another node of the same device is not locked, but the kernel knows what is behind it.
+    // Another node of the same device is not locked, but the kernel knows the device behind it.
     let node = device.folder.path().join("node");
     let numbers = fs::metadata(&device.device).unwrap().rdev();
     let kind = rustix::fs::FileType::BlockDevice;
@@ -343,48 +345,26 @@ fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
     fs::create_dir(&mount).unwrap();
     assert!(Command::new("mount").arg(&device.device).arg(&mount).status().unwrap().success());
     let made = Pool::create(&device.pool(), &PoolOptions { force: true, ..device.options() });
-    // A pool's link may lead to a device that is used for something else by now.
+    // The link of a pool may lead to a device that has another use by now.
     let other = device.folder.path().join("other");
     Pool::create(&other, &small()).unwrap();
     fs::remove_file(other.join("data")).unwrap();
     symlink(&device.device, other.join("data")).unwrap();
     let opened = open(&other).map(drop);
     assert!(Command::new("umount").arg(&mount).status().unwrap().success());
-    let is_mounted = |error: &VolumeError| matches!(error, VolumeError::Disk(DiskError::DeviceInUse { by, .. }) if by.contains("mounted at"));
+    let is_mounted = |error: &VolumeError| {
+        let VolumeError::Disk(DiskError::DeviceInUse { by, .. }) = error else { return false };
+        by.contains("mounted at")
+    };
     assert!(is_mounted(&made.unwrap_err()) && is_mounted(&opened.unwrap_err()));
     assert!(!device.pool().exists());
 }
 
-/// The two messages of 320 bytes with one SHA-1 that Stevens and others published in 2017 ("The
-/// first collision for full SHA-1"), filled up to a block: what follows after a collision keeps it.
-fn collision() -> [Vec<u8>; 2] {
-    const PREFIX: &str = "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f4865\
-        696768742033203020522f547970652034203020522f537562747970652035203020522f46696c7465722036203020522f436f6c6f72\
-        53706163652037203020522f4c656e6774682038203020522f42697473506572436f6d706f6e656e7420383e3e0a73747265616d0aff\
-        d8fffe00245348412d3120697320646561642121212121852fec092339759c39b1a1c63c4c97e1fffe01";
-    const ENDS: [&str; 2] = [
-        "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb76038e97272\
-         2fe7ad728f0e4904e046c230570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c\
-         78305a21566461309789606bd0bf3f98cda8044629a1",
-        "7346dc9166b67e118f029ab621b2560ff9ca67cca8c7f85ba84c79030c2b3de218f86db3a90901d5df45c14f26fedfb3dc38e96ac2\
-         2fe7bd728f0e45bce046d23c570feb141398bb552ef5a0a82be331fea48037b8b5d71f0e332edf93ac3500eb4ddc0decc1a864790c\
-         782c76215660dd309791d06bd0af3f98cda4bc4629b1",
-    ];
-    ENDS.map(|end| {
-        let digits = format!("{PREFIX}{end}");
-        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
-        let mut bytes: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
-        assert_eq!(bytes.len(), 320);
-        bytes.resize(4096, 0);
-        bytes
-    })
-}
-
 #[test]
 fn contents_with_one_sha1_are_not_shared() {
-    let [one, two] = collision();
+    let [one, two] = sha1_collision();
     let sha1 = Fingerprinter::new(FingerprintKind::Sha1, [0; 32]);
-    assert!(one != two && sha1.of(&one) == sha1.of(&two), "this is no collision");
+    assert!(one != two && sha1.of(&one) == sha1.of(&two), "the contents do not collide");
     for mode in [DedupMode::Inline, DedupMode::Offline] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");

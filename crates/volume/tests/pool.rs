@@ -1,11 +1,11 @@
-//! Pools in directories: what is made where, whose it is, and what is refused.
+//! Pools in directories: the files that are made, their owner and mode, and the refusals.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -41,7 +41,7 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
         let volume = pool.volume("disk 1").unwrap();
         write(&volume, 777, &bytes).unwrap();
         flush(&volume).unwrap();
-        // Dropped without being closed, as by a crash.
+        // The pool is dropped without being closed, as by a crash.
     }
     let pool = open(&path).unwrap();
     assert_eq!(read(&pool.volume("disk 1").unwrap(), 777, 10_000).unwrap(), bytes);
@@ -72,7 +72,7 @@ fn a_second_opener_is_refused_and_told_who_has_the_pool() {
     let pool = open(&path).unwrap();
     let Err(VolumeError::InUse { holder }) = open(&path) else { panic!("opened twice") };
     assert!(holder.starts_with(&format!("process {} (", std::process::id())), "{holder}");
-    // No file beside the disks says whose they are: there is none to be deleted.
+    // The lock needs no file beside the disks, so none can be deleted.
     let mut names: Vec<_> =
         std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -98,7 +98,7 @@ fn disks_can_be_elsewhere() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_made() {
+fn invalid_options_are_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     for options in [
@@ -136,6 +136,38 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     }
     assert!(matches!(pool.volume("a"), Err(VolumeError::NoSuchVolume { .. })));
     assert!(matches!(pool.grow(4096), Err(VolumeError::BadOption { .. })));
+}
+
+#[test]
+fn a_refusal_names_the_value_and_the_limit_in_the_units_of_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let refused = |options: PoolOptions| Pool::create(&path, &options).unwrap_err().to_string();
+    let options = PoolOptions { block_bytes: 4096, ..small() };
+    assert_eq!(
+        refused(PoolOptions { capacity_bytes: 1 << 44, ..options.clone() }),
+        "invalid capacity 16 TiB: a pool of 4 KiB blocks holds less than 16 TiB; larger blocks \
+         allow more"
+    );
+    assert_eq!(
+        refused(PoolOptions { capacity_bytes: 5000, ..options.clone() }),
+        "invalid capacity 5000 bytes: a pool of 4 KiB blocks needs at least 8 KiB"
+    );
+    assert_eq!(
+        refused(PoolOptions { journal_bytes: Some(1024), ..options.clone() }),
+        "invalid journal size 1 KiB: give 64 KiB to 64 GiB"
+    );
+    Pool::create(&path, &options).unwrap();
+    let pool = open(&path).unwrap();
+    let made = pool.create_volume("a", 1000, DedupMode::Inline).unwrap_err();
+    assert_eq!(
+        made.to_string(),
+        "invalid volume size 1000 bytes: give a multiple of the pool's block size (4 KiB), at most \
+         1 PiB"
+    );
+    let grown = pool.grow(8192).unwrap_err().to_string();
+    assert!(grown.starts_with("invalid capacity 8 KiB: the pool has "), "{grown}");
+    assert!(grown.ends_with(" and can only grow, to less than 16 TiB"), "{grown}");
 }
 
 #[test]

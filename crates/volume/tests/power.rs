@@ -1,11 +1,11 @@
-//! What has to be on the medium when a request is acknowledged: each test cuts the power right after.
+//! Promises at the moment when a request is acknowledged: each test cuts the power right after.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails"
+    reason = "a test that cannot continue fails"
 )]
 
 mod common;
@@ -34,7 +34,7 @@ fn bytes_of(pool: &Pool) -> Vec<u8> {
     read(&pool.volume("a").unwrap(), 0, BLOCKS * BLOCK).unwrap()
 }
 
-/// What the volume holds after a power cut that leaves nothing unsynced.
+/// Returns the contents of the volume after a power cut that leaves no unsynced write.
 fn after_power_cut(simulation: &Simulation) -> Vec<u8> {
     bytes_of(&open(&simulation.after_worst_crash().disks(), tuning()).unwrap())
 }
@@ -62,7 +62,7 @@ fn what_is_immediate_is_durable_at_once() {
     let (simulation, _pool, volume) = new_pool(BackendKind::Log);
     write(&volume, 0, &some_bytes()).unwrap();
     flush(&volume).unwrap();
-    // No block is covered whole.
+    // The range covers no whole block.
     write_zeroes_now(&volume, 100, 300).unwrap();
     let mut expected = some_bytes();
     expected[100..400].fill(0);
@@ -80,8 +80,8 @@ fn a_pool_that_has_grown_has_its_length_after_a_power_cut() {
     assert_eq!(pool.stat().unwrap().capacity_blocks, capacity);
 }
 
-/// A process is killed between a write of the journal and its sync. The next one reads the commit from
-/// the system's cache, shows it, and so has to make it durable.
+/// A process is killed between a write of the journal and its sync. The next one reads the commit
+/// from the system's cache and shows it, so it has to make the commit durable.
 #[test]
 fn what_a_restarted_pool_shows_and_flushes_survives_a_power_cut() {
     for backend in BackendKind::ALL {
@@ -104,7 +104,7 @@ fn what_a_restarted_pool_shows_and_flushes_survives_a_power_cut() {
     }
 }
 
-/// As before, but the sync has failed: after that the system takes the pages for clean.
+/// The same, but the sync has failed: after that the system treats the pages as clean.
 #[test]
 fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
     for (backend, which) in
@@ -116,7 +116,7 @@ fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
         assert!(flush(&volume).is_err());
         assert!(
             flush(&volume).is_err(),
-            "{backend:?}: nobody knows what of disk {which} is durable"
+            "{backend:?}: it is unknown which writes of disk {which} are durable"
         );
         assert!(write(&volume, 0, &content(99, BLOCK)).is_err());
         assert!(pool.checkpoint().is_err());
@@ -132,7 +132,7 @@ fn a_failed_sync_stops_a_pool_and_the_next_process_writes_again() {
     }
 }
 
-/// A checkpoint whose root was synced badly must not be what the next process builds on.
+/// The next process must not rely on a checkpoint whose root was not synced.
 #[test]
 fn a_checkpoint_whose_sync_failed_costs_nothing() {
     for (backend, good_syncs) in

@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails"
+    reason = "a test that cannot continue fails"
 )]
 
 mod common;
@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a call is held that others may have to wait for.
+/// The time for which a call is held if other threads may have to wait for it.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// Blocks of the volumes.
 const BLOCKS: u64 = 64;
-/// Pages of the journal of these pools, and where the slots behind it begin.
+/// Pages of the journal of these pools, and the offset of the slots after it.
 const JOURNAL_PAGES: u64 = 16;
 const SLOTS: u64 = (8 + JOURNAL_PAGES) * PAGE_BYTES as u64;
 const JOURNAL: Range<u64> = 8 * PAGE_BYTES as u64..SLOTS;
@@ -50,20 +50,20 @@ impl World {
         Self { simulation, pool, a, b }
     }
 
-    /// Where the data disk has this content first.
+    /// The range of the data disk that has this content first.
     fn place_of(&self, content: &[u8]) -> Range<u64> {
         let [data, _] = self.simulation.images();
         let at = data.chunks(BLOCK).position(|block| block == content).unwrap() * BLOCK;
         at as u64..(at + BLOCK) as u64
     }
 
-    /// Whether the data disk has this content there.
+    /// Returns whether the data disk has this content in that range.
     fn has_at(&self, place: &Range<u64>, content: &[u8]) -> bool {
         let [data, _] = self.simulation.images();
         data[place.start as usize..place.end as usize] == *content
     }
 
-    /// What the volume "a" holds after a power cut that leaves nothing unsynced.
+    /// Returns the contents of the volume "a" after a power cut that leaves no unsynced write.
     fn after_power_cut(self) -> Vec<u8> {
         let Self { simulation, pool, a, b } = self;
         drop((pool, a, b));
@@ -85,7 +85,7 @@ fn block(bytes: &[u8], lbn: u64) -> &[u8] {
     &bytes[at(lbn) as usize..at(lbn + 1) as usize]
 }
 
-/// Writes contents to blocks from an LBN on until the store is full; whether it got full.
+/// Writes contents from an LBN on until the store is full. Returns whether it got full.
 fn fill(volume: &Volume, from: u64, content: impl Fn(u64) -> Vec<u8>) -> bool {
     (from..BLOCKS).any(|lbn| match write(volume, at(lbn), &content(lbn)) {
         Ok(()) => false,
@@ -94,7 +94,7 @@ fn fill(volume: &Volume, from: u64, content: impl Fn(u64) -> Vec<u8>) -> bool {
     })
 }
 
-/// Waits for a thread that may itself wait for what is held, and lets that go on.
+/// Waits for a thread, which may itself wait for the held call, and lets the call go on.
 fn release_after<T>(hold: Hold, thread: &ScopedJoinHandle<'_, T>) {
     let until = Instant::now() + PATIENCE;
     while !thread.is_finished() && Instant::now() < until {
@@ -137,7 +137,7 @@ fn a_patch_of_a_block_that_was_overwritten_meanwhile_keeps_both_writes() {
             hold.wait();
             write(&world.a, 0, &fresh(2)).unwrap();
             flush(&world.a).unwrap();
-            // The block that is patched is written again, if nothing keeps it.
+            // The patched block is overwritten unless the engine keeps it.
             let filler =
                 scope.spawn(|| assert!(!fills || fill(&world.a, 1, |lbn| fresh(10 + lbn))));
             release_after(hold, &filler);
@@ -153,7 +153,7 @@ fn a_patch_of_a_block_that_was_overwritten_meanwhile_keeps_both_writes() {
             }
             assert!(read(&world.a, 0, BLOCK).unwrap() == expected, "a write is lost");
         });
-        assert_eq!(world.pool.damaged_blocks(), [], "a block that was given away is no damage");
+        assert_eq!(world.pool.damaged_blocks(), [], "a reused block is not damaged");
     }
 }
 
@@ -163,7 +163,7 @@ fn a_writer_keeps_the_block_that_it_has_compared_with() {
     let collider = Collider::of(&world.simulation.disks());
     write(&world.a, 0, &collider.content(1, 1)).unwrap();
     flush(&world.a).unwrap();
-    // The first block was compared when the second one is written.
+    // The call is held when the second block is written, so the first was compared by then.
     let hold = world.simulation.hold(DATA, Call::Write);
     let bytes = [collider.content(1, 1), fresh(1)].concat();
     thread::scope(|scope| {
@@ -188,14 +188,14 @@ fn the_finder_keeps_the_block_that_it_has_compared_with() {
     let world = World::new(&collisions());
     let collider = Collider::of(&world.simulation.disks());
     let bytes = [collider.content(1, 1), collider.content(2, 1)].concat();
-    // A block between both, so that they are read by two calls.
+    // A block lies between both, so that they are read by two calls.
     for (lbn, block) in [(0, &bytes[..BLOCK]), (2, &[9; BLOCK]), (1, &bytes[BLOCK..])] {
         write(&world.a, at(lbn), block).unwrap();
     }
     write(&world.b, 0, &bytes).unwrap();
     flush(&world.a).unwrap();
     let compared = world.place_of(&collider.content(1, 1));
-    // The first block was read to be compared when the call for the second one begins.
+    // The call for the second block is held, so the first was read for the comparison by then.
     let offsets = world.place_of(&collider.content(2, 1));
     let hold = world.simulation.hold_at(DATA, Call::Read, offsets);
     thread::scope(|scope| {
@@ -206,7 +206,7 @@ fn the_finder_keeps_the_block_that_it_has_compared_with() {
         flush(&world.a).unwrap();
         let filler = scope.spawn(|| {
             fill(&world.a, 2, fresh);
-            // If the block was written again, it gets another content with the same fingerprint.
+            // A reused block gets another content with the same fingerprint.
             if let Some(lbn) = (2..BLOCKS).find(|lbn| world.has_at(&compared, &fresh(*lbn))) {
                 trim(&world.a, at(lbn), BLOCK as u64).unwrap();
                 flush(&world.a).unwrap();
@@ -247,7 +247,8 @@ fn the_finder_shares_what_became_known_since_its_look_up() {
     let world = World::new(&collisions());
     write(&world.a, 0, &fresh(2)).unwrap();
     write(&world.b, 0, &[fresh(1), fresh(2)].concat()).unwrap();
-    // Both were looked up when the block is read that the second one is compared with.
+    // The call is held that reads the block for the comparison with the second one, so both were
+    // looked up by then.
     let hold = world.simulation.hold_at(DATA, Call::Read, world.place_of(&fresh(2)));
     thread::scope(|scope| {
         let finder =
@@ -323,8 +324,8 @@ fn commits_during_a_checkpoint_stay_in_the_journal_until_the_next_one() {
     }
 }
 
-/// The checkpoint has the changes of a commit that could not be written, and a root that says which
-/// commit is next. No commit may be written in between.
+/// The checkpoint has the changes of a commit that could not be written, and a root with the number
+/// of the next commit. No commit may be written in between.
 #[test]
 fn a_flush_during_a_checkpoint_whose_commit_failed_waits_for_it() {
     let world = World::new(&options(100));
@@ -349,8 +350,8 @@ fn a_flush_during_a_checkpoint_whose_commit_failed_waits_for_it() {
     );
 }
 
-/// A checkpoint that finds no room for its commit forgets it when the root is durable, and lets go of
-/// the blocks that it freed. A commit that came meanwhile must not be forgotten with it.
+/// A checkpoint without room for its commit drops the commit when the root is durable, and frees
+/// its blocks. A commit that came meanwhile must not be dropped with it.
 #[test]
 fn a_checkpoint_without_room_forgets_no_commit_that_came_meanwhile() {
     for (before, parity) in (0..9).flat_map(|before| [(before, 0), (before, 1)]) {
@@ -369,7 +370,8 @@ fn a_checkpoint_without_room_forgets_no_commit_that_came_meanwhile() {
             let second =
                 scope.spawn(|| write(&world.a, 0, &fresh(1)).and_then(|()| flush(&world.a)));
             release_after(hold, &second);
-            // Held is the root of this checkpoint, or of one that the flush needs, or none.
+            // The held root is that of this checkpoint, or of one that the flush needs, or there is
+            // none.
             let is_held = next_root.is_held_within(PATIENCE / 4) && first.is_finished();
             let filler = is_held.then(|| scope.spawn(|| fill(&world.a, 2, fresh)));
             if is_held {
@@ -391,8 +393,8 @@ fn a_checkpoint_without_room_forgets_no_commit_that_came_meanwhile() {
     }
 }
 
-/// The system tells one of those who sync a file at once of an error, and it drops what it could not
-/// write: the others' syncs succeed and mean nothing.
+/// Linux reports a failed write to only one of the threads that sync a file, and drops the data.
+/// The syncs of the other threads succeed, and make nothing durable.
 #[test]
 fn a_sync_beside_or_after_a_failed_one_acknowledges_nothing() {
     for waits in ["grow", "checkpoint"] {
@@ -401,7 +403,7 @@ fn a_sync_beside_or_after_a_failed_one_acknowledges_nothing() {
         let hold = world.simulation.hold(DATA, Call::Sync);
         hold.fail();
         let is_done = thread::scope(|scope| {
-            // The sync of the first one fails; the second one comes while it is under way.
+            // The sync of the first thread fails; the second thread syncs while it is under way.
             let first = scope.spawn(|| match waits {
                 "grow" => world.pool.grow(200 * BLOCK as u64).is_ok(),
                 _ => flush(&world.a).is_ok(),
@@ -422,8 +424,8 @@ fn a_sync_beside_or_after_a_failed_one_acknowledges_nothing() {
     }
 }
 
-/// The writer writes its number to the first block, then to the last one. The volume is so large that its
-/// map is copied piece by piece, while the writer goes on.
+/// The writer writes its number to the first block, then to the last one. The volume is large
+/// enough for its map to be copied piece by piece, while the writer goes on.
 #[test]
 fn a_snapshot_is_of_one_moment() {
     for backend in BackendKind::ALL {
@@ -455,7 +457,7 @@ fn a_snapshot_is_of_one_moment() {
     }
 }
 
-/// The numbers of the first and the last block of a new snapshot, if they are not of one moment.
+/// The numbers of the first and the last block of a new snapshot, if they are of different moments.
 fn torn_snapshot(pool: &Pool, last: u64) -> Option<(u64, u64)> {
     pool.snapshot_volume("a", "s").unwrap();
     let snapshot = pool.volume("s").unwrap();

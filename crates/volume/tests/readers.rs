@@ -1,16 +1,16 @@
-//! The engine's code without locks, in every order of execution that a few threads can have: a block is not written again
-//! while somebody who looked it up may still read it.
+//! The engine's lock-free code, in many orders of execution of a few threads: a block is not reused
+//! while a thread that looked it up may still read it.
 
 #![allow(
     unreachable_pub,
     clippy::unwrap_used,
-    reason = "the file under test belongs to another crate, and a test that cannot go on fails"
+    reason = "the file under test belongs to another crate, and a test that cannot continue fails"
 )]
 
 #[path = "../src/engine/data/readers.rs"]
 mod readers;
 
-/// Atomics whose every access is a point where another thread may go on.
+/// Atomics that may switch threads at every access.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
 }
@@ -23,7 +23,7 @@ use shuttle::thread;
 
 /// Random orders tried, each with a seed that is printed when it fails.
 const ORDERS: usize = 20_000;
-/// What a block holds when it was written again.
+/// The content of a block that was reused.
 const OTHER: u64 = u64::MAX;
 
 /// The PBN of a block of the world.
@@ -31,7 +31,7 @@ fn pbn_of(block: u64) -> Pbn {
     Pbn::new(block as u32 + 1).unwrap()
 }
 
-/// A map of one LBN, which is in the block of the same number as its content until it is overwritten.
+/// A map of one LBN. Until it is overwritten, a block has its own number as content.
 struct World {
     readers: Readers,
     retired: Mutex<Retired>,
@@ -59,20 +59,20 @@ impl World {
         }
     }
 
-    /// The LBN gets its next block.
+    /// Maps the LBN to its next block.
     fn overwrite(&self) {
         let freed = self.map.fetch_add(1, Ordering::SeqCst);
         self.retired.lock().unwrap().add(&mut vec![pbn_of(freed)]);
     }
 
-    /// What is free is written again at once.
+    /// Overwrites every free block at once.
     fn collect(&self) {
         let free = |pbn: Pbn| self.blocks[pbn.index() - 1].store(OTHER, Ordering::SeqCst);
         self.retired.lock().unwrap().collect(&self.readers, free);
     }
 }
 
-/// Two readers, two threads that overwrite and collect.
+/// Runs two readers, and two threads that overwrite and collect.
 fn run() {
     let world = Arc::new(World::new());
     let spawn = |work: fn(&World)| {
@@ -89,7 +89,7 @@ fn run() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     world.collect();
     let retired = world.retired.lock().unwrap();
-    assert_eq!(retired.len(), 0, "nobody reads any more");
+    assert_eq!(retired.len(), 0, "no reader is left");
     assert!(world.blocks[..2].iter().all(|block| block.load(Ordering::SeqCst) == OTHER));
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints that a crash ends between the root and its copy: nothing is damaged then, and nothing is
+//! Crashes between the writes of a root and of its copy: this damages nothing, and no damage is
 //! reported.
 
 #![allow(
@@ -6,7 +6,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails"
+    reason = "a test that cannot continue fails"
 )]
 
 mod common;
@@ -21,7 +21,7 @@ use gemelo_format::{
 };
 use gemelo_volume::Pool;
 
-/// Roots and copies: the first at each place, and later ones over older ones.
+/// The number of checkpoints: enough to write each place of a root, and later ones over older ones.
 const CHECKPOINTS: u64 = 4;
 const PAGE: usize = 4096;
 
@@ -36,7 +36,7 @@ fn roots(simulation: &Simulation) -> RootSearch {
     find_roots(&*disks.metadata, &superblock, PoolSeed::of(&superblock)).unwrap()
 }
 
-/// The disks during checkpoints one after another, each before the copy of its root is written.
+/// Makes several checkpoints. Returns the disks before each copy of a root is written.
 fn before_each_copy(backend: BackendKind) -> Vec<Simulation> {
     let simulation = Simulation::new(1);
     Pool::format(&simulation.disks(), &options_with(backend, 300)).unwrap();

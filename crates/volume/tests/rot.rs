@@ -1,11 +1,11 @@
-//! Flipped bits, lost ends of files and damaged blocks: a read gives the right content or an error, and a
-//! write of a lost content brings it back.
+//! Flipped bits, lost ends of files and damaged blocks: a read returns the right content or an
+//! error, and a write of a lost content restores it.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -20,7 +20,9 @@ use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolOptions, RepairCost, record_damage, repair};
+use gemelo_volume::{
+    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, record_damage, repair,
+};
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
 const PAGE: usize = 4096;
@@ -32,11 +34,12 @@ fn check_data(disks: &PoolDisks) -> CheckReport {
 }
 
 fn repair_data(disks: &PoolDisks) -> Vec<RepairCost> {
-    repair(disks, true, &Silent, &StopFlag::new()).unwrap()
+    let options = RepairOptions { data: true, choice: LossChoice::RollBack };
+    repair(disks, options, &Silent, &StopFlag::new()).unwrap().costs
 }
 
-/// A pool with a volume that was written in every way, some of it in the checkpoint and some in the
-/// journal, and the contents of the volume, all of which were flushed.
+/// Makes a pool with a volume that was written in every way, some of it in the checkpoint and some
+/// in the journal. Returns also the flushed contents of the volume.
 fn worked_pool(
     backend: BackendKind,
     mode: DedupMode,
@@ -83,7 +86,7 @@ fn worked_pool(
     (simulation.images(), expected)
 }
 
-/// How reads of a damaged pool went.
+/// Results of reads of a damaged pool.
 #[derive(Default)]
 struct Tally {
     right: u64,
@@ -91,7 +94,7 @@ struct Tally {
     refused: u64,
 }
 
-/// Opens a pool whose images were damaged and reads all of the volume: nothing may be wrong.
+/// Opens a pool whose images were damaged and reads all of the volume. No content may be wrong.
 fn read_all(images: [Vec<u8>; 2], expected: &[Vec<u8>], what: &str, tally: &mut Tally) {
     let simulation = Simulation::of_images(1, images);
     let Ok(pool) = open(&simulation.disks(), tuning()) else {
@@ -132,10 +135,10 @@ fn flip_in((backend, mode, is_closed): (BackendKind, DedupMode, bool), flips: u6
     let (images, expected) = worked_pool(backend, mode, is_closed);
     let mut random = Random::new(first_seed());
     let mut tally = Tally::default();
-    // Only bytes that say something: a flip of a zero that nobody wrote proves little.
+    // Only sectors in use are flipped. A flipped bit in unused zeros proves little.
     let written: Vec<Vec<usize>> = images.iter().map(|image| written_sectors(image)).collect();
     for number in 0..flips {
-        // Metadata is small; it gets half of all flips.
+        // Metadata is small, but gets half of all flips.
         let disk = (number % 2) as usize;
         let sectors = &written[disk];
         let sector = sectors[random.below(sectors.len() as u64) as usize];
@@ -161,7 +164,7 @@ fn written_sectors(image: &[u8]) -> Vec<usize> {
     sectors.filter(|(_, sector)| sector.iter().any(|byte| *byte != 0)).map(|(at, _)| at).collect()
 }
 
-/// A pool in which a content is at LBNs 0 and 1, and a way to damage it under the pool's feet.
+/// A pool with one content at LBNs 0 and 1, and a way to damage it on the disk.
 struct Rotten {
     simulation: Simulation,
     pool: Pool,
@@ -227,7 +230,7 @@ impl Rotten {
 #[test]
 fn a_read_that_finds_damage_is_an_error_noted_once_and_a_new_write_heals_all() {
     for backend in BackendKind::ALL {
-        // The new write goes elsewhere, or to the bad place itself.
+        // The new write goes to another LBN, or to a damaged one.
         for target in [5, 1] {
             let rotten = Rotten::new(DedupMode::Inline, &options_with(backend, 100));
             rotten.rot();
@@ -290,7 +293,7 @@ fn a_scrub_of_a_served_pool_finds_damage_and_clears_what_is_good_again() {
         "{:?}",
         report.problems
     );
-    // The medium was good after all: a cable was loose.
+    // The medium turned out to be intact, as after a loose cable.
     let image = rotten.simulation.images()[0].clone();
     let mark = content(MARK, BLOCK);
     let is_it = |bytes: &&[u8]| bytes.iter().zip(&mark).filter(|(a, b)| a != b).count() == 1;

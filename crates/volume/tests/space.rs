@@ -1,10 +1,10 @@
-//! A store that is nearly full: only one that is truly full refuses a write.
+//! A store that is nearly full: a write is refused only if the store is truly full.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test that cannot go on fails"
+    reason = "a test that cannot continue fails"
 )]
 
 mod common;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A disk whose syncs and reads take their time.
+/// A disk with slow syncs and reads.
 struct SlowDisk {
     file: FileDisk,
     sync_ms: u64,
@@ -65,7 +65,7 @@ fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
     (0..blocks).flat_map(|_| content(random.next_u64() | 1, BLOCK)).collect()
 }
 
-/// A pool of so many blocks, and its data store.
+/// Makes a pool of this many blocks. Returns it with its data store.
 fn slow_pool(folder: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>) {
     let data = slow_disk(&folder.join("data"), 2);
     let disks =
@@ -74,7 +74,7 @@ fn slow_pool(folder: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>
     (Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap(), data)
 }
 
-/// Blocks that a commit under way frees, or a write under way replaces, are waited for.
+/// A write waits for blocks that a commit under way frees or that a write under way replaces.
 #[test]
 fn clients_that_overwrite_never_find_the_store_full() {
     const CLIENTS: u64 = 4;
@@ -119,7 +119,7 @@ fn a_write_waits_for_a_slow_reader_of_the_blocks_it_needs() {
         scope.spawn(move || read(&reader, 0, BLOCK).unwrap());
         std::thread::sleep(Duration::from_millis(50));
         data.read_ms.store(0, Ordering::Relaxed);
-        // The second takes the blocks that the first has freed, which are being read.
+        // The second write takes the blocks that the first has freed while they are still read.
         write(&volume, 0, &unique(&mut random, 16)).unwrap();
         write(&volume, 0, &unique(&mut random, 16)).unwrap();
     });
@@ -141,7 +141,8 @@ fn a_long_overwrite_passes_through_a_single_free_block() {
         let bytes = unique(&mut random, 32);
         write(&volume, 0, &bytes).unwrap();
         assert!(read(&volume, 0, bytes.len()).unwrap() == bytes);
-        // The last one goes to a new place; then the store is truly full, and says so at once.
+        // The last write needs a new block. The store is truly full then, and the write is refused
+        // at once.
         write(&volume, 32 * BLOCK as u64, &unique(&mut random, 1)).unwrap();
         let began = Instant::now();
         let refused = write(&volume, 40 * BLOCK as u64, &unique(&mut random, 16));

@@ -1,11 +1,11 @@
-//! Commands that run while others work: they neither stop nor disturb each other.
+//! Commands run beside requests and other commands: they do not block or disturb each other.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says why"
+    reason = "a test that cannot continue fails and prints the reason"
 )]
 
 mod common;
@@ -24,14 +24,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A disk whose syncs take their time, and whose journal fails when told to.
+/// A disk with slow syncs, whose journal fails when told to.
 struct TestDisk {
     file: FileDisk,
     sync_ms: u64,
     journal_fails: AtomicBool,
 }
 
-/// Where the journal of [`options`] is.
+/// The range of the journal of [`options`] on the metadata disk.
 const JOURNAL: std::ops::Range<u64> = 8 * 4096..8 * 4096 + (64 << 10);
 
 impl Disk for TestDisk {
@@ -98,7 +98,8 @@ fn of_two_that_enlarge_the_pool_at_once_none_makes_it_smaller() {
     assert!(read(&volume, 0, bytes.len()).unwrap() == bytes);
 }
 
-/// Counting while commits are written, volumes come and go, and the collector works, finds nothing wrong.
+/// A count while commits are written, volumes are made and removed, and the collector works, finds
+/// no difference.
 #[test]
 fn a_proof_of_a_served_pool_counts_each_block_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ fn a_proof_of_a_served_pool_counts_each_block_once() {
     });
 }
 
-/// Two blocks of one content, of which the index knows the later one, which goes.
+/// Two blocks have one content. The index knows the later one, which is freed.
 #[test]
 fn a_proof_does_not_mind_a_second_block_of_a_content() {
     for backend in BackendKind::ALL {
@@ -163,7 +164,8 @@ fn a_proof_does_not_mind_a_second_block_of_a_content() {
     }
 }
 
-/// Writes that need no block, each with a flush that fails, are refused before they have taken much memory.
+/// Writes that need no block, each with a flush that fails, are refused before they have taken much
+/// memory.
 #[test]
 fn a_journal_that_cannot_be_written_bounds_what_waits() {
     const PAIRS: u64 = 3000;
@@ -197,7 +199,8 @@ fn a_journal_that_cannot_be_written_bounds_what_waits() {
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }
 
-/// A volume of more blocks than a cached backend changes at once, and what each block holds.
+/// Makes a volume of more blocks than a cached backend changes at once. Returns the ids of its
+/// contents.
 fn large_volume(pool: &Pool, blocks: u64) -> Vec<u64> {
     pool.create_volume("a", blocks * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -214,7 +217,8 @@ fn bytes_of(ids: &[u64]) -> Vec<u8> {
     ids.iter().flat_map(|id| content(*id, BLOCK)).collect()
 }
 
-/// A copy is what the source was when it began, whatever is written, trimmed and found meanwhile.
+/// A copy has the contents of its source at the beginning, whatever is written, trimmed and found
+/// meanwhile.
 #[test]
 fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
     const BLOCKS: u64 = 6000;
@@ -226,7 +230,8 @@ fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
         let mut ids = large_volume(&pool, BLOCKS);
         let volume = pool.volume("a").unwrap();
         let mut random = Random::new(5);
-        // Pairs of blocks are written one after the other with the same number, so that an instant is between two writes.
+        // Both blocks of a pair get the same number, one after the other, so an instant falls
+        // between two writes.
         let (left, right) = (100u64, 5900u64);
         let block = BLOCK as u64;
         let is_done = AtomicBool::new(false);
@@ -265,7 +270,7 @@ fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
             assert!(left == right || left == right + 1, "{backend:?}: {left} and {right}");
         }
         assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "{backend:?}");
-        // With nobody writing, a copy is the source.
+        // Without writers, a copy equals its source.
         ids[0] = 0;
         trim(&volume, 0, block).unwrap();
         pool.clone_volume("a", "c").unwrap();
@@ -281,7 +286,7 @@ fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
     }
 }
 
-/// A crash at any call of a removal of a large volume leaves all of it or nothing.
+/// A crash at any call of the removal of a large volume leaves all of the volume or nothing.
 #[test]
 fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
     const BLOCKS: u64 = 20_000;
@@ -317,7 +322,8 @@ fn a_crash_while_a_large_volume_is_removed_leaves_all_or_nothing() {
     }
 }
 
-/// While a volume is copied and another one removed, reads, writes and look-ups wait for a moment at most.
+/// While a volume is copied and another one removed, reads, writes and look-ups wait for a short
+/// time at most.
 #[test]
 fn copies_and_removals_stop_nobody() {
     const BLOCKS: u64 = 300_000;
@@ -360,7 +366,7 @@ fn copies_and_removals_stop_nobody() {
     assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new());
 }
 
-/// A copy in pieces that finds a block with as many references as can be counted is undone, and said to be.
+/// A copy in pieces that would overflow a reference count is undone, and reported as an error.
 #[test]
 fn a_copy_that_cannot_be_counted_leaves_nothing() {
     const BLOCKS: u64 = 200;
@@ -380,7 +386,7 @@ fn a_copy_that_cannot_be_counted_leaves_nothing() {
         pool.remove_volume("b").unwrap();
         pool.clone_volume("a", "c").unwrap();
         assert!(read(&pool.volume("c").unwrap(), 0, bytes.len()).unwrap() == bytes);
-        // A volume that was cut shows nothing of what it had when it is made larger again.
+        // A volume that was cut has none of its old contents when it is made larger again.
         pool.resize_volume("c", 10 * BLOCK as u64).unwrap();
         pool.resize_volume("c", BLOCKS * BLOCK as u64).unwrap();
         let rest =

@@ -1,20 +1,21 @@
-//! Power cuts and kills while several threads do all there is to do to a pool, on slow and failing
-//! disks, with contents whose fingerprints collide.
+//! Power cuts and kills while several threads issue all kinds of requests and commands to a pool,
+//! on slow and failing disks, with contents whose fingerprints collide.
 //!
-//! While the threads work, the simulated disks are asked at random moments what a power cut would
-//! leave. Each of these images is a pool of its own: it has to pass the checker, to open, and to
-//! hold what the history of requests allows at that moment. Then the power is cut, or the process is
+//! While the threads work, the simulated disks give images of power cuts at random moments. Each of
+//! these images is a pool of its own: it has to pass the checker, to open, and to have contents
+//! that the history of requests allows at that moment. Then the power is cut, or the process is
 //! killed, and the next threads go on with what is left.
 //!
-//! Threads are scheduled by the system: a seed gives the same work, not the same order. A failure is
-//! found again by more rounds of its seed: `GEMELO_TEST_SEED=7 GEMELO_TEST_ROUNDS=1 GEMELO_TEST_AGAIN=50`.
+//! Threads are scheduled by the system: a seed gives the same work, not the same order. More rounds
+//! of its seed find a failure again: `GEMELO_TEST_SEED=7 GEMELO_TEST_ROUNDS=1
+//! GEMELO_TEST_AGAIN=50`.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -23,7 +24,7 @@ use common::collide::Collider;
 use common::judge::{Contents, History};
 use common::simulated::{Fault, Nature, Shot, Simulation};
 use common::storm::{Storm, Target};
-use common::{BLOCK, first_seed, open, options_with, rounds, tuning};
+use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -33,15 +34,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Blocks of the data store and of the largest volume: so few that the store is full now and then. The
-/// second kind of pool has volumes that are copied and removed piece by piece.
+/// Blocks of the data store and of the largest volume. The stores are small enough to be full now
+/// and then. The second kind of pool has volumes that are copied and removed piece by piece.
 const SIZES: [(u64, u64); 2] = [(130, 24), (420, 112)];
 /// Lives of a pool: each ends with a power cut, a kill or a close.
 const LIVES: u64 = 4;
 /// Pools of each backend. Each gives some 125 images.
 const POOLS: u64 = 85;
 
-/// How a life ends, if it is not by what goes wrong in it.
+/// The end of a life, unless a fault ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     PowerCut,
@@ -55,18 +56,18 @@ struct Life<'a> {
     tuning: Tuning,
     collider: Option<Collider>,
     most_blocks: u64,
-    /// Images that were looked at.
+    /// The number of images that were checked.
     points: u64,
 }
 
 impl Life<'_> {
-    /// Opens the pool, works, and gives the disks as the next life finds them.
+    /// Opens the pool and works. Returns the disks as the next life finds them.
     fn live(&mut self, simulation: &Simulation, before: &mut History) -> (Simulation, History) {
         let clock = Arc::new(AtomicU64::new(1));
         simulation.set_nature(Nature { shot_one_in: 4, ..Nature::default() }, &clock);
-        let pool = open(&simulation.disks(), self.tuning).unwrap();
+        let pool = open_ticking(&simulation.disks(), self.tuning).unwrap();
         simulation.set_nature(Nature::default(), &clock);
-        // A power cut while the pool is opened must not cost what the life before made durable.
+        // A power cut during the opening must not lose anything that the life before made durable.
         for shot in simulation.take_shots() {
             self.judge(&shot.images, before, u64::MAX);
         }
@@ -79,14 +80,14 @@ impl Life<'_> {
         let log = self.storm(simulation, &pool, &contents, &clock).rage();
         simulation.set_nature(Nature::default(), &clock);
         if end == End::Close && matches!(fault, Fault::Never) {
-            // An error in the metadata stops a pool, which is not closed then.
+            // An error of the metadata disk stops a pool, which cannot be closed then.
             assert!(pool.close().is_ok() || nature.error_one_in > 0);
         } else {
             drop(pool);
         }
         let shots = simulation.take_shots();
         let next = match (end, fault) {
-            // The next process finds what was not synced, or what a failed sync gave up, in the cache.
+            // The next process finds unsynced writes, also those of a failed sync, in the cache.
             (End::Kill, _) | (_, Fault::FailSync(_)) => simulation.after_kill(),
             _ => simulation.after_crash(self.random.next_u64()),
         };
@@ -146,13 +147,13 @@ impl Life<'_> {
         [End::PowerCut, End::Kill, End::Close][self.random.below(3) as usize]
     }
 
-    /// Whether a pool is as it may be after a power cut at a moment.
+    /// Checks that a pool is in a state that a power cut at a moment allows.
     fn judge(&mut self, images: &[Vec<u8>; 2], history: &History, at: u64) {
         let simulation = Simulation::of_images(at, images.clone());
         let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
-        let pool = open(&simulation.disks(), self.tuning).unwrap();
+        let pool = open_ticking(&simulation.disks(), self.tuning).unwrap();
         let contents = Contents::of(&pool);
         history.check(&contents, at).unwrap_or_else(|why| panic!("power cut at {at}: {why}"));
         let wrong = pool.prove(10).unwrap();
@@ -161,7 +162,7 @@ impl Life<'_> {
     }
 }
 
-/// A pool through all its lives. Gives the number of images that were looked at.
+/// Runs a pool through all its lives. Returns the number of images that were checked.
 fn live(backend: BackendKind, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let mut simulation = Simulation::new(random.next_u64());
@@ -178,7 +179,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     for _ in 0..LIVES {
         (simulation, history) = life.live(&simulation, &mut history);
     }
-    let pool = open(&simulation.disks(), tuning).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning).unwrap();
     history.check(&Contents::of(&pool), u64::MAX).unwrap();
     pool.close().unwrap();
     life.points

@@ -1,10 +1,11 @@
-//! Pools of older format versions, kept in `tests/pools`: each is told from a damaged one, and converted.
+//! Pools of older format versions, kept in `tests/pools`. Each is distinguished from a damaged
+//! pool, and converted.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test that cannot go on fails, and says with which seed"
+    reason = "a test that cannot continue fails and prints its seed"
 )]
 
 mod common;
@@ -15,10 +16,12 @@ use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{BackendKind, Birth, DedupMode, Origin, Version, VolumeId};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, VolumeError, convert, repair, repair_cost};
+use gemelo_volume::{
+    LossChoice, Pool, RepairOptions, RepairOutlook, VolumeError, convert, repair, repair_outlook,
+};
 use std::path::PathBuf;
 
-/// The backends that versions 1 and 2 began with, of which pools are kept.
+/// The backends of which pools of versions 1 and 2 are kept.
 const KEPT: [BackendKind; 4] =
     [BackendKind::Log, BackendKind::Ram, BackendKind::Table, BackendKind::BTree];
 
@@ -90,9 +93,11 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let report =
             check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
-        let cost = repair_cost(&old.disks(), true, &Silent, &StopFlag::new()).unwrap();
-        assert!(cost.is_empty(), "a pool that has to be converted first cannot be repaired");
-        let refused = repair(&old.disks(), true, &Silent, &StopFlag::new());
+        let outlook = repair_outlook(&old.disks(), true, &Silent, &StopFlag::new()).unwrap();
+        let none = RepairOutlook::default();
+        assert_eq!(outlook, none, "a pool that has to be converted first cannot be repaired");
+        let options = RepairOptions { data: true, choice: LossChoice::Skip };
+        let refused = repair(&old.disks(), options, &Silent, &StopFlag::new());
         assert!(matches!(refused, Err(VolumeError::OldFormat { version: 1 })), "{refused:?}");
         let new = Simulation::new(1);
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();
@@ -144,15 +149,15 @@ fn a_content_that_rotted_before_the_conversion_is_said_to_be_lost() {
     data[at] ^= 1;
     let old = Simulation::of_images(1, [data, metadata]);
     let new = Simulation::new(1);
-    // The clone shares it.
+    // The clone shares the lost block.
     assert_eq!(convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap(), 2);
     let disks = PoolDisks::new(old.disks().data, new.disks().metadata);
     let pool = open(&disks, tuning()).unwrap();
     assert!(read(&pool.volume("inline").unwrap(), 7 * BLOCK as u64, BLOCK).is_err());
 }
 
-/// The pools `v2-*` were written before volumes had a creation time and an origin: a part in the
-/// checkpoint, a part in the journal. Each is a record of its time.
+/// The pools `v2-*` were written before volumes had a creation time and an origin. Some of their
+/// volumes are in the checkpoint, some in the journal. These files are never written anew.
 #[test]
 fn a_pool_from_before_volumes_had_a_birth_opens_and_gives_births_from_then_on() {
     for backend in KEPT {
@@ -170,7 +175,7 @@ fn a_pool_from_before_volumes_had_a_birth_opens_and_gives_births_from_then_on() 
             origin: Origin::Clone { volume: VolumeId(1), name: "first".into() },
         };
         let old = vec![
-            // The journal says which volume it was cloned from.
+            // The journal has the source of the clone.
             ("clone".to_owned(), of_first(None)),
             ("first".to_owned(), Birth::default()),
             ("second".to_owned(), Birth::default()),
@@ -202,7 +207,7 @@ fn a_pool_from_before_volumes_had_a_birth_opens_and_gives_births_from_then_on() 
         ];
         assert_eq!(births(&pool), expected, "{backend:?}");
         drop((first, snapshot, pool));
-        // From the journal, and then from a checkpoint.
+        // The births are read from the journal, and then from a checkpoint.
         let pool = open(&disks.disks(), tuning()).unwrap();
         assert_eq!(births(&pool), expected, "{backend:?}: from the journal");
         pool.close().unwrap();

@@ -1,7 +1,7 @@
-//! The space of volumes against a brute-force count: the checker's walk over the disks, which shares
-//! nothing with the engine but the format.
+//! The space of volumes compared with a brute-force count: the checker's walk over the disks, which
+//! shares only the format with the engine.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails, and says with which seed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails and prints its seed")]
 
 mod common;
 
@@ -29,7 +29,7 @@ fn references<'v>(volumes: impl Iterator<Item = &'v WalkVolume>) -> u64 {
     places.filter(|place| place.pbn().is_some()).count() as u64
 }
 
-/// One random change of the pool.
+/// Makes one random change of the pool.
 fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
     let volumes = pool.volumes();
     let chosen = &volumes[random.below(volumes.len() as u64) as usize].record;
@@ -63,7 +63,7 @@ fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
                 trim(&volume, first * BLOCK as u64, count * BLOCK as u64).unwrap();
                 return;
             }
-            // Few contents are shared a lot, many a little.
+            // A few contents are shared often, many a little.
             let kinds = if random.below(4) == 0 { 5 } else { 3000 };
             let ids = (0..count).map(|_| 1 + random.below(kinds));
             let bytes: Vec<u8> = ids.flat_map(|id| content(id, BLOCK)).collect();
@@ -72,7 +72,7 @@ fn step(pool: &Pool, random: &mut Random, made: &mut u64) {
     }
 }
 
-/// Compares the space of every volume, and of the pool, with a count of everything on disk.
+/// Compares the space of every volume, and of the pool, with a count from the disks.
 fn compare(simulation: &Simulation, pool: &Pool, what: &str) {
     pool.flush().unwrap();
     let mut report = CheckReport::default();
@@ -139,7 +139,7 @@ fn removing_a_volume_frees_what_it_held_alone() {
         for name in ["a", "s"] {
             assert_eq!(pool.volume_space(name, &StopFlag::new()).unwrap(), shared, "{backend:?}");
         }
-        // Contents 1 to 10 are at two LBNs each, of which the volume overwrites one.
+        // Contents 1 to 10 are at two LBNs each, and the volume overwrites one of these.
         let fresh: Vec<u8> = (0..15).flat_map(|id| content(100 + id, BLOCK)).collect();
         write(&a, 0, &fresh).unwrap();
         let space = pool.snapshot_space(&StopFlag::new()).unwrap();

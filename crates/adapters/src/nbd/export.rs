@@ -5,8 +5,8 @@ use super::queue::{NbdPlace, NbdQueue};
 use gemelo_nbd::client::{Client, ClientError, ExportInfo, NbdUri, Submission};
 use gemelo_nbd::wire::{ErrorCode, ExportFlags};
 use gemelo_target::{
-    Access, AtStart, LABEL_BYTES, Layout, PlannedTarget, Queue, QueueOptions, Storage, Target,
-    TargetError,
+    AtStart, LABEL_BYTES, PlaceAccess, PlaceLayout, PlannedTarget, Queue, QueueOptions, Storage,
+    Target, TargetError,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Storage for ExportStorage {
         Ok(Some(connect(&self.uri, 1)?.export().size_bytes))
     }
 
-    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+    fn plan(&self, layout: &PlaceLayout) -> Result<Box<dyn PlannedTarget>, TargetError> {
         let found = FoundExport::check(&self.uri, layout, layout.total_bytes()?)?;
         Ok(Box::new(ExportTarget { found, layout: *layout }))
     }
@@ -58,7 +58,7 @@ struct FoundExport {
 
 impl FoundExport {
     /// Checks that an export can carry the layout.
-    fn check(uri: &NbdUri, layout: &Layout, need_bytes: u64) -> Result<Self, TargetError> {
+    fn check(uri: &NbdUri, layout: &PlaceLayout, need_bytes: u64) -> Result<Self, TargetError> {
         let path = || PathBuf::from(uri.to_string());
         if layout.direct {
             return Err(TargetError::NoDirect { path: path() });
@@ -88,7 +88,7 @@ impl FoundExport {
             let (uri, wanted) = (uri.clone(), layout.processes);
             return Err(ExportError::Connections { uri, wanted }.into());
         }
-        let must_be_blank = layout.access == Access::Create && !layout.force;
+        let must_be_blank = layout.access == PlaceAccess::Create && !layout.force;
         if must_be_blank && !is_blank(&mut client, &export).map_err(|source| failed(uri, source))? {
             return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
@@ -126,7 +126,7 @@ fn is_blank(client: &mut Client, export: &ExportInfo) -> Result<bool, ClientErro
 #[derive(Debug)]
 struct ExportTarget {
     found: FoundExport,
-    layout: Layout,
+    layout: PlaceLayout,
 }
 
 impl PlannedTarget for ExportTarget {

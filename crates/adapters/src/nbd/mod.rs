@@ -40,9 +40,9 @@ mod tests {
     fn addresses_of_all_schemes_are_read() {
         for text in [
             "nbd://host:10809/x",
-            "nbds://host/x",
+            "nbds://host/x?tls-certificates=/c",
             "nbd+unix:///x?socket=/y",
-            "nbds+unix:///x?socket=/y",
+            "nbds+unix:///x?socket=/y&tls-certificates=/c",
         ] {
             let uri = TargetUri::from(text);
             assert!(NbdAdapter.schemes().contains(&uri.parts().0.unwrap()), "{text}");

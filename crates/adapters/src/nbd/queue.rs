@@ -3,7 +3,7 @@
 use gemelo_nbd::client::{self, Client, ClientError, Submission};
 use gemelo_nbd::wire::{ErrorCode, ExportFlags};
 use gemelo_target::{
-    Buffers, Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait,
+    Buffers, Completion, IoFailure, Queue, QueueOptions, TargetOperation, TargetRequest, Wait,
 };
 use std::io;
 
@@ -23,7 +23,7 @@ pub(super) struct NbdPlace {
 /// A request in flight. The server may have answered some of its parts.
 #[derive(Debug)]
 struct Flight {
-    request: Request,
+    request: TargetRequest,
     /// Number of parts that the server has not answered.
     parts_left: u64,
     error: ErrorCode,
@@ -75,7 +75,7 @@ impl NbdQueue {
     }
 
     #[cold]
-    fn failure(&self, request: Request, error: ClientError) -> Box<IoFailure> {
+    fn failure(&self, request: TargetRequest, error: ClientError) -> Box<IoFailure> {
         let source = match error {
             ClientError::Io(error) => error,
             other => io::Error::other(other),
@@ -85,37 +85,39 @@ impl NbdQueue {
 
     /// Returns whether the server supports the operation. A server without flush writes through,
     /// and a trim may be ignored, so an unsupported operation completes without the server.
-    fn is_known(&self, operation: Operation) -> bool {
+    fn is_known(&self, operation: TargetOperation) -> bool {
         let flags = self.client.export().flags;
         match operation {
-            Operation::Read | Operation::Write => true,
-            Operation::Trim => flags.has(ExportFlags::SEND_TRIM),
-            Operation::Sync => flags.has(ExportFlags::SEND_FLUSH),
+            TargetOperation::Read | TargetOperation::Write => true,
+            TargetOperation::Trim => flags.has(ExportFlags::SEND_TRIM),
+            TargetOperation::Sync => flags.has(ExportFlags::SEND_FLUSH),
         }
     }
 
-    fn parts_of(&self, request: Request) -> u64 {
+    fn parts_of(&self, request: TargetRequest) -> u64 {
         let bytes = request.bytes as u64;
         match request.operation {
-            Operation::Read | Operation::Write => bytes.div_ceil(self.place.most_bytes as u64),
-            Operation::Trim | Operation::Sync => 1,
+            TargetOperation::Read | TargetOperation::Write => {
+                bytes.div_ceil(self.place.most_bytes as u64)
+            }
+            TargetOperation::Trim | TargetOperation::Sync => 1,
         }
     }
 
-    fn submit_part(&mut self, part: Part, request: Request) -> Result<(), ClientError> {
+    fn submit_part(&mut self, part: Part, request: TargetRequest) -> Result<(), ClientError> {
         let handle = part.handle();
         let offset = self.place.first_byte + request.offset;
         match request.operation {
-            Operation::Sync => self.client.submit(handle, Submission::Flush),
-            Operation::Trim => {
-                let length = request.bytes.min(Request::MOST_TRIM_BYTES) as u32;
+            TargetOperation::Sync => self.client.submit(handle, Submission::Flush),
+            TargetOperation::Trim => {
+                let length = request.bytes.min(TargetRequest::MOST_TRIM_BYTES) as u32;
                 self.client.submit(handle, Submission::Trim { offset, length, durable: false })
             }
-            Operation::Read | Operation::Write => {
+            TargetOperation::Read | TargetOperation::Write => {
                 let start = part.number as usize * self.place.most_bytes;
                 let end = request.bytes.min(start + self.place.most_bytes);
                 let offset = offset + start as u64;
-                let submission = if request.operation == Operation::Read {
+                let submission = if request.operation == TargetOperation::Read {
                     Submission::Read { offset, length: (end - start) as u32 }
                 } else {
                     let data = &self.buffers.get(part.slot)[start..end];
@@ -129,7 +131,7 @@ impl NbdQueue {
     /// Sends the waiting requests and processes the replies that have come.
     fn exchange(
         &mut self,
-        wait: client::Wait,
+        wait: client::ReplyWait,
         done: &mut Vec<Completion>,
     ) -> Result<(), ClientError> {
         let Self { client, place, buffers, flights, .. } = self;
@@ -166,7 +168,7 @@ impl NbdQueue {
         if self.place.flushes_at_end
             && self.has_written
             && is_idle
-            && self.is_known(Operation::Sync)
+            && self.is_known(TargetOperation::Sync)
         {
             self.client.run(Submission::Flush, |_| ())?;
         }
@@ -176,7 +178,7 @@ impl NbdQueue {
 
 impl NbdPlace {
     #[cold]
-    fn failure(&self, request: Request, source: io::Error) -> Box<IoFailure> {
+    fn failure(&self, request: TargetRequest, source: io::Error) -> Box<IoFailure> {
         Box::new(IoFailure {
             operation: request.operation,
             place: self.name.clone(),
@@ -197,16 +199,16 @@ impl Queue for NbdQueue {
         self.buffers.get_mut(slot)
     }
 
-    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+    fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
         let parts = self.parts_of(request);
         if parts == 0 || !self.is_known(request.operation) {
             self.finished.push(Completion { slot, outcome: Ok(()) });
             return Ok(());
         }
         match request.operation {
-            Operation::Write | Operation::Trim => self.has_written = true,
-            Operation::Sync => self.has_written = false,
-            Operation::Read => {}
+            TargetOperation::Write | TargetOperation::Trim => self.has_written = true,
+            TargetOperation::Sync => self.has_written = false,
+            TargetOperation::Read => {}
         }
         self.flights[slot] = Some(Flight { request, parts_left: parts, error: ErrorCode::NONE });
         for number in 0..parts {
@@ -220,22 +222,23 @@ impl Queue for NbdQueue {
         let before = done.len();
         done.append(&mut self.finished);
         let in_client = match wait {
-            _ if done.len() > before => client::Wait::Not,
-            Wait::Not => client::Wait::Not,
-            Wait::ForOne => client::Wait::ForOne,
-            Wait::AtMost(longest) => client::Wait::AtMost(longest),
+            _ if done.len() > before => client::ReplyWait::Not,
+            Wait::Not => client::ReplyWait::Not,
+            Wait::ForOne => client::ReplyWait::ForOne,
+            Wait::AtMost(longest) => client::ReplyWait::AtMost(longest),
         };
         loop {
             if let Err(error) = self.exchange(in_client, done) {
                 // The failure of a connection belongs to no single request. It is reported with any
                 // request in flight.
                 let any = self.flights.iter().flatten().next().map(|flight| flight.request);
-                let nothing = Request { operation: Operation::Sync, offset: 0, bytes: 0 };
+                let nothing =
+                    TargetRequest { operation: TargetOperation::Sync, offset: 0, bytes: 0 };
                 return Err(self.failure(any.unwrap_or(nothing), error));
             }
             // The replies may all have been to parts of a request that is not complete yet.
             if done.len() > before
-                || in_client != client::Wait::ForOne
+                || in_client != client::ReplyWait::ForOne
                 || self.client.in_flight() == 0
             {
                 return Ok(());

@@ -7,7 +7,7 @@
 
 use gemelo_device::{self as device, BlockDevice, DeviceError, Durability};
 use gemelo_target::{
-    Buffers, Completion, IoFailure, Operation, Queue, QueueOptions, Request, Wait,
+    Buffers, Completion, IoFailure, Queue, QueueOptions, TargetOperation, TargetRequest, Wait,
 };
 use std::io;
 
@@ -18,7 +18,7 @@ pub(super) struct BatchQueue<D> {
     first_byte: u64,
     buffers: Buffers,
     /// Requests that were submitted and not executed yet, in order.
-    waiting: Vec<(usize, Request)>,
+    waiting: Vec<(usize, TargetRequest)>,
 }
 
 impl<D: BlockDevice> BatchQueue<D> {
@@ -59,18 +59,20 @@ impl<D: BlockDevice> BatchQueue<D> {
     }
 }
 
-fn to_device(request: Request, first_byte: u64, buffer: &mut [u8]) -> device::Operation<'_> {
+fn to_device(request: TargetRequest, first_byte: u64, buffer: &mut [u8]) -> device::Operation<'_> {
     let offset = first_byte + request.offset;
     let durability = Durability::Flushed;
     match request.operation {
-        Operation::Read => device::Operation::Read { offset, buffer: &mut buffer[..request.bytes] },
-        Operation::Write => {
+        TargetOperation::Read => {
+            device::Operation::Read { offset, buffer: &mut buffer[..request.bytes] }
+        }
+        TargetOperation::Write => {
             device::Operation::Write { offset, data: &buffer[..request.bytes], durability }
         }
-        Operation::Trim => {
+        TargetOperation::Trim => {
             device::Operation::Trim { offset, length: request.bytes as u64, durability }
         }
-        Operation::Sync => device::Operation::Flush,
+        TargetOperation::Sync => device::Operation::Flush,
     }
 }
 
@@ -93,7 +95,7 @@ impl<D: BlockDevice> Queue for BatchQueue<D> {
     }
 
     #[inline]
-    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+    fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
         self.waiting.push((slot, request));
         Ok(())
     }

@@ -9,8 +9,8 @@ use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_format::DedupMode;
 use gemelo_target::{
-    Access, AtStart, DedupPolicy, Layout, PlannedTarget, PoolFigures, Queue, QueueOptions, Storage,
-    Target, TargetError,
+    AtStart, DedupPolicy, PlaceAccess, PlaceLayout, PlannedTarget, PoolFigures, Queue,
+    QueueOptions, Storage, Target, TargetError,
 };
 use gemelo_volume::{Pool, Tuning, Volume, VolumeError, VolumeSummary};
 use std::fmt;
@@ -34,7 +34,7 @@ impl Storage for VolumeStorage {
         Ok(Some(summary(&pool, &self.place)?.record.size_bytes))
     }
 
-    fn plan(&self, layout: &Layout) -> Result<Box<dyn PlannedTarget>, TargetError> {
+    fn plan(&self, layout: &PlaceLayout) -> Result<Box<dyn PlannedTarget>, TargetError> {
         Ok(Box::new(self.check(layout)?))
     }
 }
@@ -45,7 +45,7 @@ struct PlannedVolume {
     pool: Pool,
     volume: Volume,
     at_start: AtStart,
-    layout: Layout,
+    layout: PlaceLayout,
     on_open: Option<OnOpen>,
 }
 
@@ -75,7 +75,7 @@ fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetE
 
 impl VolumeStorage {
     /// Checks that a volume can carry the layout. Opening a pool changes nothing in it.
-    fn check(&self, layout: &Layout) -> Result<PlannedVolume, TargetError> {
+    fn check(&self, layout: &PlaceLayout) -> Result<PlannedVolume, TargetError> {
         let (place, need_bytes) = (&self.place, layout.total_bytes()?);
         let path = || PathBuf::from(place.to_string());
         if layout.direct {
@@ -94,7 +94,7 @@ impl VolumeStorage {
         if writes && (found.record.read_only || pool.is_read_only()) {
             return Err(TargetError::ReadOnly { path: path() });
         }
-        if layout.access == Access::Create && !layout.force && found.mapped_blocks > 0 {
+        if layout.access == PlaceAccess::Create && !layout.force && found.mapped_blocks > 0 {
             return Err(TargetError::HoldsData { path: path(), what: "data".to_owned() });
         }
         let volume = pool.volume(&place.volume).map_err(|source| PoolTargetError::Open {
@@ -132,7 +132,7 @@ struct VolumeTarget {
     shown: Option<Box<dyn Send + Sync>>,
     volume: Volume,
     at_start: AtStart,
-    layout: Layout,
+    layout: PlaceLayout,
 }
 
 impl VolumeTarget {

@@ -70,7 +70,7 @@ fn read_all(file: &OpenFile, buffer: &mut [u8]) -> Result<u64, Errno> {
 impl Worker {
     /// Returns the handle of the flowop and opens a file there if none is open. Returns `None` if
     /// there is no file to open.
-    fn ready(&mut self, flowop: &Flowop) -> Result<Option<usize>, super::RunError> {
+    fn ready(&mut self, flowop: &Flowop) -> Result<Option<usize>, super::WorkloadError> {
         let slot = self.slot(flowop);
         if self.handles[slot].open.is_none() && self.open_in(flowop, slot)? != Flow::Continue {
             return Ok(None);
@@ -105,7 +105,7 @@ impl Worker {
         flowop: &Flowop,
         slot: usize,
         size: usize,
-    ) -> Result<u64, super::RunError> {
+    ) -> Result<u64, super::WorkloadError> {
         let working_set = self.working_set(flowop, slot);
         if working_set < size as u64 {
             let what = format!(
@@ -274,7 +274,7 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    fn wait_for_operations(&self, flowop: &Flowop, left: u64) -> Result<(), super::RunError> {
+    fn wait_for_operations(&self, flowop: &Flowop, left: u64) -> Result<(), super::WorkloadError> {
         let stopped = || self.shared.is_stopped();
         let result = self.thread_aio.wait(left, &stopped);
         result.map_err(|error| {

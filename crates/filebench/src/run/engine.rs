@@ -2,15 +2,15 @@
 
 use super::aio::AioPool;
 use super::cells::{Cells, Figures};
-use super::error::RunError;
+use super::error::WorkloadError;
 use super::fileset::Fileset;
-use super::result::{FlowopResult, Interval};
+use super::result::{FlowopResult, WorkloadInterval};
 use super::shared::{End, Shared, Signals, ThreadIdentity};
 use super::signals::{EventGenerator, Gate, LOOK_INTERVAL, Semaphore, locked};
 use super::worker::Worker;
 use super::{Console, Options};
 use crate::flowop::Kind;
-use crate::model::{Flowop, Plan, ThreadSpec};
+use crate::model::{Flowop, ThreadSpec, WorkloadPlan};
 use crate::script::MOST_FDS;
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Clock, StopFlag, SystemClock};
@@ -57,7 +57,7 @@ pub(super) struct Stage {
 }
 
 /// Creates an entry with its own cells for each thread of a plan.
-fn thread_identities(plan: &Plan) -> Vec<ThreadIdentity> {
+fn thread_identities(plan: &WorkloadPlan) -> Vec<ThreadIdentity> {
     let mut identities = Vec::new();
     let mut number = 0;
     for (process, spec) in plan.processes.iter().enumerate() {
@@ -97,7 +97,7 @@ fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
 
 impl Running {
     /// Starts all threads. They begin to work at the same moment.
-    pub(super) fn start(plan: &Arc<Plan>, stage: &Stage) -> Result<Self, RunError> {
+    pub(super) fn start(plan: &Arc<WorkloadPlan>, stage: &Stage) -> Result<Self, WorkloadError> {
         let identities = thread_identities(plan);
         let mut has_aio = false;
         plan.processes.iter().flat_map(|process| &process.threads).for_each(|thread| {
@@ -105,7 +105,8 @@ impl Running {
                 has_aio |= matches!(flowop.kind, Kind::AioRead | Kind::AioWrite);
             });
         });
-        let aio = if has_aio { Some(AioPool::start().map_err(RunError::Thread)?) } else { None };
+        let aio =
+            if has_aio { Some(AioPool::start().map_err(WorkloadError::Thread)?) } else { None };
         let clock = SystemClock::new();
         let seed = mix_pair(stage.options.seed, 0x6576_656e_7473);
         let events = plan.event_rate.clone().filter(|rate| rate.mean() > 0.0);
@@ -143,7 +144,11 @@ impl Running {
         Ok(running)
     }
 
-    fn spawn(&mut self, plan: &Plan, identities: Vec<ThreadIdentity>) -> Result<(), RunError> {
+    fn spawn(
+        &mut self,
+        plan: &WorkloadPlan,
+        identities: Vec<ThreadIdentity>,
+    ) -> Result<(), WorkloadError> {
         let specs: Vec<Vec<Arc<ThreadSpec>>> = plan
             .processes
             .iter()
@@ -171,7 +176,7 @@ impl Running {
                 Err(error) => {
                     self.shared.stop.store(true, Ordering::SeqCst);
                     self.threads.drain(..).for_each(|thread| drop(thread.join()));
-                    return Err(RunError::Thread(error));
+                    return Err(WorkloadError::Thread(error));
                 }
             }
         }
@@ -203,14 +208,14 @@ impl Running {
     }
 
     /// Returns the figures since the period began.
-    pub(super) fn snapshot(&self) -> Interval {
+    pub(super) fn snapshot(&self) -> WorkloadInterval {
         let elapsed_ns = self.shared.clock.now_ns().saturating_sub(self.period_began_ns);
         let period = self.shared.period.load(Ordering::Relaxed);
         let flowops = self.flowop_cells.iter().map(|flowop| {
             let figures = flowop.figures(period).since(&flowop.before);
             FlowopResult::new(&flowop.name, flowop.kind, &figures, elapsed_ns)
         });
-        Interval::new(flowops.collect(), elapsed_ns, self.thread_count)
+        WorkloadInterval::new(flowops.collect(), elapsed_ns, self.thread_count)
     }
 
     /// Begins a new period.
@@ -251,7 +256,7 @@ impl FlowopCells {
 }
 
 /// Collects the flowops of all threads by name, in the order of the script.
-fn flowop_cells(plan: &Plan, identities: &[ThreadIdentity]) -> Vec<FlowopCells> {
+fn flowop_cells(plan: &WorkloadPlan, identities: &[ThreadIdentity]) -> Vec<FlowopCells> {
     let mut flowop_cells: Vec<FlowopCells> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for identity in identities {
@@ -273,7 +278,7 @@ fn flowop_cells(plan: &Plan, identities: &[ThreadIdentity]) -> Vec<FlowopCells> 
 }
 
 /// Creates a semaphore for each semblock and a gate for each block of every thread.
-fn signals(plan: &Plan, identities: &[ThreadIdentity]) -> Signals {
+fn signals(plan: &WorkloadPlan, identities: &[ThreadIdentity]) -> Signals {
     let mut signals = Signals::default();
     for identity in identities {
         let thread = &plan.processes[identity.process].threads[identity.thread];

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// The reason why a run was refused or failed.
 #[derive(Debug, Error)]
-pub enum RunError {
+pub enum WorkloadError {
     /// The directory of a fileset exists and is not empty, and the script does not reuse it.
     #[error(
         "{} exists, and the script does not say 'reuse'",
@@ -84,7 +84,7 @@ pub enum RunError {
     },
 }
 
-impl Classified for RunError {
+impl Classified for WorkloadError {
     fn kind(&self) -> FailureKind {
         match self {
             // These are found before any file is touched.
@@ -102,7 +102,7 @@ impl Classified for RunError {
     }
 }
 
-impl RunError {
+impl WorkloadError {
     pub(super) fn path(
         what: &'static str,
         path: impl Into<PathBuf>,

@@ -1,13 +1,13 @@
 //! Executes the steps of a program in order.
 
 use super::engine::{Running, Stage};
-use super::error::RunError;
+use super::error::WorkloadError;
 use super::fileset::Fileset;
 use super::populate::{Filled, populate};
-use super::result::{FilesetResult, RunResult};
+use super::result::{FilesetResult, WorkloadResult};
 use super::shared::End;
 use super::{Console, Options, text};
-use crate::model::{FilesetSpec, Plan, Step};
+use crate::model::{FilesetSpec, Step, WorkloadPlan};
 use crate::script::Program;
 use crate::script::syntax::QuitMode;
 use crate::sources::{Distributions, SourceSpec, Surroundings, find, open};
@@ -27,9 +27,9 @@ const NAP: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Outcome {
     /// Results of all runs, in order.
-    pub runs: Vec<RunResult>,
+    pub runs: Vec<WorkloadResult>,
     /// Failure during the program. `runs` contains the measurements before it.
-    pub error: Option<RunError>,
+    pub error: Option<WorkloadError>,
     /// `true` if the stop flag was raised.
     pub interrupted: bool,
 }
@@ -49,9 +49,9 @@ struct Executor<'a> {
     filesets: Option<Arc<Vec<Fileset>>>,
     made: Vec<FilesetResult>,
     used_before: Option<i64>,
-    running: Option<(Running, Arc<Plan>)>,
-    current: Option<RunResult>,
-    runs: Vec<RunResult>,
+    running: Option<(Running, Arc<WorkloadPlan>)>,
+    current: Option<WorkloadResult>,
+    runs: Vec<WorkloadResult>,
 }
 
 /// Runs a program. Invalid filesets and data sources are refused before any file is touched.
@@ -66,7 +66,7 @@ pub fn execute(
     monitor: &dyn Monitor,
     stop: &StopFlag,
     distributions: Distributions<'_>,
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, WorkloadError> {
     check(&program.plan, options, distributions)?;
     let mut executor = Executor {
         console: Arc::clone(console),
@@ -89,13 +89,17 @@ pub fn execute(
 }
 
 /// Refuses filesets that must not be touched, and data sources that cannot be opened.
-fn check(plan: &Plan, options: &Options, distributions: Distributions<'_>) -> Result<(), RunError> {
+fn check(
+    plan: &WorkloadPlan,
+    options: &Options,
+    distributions: Distributions<'_>,
+) -> Result<(), WorkloadError> {
     for spec in &plan.filesets {
         let path = spec.path.join(&spec.name);
         if let Some(dir) = &options.dir {
             let climbs = path.components().any(|part| part == Component::ParentDir);
             if climbs || !path.starts_with(dir) {
-                return Err(RunError::Outside {
+                return Err(WorkloadError::Outside {
                     fileset: spec.name.clone(),
                     path,
                     dir: dir.clone(),
@@ -125,13 +129,13 @@ fn open_source(
     data_bytes: u64,
     options: &Options,
     distributions: Distributions<'_>,
-) -> Result<OpenSource, RunError> {
+) -> Result<OpenSource, WorkloadError> {
     let Some(source) = source_of(spec, options) else { return Ok(None) };
     let around =
         Surroundings { seed: options.seed, run_id: options.run_id, data_bytes, distributions };
     open(&source, &around)
         .map(Some)
-        .map_err(|error| RunError::Source { fileset: spec.name.clone(), source: error })
+        .map_err(|error| WorkloadError::Source { fileset: spec.name.clone(), source: error })
 }
 
 /// Returns the bytes in use on the file system of a directory, which need not exist yet.
@@ -155,7 +159,7 @@ fn lift_handle_limit() -> u64 {
 }
 
 impl Executor<'_> {
-    fn steps(&mut self, steps: &[Step]) -> Result<(), RunError> {
+    fn steps(&mut self, steps: &[Step]) -> Result<(), WorkloadError> {
         for step in steps {
             if self.stop.is_raised() {
                 return Ok(());
@@ -183,8 +187,8 @@ impl Executor<'_> {
         Ok(())
     }
 
-    fn system(&self, command: &str) -> Result<(), RunError> {
-        let failed = |source| RunError::System { command: command.to_owned(), source };
+    fn system(&self, command: &str) -> Result<(), WorkloadError> {
+        let failed = |source| WorkloadError::System { command: command.to_owned(), source };
         let output = std::process::Command::new("sh")
             .args(["-c", command])
             .stdin(Stdio::null())
@@ -198,7 +202,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    fn create_files(&mut self, plan: &Plan) -> Result<(), RunError> {
+    fn create_files(&mut self, plan: &WorkloadPlan) -> Result<(), WorkloadError> {
         if self.filesets.is_some() {
             return Ok(());
         }
@@ -230,7 +234,7 @@ impl Executor<'_> {
         fileset: &mut Fileset,
         handles: usize,
         seed: u64,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), WorkloadError> {
         let data_bytes = fileset.layout.bytes;
         fileset.source = open_source(&fileset.spec, data_bytes, self.options, self.distributions)?;
         for shortfall in fileset.source.iter().flat_map(|source| source.shortfalls()) {
@@ -256,7 +260,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    fn start(&mut self, plan: &Arc<Plan>) -> Result<(), RunError> {
+    fn start(&mut self, plan: &Arc<WorkloadPlan>) -> Result<(), WorkloadError> {
         self.create_files(plan)?;
         self.stop_processes()?;
         if self.stop.is_raised() {
@@ -274,7 +278,7 @@ impl Executor<'_> {
                 .line(&format!("Starting {} {} instances", process.instances, process.name));
         }
         self.running = Some((Running::start(plan, &stage)?, Arc::clone(plan)));
-        self.current = Some(RunResult {
+        self.current = Some(WorkloadResult {
             filesets: self.made.clone(),
             intervals: Vec::new(),
             ended_early: None,
@@ -286,11 +290,11 @@ impl Executor<'_> {
 
     fn run(
         &mut self,
-        plan: &Arc<Plan>,
+        plan: &Arc<WorkloadPlan>,
         seconds: f64,
         period_s: Option<f64>,
         reset: bool,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), WorkloadError> {
         self.start(plan)?;
         self.console.line("Running...");
         let seconds = self.options.run_s.unwrap_or(seconds);
@@ -340,7 +344,7 @@ impl Executor<'_> {
         }
     }
 
-    fn stop_processes(&mut self) -> Result<(), RunError> {
+    fn stop_processes(&mut self) -> Result<(), WorkloadError> {
         let Some((running, plan)) = self.running.take() else { return Ok(()) };
         self.console.line("Shutting down processes");
         let end = running.stop();
@@ -377,7 +381,7 @@ impl Executor<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    fn shut_down(&mut self, error: &mut Option<RunError>) {
+    fn shut_down(&mut self, error: &mut Option<WorkloadError>) {
         if self.running.is_some()
             && self.current.as_ref().is_some_and(|current| current.intervals.is_empty())
         {
@@ -388,7 +392,7 @@ impl Executor<'_> {
         }
     }
 
-    fn clean_up(&mut self) -> Result<(), RunError> {
+    fn clean_up(&mut self) -> Result<(), WorkloadError> {
         let Some(filesets) = self.filesets.take().and_then(Arc::into_inner) else { return Ok(()) };
         if self.options.keep {
             return Ok(());

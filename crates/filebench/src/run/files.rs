@@ -1,9 +1,9 @@
 //! Flowops on whole files and directories: open, create, close, delete, stat, sync, make, remove
 //! and list.
 
-use super::RunError;
+use super::WorkloadError;
 use super::worker::{Done, Flow, OpenFile, Worker};
-use crate::model::{Flowop, Slot};
+use crate::model::{Flowop, HandleSlot};
 use gemelo_base::Clock;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use std::ffi::CStr;
@@ -32,7 +32,11 @@ impl Worker {
     }
 
     /// Picks an existing or a missing file of the flowop's fileset and marks it busy.
-    fn pick(&mut self, flowop: &Flowop, exists: bool) -> Result<Option<(usize, usize)>, RunError> {
+    fn pick(
+        &mut self,
+        flowop: &Flowop,
+        exists: bool,
+    ) -> Result<Option<(usize, usize)>, WorkloadError> {
         let Some(fileset) = flowop.fileset else {
             return Err(self.failure(
                 &flowop.name,
@@ -45,7 +49,7 @@ impl Worker {
         let stopped = || self.shared.is_stopped();
         let picked = match index {
             Some(index) => pool.pick_from(exists, index, stopped),
-            None if exists && flowop.slot == Slot::Rotating => {
+            None if exists && flowop.slot == HandleSlot::Rotating => {
                 pool.pick_next(true, &self.file_rotors[fileset], stopped)
             }
             None => pool.pick_next(exists, pool.rotor(exists), stopped),
@@ -56,7 +60,7 @@ impl Worker {
     /// Picks an existing file that no thread has open. If all files are open, it waits some time
     /// for one to be closed. It does not wait if this thread has all of them open. After that it
     /// picks an open file.
-    fn pick_closed(&mut self, flowop: &Flowop) -> Result<Option<(usize, usize)>, RunError> {
+    fn pick_closed(&mut self, flowop: &Flowop) -> Result<Option<(usize, usize)>, WorkloadError> {
         let begin_ns = self.clock.now_ns();
         let mut looks = 0;
         loop {
@@ -174,10 +178,10 @@ impl Worker {
     }
 
     /// Returns the flowop's handle, which must be free. A rotating handle is closed first.
-    fn free_slot(&mut self, flowop: &Flowop) -> Result<usize, RunError> {
+    fn free_slot(&mut self, flowop: &Flowop) -> Result<usize, WorkloadError> {
         let slot = self.slot(flowop);
         if self.handles[slot].open.is_some() {
-            if flowop.slot != Slot::Rotating {
+            if flowop.slot != HandleSlot::Rotating {
                 return Err(self.failure(
                     &flowop.name,
                     "open a file: the earlier one in its fd was not closed",

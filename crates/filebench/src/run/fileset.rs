@@ -1,6 +1,6 @@
 //! A fileset on disk: its directories, the access to its files, and their removal.
 
-use super::error::RunError;
+use super::error::WorkloadError;
 use super::layout::{Entry, Layout, Name};
 use super::pool::Pool;
 use crate::model::FilesetSpec;
@@ -39,7 +39,7 @@ pub(super) struct Fileset {
 
 /// The existing content at the path of a fileset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ExistingTree {
     Nothing,
     Tree,
 }
@@ -69,36 +69,39 @@ impl Fileset {
     }
 
     /// Checks the path of a fileset and refuses content that must not be touched.
-    pub(super) fn look(spec: &FilesetSpec, force: bool) -> Result<Found, RunError> {
+    pub(super) fn look(spec: &FilesetSpec, force: bool) -> Result<ExistingTree, WorkloadError> {
         let path = spec.path.join(&spec.name);
-        let Ok(metadata) = std::fs::symlink_metadata(&path) else { return Ok(Found::Nothing) };
+        let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+            return Ok(ExistingTree::Nothing);
+        };
         let kind = metadata.file_type();
         if kind.is_block_device() || kind.is_char_device() {
-            return Err(RunError::Device { path });
+            return Err(WorkloadError::Device { path });
         }
         let is_empty =
             || std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
         if kind.is_dir() && (spec.reuse || spec.trust_tree || force || is_empty()) {
-            return Ok(Found::Tree);
+            return Ok(ExistingTree::Tree);
         }
-        Err(RunError::Exists { path })
+        Err(WorkloadError::Exists { path })
     }
 
     /// Creates the tree of directories, or opens the existing one.
-    pub(super) fn open_tree(&mut self, force: bool, handles: usize) -> Result<(), RunError> {
+    pub(super) fn open_tree(&mut self, force: bool, handles: usize) -> Result<(), WorkloadError> {
         let found = Self::look(&self.spec, force)?;
-        let keep = found == Found::Tree && self.reuses();
-        if found == Found::Tree && !keep {
-            std::fs::remove_dir_all(&self.root).map_err(RunError::path("remove", &self.root))?;
+        let keep = found == ExistingTree::Tree && self.reuses();
+        if found == ExistingTree::Tree && !keep {
+            std::fs::remove_dir_all(&self.root)
+                .map_err(WorkloadError::path("remove", &self.root))?;
         }
         self.make_parents()?;
         if !keep {
-            std::fs::create_dir(&self.root).map_err(RunError::path("make", &self.root))?;
+            std::fs::create_dir(&self.root).map_err(WorkloadError::path("make", &self.root))?;
             self.is_ours = true;
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, &self.root, flags, Mode::empty())
-            .map_err(|error| RunError::path("open", &self.root)(error.into()))?;
+            .map_err(|error| WorkloadError::path("open", &self.root)(error.into()))?;
         for folder in 0..self.layout.folders.len() as u32 {
             let path = self.layout.folder_path(folder);
             if folder != 0 {
@@ -106,13 +109,15 @@ impl Fileset {
                 if let Err(error) = made
                     && error != rustix::io::Errno::EXIST
                 {
-                    return Err(RunError::path("make", self.root.join(&path))(error.into()));
+                    return Err(WorkloadError::path("make", self.root.join(&path))(error.into()));
                 }
             }
             if self.handles.len() < handles {
                 let target = if folder == 0 { "." } else { path.as_str() };
-                let handle = rustix::fs::openat(&root, target, flags, Mode::empty())
-                    .map_err(|error| RunError::path("open", self.root.join(&path))(error.into()))?;
+                let handle =
+                    rustix::fs::openat(&root, target, flags, Mode::empty()).map_err(|error| {
+                        WorkloadError::path("open", self.root.join(&path))(error.into())
+                    })?;
                 self.handles.push(handle);
             }
             self.paths.push(path.into_bytes().into());
@@ -121,7 +126,7 @@ impl Fileset {
         Ok(())
     }
 
-    fn make_parents(&mut self) -> Result<(), RunError> {
+    fn make_parents(&mut self) -> Result<(), WorkloadError> {
         let mut missing: Vec<PathBuf> = self
             .spec
             .path
@@ -131,7 +136,7 @@ impl Fileset {
             .collect();
         missing.reverse();
         std::fs::create_dir_all(&self.spec.path)
-            .map_err(RunError::path("make", &self.spec.path))?;
+            .map_err(WorkloadError::path("make", &self.spec.path))?;
         self.parents_made = missing;
         Ok(())
     }
@@ -182,13 +187,13 @@ impl Fileset {
     }
 
     /// Removes the tree that the run created, unless the script reuses it.
-    pub(super) fn clean_up(&mut self) -> Result<(), RunError> {
+    pub(super) fn clean_up(&mut self) -> Result<(), WorkloadError> {
         self.handles.clear();
         self.root_handle = None;
         if !self.is_ours || self.reuses() {
             return Ok(());
         }
-        std::fs::remove_dir_all(&self.root).map_err(RunError::path("remove", &self.root))?;
+        std::fs::remove_dir_all(&self.root).map_err(WorkloadError::path("remove", &self.root))?;
         for parent in self.parents_made.drain(..).rev() {
             // A directory is kept if another program has put a file into it.
             let _ = std::fs::remove_dir(parent);

@@ -19,9 +19,9 @@ mod waits;
 mod worker;
 
 pub use cells::HISTOGRAM_BUCKETS;
-pub use error::RunError;
+pub use error::WorkloadError;
 pub use execute::{Outcome, execute};
-pub use result::{FilesetResult, FlowopResult, Interval, RunResult};
+pub use result::{FilesetResult, FlowopResult, WorkloadInterval, WorkloadResult};
 
 use crate::sources::SourceSpec;
 use std::path::PathBuf;

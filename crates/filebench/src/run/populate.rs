@@ -1,6 +1,6 @@
 //! Creates the files of filesets before a run.
 
-use super::error::RunError;
+use super::error::WorkloadError;
 use super::fileset::Fileset;
 use gemelo_base::random::{Random, mix_pair};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock};
@@ -28,7 +28,7 @@ struct Filler<'a> {
     /// Files in the order of their creation.
     files: &'a [usize],
     next: AtomicUsize,
-    first_error: Mutex<Option<RunError>>,
+    first_error: Mutex<Option<WorkloadError>>,
     total: Mutex<Filled>,
     monitor: &'a dyn Monitor,
     stop: &'a StopFlag,
@@ -42,7 +42,7 @@ pub(super) fn populate(
     seed: u64,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Filled, RunError> {
+) -> Result<Filled, WorkloadError> {
     let mut random = Random::new(mix_pair(seed, 0x0066_696c_6c65));
     let share = fileset.spec.prealloc_percent / 100.0;
     let files = chosen(fileset.files.len(), share, &mut random);
@@ -85,14 +85,14 @@ fn chosen(count: usize, share: f64, random: &mut Random) -> Vec<usize> {
     numbers
 }
 
-fn make_leaf_dir(fileset: &Fileset, folder: usize) -> Result<(), RunError> {
+fn make_leaf_dir(fileset: &Fileset, folder: usize) -> Result<(), WorkloadError> {
     let Some(entry) = fileset.layout.leaf_dirs.get(folder) else { return Ok(()) };
     let made = fileset.with_entry(*entry, |parent, name| {
         rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))
     });
     match made {
         Err(error) if error != rustix::io::Errno::EXIST => {
-            Err(RunError::path("make", fileset.path_of(*entry))(error.into()))
+            Err(WorkloadError::path("make", fileset.path_of(*entry))(error.into()))
         }
         _ => {
             fileset.leaf_dirs.pick_from(false, folder, || true);
@@ -136,11 +136,11 @@ impl Filler<'_> {
         buffer: &mut [u8],
         fill: &mut dyn FnMut(&mut [u8]) -> u64,
         filled: &mut Filled,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), WorkloadError> {
         let (entry, size) = (self.fileset.layout.files[file], self.fileset.layout.sizes[file]);
         let failed = |what| {
             move |error: rustix::io::Errno| {
-                RunError::path(what, self.fileset.path_of(entry))(error.into())
+                WorkloadError::path(what, self.fileset.path_of(entry))(error.into())
             }
         };
         let is_trusted = self.reusing && self.fileset.spec.trust_tree;
@@ -174,7 +174,7 @@ impl Filler<'_> {
     }
 
     /// Returns whether the file exists with its planned size. A larger file is truncated.
-    fn reuse(&self, file: usize) -> Result<bool, RunError> {
+    fn reuse(&self, file: usize) -> Result<bool, WorkloadError> {
         if !self.reusing {
             return Ok(false);
         }
@@ -186,7 +186,7 @@ impl Filler<'_> {
         });
         let Ok(handle) = opened else { return Ok(false) };
         let failed = |error: rustix::io::Errno| {
-            RunError::path("reuse", self.fileset.path_of(entry))(error.into())
+            WorkloadError::path("reuse", self.fileset.path_of(entry))(error.into())
         };
         let found = rustix::fs::fstat(&handle).map_err(failed)?.st_size as u64;
         if found > size {

@@ -63,7 +63,7 @@ impl FlowopResult {
 
 /// The figures of an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
+pub struct WorkloadInterval {
     /// Length of the interval in seconds.
     pub elapsed_s: f64,
     /// Number of threads.
@@ -93,7 +93,7 @@ pub struct Interval {
     pub flowops: Vec<FlowopResult>,
 }
 
-impl Interval {
+impl WorkloadInterval {
     pub(super) fn new(flowops: Vec<FlowopResult>, elapsed_ns: u64, threads: u64) -> Self {
         let elapsed_s = elapsed_ns.max(1) as f64 / 1e9;
         let io = || flowops.iter().filter(|flowop| flowop.is_io);
@@ -146,11 +146,11 @@ pub struct FilesetResult {
 
 /// The result of one `run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunResult {
+pub struct WorkloadResult {
     /// Filesets of the run.
     pub filesets: Vec<FilesetResult>,
     /// All statistics that the script requested. The last one is from the end of the run.
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<WorkloadInterval>,
     /// Reason why the run ended before its time, if it did.
     pub ended_early: Option<String>,
     /// `true` if the run measured everything that was requested.

@@ -2,11 +2,11 @@
 
 use super::aio::Job;
 use super::cells::Cells;
-use super::error::RunError;
+use super::error::WorkloadError;
 use super::fileset::Fileset;
 use super::signals::{EventGenerator, Gate, Semaphore, locked};
 use super::{Console, Options};
-use crate::model::Plan;
+use crate::model::WorkloadPlan;
 use crossbeam_channel::Sender;
 use gemelo_base::{StopFlag, SystemClock};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub(super) enum End {
     /// A flowop found no file that it could use.
     OutOfFiles(String),
     /// A flowop failed.
-    Failed(RunError),
+    Failed(WorkloadError),
 }
 
 /// Semaphores and gates by the name of their flowop.
@@ -32,7 +32,7 @@ pub(super) struct Signals {
 }
 
 pub(super) struct Shared {
-    pub(super) plan: Arc<Plan>,
+    pub(super) plan: Arc<WorkloadPlan>,
     pub(super) filesets: Arc<Vec<Fileset>>,
     pub(super) signals: Signals,
     pub(super) events: Option<EventGenerator>,

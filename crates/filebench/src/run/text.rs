@@ -1,13 +1,13 @@
 //! Formats statistics like the original program.
 
-use super::result::{FlowopResult, Interval};
+use super::result::{FlowopResult, WorkloadInterval};
 use std::fmt::Write;
 
 const MB: f64 = 1024.0 * 1024.0;
 
 /// Returns `Per-Operation Breakdown` and `IO Summary`. The last flowop comes first, as in the
 /// original.
-pub(super) fn breakdown(interval: &Interval, histogram: bool) -> String {
+pub(super) fn breakdown(interval: &WorkloadInterval, histogram: bool) -> String {
     let mut text = String::from("Per-Operation Breakdown\n");
     for flowop in interval.flowops.iter().rev() {
         line(&mut text, flowop, histogram);
@@ -87,7 +87,7 @@ mod tests {
             FlowopResult::new("append", Kind::AppendFile, &figures(10, 0, 0), second),
             FlowopResult::new("limit", Kind::EventLimit, &figures(7, 0, 0), second),
         ];
-        let text = breakdown(&Interval::new(flowops, second, 1), false);
+        let text = breakdown(&WorkloadInterval::new(flowops, second, 1), false);
         assert_eq!(
             text,
             "Per-Operation Breakdown\n\
@@ -108,7 +108,7 @@ mod tests {
             ..Figures::default()
         };
         let flowop = FlowopResult::new("w", Kind::Write, &figures, 1_000_000_000);
-        let interval = Interval::new(vec![flowop], 1_000_000_000, 1);
+        let interval = WorkloadInterval::new(vec![flowop], 1_000_000_000, 1);
         assert!((interval.data_bytes_per_io_s / MB - 4.0).abs() < 1e-9);
         let text = breakdown(&interval, true);
         assert!(text.contains("\t[ 0 0 "));

@@ -2,11 +2,11 @@
 
 use super::aio::ThreadAio;
 use super::cells::Ended;
-use super::error::RunError;
+use super::error::WorkloadError;
 use super::shared::{End, Shared, ThreadIdentity};
 use super::signals::{Gate, Semaphore};
 use crate::flowop::{Direction, Kind};
-use crate::model::{Flowop, Slot, ThreadSpec};
+use crate::model::{Flowop, HandleSlot, ThreadSpec};
 use crate::script::syntax::QuitMode;
 use crate::sources::DataStream;
 use gemelo_base::random::{Random, mix_pair};
@@ -32,7 +32,7 @@ pub(super) enum Flow {
     Finished,
 }
 
-pub(super) type Done = Result<Flow, RunError>;
+pub(super) type Done = Result<Flow, WorkloadError>;
 
 /// An open file of a thread.
 pub(super) struct OpenFile {
@@ -251,8 +251,8 @@ impl Worker {
     #[inline]
     pub(super) fn slot(&mut self, flowop: &Flowop) -> usize {
         match flowop.slot {
-            Slot::Fixed(slot) => slot,
-            Slot::Rotating => {
+            HandleSlot::Fixed(slot) => slot,
+            HandleSlot::Rotating => {
                 if self.rotor == 0 {
                     self.rotor = self.shared.rotating;
                 }
@@ -305,9 +305,9 @@ impl Worker {
         flowop: &str,
         what: &str,
         error: Option<rustix::io::Errno>,
-    ) -> RunError {
+    ) -> WorkloadError {
         let process = &self.shared.plan.processes[self.identity.process];
-        RunError::Flowop {
+        WorkloadError::Flowop {
             process: process.name.clone(),
             thread: self.spec.name.clone(),
             flowop: flowop.to_owned(),

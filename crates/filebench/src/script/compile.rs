@@ -10,7 +10,7 @@ use super::error::Fault;
 use super::parse::Parsed;
 use super::syntax::{At, Command, Expression, StatsAction};
 use super::values::{Attributes, Scope, Value};
-use crate::model::{Plan, Step};
+use crate::model::{Step, WorkloadPlan};
 use crate::script::syntax::QuitMode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Compiled {
     pub(crate) steps: Vec<Step>,
     pub(crate) globals: BTreeMap<String, Value>,
     /// Definitions at the end of the script.
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<WorkloadPlan>,
 }
 
 struct Compiler<'a> {
@@ -55,7 +55,7 @@ impl Compiler<'_> {
         act(&Scope { globals: &self.definitions.globals, locals: &BTreeMap::new() })
     }
 
-    fn plan(&self) -> Parsed<Arc<Plan>> {
+    fn plan(&self) -> Parsed<Arc<WorkloadPlan>> {
         Definer { definitions: &self.definitions }.plan().map(Arc::new)
     }
 

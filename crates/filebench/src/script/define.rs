@@ -7,7 +7,7 @@ use super::parse::Parsed;
 use super::syntax::ThreadDefinition;
 use super::values::{Attributes, Scope, Value};
 use crate::chance::{Law, RandomVariable};
-use crate::model::{FilesetSpec, Plan, ProcessSpec, Quantity, ThreadSpec};
+use crate::model::{FilesetSpec, ProcessSpec, Quantity, ThreadSpec, WorkloadPlan};
 use crate::sources::SourceSpec;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(super) struct Definer<'a> {
 }
 
 impl Definer<'_> {
-    pub(super) fn plan(&self) -> Parsed<Plan> {
+    pub(super) fn plan(&self) -> Parsed<WorkloadPlan> {
         let locals = BTreeMap::new();
         let scope = Scope { globals: &self.definitions.globals, locals: &locals };
         let mut filesets: Vec<FilesetSpec> = Vec::new();
@@ -61,7 +61,7 @@ impl Definer<'_> {
             None => None,
         };
         let (quit_mode, histogram) = (self.definitions.quit_mode, self.definitions.histogram);
-        Ok(Plan { filesets, processes, event_rate, quit_mode, histogram })
+        Ok(WorkloadPlan { filesets, processes, event_rate, quit_mode, histogram })
     }
 
     fn process(

@@ -6,7 +6,7 @@ use super::parse::Parsed;
 use super::syntax::FlowopUse;
 use super::values::{Attributes, Scope, Value};
 use crate::flowop::{Direction, KINDS, Kind};
-use crate::model::{FilesetSpec, Flowop, ProcessSpec, Quantity, Slot};
+use crate::model::{FilesetSpec, Flowop, HandleSlot, ProcessSpec, Quantity};
 use std::collections::BTreeMap;
 
 /// Largest number of a file handle in `fd=`.
@@ -223,17 +223,17 @@ impl<'a> ThreadBuilder<'a> {
         attributes: &Attributes<'_>,
         fileset: Option<usize>,
         rotate: bool,
-    ) -> Parsed<Slot> {
+    ) -> Parsed<HandleSlot> {
         let fixed = fd(attributes, "fd")?;
         if fixed > 0 {
-            return Ok(Slot::Fixed(fixed));
+            return Ok(HandleSlot::Fixed(fixed));
         }
         if rotate {
-            return Ok(Slot::Rotating);
+            return Ok(HandleSlot::Rotating);
         }
-        let Some(fileset) = fileset else { return Ok(Slot::Fixed(0)) };
+        let Some(fileset) = fileset else { return Ok(HandleSlot::Fixed(0)) };
         if let Some((_, slot)) = self.implicit.iter().find(|(known, _)| *known == fileset) {
-            return Ok(Slot::Fixed(*slot));
+            return Ok(HandleSlot::Fixed(*slot));
         }
         let slot = if self.implicit.is_empty() {
             0
@@ -242,7 +242,7 @@ impl<'a> ThreadBuilder<'a> {
             self.next_implicit - 1
         };
         self.implicit.push((fileset, slot));
-        Ok(Slot::Fixed(slot))
+        Ok(HandleSlot::Fixed(slot))
     }
 
     fn composite(
@@ -334,7 +334,7 @@ fn blank(name: String, kind: Kind, cell: usize) -> Flowop {
         cell,
         iters: Quantity::Fixed(1.0),
         fileset: None,
-        slot: Slot::Fixed(0),
+        slot: HandleSlot::Fixed(0),
         source_slot: 0,
         io_size: Quantity::Fixed(0.0),
         working_set: 0,

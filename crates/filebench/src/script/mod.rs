@@ -19,7 +19,7 @@ pub use compile::DEFAULT_RUN_S;
 pub use error::ScriptError;
 pub(crate) use flowops::MOST_FDS;
 
-use crate::model::{Plan, Step};
+use crate::model::{Step, WorkloadPlan};
 use error::Fault;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Program {
     /// All variables at the end of the script, as text.
     pub variables: BTreeMap<String, String>,
     /// Definitions at the end of the script.
-    pub plan: Arc<Plan>,
+    pub plan: Arc<WorkloadPlan>,
 }
 
 impl Program {

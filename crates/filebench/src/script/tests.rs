@@ -1,7 +1,7 @@
 //! Tests of the language and of the positions of its errors.
 
 use super::*;
-use crate::model::{Quantity, Slot};
+use crate::model::{HandleSlot, Quantity};
 use proptest::prelude::*;
 
 fn program(text: &str) -> Program {
@@ -107,8 +107,11 @@ fn filesets_without_fd_have_handles_of_their_own() {
                 flowop read name=r,filename=a,iosize=1k\n flowop write name=w,filename=b,iosize=1k\n\
                 flowop fsync name=f\n flowop read name=o,filename=a,iosize=1k,opennext } }";
     let flowops = program(text).plan.processes[0].threads[0].flowops.clone();
-    let slots: Vec<Slot> = flowops.iter().map(|flowop| flowop.slot).collect();
-    assert_eq!(slots, [Slot::Fixed(0), Slot::Fixed(129), Slot::Fixed(0), Slot::Rotating]);
+    let slots: Vec<HandleSlot> = flowops.iter().map(|flowop| flowop.slot).collect();
+    assert_eq!(
+        slots,
+        [HandleSlot::Fixed(0), HandleSlot::Fixed(129), HandleSlot::Fixed(0), HandleSlot::Rotating]
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use gemelo_base::{Silent, StopFlag};
-use gemelo_filebench::{Console, Options, Outcome, RunError, RunResult, Script, execute};
+use gemelo_filebench::{Console, Options, Outcome, Script, WorkloadError, WorkloadResult, execute};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -26,7 +26,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    pub(crate) fn result(&self) -> &RunResult {
+    pub(crate) fn result(&self) -> &WorkloadResult {
         self.outcome.runs.last().expect("a run")
     }
 
@@ -75,7 +75,7 @@ pub(crate) fn run_in(
     text: &str,
     options: &Options,
     stop: &StopFlag,
-) -> (Result<Outcome, RunError>, Vec<String>) {
+) -> (Result<Outcome, WorkloadError>, Vec<String>) {
     let script = Script::parse("test.f", text).unwrap_or_else(|error| panic!("{error}"));
     let dir = [("dir".to_owned(), folder.display().to_string())];
     let program = script.compile(&dir).unwrap_or_else(|error| panic!("{error}")).with_run();

@@ -4,7 +4,7 @@
 //! names the option that helps.
 
 use gemelo_disk::DiskError;
-use gemelo_serve::{Failure, Remedy};
+use gemelo_serve::{Remedy, RequestFailure, TransferError};
 use gemelo_target::TargetError;
 use gemelo_trace::{BlockError, StatError, TraceError};
 use gemelo_volume::VolumeError;
@@ -16,10 +16,11 @@ type Advice = Cow<'static, str>;
 /// Returns advice on an error that names the options which help, if there are any. The advice
 /// follows the text of the error after a colon.
 pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
-    const ASKED: [fn(&(dyn Error + 'static)) -> Option<Advice>; 11] = [
+    const ASKED: [fn(&(dyn Error + 'static)) -> Option<Advice>; 12] = [
         |error| of_volume(error.downcast_ref()?),
         |error| of_disk(error.downcast_ref()?),
         |error| of_failure(error.downcast_ref()?),
+        |error| of_transfer(error.downcast_ref()?),
         |error| of_target(error.downcast_ref()?),
         |error| of_trace(error.downcast_ref()?),
         |error| of_job(error.downcast_ref()?),
@@ -85,7 +86,7 @@ fn of_disk(error: &DiskError) -> Option<Advice> {
     matches!(error, DiskError::HoldsData { .. }).then(|| ANOTHER_DEVICE.into())
 }
 
-fn of_failure(failure: &Failure) -> Option<Advice> {
+fn of_failure(failure: &RequestFailure) -> Option<Advice> {
     Some(match failure.remedy? {
         Remedy::ForceRemoval => "use --force to remove it".into(),
         Remedy::ForceCut => "use --force to cut it".into(),
@@ -99,6 +100,11 @@ fn of_failure(failure: &Failure) -> Option<Advice> {
         }
         Remedy::Memory => "raise --memory, or allow fewer clients with --most-connections".into(),
     })
+}
+
+fn of_transfer(error: &TransferError) -> Option<Advice> {
+    let is_read = matches!(error, TransferError::Volume { action: "read", .. });
+    is_read.then(|| "--salvage exports the rest, with zeros in place of bad blocks".into())
 }
 
 fn of_target(error: &TargetError) -> Option<Advice> {
@@ -179,9 +185,9 @@ fn of_replay(error: &gemelo_replay::ReplayError) -> Option<Advice> {
     })
 }
 
-fn of_filebench(error: &gemelo_filebench::RunError) -> Option<Advice> {
+fn of_filebench(error: &gemelo_filebench::WorkloadError) -> Option<Advice> {
     match error {
-        gemelo_filebench::RunError::Exists { .. } => Some(
+        gemelo_filebench::WorkloadError::Exists { .. } => Some(
             "add reuse to the fileset to use the existing files, or use --force to remove them"
                 .into(),
         ),
@@ -202,7 +208,9 @@ mod tests {
         let block = BlockError { hash_bytes: 512, block_bytes: 100 };
         assert!(of(&block).contains("--block-size 512"));
         assert!(of(&gemelo_replay::PlanError::Block(block)).contains("--block-size 512"));
-        assert!(of(&Failure::refused("x").with_remedy(Remedy::Encrypt)).contains("--tls-key"));
-        assert_eq!(advice(&Failure::refused("x")), None);
+        assert!(
+            of(&RequestFailure::refused("x").with_remedy(Remedy::Encrypt)).contains("--tls-key")
+        );
+        assert_eq!(advice(&RequestFailure::refused("x")), None);
     }
 }

@@ -6,7 +6,7 @@ use std::error::Error;
 
 /// The time at which an error was found, if its type does not imply it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum ErrorMoment {
     /// Before anything was touched.
     Untouched,
     /// After work had begun.
@@ -17,7 +17,7 @@ enum Found {
 #[derive(Debug)]
 struct MarkedError {
     error: anyhow::Error,
-    found: Found,
+    found: ErrorMoment,
 }
 
 impl std::fmt::Display for MarkedError {
@@ -46,12 +46,12 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
 
 /// Marks an error as found before anything was touched. A plain failure then counts as bad input.
 pub(crate) fn bad_input(error: anyhow::Error) -> anyhow::Error {
-    MarkedError { error, found: Found::Untouched }.into()
+    MarkedError { error, found: ErrorMoment::Untouched }.into()
 }
 
 /// Marks an error as found after work had begun. It then does not count as bad input.
 pub(crate) fn midway(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    MarkedError { error: error.into(), found: Found::Midway }.into()
+    MarkedError { error: error.into(), found: ErrorMoment::Midway }.into()
 }
 
 /// Returns the kind of an error. It is the kind of the outermost cause with a known type, changed
@@ -60,8 +60,8 @@ pub(super) fn kind_of(error: &anyhow::Error) -> FailureKind {
     let kind = find(error, &typed_kind).unwrap_or(FailureKind::Failed);
     let mark = |cause: &(dyn Error + 'static)| Some(cause.downcast_ref::<MarkedError>()?.found);
     match error.chain().find_map(mark) {
-        Some(Found::Untouched) => kind.untouched(),
-        Some(Found::Midway) => kind.midway(),
+        Some(ErrorMoment::Untouched) => kind.untouched(),
+        Some(ErrorMoment::Midway) => kind.midway(),
         None => kind,
     }
 }
@@ -96,14 +96,14 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_device::FrontEndError>,
     kind_as::<gemelo_disk::DiskError>,
     kind_as::<gemelo_format::FormatError>,
-    kind_as::<gemelo_filebench::RunError>,
+    kind_as::<gemelo_filebench::WorkloadError>,
     kind_as::<gemelo_filebench::ScriptError>,
     kind_as::<gemelo_filebench::sources::SourceError>,
     kind_as::<gemelo_job::bench::ExecuteError>,
     kind_as::<gemelo_job::bench::ResolveError>,
     kind_as::<gemelo_job::contents::ContentOptionsError>,
     kind_as::<gemelo_job::distributions::NamedDistributionError>,
-    kind_as::<gemelo_job::distributions::formats::FormatError>,
+    kind_as::<gemelo_job::distributions::formats::DistributionFormatError>,
     kind_as::<gemelo_job::filebench::FilebenchJobError>,
     kind_as::<gemelo_job::job_file::JobFileError>,
     kind_as::<gemelo_job::replay::ReplayJobError>,
@@ -124,7 +124,7 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_scan::OptionsError>,
     kind_as::<gemelo_scan::SavedSetError>,
     kind_as::<gemelo_scan::ScanError>,
-    kind_as::<gemelo_serve::Failure>,
+    kind_as::<gemelo_serve::RequestFailure>,
     kind_as::<gemelo_serve::TransferError>,
     kind_as::<gemelo_target::AdapterError>,
     kind_as::<gemelo_target::TargetError>,

@@ -2,7 +2,7 @@
 //! results through this module.
 //!
 //! A result file appears complete or not at all: it is written under a temporary name in the same
-//! directory, synchronised, and renamed. [`Place`] tells these files from devices, FIFOs and
+//! directory, synchronised, and renamed. [`OutputPlace`] tells these files from devices, FIFOs and
 //! descriptors, which are written directly and never replaced.
 
 mod new_file;
@@ -16,7 +16,7 @@ pub(crate) use outputs::NewFiles;
 
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
-use place::Place;
+use place::OutputPlace;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
 
 /// Returns whether a name stands for standard output, as `-` and `/dev/stdout` do.
 pub(crate) fn is_standard_output(path: &Path) -> bool {
-    matches!(Place::of(path), Ok(Place::StandardOutput))
+    matches!(OutputPlace::of(path), Ok(OutputPlace::StandardOutput))
 }
 
 /// Returns whether an option is present and names standard output.
@@ -41,7 +41,7 @@ pub(crate) fn is_some_standard_output(path: Option<&Path>) -> bool {
 /// Refuses an output that cannot be written, and without `force` one that exists. Called before any
 /// work is done for the output.
 pub(crate) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
-    Place::of(path)?.check(path, force)
+    OutputPlace::of(path)?.check(path, force)
 }
 
 /// Refuses outputs that cannot be written, and outputs of which two are the same file, because the
@@ -52,7 +52,7 @@ pub(crate) fn check_all_new<'a>(
 ) -> anyhow::Result<()> {
     let mut taken = Vec::new();
     for path in paths {
-        let place = Place::of(path)?;
+        let place = OutputPlace::of(path)?;
         place.check(path, force)?;
         let Some(key) = place.key() else { continue };
         if taken.contains(&key) {

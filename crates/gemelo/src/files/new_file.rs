@@ -1,6 +1,6 @@
 //! An output file that is written piece by piece and gets its name only when it is complete.
 
-use super::place::{Place, folder_of, temporary_beside};
+use super::place::{OutputPlace, folder_of, temporary_beside};
 use anyhow::{Context as _, anyhow};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -32,20 +32,20 @@ impl NewFile {
     /// Begins to write an output that [`super::check_new`] accepted.
     pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
-        Ok(match Place::of(path)? {
-            Place::StandardOutput => Self::StandardOutput,
-            Place::StandardError => Self::StandardError,
-            Place::Descriptor(descriptor) => {
+        Ok(match OutputPlace::of(path)? {
+            OutputPlace::StandardOutput => Self::StandardOutput,
+            OutputPlace::StandardError => Self::StandardError,
+            OutputPlace::Descriptor(descriptor) => {
                 // This opens a regular file a second time. Appending keeps the bytes that were
                 // written through the first descriptor.
                 Self::Through(
                     OpenOptions::new().append(true).open(descriptor).with_context(cannot)?,
                 )
             }
-            Place::Through { path: device, .. } => {
+            OutputPlace::Through { path: device, .. } => {
                 Self::Through(OpenOptions::new().write(true).open(device).with_context(cannot)?)
             }
-            Place::File { path: place, .. } => {
+            OutputPlace::File { path: place, .. } => {
                 Self::Beside(Beside { temporary: temporary_beside(&place, path)?, place, force })
             }
         })

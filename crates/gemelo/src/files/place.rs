@@ -18,7 +18,7 @@ const MOST_LINKS: usize = 40;
 
 /// The destination of a result.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum OutputPlace {
     /// Standard output: `-`, or a name of descriptor 1 such as `/dev/stdout`.
     StandardOutput,
     /// Standard error: a name of descriptor 2.
@@ -32,7 +32,7 @@ pub(super) enum Place {
     File { path: PathBuf, exists: bool },
 }
 
-impl Place {
+impl OutputPlace {
     /// Returns the destination that a name stands for.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::history::{ContentNumber, History, Part, SECTOR};
 use gemelo_base::random::Random;
-use gemelo_nbd::client::{Client, Submission, Wait};
+use gemelo_nbd::client::{Client, ReplyWait, Submission};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
     fn reap(&mut self) -> Result<(), ()> {
         let (history, doing, acknowledged) =
             (self.history, &mut self.doing, &mut self.acknowledged);
-        let reaped = self.client.reap(Wait::ForOne, |completion| {
+        let reaped = self.client.reap(ReplyWait::ForOne, |completion| {
             assert!(completion.error.is_none(), "{}", completion.error);
             *acknowledged += 1;
             let mut history = history.lock().unwrap();

@@ -9,7 +9,7 @@ use super::resolve::{JobInput, ResolvedJob};
 use crate::{JobEnvironment, OutputFile};
 use gemelo_content::ContentSpec;
 use gemelo_load::{Contents, History, Job, Populate, RunResult};
-use gemelo_target::{Layout, Target, TargetUri};
+use gemelo_target::{PlaceLayout, Target, TargetUri};
 use std::fmt::Write as _;
 use std::io::{BufWriter, IntoInnerError, Write};
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ pub struct Ran {
 /// The places that a job leaves to the next one.
 struct Open {
     target: Box<dyn Target>,
-    layout: Layout,
+    layout: PlaceLayout,
     uri: TargetUri,
     content: ContentSpec,
     contents: Contents,

@@ -7,19 +7,19 @@ use super::ini::{Entry, shown};
 /// A job as a DEDISbench command line describes it. An absent field was not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DedisbenchJob {
-    pub(crate) load: Option<Load>,
-    pub(crate) operation: Option<Operation>,
+    pub(crate) load: Option<DedisbenchLoad>,
+    pub(crate) operation: Option<DedisbenchOperation>,
     pub(crate) minutes: Option<u64>,
     pub(crate) megabytes: Option<u64>,
     /// Path of the INI file.
     pub(crate) configuration: Option<String>,
     pub(crate) distribution: Option<String>,
-    pub(crate) pattern: Option<Pattern>,
+    pub(crate) pattern: Option<DedisbenchPattern>,
     pub(crate) processes: Option<u32>,
     /// Size of each process's file, or of the whole device.
     pub(crate) file_megabytes: Option<u64>,
     pub(crate) block_bytes: Option<u64>,
-    pub(crate) populate: Option<Populate>,
+    pub(crate) populate: Option<DedisbenchPopulate>,
     pub(crate) sync: Option<Sync>,
     pub(crate) raw_device: Option<String>,
     pub(crate) integrity: Option<Integrity>,
@@ -38,7 +38,7 @@ pub struct DedisbenchJob {
 
 /// The pace of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Load {
+pub(crate) enum DedisbenchLoad {
     Peak,
     /// Operations a second of each process.
     Nominal {
@@ -52,21 +52,21 @@ pub(crate) enum Load {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum DedisbenchOperation {
     Write,
     Read,
     Mixed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pattern {
+pub(crate) enum DedisbenchPattern {
     Sequential,
     Uniform,
     Nurand,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Populate {
+pub(crate) enum DedisbenchPopulate {
     None,
     Content,
     Zero,
@@ -133,11 +133,11 @@ const KNOWN_FLAGS: &str = "not a DEDISbench flag; the flags are -p -n<OPS> -nr<O
 impl DedisbenchJob {
     fn flag(&mut self, flag: char, value: &str) -> Result<(), String> {
         match flag {
-            'p' => set(&mut self.load, Load::Peak, "-p and -n exclude each other")?,
+            'p' => set(&mut self.load, DedisbenchLoad::Peak, "-p and -n exclude each other")?,
             'n' => self.nominal(value)?,
-            'w' => set(&mut self.operation, Operation::Write, ONE_OPERATION)?,
-            'r' => set(&mut self.operation, Operation::Read, ONE_OPERATION)?,
-            'm' => set(&mut self.operation, Operation::Mixed, ONE_OPERATION)?,
+            'w' => set(&mut self.operation, DedisbenchOperation::Write, ONE_OPERATION)?,
+            'r' => set(&mut self.operation, DedisbenchOperation::Read, ONE_OPERATION)?,
+            'm' => set(&mut self.operation, DedisbenchOperation::Mixed, ONE_OPERATION)?,
             't' => self.minutes = Some(at_least_one(value)?),
             's' => self.megabytes = Some(at_least_one(value)?),
             'f' => self.configuration = Some(value.to_owned()),
@@ -162,7 +162,7 @@ impl DedisbenchJob {
         }
         set(
             &mut self.load,
-            Load::Nominal { rate: at_least_one(value)? },
+            DedisbenchLoad::Nominal { rate: at_least_one(value)? },
             "give only one load: -p, -n, or -nr with -nw",
         )
     }
@@ -171,8 +171,9 @@ impl DedisbenchJob {
         &mut self,
         change: impl FnOnce(&mut Option<u64>, &mut Option<u64>),
     ) -> Result<(), String> {
-        let load = self.load.get_or_insert(Load::NominalMixed { reads: None, writes: None });
-        let Load::NominalMixed { reads, writes } = load else {
+        let load =
+            self.load.get_or_insert(DedisbenchLoad::NominalMixed { reads: None, writes: None });
+        let DedisbenchLoad::NominalMixed { reads, writes } = load else {
             return Err("give only one load: -p, -n, or -nr with -nw".to_owned());
         };
         change(reads, writes);
@@ -206,8 +207,14 @@ impl DedisbenchJob {
             ("execution", "filesize") => self.file_megabytes = Some(at_least_one(value)?),
             ("execution", "blocksize") => self.block_bytes = Some(at_least_one(value)?),
             ("execution", "populate") => {
-                self.populate =
-                    Some(choice(value, &[Populate::None, Populate::Content, Populate::Zero])?);
+                self.populate = Some(choice(
+                    value,
+                    &[
+                        DedisbenchPopulate::None,
+                        DedisbenchPopulate::Content,
+                        DedisbenchPopulate::Zero,
+                    ],
+                )?);
             }
             ("execution", "sync") => {
                 self.sync =
@@ -280,8 +287,11 @@ fn text(value: &str) -> Result<String, String> {
     if value.is_empty() { Err("has no value".to_owned()) } else { Ok(value.to_owned()) }
 }
 
-fn pattern(value: &str) -> Result<Pattern, String> {
-    choice(value, &[Pattern::Sequential, Pattern::Uniform, Pattern::Nurand])
+fn pattern(value: &str) -> Result<DedisbenchPattern, String> {
+    choice(
+        value,
+        &[DedisbenchPattern::Sequential, DedisbenchPattern::Uniform, DedisbenchPattern::Nurand],
+    )
 }
 
 /// Returns the value with this index.

@@ -17,13 +17,13 @@ fn the_documented_command_lines_are_understood() {
     let job = line("-p -w -t5").unwrap();
     assert_eq!(
         (job.load, job.operation, job.minutes),
-        (Some(Load::Peak), Some(Operation::Write), Some(5))
+        (Some(DedisbenchLoad::Peak), Some(DedisbenchOperation::Write), Some(5))
     );
     let job = line("-n300 -r -s 10 -fconfig.ini").unwrap();
-    assert_eq!((job.load, job.megabytes), (Some(Load::Nominal { rate: 300 }), Some(10)));
+    assert_eq!((job.load, job.megabytes), (Some(DedisbenchLoad::Nominal { rate: 300 }), Some(10)));
     assert_eq!(job.configuration.as_deref(), Some("config.ini"));
     let job = line("-m -nr100 -nw50 -t8").unwrap();
-    assert_eq!(job.load, Some(Load::NominalMixed { reads: Some(100), writes: Some(50) }));
+    assert_eq!(job.load, Some(DedisbenchLoad::NominalMixed { reads: Some(100), writes: Some(50) }));
     assert!(!job.has_older_flags);
 }
 
@@ -31,7 +31,10 @@ fn the_documented_command_lines_are_understood() {
 fn the_older_flags_are_understood() {
     let job = line("-p -w -t1 -b1024 -c1 -vabc123 -a0").unwrap();
     assert_eq!((job.block_bytes, job.processes), (Some(1024), Some(1)));
-    assert_eq!((job.pattern, job.seed.as_deref()), (Some(Pattern::Sequential), Some("abc123")));
+    assert_eq!(
+        (job.pattern, job.seed.as_deref()),
+        (Some(DedisbenchPattern::Sequential), Some("abc123"))
+    );
     assert!(job.has_older_flags);
 }
 
@@ -69,9 +72,9 @@ fn every_documented_key_is_understood() {
     .unwrap();
     assert_eq!(
         (job.pattern, job.processes, job.file_megabytes),
-        (Some(Pattern::Nurand), Some(8), Some(4096))
+        (Some(DedisbenchPattern::Nurand), Some(8), Some(4096))
     );
-    assert_eq!((job.populate, job.sync), (Some(Populate::Zero), Some(Sync::Both)));
+    assert_eq!((job.populate, job.sync), (Some(DedisbenchPopulate::Zero), Some(Sync::Both)));
     assert_eq!((job.integrity, job.seed.as_deref()), (Some(Integrity::Final), Some("7")));
     let results = GeneralResults { file: "o:ut".to_owned(), ramp_up_s: 5, cool_down_s: 6 };
     assert_eq!(job.general_results, Some(results));

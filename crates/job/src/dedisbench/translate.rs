@@ -6,7 +6,10 @@
 //! in DEDISbench, and gemelo gives each process a region of it.
 
 use super::DedisbenchError;
-use super::parse::{DedisbenchJob, Integrity, Load, Operation, Pattern, Populate, Sync};
+use super::parse::{
+    DedisbenchJob, DedisbenchLoad, DedisbenchOperation, DedisbenchPattern, DedisbenchPopulate,
+    Integrity, Sync,
+};
 use gemelo_base::random::mix_pair;
 
 /// Number of processes if neither a flag nor the configuration sets it.
@@ -39,17 +42,17 @@ impl DedisbenchJob {
         words.add(
             "--operation",
             match operation {
-                Operation::Write => "write",
-                Operation::Read => "read",
-                Operation::Mixed => "mixed",
+                DedisbenchOperation::Write => "write",
+                DedisbenchOperation::Read => "read",
+                DedisbenchOperation::Mixed => "mixed",
             },
         );
         words.add(
             "--pattern",
-            match self.pattern.unwrap_or(Pattern::Nurand) {
-                Pattern::Sequential => "sequential",
-                Pattern::Uniform => "uniform",
-                Pattern::Nurand => "nurand",
+            match self.pattern.unwrap_or(DedisbenchPattern::Nurand) {
+                DedisbenchPattern::Sequential => "sequential",
+                DedisbenchPattern::Uniform => "uniform",
+                DedisbenchPattern::Nurand => "nurand",
             },
         );
         self.load(&mut words, operation)?;
@@ -82,14 +85,15 @@ impl DedisbenchJob {
         notes
     }
 
-    fn target(&self, words: &mut Words, operation: Operation) {
+    fn target(&self, words: &mut Words, operation: DedisbenchOperation) {
         let default = if self.configuration.is_some() || self.has_older_flags {
             PROCESSES
         } else {
             DEFAULT_CONFIGURATION_PROCESSES
         };
         let given = self.processes.unwrap_or(default);
-        let processes = if operation == Operation::Mixed { (given / 2).max(1) } else { given };
+        let processes =
+            if operation == DedisbenchOperation::Mixed { (given / 2).max(1) } else { given };
         let megabytes = self.file_megabytes.unwrap_or(FILE_MEGABYTES);
         words.add("--target", self.raw_device.as_deref().or(self.folder.as_deref()).unwrap_or("."));
         words.add("--processes", processes);
@@ -104,18 +108,22 @@ impl DedisbenchJob {
         }
     }
 
-    fn load(&self, words: &mut Words, operation: Operation) -> Result<(), DedisbenchError> {
+    fn load(
+        &self,
+        words: &mut Words,
+        operation: DedisbenchOperation,
+    ) -> Result<(), DedisbenchError> {
         match self.load.ok_or(DedisbenchError::Missing { what: "-p or -n<OPS>" })? {
-            Load::Peak => words.0.push("--peak".to_owned()),
-            Load::Nominal { rate } => words.add("--rate", rate),
-            Load::NominalMixed { .. } if operation != Operation::Mixed => {
+            DedisbenchLoad::Peak => words.0.push("--peak".to_owned()),
+            DedisbenchLoad::Nominal { rate } => words.add("--rate", rate),
+            DedisbenchLoad::NominalMixed { .. } if operation != DedisbenchOperation::Mixed => {
                 return Err(DedisbenchError::Missing { what: "-m, which -nr and -nw require" });
             }
-            Load::NominalMixed { reads: Some(reads), writes: Some(writes) } => {
+            DedisbenchLoad::NominalMixed { reads: Some(reads), writes: Some(writes) } => {
                 words.add("--read-rate", reads);
                 words.add("--write-rate", writes);
             }
-            Load::NominalMixed { .. } => {
+            DedisbenchLoad::NominalMixed { .. } => {
                 return Err(DedisbenchError::Missing { what: "both -nr<OPS> and -nw<OPS>" });
             }
         }
@@ -145,9 +153,9 @@ impl DedisbenchJob {
         words.add_if(
             "--populate",
             self.populate.map(|populate| match populate {
-                Populate::None => "none",
-                Populate::Content => "content",
-                Populate::Zero => "zero",
+                DedisbenchPopulate::None => "none",
+                DedisbenchPopulate::Content => "content",
+                DedisbenchPopulate::Zero => "zero",
             }),
         );
         words.add_if(

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum DistributionFormat {
     /// Lines `<duplicates> <contents>`, as DEDISbench reads them
     Text,
     /// TOML with name, source, block size, entropy and compressibility
@@ -31,7 +31,7 @@ pub struct Parsed {
 
 /// A fault of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct DistributionProblem {
     /// Number of the line, counted from 1; [`None`] if the fault is not on one line.
     line: Option<usize>,
     message: String,
@@ -39,7 +39,7 @@ pub struct Problem {
 
 /// The reason why a distribution cannot be written in a format.
 #[derive(Debug, Error)]
-pub enum FormatError {
+pub enum DistributionFormatError {
     /// The profile has no valid distribution.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
@@ -51,13 +51,13 @@ pub enum FormatError {
     Json(#[from] serde_json::Error),
 }
 
-impl Classified for FormatError {
+impl Classified for DistributionFormatError {
     fn kind(&self) -> FailureKind {
         FailureKind::Failed
     }
 }
 
-impl Problem {
+impl DistributionProblem {
     /// Returns the fault with its place: `FILE:LINE: message`.
     #[must_use]
     pub fn at(&self, name: &str) -> String {
@@ -104,7 +104,7 @@ pub fn note_at(name: &str, note: &ParseNote) -> String {
 
 const CSV_HEADER: &str = "duplicates,contents";
 
-impl Format {
+impl DistributionFormat {
     /// All formats.
     #[cfg(test)]
     pub(crate) const ALL: [Self; 4] = [Self::Text, Self::Profile, Self::Json, Self::Csv];
@@ -141,31 +141,33 @@ impl Format {
     ///
     /// # Errors
     /// Fails with the first fault of the text.
-    pub fn parse(self, text: &str) -> Result<Parsed, Problem> {
+    pub fn parse(self, text: &str) -> Result<Parsed, DistributionProblem> {
         match self {
             Self::Text | Self::Csv => {
                 let (distribution, notes) = Distribution::parse_with_notes(&self.plain(text))
-                    .map_err(|error| Problem::of(&error))?;
+                    .map_err(|error| DistributionProblem::of(&error))?;
                 Ok(Parsed { distribution, profile: None, notes })
             }
             Self::Profile => parsed(Profile::parse(text), text),
             Self::Json => {
                 let profile: Profile = serde_json::from_str(text).map_err(|error| {
                     let message = format!("not a profile: {error}");
-                    Problem { line: Some(error.line()), message }
+                    DistributionProblem { line: Some(error.line()), message }
                 })?;
                 parsed(profile.checked(), text)
             }
         }
     }
 
-    /// Returns all faults of a text of this format. There are none if [`Format::parse`] reads it.
+    /// Returns all faults of a text of this format. There are none if [`DistributionFormat::parse`]
+    /// reads it.
     #[must_use]
-    pub fn problems(self, text: &str) -> Vec<Problem> {
+    pub fn problems(self, text: &str) -> Vec<DistributionProblem> {
         match self {
-            Self::Text | Self::Csv => {
-                Distribution::problems(&self.plain(text)).iter().map(Problem::of).collect()
-            }
+            Self::Text | Self::Csv => Distribution::problems(&self.plain(text))
+                .iter()
+                .map(DistributionProblem::of)
+                .collect(),
             Self::Profile | Self::Json => self.parse(text).err().into_iter().collect(),
         }
     }
@@ -185,7 +187,7 @@ impl Format {
     ///
     /// # Errors
     /// Fails if the profile has no valid distribution, or the format cannot hold it.
-    pub fn write(self, profile: &Profile) -> Result<String, FormatError> {
+    pub fn write(self, profile: &Profile) -> Result<String, DistributionFormatError> {
         let distribution = profile.to_distribution()?;
         Ok(match self {
             Self::Text => distribution.to_text(),
@@ -196,9 +198,13 @@ impl Format {
     }
 }
 
-fn parsed(profile: Result<Profile, ProfileError>, text: &str) -> Result<Parsed, Problem> {
-    let profile = profile.map_err(|error| Problem::of_profile(&error, text))?;
-    let distribution = profile.to_distribution().map_err(|error| Problem::of(&error))?;
+fn parsed(
+    profile: Result<Profile, ProfileError>,
+    text: &str,
+) -> Result<Parsed, DistributionProblem> {
+    let profile = profile.map_err(|error| DistributionProblem::of_profile(&error, text))?;
+    let distribution =
+        profile.to_distribution().map_err(|error| DistributionProblem::of(&error))?;
     Ok(Parsed { distribution, profile: Some(profile), notes: Vec::new() })
 }
 
@@ -210,16 +216,16 @@ mod tests {
     #[test]
     fn a_format_is_recognised_by_its_content() {
         for (text, format) in [
-            ("0 5\n", Format::Text),
-            ("# a = b\n\n0 5\n", Format::Text),
-            ("", Format::Text),
-            ("schema = 'x'\n", Format::Profile),
-            ("[[class]]\n", Format::Profile),
-            ("  {\"a\": 1}", Format::Json),
-            ("duplicates,contents\n0,5\n", Format::Csv),
-            ("0,5\n", Format::Csv),
+            ("0 5\n", DistributionFormat::Text),
+            ("# a = b\n\n0 5\n", DistributionFormat::Text),
+            ("", DistributionFormat::Text),
+            ("schema = 'x'\n", DistributionFormat::Profile),
+            ("[[class]]\n", DistributionFormat::Profile),
+            ("  {\"a\": 1}", DistributionFormat::Json),
+            ("duplicates,contents\n0,5\n", DistributionFormat::Csv),
+            ("0,5\n", DistributionFormat::Csv),
         ] {
-            assert_eq!(Format::of(text), format, "{text}");
+            assert_eq!(DistributionFormat::of(text), format, "{text}");
         }
     }
 
@@ -236,7 +242,7 @@ mod tests {
                 "f:4: not a profile",
             ),
         ] {
-            let problem = Format::of(text).problems(text).remove(0).at("f");
+            let problem = DistributionFormat::of(text).problems(text).remove(0).at("f");
             assert!(problem.starts_with(message), "{problem}");
         }
     }
@@ -244,7 +250,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_a_parser_panic(text in "([0-9 ,{}\\[\\]=a-z\"#\\n]|\\PC){0,60}") {
-            for format in Format::ALL {
+            for format in DistributionFormat::ALL {
                 let failed = format.parse(&text).is_err();
                 prop_assert_eq!(failed, !format.problems(&text).is_empty());
             }

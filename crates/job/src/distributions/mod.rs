@@ -6,7 +6,7 @@
 pub mod formats;
 
 use crate::nearest::nearest_first;
-use formats::Format;
+use formats::DistributionFormat;
 use gemelo_base::{Classified, FailureKind};
 use gemelo_content::{
     Distribution, DistributionError, ParseNote, Profile, ProfileError, built_in, built_in_names,
@@ -131,7 +131,7 @@ pub fn load(name: &str) -> Result<NamedDistribution, NamedDistributionError> {
 /// # Errors
 /// Fails with the first fault of the text and its place.
 pub fn parse(name: &str, text: &str) -> Result<NamedDistribution, String> {
-    let parsed = Format::of(text).parse(text).map_err(|problem| problem.at(name))?;
+    let parsed = DistributionFormat::of(text).parse(text).map_err(|problem| problem.at(name))?;
     Ok(NamedDistribution {
         name: name.to_owned(),
         distribution: parsed.distribution,
@@ -190,12 +190,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = load("personal").unwrap();
         let profile = source.to_profile(Some(8192));
-        for format in Format::ALL {
+        for format in DistributionFormat::ALL {
             let path = folder.path().join("file");
             std::fs::write(&path, format.write(&profile).unwrap()).unwrap();
             let read = load(path.to_str().unwrap()).unwrap();
             assert_eq!(read.distribution, source.distribution, "{format:?}");
-            let known = matches!(format, Format::Profile | Format::Json);
+            let known = matches!(format, DistributionFormat::Profile | DistributionFormat::Json);
             assert_eq!(read.block_bytes(), known.then_some(8192), "{format:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use gemelo_base::{Classified, FailureKind};
 use gemelo_filebench::sources::SourceError;
-use gemelo_filebench::{RunError, ScriptError};
+use gemelo_filebench::{ScriptError, WorkloadError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -47,10 +47,10 @@ pub enum FilebenchJobError {
     },
     /// A run is refused. Nothing was touched.
     #[error(transparent)]
-    Refused(RunError),
+    Refused(WorkloadError),
     /// A run failed. Its earlier measurements are kept.
     #[error("the run failed; earlier measurements are kept")]
-    Run(#[source] RunError),
+    Run(#[source] WorkloadError),
 }
 
 impl Classified for FilebenchJobError {

@@ -11,7 +11,7 @@ pub use sweep::Sweep;
 use crate::{JobEnvironment, distributions};
 use gemelo_base::random::fresh_word;
 use gemelo_filebench::sources::SourceSpec;
-use gemelo_filebench::{Console, Options, Outcome, Program, RunResult, Script};
+use gemelo_filebench::{Console, Options, Outcome, Program, Script, WorkloadResult};
 use gemelo_report::{Provenance, ResultFile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub struct Point {
     /// All variables at the end of the script.
     pub variables: BTreeMap<String, String>,
     /// The runs of the script.
-    pub runs: Vec<RunResult>,
+    pub runs: Vec<WorkloadResult>,
 }
 
 /// A script that is ready to run.

@@ -13,10 +13,10 @@ use error::MOST_QUEUE_DEPTH;
 use gemelo_base::Unit;
 use gemelo_base::units::format_counted;
 use gemelo_replay::{
-    Capacity, MapRule, Plan, PlanOptions, ReplayContents, ReplayOptions, ReplayResult,
+    Capacity, MapRule, PlanOptions, ReplayContents, ReplayOptions, ReplayPlan, ReplayResult,
 };
 use gemelo_report::{Provenance, ResultFile};
-use gemelo_target::{Access, Engine, Layout, PlannedTarget, Storage, TargetUri};
+use gemelo_target::{Engine, PlaceAccess, PlaceLayout, PlannedTarget, Storage, TargetUri};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ pub struct ReplayInput {
 /// A replay that is ready to run.
 pub struct ResolvedReplay {
     /// The result of the first reading of the trace.
-    pub plan: Plan,
+    pub plan: ReplayPlan,
     /// Speed, processes and engine.
     pub options: ReplayOptions,
     /// Target of the replay.
@@ -86,12 +86,12 @@ pub fn resolve(
     let storage = environment.targets.storage(&job.target)?;
     let options = replay_options(job, storage.as_ref())?;
     let plan = plan(job, storage.as_ref(), environment)?;
-    let layout = Layout {
+    let layout = PlaceLayout {
         processes: 1,
         place_bytes: plan.target_bytes(),
         block_bytes: plan.block_bytes() as usize,
         direct: job.direct,
-        access: Access::Create,
+        access: PlaceAccess::Create,
         force: job.force,
         preallocate: false,
     };
@@ -137,7 +137,7 @@ fn plan(
     job: &ReplayJobOptions,
     storage: &dyn Storage,
     environment: &JobEnvironment<'_>,
-) -> Result<Plan, ReplayJobError> {
+) -> Result<ReplayPlan, ReplayJobError> {
     if job.trace.traces.iter().any(|path| path.as_os_str() == "-") {
         return Err(ReplayJobError::StandardInput);
     }
@@ -153,7 +153,7 @@ fn plan(
     };
     let capacity = capacity.map_or(Capacity::AsNeeded, Capacity::Bytes);
     let options = PlanOptions { block_bytes, map: job.map, capacity };
-    let plan = Plan::new(&mut trace, options, environment.stop)?;
+    let plan = ReplayPlan::new(&mut trace, options, environment.stop)?;
     environment.monitor.finish();
     trace.source().check_devices().map_err(ReplayJobError::Trace)?;
     for remark in TraceInput::remarks(trace.source()) {

@@ -19,9 +19,9 @@ use crate::check::Checker;
 use crate::history::Expected;
 use crate::log::LogSender;
 use crate::measure::Recorder;
-use crate::operations::{Kind, Operation, Operations};
-use crate::result::Failure;
-use gemelo_target::{Completion, IoFailure, Operation as Verb, Queue, Request, Wait};
+use crate::operations::{Kind, Operations, ScheduledOperation};
+use crate::result::OperationFailure;
+use gemelo_target::{Completion, IoFailure, Queue, TargetOperation, TargetRequest, Wait};
 use state::{Flight, Held};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -175,7 +175,7 @@ impl Process<'_> {
     /// Returns whether an operation in flight is on the same block, and at least one of the two
     /// writes.
     #[inline]
-    fn overlaps(&self, operation: &Operation) -> bool {
+    fn overlaps(&self, operation: &ScheduledOperation) -> bool {
         self.state.in_flight > 0
             && self.state.flights.iter().flatten().any(|flight| {
                 flight.operation.block == operation.block
@@ -188,8 +188,8 @@ impl Process<'_> {
         let Held { operation, slot, content } = held;
         let block_bytes = self.common.job.spec().block_bytes;
         let (verb, counter) = match operation.kind {
-            Kind::Read => (Verb::Read, &mut self.state.reads),
-            Kind::Write => (Verb::Write, &mut self.state.writes),
+            Kind::Read => (TargetOperation::Read, &mut self.state.reads),
+            Kind::Write => (TargetOperation::Write, &mut self.state.writes),
         };
         let number = *counter;
         *counter += 1;
@@ -206,7 +206,7 @@ impl Process<'_> {
         self.state.left -= 1;
         let offset = operation.block * block_bytes as u64;
         if let Err(failure) =
-            self.queue.submit(slot, Request { operation: verb, offset, bytes: block_bytes })
+            self.queue.submit(slot, TargetRequest { operation: verb, offset, bytes: block_bytes })
         {
             self.fail_engine(&failure);
         }
@@ -289,8 +289,9 @@ impl Process<'_> {
     fn start_sync(&mut self, slot: usize, flight: Flight, now_ns: u64) {
         self.state.since_sync = 0;
         self.state.flights[slot] = Some(Flight { sync_started_ns: Some(now_ns), ..flight });
-        if let Err(failure) =
-            self.queue.submit(slot, Request { operation: Verb::Sync, offset: 0, bytes: 0 })
+        if let Err(failure) = self
+            .queue
+            .submit(slot, TargetRequest { operation: TargetOperation::Sync, offset: 0, bytes: 0 })
         {
             self.fail_engine(&failure);
         }
@@ -334,7 +335,7 @@ impl Process<'_> {
             self.state.uncertain.push(flight.number);
         }
         if self.state.failure.is_none() {
-            self.state.failure = Some(Failure::of_io(self.number, failure));
+            self.state.failure = Some(OperationFailure::of_io(self.number, failure));
         }
     }
 
@@ -343,7 +344,7 @@ impl Process<'_> {
         self.common.halt.raise();
         self.state.engine_failed = true;
         if self.state.failure.is_none() {
-            self.state.failure = Some(Failure::of_io(self.number, failure));
+            self.state.failure = Some(OperationFailure::of_io(self.number, failure));
         }
     }
 

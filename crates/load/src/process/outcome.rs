@@ -2,7 +2,7 @@
 
 use super::Cause;
 use crate::measure::{Accumulator, IntervalPart, Usage};
-use crate::result::Failure;
+use crate::result::OperationFailure;
 
 /// The measurements of one process.
 pub(crate) struct ProcessOutcome {
@@ -15,5 +15,5 @@ pub(crate) struct ProcessOutcome {
     pub(crate) writes: u64,
     pub(crate) missed: u64,
     pub(crate) used: Usage,
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<OperationFailure>,
 }

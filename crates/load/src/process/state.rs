@@ -2,8 +2,8 @@
 
 use crate::contents::Contents;
 use crate::job::{Job, Pace};
-use crate::operations::Operation;
-use crate::result::Failure;
+use crate::operations::ScheduledOperation;
+use crate::result::OperationFailure;
 use gemelo_base::{Clock, StopFlag};
 use std::sync::atomic::AtomicU64;
 
@@ -32,7 +32,7 @@ pub(crate) enum Cause {
 /// An operation in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flight {
-    pub(super) operation: Operation,
+    pub(super) operation: ScheduledOperation,
     /// Number among the process's reads or writes, counted from 0.
     pub(super) number: u64,
     pub(super) started_ns: u64,
@@ -43,7 +43,7 @@ pub(super) struct Flight {
 /// An operation that is prepared, with its content, and has not started.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
-    pub(super) operation: Operation,
+    pub(super) operation: ScheduledOperation,
     pub(super) slot: usize,
     pub(super) content: u64,
 }
@@ -68,7 +68,7 @@ pub(crate) struct State {
     /// Operations completed and not yet reported as progress.
     pub(super) unreported: u64,
     pub(crate) uncertain: Vec<u64>,
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<OperationFailure>,
     pub(super) engine_failed: bool,
 }
 

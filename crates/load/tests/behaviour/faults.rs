@@ -5,7 +5,8 @@ use super::memory::{Event, Shared};
 use super::{blocks, job, operations, run_by, run_on, verify_on};
 use gemelo_base::{ManualClock, StopFlag};
 use gemelo_load::{
-    Ended, Found, Job, JobOperation, JobSpec, Place, Populate, RunResult, SyncPolicy, Verify,
+    Ended, FoundContent, Job, JobOperation, JobSpec, Populate, ProcessBlock, RunResult, SyncPolicy,
+    Verify,
 };
 use gemelo_target::Engine;
 
@@ -27,7 +28,7 @@ fn storage(spec: &JobSpec) -> Shared {
 }
 
 /// Returns the only mismatch of a run in which one write of process 1 went wrong.
-fn only_mismatch(write: u64, event: Event) -> (Found, u64) {
+fn only_mismatch(write: u64, event: Event) -> (FoundContent, u64) {
     let target = storage(&rewrite()).with(1, write, event).target();
     let result = run_on(&job(rewrite()), &target);
     assert!(!result.is_success());
@@ -50,8 +51,8 @@ fn nothing_wrong_is_found_where_nothing_is() {
 #[test]
 fn a_lost_rewrite_shows_the_content_written_here_before() {
     let (found, offset) = only_mismatch(PLACE_BLOCKS + 5, Event::Lose);
-    let Found::Content { written_to, .. } = found else { panic!("{found:?}") };
-    assert_eq!(written_to, Some(Place { process: 1, offset_bytes: blocks(5) }));
+    let FoundContent::Content { written_to, .. } = found else { panic!("{found:?}") };
+    assert_eq!(written_to, Some(ProcessBlock { process: 1, offset_bytes: blocks(5) }));
     assert_eq!(offset, blocks(5));
 }
 
@@ -62,13 +63,13 @@ fn a_lost_first_write_shows_zeros() {
     let verification = run_on(&job(spec), &target).verification.unwrap();
     let found: Vec<_> =
         verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
-    assert_eq!(found, [(blocks(7), &Found::Zeros)]);
+    assert_eq!(found, [(blocks(7), &FoundContent::Zeros)]);
 }
 
 #[test]
 fn a_torn_write_shows_how_much_came_through() {
     let (found, offset) = only_mismatch(PLACE_BLOCKS + 9, Event::Tear { bytes: 1536 });
-    assert!(matches!(found, Found::Torn { intact_sectors: 3, sectors: 8, .. }), "{found:?}");
+    assert!(matches!(found, FoundContent::Torn { intact_sectors: 3, sectors: 8, .. }), "{found:?}");
     assert_eq!(offset, blocks(9));
 }
 
@@ -82,8 +83,8 @@ fn a_misdirected_write_shows_in_both_places() {
         verification.mismatches.iter().map(|one| (one.offset_bytes, &one.found)).collect();
     let last = blocks(PLACE_BLOCKS - 1);
     assert_eq!(found.len(), 2, "{found:?}");
-    let written_to = |found: &Found| match found {
-        Found::Content { written_to, .. } => written_to.map(|place| place.offset_bytes),
+    let written_to = |found: &FoundContent| match found {
+        FoundContent::Content { written_to, .. } => written_to.map(|place| place.offset_bytes),
         _ => None,
     };
     assert_eq!((found[0].0, written_to(found[0].1)), (blocks(3), Some(last)));
@@ -110,7 +111,7 @@ fn a_flipped_bit_of_a_read_is_found_while_it_runs() {
     let verification = result.verification.clone().unwrap();
     assert_eq!((verification.checked_blocks, verification.wrong_blocks), (2 * PLACE_BLOCKS, 1));
     let mismatch = &verification.mismatches[0];
-    assert_eq!(mismatch.found, Found::Garbage { first_difference: 100, different_bytes: 1 });
+    assert_eq!(mismatch.found, FoundContent::Garbage { first_difference: 100, different_bytes: 1 });
     assert_eq!((mismatch.process, mismatch.offset_bytes), (0, blocks(11)));
     assert!(!result.is_success() && result.ended == Ended::Bytes);
 }

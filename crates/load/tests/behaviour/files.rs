@@ -3,10 +3,10 @@
 use super::{blocks, contents, job, run_on, verify_on};
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_load::{
-    Ended, Environment, Found, Job, JobError, JobOperation, JobSpec, Pace, Populate, RunResult,
-    SyncPolicy, Verify, run,
+    Ended, Environment, FoundContent, Job, JobError, JobOperation, JobSpec, Pace, Populate,
+    RunResult, SyncPolicy, Verify, run,
 };
-use gemelo_target::{Access, Engine, FileStorage, Storage, Target};
+use gemelo_target::{Engine, FileStorage, PlaceAccess, Storage, Target};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -55,7 +55,7 @@ fn a_kept_file_is_verified_later_from_the_result_alone() {
     let text = serde_json::to_string(&result).unwrap();
     let result: RunResult = serde_json::from_str(&text).unwrap();
     let storage = FileStorage::new(folder.path());
-    let layout = job.layout_with(Access::Read, false);
+    let layout = job.layout_with(PlaceAccess::Read, false);
     let reopen = || storage.plan(&layout).unwrap().prepare().unwrap();
     let verification = verify_on(&job, reopen().as_ref(), &result);
     assert!(verification.is_success() && verification.checked_blocks == 600, "{verification:?}");
@@ -67,8 +67,11 @@ fn a_kept_file_is_verified_later_from_the_result_alone() {
     let verification = verify_on(&job, reopen().as_ref(), &result);
     assert_eq!(verification.wrong_blocks, 2);
     let [zeros, garbage] = &verification.mismatches[..] else { panic!("{verification:?}") };
-    assert_eq!((zeros.process, zeros.offset_bytes, &zeros.found), (1, blocks(17), &Found::Zeros));
-    assert_eq!(garbage.found, Found::Garbage { first_difference: 5, different_bytes: 1 });
+    assert_eq!(
+        (zeros.process, zeros.offset_bytes, &zeros.found),
+        (1, blocks(17), &FoundContent::Zeros)
+    );
+    assert_eq!(garbage.found, FoundContent::Garbage { first_difference: 5, different_bytes: 1 });
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use gemelo_base::random::Random;
 use gemelo_base::{ManualClock, StopFlag};
 use gemelo_target::{
-    AtStart, Completion, IoFailure, Operation, Queue, QueueOptions, Request, Target, TargetError,
-    Wait,
+    AtStart, Completion, IoFailure, Queue, QueueOptions, Target, TargetError, TargetOperation,
+    TargetRequest, Wait,
 };
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,12 +110,12 @@ struct MemoryQueue {
     process: u32,
     buffers: Vec<Vec<u8>>,
     operations: u64,
-    in_flight: Vec<(usize, Request, Option<Event>)>,
+    in_flight: Vec<(usize, TargetRequest, Option<Event>)>,
     random: Random,
 }
 
 impl MemoryQueue {
-    fn failure(&self, request: Request) -> Box<IoFailure> {
+    fn failure(&self, request: TargetRequest) -> Box<IoFailure> {
         Box::new(IoFailure {
             operation: request.operation,
             place: format!("memory {}", self.process),
@@ -125,7 +125,12 @@ impl MemoryQueue {
         })
     }
 
-    fn carry_out(&mut self, slot: usize, request: Request, event: Option<&Event>) -> Completion {
+    fn carry_out(
+        &mut self,
+        slot: usize,
+        request: TargetRequest,
+        event: Option<&Event>,
+    ) -> Completion {
         if let Some(clock) = &self.shared.clock {
             let stall_ns = if let Some(Event::Stall { ns }) = event { *ns } else { 0 };
             clock.advance_ns(self.shared.operation_ns + stall_ns);
@@ -138,22 +143,22 @@ impl MemoryQueue {
         let start = request.offset as usize;
         let buffer = &mut self.buffers[slot];
         match (request.operation, event) {
-            (Operation::Sync, Some(Event::FailSync))
-            | (Operation::Read | Operation::Write, Some(Event::Fail)) => {
+            (TargetOperation::Sync, Some(Event::FailSync))
+            | (TargetOperation::Read | TargetOperation::Write, Some(Event::Fail)) => {
                 return failure;
             }
-            (Operation::Trim, _) => place[start..start + request.bytes].fill(0),
-            (Operation::Sync, _) => {
+            (TargetOperation::Trim, _) => place[start..start + request.bytes].fill(0),
+            (TargetOperation::Sync, _) => {
                 self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             }
-            (Operation::Read, _) => {
+            (TargetOperation::Read, _) => {
                 buffer[..request.bytes].copy_from_slice(&place[start..start + request.bytes]);
                 if let Some(Event::Flip { byte }) = event {
                     buffer[*byte] ^= 1;
                 }
             }
-            (Operation::Write, Some(Event::Lose)) => {}
-            (Operation::Write, event) => {
+            (TargetOperation::Write, Some(Event::Lose)) => {}
+            (TargetOperation::Write, event) => {
                 let (start, bytes) = match event {
                     Some(Event::Tear { bytes }) => (start, *bytes),
                     Some(Event::Misdirect { to_block }) => {
@@ -178,12 +183,13 @@ impl Queue for MemoryQueue {
         &mut self.buffers[slot]
     }
 
-    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+    fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
         let overlaps = self.in_flight.iter().any(|(_, other, _)| {
             other.offset == request.offset
-                && (other.operation, request.operation) != (Operation::Read, Operation::Read)
-                && other.operation != Operation::Sync
-                && request.operation != Operation::Sync
+                && (other.operation, request.operation)
+                    != (TargetOperation::Read, TargetOperation::Read)
+                && other.operation != TargetOperation::Sync
+                && request.operation != TargetOperation::Sync
         });
         assert!(!overlaps, "two operations on one block in flight");
         let at = |event: &&(u32, u64, Event)| (event.0, event.1) == (self.process, self.operations);

@@ -1,6 +1,6 @@
 //! Divides the bytes that a server has sent into replies, and completes their requests.
 
-use super::{ClientError, Completion};
+use super::{ClientError, CompletedRequest};
 use crate::wire::{
     BlockDescriptor, CHUNK_FLAG_DONE, CHUNK_HEADER_BYTES, ChunkHeader, ChunkKind, ErrorCode,
     ReplyHead, SIMPLE_REPLY_BYTES, decode_block_descriptors, decode_block_status_context,
@@ -75,7 +75,7 @@ impl Incoming {
         pending: &mut [Option<Pending>],
         free: &mut Vec<usize>,
         allocation_id: Option<u32>,
-        mut done: impl FnMut(Completion<'_>),
+        mut done: impl FnMut(CompletedRequest<'_>),
     ) -> Result<usize, ClientError> {
         let mut completed = 0;
         loop {
@@ -94,7 +94,7 @@ impl Incoming {
             let request = place.as_mut().ok_or(ClientError::Unexpected(NOBODY))?;
             let is_done = match head {
                 ReplyHead::Simple(reply) => {
-                    done(Completion {
+                    done(CompletedRequest {
                         handle: request.handle,
                         error: reply.error,
                         data: body,
@@ -150,7 +150,7 @@ fn take_chunk(
     body: &[u8],
     request: &mut Pending,
     allocation_id: Option<u32>,
-    done: &mut impl FnMut(Completion<'_>),
+    done: &mut impl FnMut(CompletedRequest<'_>),
 ) -> Result<bool, ClientError> {
     let is_last = chunk.flags & CHUNK_FLAG_DONE != 0;
     let handle = request.handle;
@@ -162,7 +162,7 @@ fn take_chunk(
         && u64::from_be_bytes(*offset) == request.offset
         && data.len() == request.data_bytes
     {
-        done(Completion { handle, error: ErrorCode::NONE, data, extents: &[] });
+        done(CompletedRequest { handle, error: ErrorCode::NONE, data, extents: &[] });
         return Ok(true);
     }
     let assembled = request.assembled.get_or_insert_default();
@@ -186,7 +186,7 @@ fn take_chunk(
         return Err(ClientError::Unexpected("a read's data with gaps"));
     }
     let Assembled { data, extents, error, .. } = &**assembled;
-    done(Completion { handle, error: *error, data, extents });
+    done(CompletedRequest { handle, error: *error, data, extents });
     Ok(true)
 }
 

@@ -213,7 +213,7 @@ impl<'a> Submission<'a> {
 
 /// A completed request.
 #[derive(Debug, Clone, Copy)]
-pub struct Completion<'a> {
+pub struct CompletedRequest<'a> {
     /// The caller's handle for the request.
     pub handle: u64,
     /// Error number of the request.
@@ -226,7 +226,7 @@ pub struct Completion<'a> {
 
 /// The time that [`Client::reap`] waits for a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum ReplyWait {
     /// Does not wait.
     Not,
     /// Waits for a completion, if requests are in flight.
@@ -366,10 +366,10 @@ impl Client {
     /// used any more then.
     pub fn reap(
         &mut self,
-        wait: Wait,
-        mut done: impl FnMut(Completion<'_>),
+        wait: ReplyWait,
+        mut done: impl FnMut(CompletedRequest<'_>),
     ) -> Result<usize, ClientError> {
-        if let Wait::AtMost(most) = wait {
+        if let ReplyWait::AtMost(most) = wait {
             self.channel
                 .set_deadline_after(Some(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)));
         }
@@ -381,8 +381,8 @@ impl Client {
 
     fn reap_until_deadline(
         &mut self,
-        wait: Wait,
-        done: &mut impl FnMut(Completion<'_>),
+        wait: ReplyWait,
+        done: &mut impl FnMut(CompletedRequest<'_>),
     ) -> Result<usize, ClientError> {
         loop {
             let all_is_sent = self.send()?;
@@ -393,7 +393,7 @@ impl Client {
             // waiting to send.
             let room = self.incoming.room();
             let received = match wait {
-                Wait::Not => self.channel.receive_now(room)?,
+                ReplyWait::Not => self.channel.receive_now(room)?,
                 _ if all_is_sent => match self.channel.receive(room) {
                     Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(0),
                     other => Some(other?),
@@ -412,7 +412,7 @@ impl Client {
             let id = self.export.allocation_id;
             let completed =
                 self.incoming.complete(&mut self.pending, &mut self.free, id, &mut *done)?;
-            if completed > 0 || wait == Wait::Not {
+            if completed > 0 || wait == ReplyWait::Not {
                 return Ok(completed);
             }
         }
@@ -425,13 +425,13 @@ impl Client {
     pub fn run<T>(
         &mut self,
         submission: Submission<'_>,
-        take: impl FnOnce(Completion<'_>) -> T,
+        take: impl FnOnce(CompletedRequest<'_>) -> T,
     ) -> Result<T, ClientError> {
         self.submit(u64::MAX, submission)?;
         let mut take = Some(take);
         let mut taken = None;
         while taken.is_none() {
-            self.reap(Wait::ForOne, |completion| {
+            self.reap(ReplyWait::ForOne, |completion| {
                 if completion.handle == u64::MAX
                     && let Some(take) = take.take()
                 {

@@ -1,6 +1,6 @@
 //! An export as a block device.
 
-use super::{Client, ClientError, Submission, Wait};
+use super::{Client, ClientError, ReplyWait, Submission};
 use crate::wire::{ErrorCode, ExportFlags, STATE_HOLE, STATE_ZERO};
 use gemelo_device::{
     BlockDevice, ConnectError, DeviceError, Durability, Extent, Geometry, Operation, Request,
@@ -151,7 +151,7 @@ fn are_writes(batch: &[Request<'_>]) -> bool {
 fn write_all(client: &mut Client, batch: &mut [Request<'_>]) -> Result<(), ClientError> {
     let mut failed: Vec<(usize, ErrorCode)> = Vec::new();
     let reap = |client: &mut Client, failed: &mut Vec<(usize, ErrorCode)>| {
-        client.reap(Wait::ForOne, |completion| {
+        client.reap(ReplyWait::ForOne, |completion| {
             if !completion.error.is_none() {
                 failed.push((completion.handle as usize, completion.error));
             }

@@ -49,7 +49,7 @@ pub(crate) struct Handshake<'a> {
 }
 
 /// The result of looking up an export to select.
-enum Found {
+enum ExportLookup {
     Export(Export),
     Nothing,
     TooManyClients,
@@ -218,11 +218,11 @@ impl<'a> Handshake<'a> {
     /// Looks up an export that is about to be selected. It looks twice, before and after the
     /// registration of the name, so that a server that removes an export and then ends its
     /// connections misses none.
-    fn find_to_choose(&self, name: &str) -> Found {
+    fn find_to_choose(&self, name: &str) -> ExportLookup {
         match self.exports.find(name) {
-            None => Found::Nothing,
-            Some(export) if !(self.enter)(&export.name) => Found::TooManyClients,
-            Some(_) => self.exports.find(name).map_or(Found::Nothing, Found::Export),
+            None => ExportLookup::Nothing,
+            Some(export) if !(self.enter)(&export.name) => ExportLookup::TooManyClients,
+            Some(_) => self.exports.find(name).map_or(ExportLookup::Nothing, ExportLookup::Export),
         }
     }
 
@@ -239,9 +239,9 @@ impl<'a> Handshake<'a> {
         let name = std::str::from_utf8(data).map_err(|_| SessionError::NoSuchExport)?;
         // The reply to this option cannot refuse, so the connection ends.
         let export = match self.find_to_choose(name) {
-            Found::Export(export) => export,
-            Found::Nothing => return Err(SessionError::NoSuchExport),
-            Found::TooManyClients => return Err(SessionError::TooManyClients),
+            ExportLookup::Export(export) => export,
+            ExportLookup::Nothing => return Err(SessionError::NoSuchExport),
+            ExportLookup::TooManyClients => return Err(SessionError::TooManyClients),
         };
         let geometry = export.geometry();
         let flags = export_flags(&geometry, self.structured_replies);
@@ -272,12 +272,14 @@ impl<'a> Handshake<'a> {
         };
         let found = match option {
             OptionCode::GO => self.find_to_choose(request.name),
-            _ => self.exports.find(request.name).map_or(Found::Nothing, Found::Export),
+            _ => {
+                self.exports.find(request.name).map_or(ExportLookup::Nothing, ExportLookup::Export)
+            }
         };
         let export = match found {
-            Found::Export(export) => export,
-            Found::Nothing => return self.unknown(option),
-            Found::TooManyClients => {
+            ExportLookup::Export(export) => export,
+            ExportLookup::Nothing => return self.unknown(option),
+            ExportLookup::TooManyClients => {
                 self.reply(
                     option,
                     OptionReplyKind::ERR_POLICY,

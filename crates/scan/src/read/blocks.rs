@@ -2,11 +2,11 @@
 
 use super::router::Router;
 use crate::budget;
-use crate::fingerprint::{Fingerprint, FingerprintKind};
+use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
 use crate::locality::{LocalitySampler, Occurrence, Saturated};
 use crate::nature::NatureSampler;
 use crate::options::{ScanOptions, TailPolicy};
-use crate::set::{CountingSet, Place, Record, Rise, locked};
+use crate::set::{ContentLocation, CountingSet, Record, Rise, locked};
 use crate::tally::BlockTotals;
 use gemelo_base::is_zero;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(crate) struct SizeState {
     pub(crate) nature: NatureSampler,
     pub(crate) locality: LocalitySampler,
     /// The place of some whole block of zeros.
-    pub(crate) zero_place: Mutex<Option<Place>>,
+    pub(crate) zero_place: Mutex<Option<ContentLocation>>,
 }
 
 impl SizeState {
@@ -93,12 +93,12 @@ pub(super) const BLOCK_BITS: u32 = 13;
 pub(super) struct SizeWorker {
     pub(super) counts: SizeCounts,
     pub(super) rises: Vec<Rise>,
-    kind: FingerprintKind,
+    kind: ScanFingerprintKind,
     tail: TailPolicy,
     router: Router,
     occurrences: Vec<Occurrence>,
     saturated: Saturated,
-    seen: Box<[Option<Fingerprint>]>,
+    seen: Box<[Option<ScanFingerprint>]>,
     padded: Vec<u8>,
 }
 
@@ -229,7 +229,7 @@ impl SizeWorker {
     fn sample(
         &mut self,
         state: &SizeState,
-        fingerprint: Fingerprint,
+        fingerprint: ScanFingerprint,
         block: &[u8],
         place: ChunkPlace,
         index: u64,
@@ -266,6 +266,6 @@ impl SizeWorker {
 }
 
 /// Records a place of a block of zeros, if none is recorded yet.
-pub(super) fn note_zero_place(state: &SizeState, place: impl FnOnce() -> Place) {
+pub(super) fn note_zero_place(state: &SizeState, place: impl FnOnce() -> ContentLocation) {
     locked(&state.zero_place).get_or_insert_with(place);
 }

@@ -1,6 +1,6 @@
 //! Collects blocks into one batch per shard of a counting set, so that one lock serves many blocks.
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use crate::set::{CountingSet, Record, Rise, SHARDS, shard_of};
 use std::io;
 
@@ -25,7 +25,7 @@ impl Router {
     #[inline]
     pub(super) fn push(
         &mut self,
-        fingerprint: Fingerprint,
+        fingerprint: ScanFingerprint,
         record: Record,
         set: &CountingSet,
         rises: &mut Vec<Rise>,

@@ -7,7 +7,7 @@ use crate::budget;
 use crate::halt::Halt;
 use crate::options::ScanOptions;
 use crate::queue::{Queue, Work};
-use crate::set::{Place, locked};
+use crate::set::{ContentLocation, locked};
 use crate::trouble::Troubles;
 use crate::walk::{Batch, Names, WalkCounts, count};
 use gemelo_base::Monitor;
@@ -359,6 +359,6 @@ enum ReadEnd {
     Longer,
 }
 
-fn place_of(names: &Names, index: usize, offset_bytes: u64) -> Place {
-    Place { path: names.path(index).to_string_lossy().into_owned(), offset_bytes }
+fn place_of(names: &Names, index: usize, offset_bytes: u64) -> ContentLocation {
+    ContentLocation { path: names.path(index).to_string_lossy().into_owned(), offset_bytes }
 }

@@ -107,7 +107,8 @@ impl Classified for SavedSetError {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Write(source) => FailureKind::of_io(source),
-            Self::WriteColumns(_) | Self::Stopped => FailureKind::Failed,
+            Self::WriteColumns(source) => of_columns(source),
+            Self::Stopped => FailureKind::Failed,
             Self::Checksum { .. } => FailureKind::Damaged,
             Self::Estimate
             | Self::Read { .. }
@@ -119,4 +120,11 @@ impl Classified for SavedSetError {
             | Self::Count { .. } => FailureKind::BadInput,
         }
     }
+}
+
+/// Returns the kind of a failure to write columns: that of the system call below it, if one failed.
+fn of_columns(error: &(dyn std::error::Error + 'static)) -> FailureKind {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let below = causes.find_map(|cause| cause.downcast_ref::<io::Error>());
+    below.map_or(FailureKind::Failed, FailureKind::of_io)
 }

@@ -4,7 +4,7 @@ use super::error::SavedSetError;
 use super::read::SetReader;
 use super::write::Saving;
 use super::{Saved, SetHead, SizeHead};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use crate::locality::MOST_COPIES;
 use crate::nature;
 use crate::options::ZeroPolicy;
@@ -102,7 +102,7 @@ fn united_head(sets: &[SetReader]) -> SetHead {
         // Unreachable, because there is at least one set. An empty head would be harmless.
         return SetHead {
             partial: true,
-            fingerprint: crate::FingerprintKind::default(),
+            fingerprint: crate::ScanFingerprintKind::default(),
             tail: crate::TailPolicy::default(),
             files: crate::FileCounts::default(),
             position_bytes: 0,
@@ -133,7 +133,7 @@ struct Head {
 struct Merge {
     heads: Vec<Head>,
     /// The next row of every set. Of rows with the same key, that of the earlier set comes first.
-    order: BinaryHeap<Reverse<(u32, Fingerprint, usize)>>,
+    order: BinaryHeap<Reverse<(u32, ScanFingerprint, usize)>>,
 }
 
 impl Merge {

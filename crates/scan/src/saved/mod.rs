@@ -13,7 +13,7 @@ pub use error::SavedSetError;
 pub use merge::{MOST_SETS, merge_sets};
 pub(crate) use write::Saving;
 
-use crate::fingerprint::FingerprintKind;
+use crate::fingerprint::ScanFingerprintKind;
 use crate::options::TailPolicy;
 use crate::result::{FileCounts, ScanResult};
 use crate::tally::BlockTotals;
@@ -42,7 +42,7 @@ pub struct Saved {
 pub(crate) struct SetHead {
     /// `true` if the scan was stopped early.
     pub(crate) partial: bool,
-    pub(crate) fingerprint: FingerprintKind,
+    pub(crate) fingerprint: ScanFingerprintKind,
     pub(crate) tail: TailPolicy,
     pub(crate) files: FileCounts,
     /// The length of the scan's order in bytes, in which `positions` are counted.

@@ -3,10 +3,10 @@
 use super::columns::{column, schema};
 use super::error::SavedSetError;
 use super::{HEAD_KEY, SET_FORMAT, SetHead, SizeHead, VersionedHead, checksum};
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use crate::levels::{MOST_LEVEL, highest_low};
 use crate::nature::Nature;
-use crate::set::Place;
+use crate::set::ContentLocation;
 use crate::tally::Row;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{
@@ -29,7 +29,7 @@ pub(super) struct SetReader {
     next_group: usize,
     columns: Option<Columns>,
     rows: VecDeque<(u32, Row)>,
-    last: Option<(u32, Fingerprint)>,
+    last: Option<(u32, ScanFingerprint)>,
 }
 
 /// The readers of the columns of one row group.
@@ -264,7 +264,7 @@ impl Columns {
                 entropies.next().ok_or_else(short)?,
             );
             let row = Row {
-                fingerprint: Fingerprint::from_bytes(fingerprint),
+                fingerprint: ScanFingerprint::from_bytes(fingerprint),
                 length_bytes: unsigned(length_bytes.next().ok_or_else(short)?)?,
                 copies: u64::try_from(copies.next().ok_or_else(short)?).map_err(|_| negative())?,
                 zero: zero.next().ok_or_else(short)?,
@@ -286,9 +286,9 @@ fn unsigned(value: i32) -> Result<u32, ParquetError> {
     u32::try_from(value).map_err(|_| negative())
 }
 
-fn place_of((path, offset): (Option<ByteArray>, Option<i64>)) -> Option<Place> {
+fn place_of((path, offset): (Option<ByteArray>, Option<i64>)) -> Option<ContentLocation> {
     let path = String::from_utf8_lossy(path?.data()).into_owned();
-    Some(Place { path, offset_bytes: u64::try_from(offset?).ok()? })
+    Some(ContentLocation { path, offset_bytes: u64::try_from(offset?).ok()? })
 }
 
 fn nature_of(

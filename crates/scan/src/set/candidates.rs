@@ -9,7 +9,7 @@
 //! may have many in a merge of sets.
 
 use super::locked;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const KEPT: usize = 1024;
 
 /// A place where a content was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ContentLocation {
     /// The path of the file.
     pub path: String,
     /// The offset of the block in the file, in bytes.
@@ -28,8 +28,8 @@ pub struct Place {
 
 struct Candidate {
     copies: u64,
-    fingerprint: Fingerprint,
-    place: Place,
+    fingerprint: ScanFingerprint,
+    place: ContentLocation,
 }
 
 pub(crate) struct Candidates {
@@ -49,7 +49,7 @@ pub(crate) struct Bound {
 
 impl Bound {
     #[inline]
-    pub(crate) fn admits(self, copies: u64, fingerprint: Fingerprint) -> bool {
+    pub(crate) fn admits(self, copies: u64, fingerprint: ScanFingerprint) -> bool {
         copies >= self.level
             && (copies > self.level || fingerprint.high <= self.high)
             && is_level(copies)
@@ -77,7 +77,7 @@ impl Candidates {
         Bound { level: self.level.load(Ordering::Relaxed), high: self.high.load(Ordering::Relaxed) }
     }
 
-    pub(crate) fn offer(&self, copies: u64, fingerprint: Fingerprint, place: Place) {
+    pub(crate) fn offer(&self, copies: u64, fingerprint: ScanFingerprint, place: ContentLocation) {
         let mut held = locked(&self.held);
         held.push(Candidate { copies, fingerprint, place });
         if held.len() < 2 * KEPT {
@@ -91,7 +91,7 @@ impl Candidates {
     }
 
     /// Returns the places, in ascending order of fingerprints.
-    pub(crate) fn places(&self) -> Vec<(Fingerprint, Place)> {
+    pub(crate) fn places(&self) -> Vec<(ScanFingerprint, ContentLocation)> {
         let mut held = std::mem::take(&mut *locked(&self.held));
         cut(&mut held);
         held.sort_unstable_by_key(|candidate| candidate.fingerprint);
@@ -125,8 +125,8 @@ mod tests {
     fn the_most_repeated_of_many_keep_their_places() {
         let candidates = Candidates::new();
         let fingerprint =
-            |index: u64| Fingerprint { high: gemelo_base::random::mix64(index), low: index };
-        let place = |index: u64| Place { path: String::new(), offset_bytes: index };
+            |index: u64| ScanFingerprint { high: gemelo_base::random::mix64(index), low: index };
+        let place = |index: u64| ContentLocation { path: String::new(), offset_bytes: index };
         for copies in 2..60u64 {
             for index in 0..20_000 / copies {
                 let fingerprint = fingerprint(index);

@@ -12,11 +12,11 @@ mod spill;
 mod table;
 
 pub(crate) use candidates::Candidates;
-pub use candidates::Place;
+pub use candidates::ContentLocation;
 pub(crate) use sample::{LEAST_SAMPLE_BYTES, SampleLimit};
 pub(crate) use table::Counted;
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use spill::{Run, SpillFile};
 use std::io;
 use std::path::PathBuf;
@@ -38,20 +38,20 @@ pub(crate) struct Record {
 
 impl Record {
     #[inline]
-    pub(crate) fn new(fingerprint: Fingerprint, length_bytes: u32, mark: u32) -> Self {
+    pub(crate) fn new(fingerprint: ScanFingerprint, length_bytes: u32, mark: u32) -> Self {
         let length_and_mark = u64::from(length_bytes) << 32 | u64::from(mark);
         Self { high: fingerprint.high, low: fingerprint.low, length_and_mark }
     }
 
     #[inline]
-    fn fingerprint(&self) -> Fingerprint {
-        Fingerprint { high: self.high, low: self.low }
+    fn fingerprint(&self) -> ScanFingerprint {
+        ScanFingerprint { high: self.high, low: self.low }
     }
 }
 
 /// Returns the shard that counts a fingerprint.
 #[inline]
-pub(crate) fn shard_of(fingerprint: Fingerprint) -> usize {
+pub(crate) fn shard_of(fingerprint: ScanFingerprint) -> usize {
     (fingerprint.high >> (64 - SHARD_BITS)) as usize
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn shard_of(fingerprint: Fingerprint) -> usize {
 /// [`Candidates`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rise {
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: ScanFingerprint,
     pub(crate) copies: u64,
     pub(crate) mark: u32,
 }

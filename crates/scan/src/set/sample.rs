@@ -6,7 +6,7 @@
 
 use super::locked;
 use super::table::Table;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,7 +60,7 @@ impl SampleLimit {
     }
 
     #[inline]
-    pub(crate) fn holds(&self, fingerprint: Fingerprint) -> bool {
+    pub(crate) fn holds(&self, fingerprint: ScanFingerprint) -> bool {
         fingerprint.low <= self.highest_low()
     }
 

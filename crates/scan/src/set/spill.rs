@@ -1,7 +1,7 @@
 //! Sorted runs of counted contents in an unlinked temporary file, and their readers.
 
 use super::table::Counted;
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use rustix::io::{pread, pwrite};
 use std::fs::File;
 use std::io;
@@ -135,7 +135,7 @@ fn decode(record: &[u8; RECORD_BYTES]) -> Option<Counted> {
     let (fingerprint, rest) = record.split_first_chunk::<16>()?;
     let (copies, rest) = rest.split_first_chunk::<8>()?;
     Some(Counted {
-        fingerprint: Fingerprint::from_bytes(*fingerprint),
+        fingerprint: ScanFingerprint::from_bytes(*fingerprint),
         copies: u64::from_le_bytes(*copies),
         length_bytes: u32::from_le_bytes(*rest.first_chunk()?),
     })

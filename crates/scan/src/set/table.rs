@@ -6,7 +6,7 @@
 //! entry, growing and writing out are one forward pass, and entries never need to be sorted. An
 //! entry takes 24 bytes, and between 0.73 and 0.88 of the slots are used.
 
-use crate::fingerprint::Fingerprint;
+use crate::fingerprint::ScanFingerprint;
 use std::collections::HashMap;
 
 /// The first and the last 64 bits of the fingerprint, then the copies (low half) and the length in
@@ -33,7 +33,7 @@ const CARRY: u64 = 1 << 31;
 /// A content with its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counted {
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) fingerprint: ScanFingerprint,
     pub(crate) copies: u64,
     pub(crate) length_bytes: u32,
 }
@@ -43,7 +43,7 @@ pub(super) struct Table {
     slots: Vec<Slot>,
     homes: usize,
     used: usize,
-    carried: HashMap<Fingerprint, u64>,
+    carried: HashMap<ScanFingerprint, u64>,
 }
 
 /// The number of fingerprint bits that select the shard.
@@ -60,7 +60,7 @@ impl Table {
     }
 
     pub(super) fn allocated_bytes(&self) -> u64 {
-        let carried = self.carried.capacity() * size_of::<(Fingerprint, u64)>();
+        let carried = self.carried.capacity() * size_of::<(ScanFingerprint, u64)>();
         (self.slots.capacity() * size_of::<Slot>() + carried) as u64
     }
 
@@ -88,7 +88,7 @@ impl Table {
     /// Loads the cache lines in which the fingerprint will be searched. The result has no meaning;
     /// the caller uses it so that the compiler keeps the loads.
     #[inline]
-    pub(super) fn warm(&self, fingerprint: Fingerprint) -> u64 {
+    pub(super) fn warm(&self, fingerprint: ScanFingerprint) -> u64 {
         let home = self.home(fingerprint.high);
         self.slots.get(home).map_or(0, |slot| slot[2])
             ^ self.slots.get(home + 5).map_or(0, |slot| slot[2])
@@ -96,7 +96,12 @@ impl Table {
 
     /// Adds copies of a content. Returns its number of copies, up to 2^32.
     #[inline]
-    pub(super) fn add(&mut self, fingerprint: Fingerprint, length_bytes: u32, copies: u32) -> u64 {
+    pub(super) fn add(
+        &mut self,
+        fingerprint: ScanFingerprint,
+        length_bytes: u32,
+        copies: u32,
+    ) -> u64 {
         if self.used * 100 >= self.homes * FULL_PERCENT {
             self.grow();
         }
@@ -115,7 +120,7 @@ impl Table {
         u64::from(copies)
     }
 
-    fn raise(&mut self, at: usize, fingerprint: Fingerprint, copies: u32) -> u64 {
+    fn raise(&mut self, at: usize, fingerprint: ScanFingerprint, copies: u32) -> u64 {
         let Some(slot) = self.slots.get_mut(at) else { return 0 };
         let sum = (slot[2] & u64::from(u32::MAX)) + u64::from(copies);
         // At least one copy must stay, because a slot with 0 copies is free.
@@ -138,7 +143,7 @@ impl Table {
         } else {
             // The slack at the end is full.
             self.grow();
-            let fingerprint = Fingerprint { high: new[0], low: new[1] };
+            let fingerprint = ScanFingerprint { high: new[0], low: new[1] };
             self.add(fingerprint, (new[2] >> 32) as u32, new[2] as u32);
         }
     }
@@ -190,14 +195,14 @@ impl Table {
     }
 
     /// Keeps only the contents that `keep` accepts. The memory is not released.
-    pub(super) fn retain(&mut self, keep: impl Fn(Fingerprint) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl Fn(ScanFingerprint) -> bool) {
         let mut next = 0;
         for from in 0..self.slots.len() {
             let Some(slot) = self.slots.get_mut(from).map(std::mem::take) else { break };
             if slot[2] == 0 {
                 continue;
             }
-            let fingerprint = Fingerprint { high: slot[0], low: slot[1] };
+            let fingerprint = ScanFingerprint { high: slot[0], low: slot[1] };
             if !keep(fingerprint) {
                 self.used -= 1;
                 self.carried.remove(&fingerprint);
@@ -216,7 +221,7 @@ impl Table {
     /// Returns the contents, in ascending order of fingerprints.
     pub(super) fn iter(&self) -> impl Iterator<Item = Counted> + '_ {
         self.slots.iter().filter(|slot| slot[2] != 0).map(|slot| {
-            let fingerprint = Fingerprint { high: slot[0], low: slot[1] };
+            let fingerprint = ScanFingerprint { high: slot[0], low: slot[1] };
             let carried = if self.carried.is_empty() {
                 0
             } else {
@@ -238,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn counted(table: &Table) -> Vec<(Fingerprint, u64)> {
+    fn counted(table: &Table) -> Vec<(ScanFingerprint, u64)> {
         table.iter().map(|counted| (counted.fingerprint, counted.copies)).collect()
     }
 
@@ -252,7 +257,7 @@ mod tests {
             let mut expected = BTreeMap::new();
             for (high, low, at_the_end) in keys {
                 let high = if at_the_end { u64::MAX >> 8 } else { high << 50 };
-                let fingerprint = Fingerprint { high, low };
+                let fingerprint = ScanFingerprint { high, low };
                 let count = expected.entry(fingerprint).or_insert(0u64);
                 *count += 1;
                 prop_assert_eq!(table.add(fingerprint, 7, 1), *count);
@@ -272,7 +277,7 @@ mod tests {
     #[test]
     fn counts_above_32_bits_stay_exact() {
         let mut table = Table::new(0);
-        let fingerprint = Fingerprint { high: 5, low: 6 };
+        let fingerprint = ScanFingerprint { high: 5, low: 6 };
         for _ in 0..5 {
             table.add(fingerprint, 4096, u32::MAX);
         }
@@ -289,7 +294,7 @@ mod tests {
         let mut table = Table::new(0);
         let mut random = Random::new(1);
         for count in 1..50_000u64 {
-            let fingerprint = Fingerprint { high: random.next_u64() >> SHARD_BITS, low: 0 };
+            let fingerprint = ScanFingerprint { high: random.next_u64() >> SHARD_BITS, low: 0 };
             table.add(fingerprint, 4096, 1);
             if count > 5_000 {
                 let each = table.allocated_bytes() as f64 / count as f64;

@@ -4,8 +4,8 @@ use super::*;
 use gemelo_base::random::mix64;
 use std::collections::BTreeMap;
 
-fn fingerprint(number: u64) -> Fingerprint {
-    Fingerprint { high: mix64(number), low: mix64(!number) }
+fn fingerprint(number: u64) -> ScanFingerprint {
+    ScanFingerprint { high: mix64(number), low: mix64(!number) }
 }
 
 fn insert(set: &CountingSet, number: u64) {
@@ -14,7 +14,7 @@ fn insert(set: &CountingSet, number: u64) {
     set.insert(shard_of(fingerprint), &[record], &mut Vec::new()).unwrap();
 }
 
-fn contents(set: &CountingSet) -> Vec<(Fingerprint, u64)> {
+fn contents(set: &CountingSet) -> Vec<(ScanFingerprint, u64)> {
     let mut all = Vec::new();
     set.for_each(|counted| -> io::Result<()> {
         all.push((counted.fingerprint, counted.copies));
@@ -95,7 +95,7 @@ fn a_sample_has_fixed_memory_and_exact_copies_of_the_smallest_fingerprints() {
     assert!(set.peak_bytes() <= memory_bytes, "{} of {memory_bytes}", set.peak_bytes());
     let mut lows: Vec<u64> = (0..300_000).map(|number| fingerprint(number).low).collect();
     lows.sort_unstable();
-    let kept: BTreeMap<Fingerprint, u64> = contents(&set).into_iter().collect();
+    let kept: BTreeMap<ScanFingerprint, u64> = contents(&set).into_iter().collect();
     assert!(kept.len() as u64 >= sample.contents() && sample.contents() > 15_000);
     let wanted = lows[sample.contents() as usize - 1];
     for number in (0..300_000).filter(|number| fingerprint(*number).low <= wanted) {

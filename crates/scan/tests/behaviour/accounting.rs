@@ -1,7 +1,7 @@
 //! Every block of generated data is counted in the right figure.
 
 use crate::data::{Data, block, blocks, comparable, scanned};
-use gemelo_scan::{FingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
+use gemelo_scan::{ScanFingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -242,8 +242,8 @@ fn every_fingerprint_gives_the_same_counts() {
         assert_eq!(size.most_repeated[0].fingerprint, fingerprint.of(&block(1, K4)));
         (size.distribution, size.ranges, size.distinct_bytes, size.zero_blocks)
     };
-    let first = counts(FingerprintKind::default());
-    for kind in FingerprintKind::ALL {
+    let first = counts(ScanFingerprintKind::default());
+    for kind in ScanFingerprintKind::ALL {
         assert_eq!(counts(kind), first, "{}", kind.name());
     }
 }
@@ -264,7 +264,7 @@ fn the_most_repeated_contents_are_where_the_result_says() {
         let place = repeated.place.as_ref().unwrap();
         let bytes = fs::read(&place.path).unwrap();
         let at = place.offset_bytes as usize;
-        assert_eq!(FingerprintKind::Xxh3.of(&bytes[at..at + K4]), repeated.fingerprint);
+        assert_eq!(ScanFingerprintKind::Xxh3.of(&bytes[at..at + K4]), repeated.fingerprint);
     }
 }
 

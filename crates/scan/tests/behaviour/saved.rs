@@ -3,8 +3,8 @@
 use crate::data::{Data, block, blocks, comparable, request, scanned};
 use gemelo_base::{Silent, StopFlag};
 use gemelo_scan::{
-    FingerprintKind, SavedSetError, ScanOptions, ScanRequest, ScanResult, TailPolicy, ZeroPolicy,
-    merge_sets, scan_and_save,
+    SavedSetError, ScanFingerprintKind, ScanOptions, ScanRequest, ScanResult, TailPolicy,
+    ZeroPolicy, merge_sets, scan_and_save,
 };
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ fn sets_that_do_not_fit_each_other_are_refused() {
     for (name, request, message) in [
         (
             "kind",
-            ScanRequest { fingerprint: FingerprintKind::Md5, ..of(&data, &["b"]) },
+            ScanRequest { fingerprint: ScanFingerprintKind::Md5, ..of(&data, &["b"]) },
             "fingerprints differ",
         ),
         ("size", ScanRequest { block_bytes: vec![512], ..of(&data, &["b"]) }, "block sizes differ"),

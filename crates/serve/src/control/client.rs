@@ -1,9 +1,9 @@
 //! The client of the control socket.
 
 use super::frame::Frames;
-use super::{LOOK_NAME, MOST_REPLY_BYTES, Message, NAME, Place};
-use crate::failure::Failure;
-use crate::request::{Reply, Request};
+use super::{ControlAddress, LOOK_NAME, MOST_REPLY_BYTES, Message, NAME};
+use crate::failure::RequestFailure;
+use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Monitor, Silent, StopFlag};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ fn connect(directory: &Path, asked: Asked) -> io::Result<Frames> {
         Asked::Server => NAME,
         Asked::Command => LOOK_NAME,
     };
-    Frames::new(UnixStream::connect(Place::named(directory, name)?.address)?)
+    Frames::new(UnixStream::connect(ControlAddress::named(directory, name)?.address)?)
 }
 
 /// Returns whether such a process accepts connections.
@@ -36,34 +36,36 @@ pub(crate) fn is_answering(directory: &Path, asked: Asked) -> bool {
 pub(crate) fn ask(
     directory: &Path,
     asked: Asked,
-    request: &Request,
+    request: &PoolRequest,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> io::Result<Result<Reply, Failure>> {
+) -> io::Result<Result<Reply, RequestFailure>> {
     let mut frames = connect(directory, asked)?;
     Ok(converse(&mut frames, request, monitor, stop))
 }
 
 /// Opens a connection to a front end of the process that serves a pool. It exports all volumes.
-pub(crate) fn attach(directory: &Path) -> Result<UnixStream, Failure> {
-    let lost =
-        |error: io::Error| Failure::of("the process that serves the pool does not answer", &error);
+pub(crate) fn attach(directory: &Path) -> Result<UnixStream, RequestFailure> {
+    let lost = |error: io::Error| {
+        RequestFailure::of("the process that serves the pool does not answer", &error)
+    };
     let mut frames = connect(directory, Asked::Server).map_err(lost)?;
-    converse(&mut frames, &Request::Attach, &Silent, &StopFlag::new())?;
+    converse(&mut frames, &PoolRequest::Attach, &Silent, &StopFlag::new())?;
     frames.into_stream().map_err(lost)
 }
 
 fn converse(
     frames: &mut Frames,
-    request: &Request,
+    request: &PoolRequest,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Reply, Failure> {
-    let lost = |error: io::Error| Failure::of("the process that serves the pool went away", &error);
+) -> Result<Reply, RequestFailure> {
+    let lost =
+        |error: io::Error| RequestFailure::of("the process that serves the pool went away", &error);
     frames.send(request).map_err(lost)?;
     loop {
         match frames.receive(MOST_REPLY_BYTES, stop, None).map_err(lost)? {
-            None => return Err(Failure::midway("stopped before the end")),
+            None => return Err(RequestFailure::midway("stopped before the end")),
             Some(Message::Begin { phase, unit, total }) => {
                 monitor.begin(&phase, unit.into(), total);
             }

@@ -4,10 +4,10 @@
 //! not find it, and waits until the command is done.
 
 use super::frame::Frames;
-use super::{LOOK_NAME, MOST_REQUEST_BYTES, Message, Place};
-use crate::failure::Failure;
+use super::{ControlAddress, LOOK_NAME, MOST_REQUEST_BYTES, Message};
+use crate::failure::RequestFailure;
 use crate::report::StatReport;
-use crate::request::{Reply, Request};
+use crate::request::{PoolRequest, Reply};
 use gemelo_base::StopFlag;
 use gemelo_volume::VolumeError;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -46,7 +46,7 @@ impl Looks {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(Place::named(directory, LOOK_NAME)?.address)?;
+        let listener = UnixListener::bind(ControlAddress::named(directory, LOOK_NAME)?.address)?;
         let closing = StopFlag::new();
         let (wake, woken) = UnixStream::pair()?;
         // From here on, an error drops this value, which removes the socket.
@@ -96,13 +96,13 @@ fn answer_until_closed(
 fn answer(stream: UnixStream, figures: &Figures, closing: &StopFlag) -> io::Result<()> {
     let mut frames = Frames::new(stream)?;
     let within = Some(REQUEST_TIMEOUT);
-    let Some(request) = frames.receive::<Request>(MOST_REQUEST_BYTES, closing, within)? else {
+    let Some(request) = frames.receive::<PoolRequest>(MOST_REQUEST_BYTES, closing, within)? else {
         return Ok(());
     };
     frames.send(&match (request, figures()) {
-        (Request::Stat, Some(Ok(report))) => Message::Reply(Reply::Stat(Box::new(report))),
-        (Request::Stat, Some(Err(error))) => Message::Failure(error.into()),
-        _ => Message::Failure(Failure::refused(format!(
+        (PoolRequest::Stat, Some(Ok(report))) => Message::Reply(Reply::Stat(Box::new(report))),
+        (PoolRequest::Stat, Some(Err(error))) => Message::Failure(error.into()),
+        _ => Message::Failure(RequestFailure::refused(format!(
             "process {} has the pool: try again when it has ended",
             std::process::id()
         ))),

@@ -1,7 +1,7 @@
 //! The control socket, through which other processes send requests to a pool that this process has.
 //!
 //! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian,
-//! and JSON of that length. The client sends a [`Request`](crate::Request). The server sends any
+//! and JSON of that length. The client sends a [`PoolRequest`](crate::PoolRequest). The server sends any
 //! number of progress messages and then the reply. After the reply to `attach`, a front end of the
 //! server speaks its own protocol on the connection.
 
@@ -15,7 +15,7 @@ pub(crate) use client::{Asked, ask, attach, is_answering};
 pub use look::Looks;
 pub(crate) use server::{Control, MOST_OPEN_FILES};
 
-use crate::failure::Failure;
+use crate::failure::RequestFailure;
 use crate::request::Reply;
 use gemelo_base::Unit;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ enum Message {
     Warn { message: String },
     Finish,
     Reply(Reply),
-    Failure(Failure),
+    Failure(RequestFailure),
 }
 
 /// A [`Unit`] in JSON.
@@ -76,12 +76,12 @@ impl From<NotedUnit> for Unit {
 
 /// The address of a socket in a pool's directory. It leads through the open directory, because the
 /// path may be longer than the 107 bytes that the address of a socket can have.
-struct Place {
+struct ControlAddress {
     _directory: std::fs::File,
     address: PathBuf,
 }
 
-impl Place {
+impl ControlAddress {
     fn of(directory: &Path) -> std::io::Result<Self> {
         Self::named(directory, NAME)
     }

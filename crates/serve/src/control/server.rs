@@ -5,10 +5,10 @@
 
 use super::frame::Frames;
 use super::notes::Notes;
-use super::{MOST_REQUEST_BYTES, Message, NAME, Place};
-use crate::failure::Failure;
+use super::{ControlAddress, MOST_REQUEST_BYTES, Message, NAME};
+use crate::failure::RequestFailure;
 use crate::open_pool::OpenPool;
-use crate::request::{Reply, Request};
+use crate::request::{PoolRequest, Reply};
 use gemelo_base::{Monitor, StopFlag};
 use gemelo_device::Transfers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -76,7 +76,7 @@ impl Control {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(Place::of(directory)?.address)?;
+        let listener = UnixListener::bind(ControlAddress::of(directory)?.address)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared { pool, transfers, monitor, closing: StopFlag::new() });
@@ -175,16 +175,17 @@ impl Shared {
         let is_ours = is_of_our_user(&stream);
         let mut frames = Frames::new(stream)?;
         let within = Some(REQUEST_TIMEOUT);
-        let Some(request) = frames.receive::<Request>(MOST_REQUEST_BYTES, &self.closing, within)?
+        let Some(request) =
+            frames.receive::<PoolRequest>(MOST_REQUEST_BYTES, &self.closing, within)?
         else {
             return Ok(());
         };
         asked.store(true, Ordering::Relaxed);
         if !is_ours {
-            let failure = Failure::refused("the pool is served by another user");
+            let failure = RequestFailure::refused("the pool is served by another user");
             return frames.send(&Message::Failure(failure));
         }
-        if request == Request::Attach {
+        if request == PoolRequest::Attach {
             return self.attach(frames);
         }
         let notes = Notes::new(frames, self.closing.clone());
@@ -199,7 +200,7 @@ impl Shared {
     /// Gives the connection to the front end that moves the data of volumes.
     fn attach(&self, mut frames: Frames) -> io::Result<()> {
         let Some(transfers) = &self.transfers else {
-            let failure = Failure::refused(
+            let failure = RequestFailure::refused(
                 "no front end of this server can move the data of volumes: stop the server first",
             );
             return frames.send(&Message::Failure(failure));

@@ -23,7 +23,7 @@ use thiserror::Error;
 
 /// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum TargetOperation {
     /// Fills the slot's buffer from storage.
     Read,
     /// Writes the slot's buffer to storage.
@@ -35,7 +35,7 @@ pub enum Operation {
     Sync,
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for TargetOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Read => "read",
@@ -48,18 +48,18 @@ impl fmt::Display for Operation {
 
 /// A request of load to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct TargetRequest {
     /// The operation to carry out.
-    pub operation: Operation,
+    pub operation: TargetOperation,
     /// First byte of the range, counted from the start of the place. A sync ignores it.
     pub offset: u64,
     /// Length of the range in bytes. A read or write moves this number of bytes from the start of
-    /// the buffer. A trim uses no buffer and takes up to [`Request::MOST_TRIM_BYTES`]. A sync
+    /// the buffer. A trim uses no buffer and takes up to [`TargetRequest::MOST_TRIM_BYTES`]. A sync
     /// ignores the length.
     pub bytes: usize,
 }
 
-impl Request {
+impl TargetRequest {
     /// The longest trim in bytes. It fits the 32-bit lengths of NBD.
     pub const MOST_TRIM_BYTES: usize = 1 << 30;
 }
@@ -88,12 +88,12 @@ pub struct Completion {
 #[derive(Debug, Error)]
 #[error(
     "cannot {operation} {}",
-    if *operation == Operation::Sync { place.clone() }
+    if *operation == TargetOperation::Sync { place.clone() }
     else { format!("{bytes} bytes of {place} at byte {offset}") }
 )]
 pub struct IoFailure {
     /// The operation that was requested.
-    pub operation: Operation,
+    pub operation: TargetOperation,
     /// Name of the file, device, volume or export.
     pub place: String,
     /// First byte of the failed range, counted from the start of the file, device, volume or
@@ -119,7 +119,7 @@ pub trait Queue {
     ///
     /// # Errors
     /// Fails if the engine itself fails. A failure of the request comes with its completion.
-    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>>;
+    fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>>;
 
     /// Appends finished requests to `done`. The queue continues short reads and writes, so a
     /// request here was done in full or has failed.
@@ -196,7 +196,7 @@ impl OpenPlace {
     #[cold]
     pub(crate) fn failure(
         &self,
-        request: Request,
+        request: TargetRequest,
         done: usize,
         source: io::Error,
     ) -> Box<IoFailure> {
@@ -212,9 +212,9 @@ impl OpenPlace {
 
 /// Returns the error of a read or write that moved no bytes.
 #[cold]
-pub(crate) fn nothing_moved(operation: Operation) -> io::Error {
+pub(crate) fn nothing_moved(operation: TargetOperation) -> io::Error {
     match operation {
-        Operation::Read => {
+        TargetOperation::Read => {
             io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the range does")
         }
         _ => io::Error::new(io::ErrorKind::WriteZero, "the storage accepted no bytes"),

@@ -2,7 +2,7 @@
 //! itself.
 
 use super::buffers::Buffers;
-use super::{Completion, IoFailure, Queue, QueueOptions, Request, Wait};
+use super::{Completion, IoFailure, Queue, QueueOptions, TargetRequest, Wait};
 
 /// Completes every request at once. A read leaves the buffer unchanged.
 pub(crate) struct NullQueue {
@@ -30,7 +30,7 @@ impl Queue for NullQueue {
     }
 
     #[inline]
-    fn submit(&mut self, slot: usize, _request: Request) -> Result<(), Box<IoFailure>> {
+    fn submit(&mut self, slot: usize, _request: TargetRequest) -> Result<(), Box<IoFailure>> {
         self.finished.push(Completion { slot, outcome: Ok(()) });
         Ok(())
     }

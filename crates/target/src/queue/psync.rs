@@ -3,7 +3,8 @@
 
 use super::buffers::Buffers;
 use super::{
-    Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved,
+    Completion, IoFailure, OpenPlace, Queue, QueueOptions, TargetOperation, TargetRequest, Wait,
+    nothing_moved,
 };
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -27,15 +28,15 @@ impl PsyncQueue {
     }
 
     #[inline]
-    fn carry_out(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
-        if request.operation == Operation::Sync {
+    fn carry_out(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
+        if request.operation == TargetOperation::Sync {
             return self
                 .place
                 .file
                 .sync_data()
                 .map_err(|error| self.place.failure(request, 0, error));
         }
-        if request.operation == Operation::Trim {
+        if request.operation == TargetOperation::Trim {
             return self
                 .trim(request)
                 .map_err(|error| self.place.failure(request, 0, error.into()));
@@ -59,7 +60,7 @@ impl PsyncQueue {
     }
 
     /// Frees the range. Storage that cannot free it leaves it unchanged, which a trim allows.
-    fn trim(&self, request: Request) -> Result<(), Errno> {
+    fn trim(&self, request: TargetRequest) -> Result<(), Errno> {
         let offset = self.place.first_byte + request.offset;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.place.file, flags, offset, request.bytes as u64) {
@@ -69,11 +70,11 @@ impl PsyncQueue {
     }
 
     #[inline]
-    fn step(&mut self, slot: usize, request: Request, done: usize) -> io::Result<usize> {
+    fn step(&mut self, slot: usize, request: TargetRequest, done: usize) -> io::Result<usize> {
         let buffer = &mut self.buffers.get_mut(slot)[done..request.bytes];
         let offset = self.place.first_byte + request.offset + done as u64;
         match request.operation {
-            Operation::Read => self.place.file.read_at(buffer, offset),
+            TargetOperation::Read => self.place.file.read_at(buffer, offset),
             _ => self.place.file.write_at(buffer, offset),
         }
     }
@@ -90,7 +91,7 @@ impl Queue for PsyncQueue {
     }
 
     #[inline]
-    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+    fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
         let outcome = self.carry_out(slot, request);
         self.finished.push(Completion { slot, outcome });
         Ok(())

@@ -9,7 +9,8 @@
 
 use super::buffers::Buffers;
 use super::{
-    Completion, IoFailure, OpenPlace, Operation, Queue, QueueOptions, Request, Wait, nothing_moved,
+    Completion, IoFailure, OpenPlace, Queue, QueueOptions, TargetOperation, TargetRequest, Wait,
+    nothing_moved,
 };
 use crate::TargetError;
 use io_uring::{IoUring, opcode, squeue, types};
@@ -27,7 +28,7 @@ const FILE_INDEX: u32 = 0;
 /// A request in flight, with the number of bytes done so far.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
-    request: Request,
+    request: TargetRequest,
     done: usize,
 }
 
@@ -76,7 +77,7 @@ impl UringQueue {
         let Flight { request, done } = flight;
         let file = types::Fixed(FILE_INDEX);
         let offset = self.place.first_byte + request.offset + done as u64;
-        if request.operation == Operation::Trim {
+        if request.operation == TargetOperation::Trim {
             let trim =
                 opcode::Fallocate::new(file, request.bytes as u64).offset(offset).mode(PUNCH_HOLE);
             return trim.build().user_data(slot as u64);
@@ -85,19 +86,19 @@ impl UringQueue {
         let (start, bytes) = (rest.as_mut_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX));
         let index = u16::try_from(slot).unwrap_or(u16::MAX);
         let entry = match (request.operation, self.has_fixed_buffers) {
-            (Operation::Sync | Operation::Trim, _) => {
+            (TargetOperation::Sync | TargetOperation::Trim, _) => {
                 opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build()
             }
-            (Operation::Read, true) => {
+            (TargetOperation::Read, true) => {
                 opcode::ReadFixed::new(file, start, bytes, index).offset(offset).build()
             }
-            (Operation::Read, false) => {
+            (TargetOperation::Read, false) => {
                 opcode::Read::new(file, start, bytes).offset(offset).build()
             }
-            (Operation::Write, true) => {
+            (TargetOperation::Write, true) => {
                 opcode::WriteFixed::new(file, start, bytes, index).offset(offset).build()
             }
-            (Operation::Write, false) => {
+            (TargetOperation::Write, false) => {
                 opcode::Write::new(file, start, bytes).offset(offset).build()
             }
         };
@@ -149,7 +150,7 @@ impl UringQueue {
     fn engine_failure(&self, source: io::Error) -> Box<IoFailure> {
         // The kernel does not say which request failed, so any request in flight represents it.
         let any = self.flights.iter().flatten().next();
-        let nothing = Request { operation: Operation::Sync, offset: 0, bytes: 0 };
+        let nothing = TargetRequest { operation: TargetOperation::Sync, offset: 0, bytes: 0 };
         self.place.failure(any.map_or(nothing, |flight| flight.request), 0, source)
     }
 
@@ -175,13 +176,15 @@ impl UringQueue {
             Err(_) if matches!(-result, EINTR | EAGAIN) => return self.start(slot, flight),
             // Storage that cannot free the range leaves it unchanged, which a trim allows.
             Err(_)
-                if request.operation == Operation::Trim
+                if request.operation == TargetOperation::Trim
                     && matches!(-result, EOPNOTSUPP | ENODEV) =>
             {
                 Ok(())
             }
             Err(_) => Err(io::Error::from_raw_os_error(-result)),
-            Ok(_) if matches!(request.operation, Operation::Sync | Operation::Trim) => Ok(()),
+            Ok(_) if matches!(request.operation, TargetOperation::Sync | TargetOperation::Trim) => {
+                Ok(())
+            }
             Ok(0) => Err(nothing_moved(request.operation)),
             Ok(moved) => {
                 flight.done += moved;
@@ -234,7 +237,7 @@ impl Queue for UringQueue {
         self.buffers.get_mut(slot)
     }
 
-    fn submit(&mut self, slot: usize, request: Request) -> Result<(), Box<IoFailure>> {
+    fn submit(&mut self, slot: usize, request: TargetRequest) -> Result<(), Box<IoFailure>> {
         assert!(self.flights[slot].is_none(), "slot {slot} is in flight already");
         self.start(slot, Flight { request, done: 0 })?;
         if !self.is_direct {

@@ -7,7 +7,7 @@
 use super::{Parsed, check_end, device, sectors};
 use crate::error::Malformed;
 use crate::fields::{Words, seconds_as_ns, whole, whole32};
-use crate::record::{Names, Operation, Record};
+use crate::record::{Names, Record, TraceOperation};
 
 /// Parses the lines of one file.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ impl Blkparse {
         record.operation = operation;
         record.device = device(names, name)?;
         read_place(words, names, record)?;
-        if record.length_bytes == 0 && record.operation != Operation::Flush {
+        if record.length_bytes == 0 && record.operation != TraceOperation::Flush {
             return Ok(Parsed::Nothing);
         }
         check_end(record)
@@ -80,16 +80,16 @@ fn is_device(name: &[u8]) -> bool {
 /// Interprets the letters of blkparse's rwbs column: D is a discard, W a write, R a read, and F
 /// alone a flush.
 #[inline]
-fn operation_of(kind: &[u8]) -> Option<Operation> {
+fn operation_of(kind: &[u8]) -> Option<TraceOperation> {
     let has = |letter| kind.contains(&letter);
     if has(b'D') {
-        Some(Operation::Trim)
+        Some(TraceOperation::Trim)
     } else if has(b'W') {
-        Some(Operation::Write)
+        Some(TraceOperation::Write)
     } else if has(b'R') {
-        Some(Operation::Read)
+        Some(TraceOperation::Read)
     } else if has(b'F') {
-        Some(Operation::Flush)
+        Some(TraceOperation::Flush)
     } else {
         None
     }
@@ -118,10 +118,10 @@ fn read_place(
     } else {
         return Err(Malformed::new("sector", "a whole number"));
     }
-    if record.length_bytes == 0 && record.operation == Operation::Write {
-        record.operation = Operation::Flush;
+    if record.length_bytes == 0 && record.operation == TraceOperation::Write {
+        record.operation = TraceOperation::Flush;
     }
-    if record.operation == Operation::Flush {
+    if record.operation == TraceOperation::Flush {
         record.offset_bytes = 0;
     }
     Ok(())

@@ -1,24 +1,24 @@
 //! Traces with comma-separated columns: MSR Cambridge, Alibaba, Tencent, SYSTOR '17, and
 //! CloudPhysics as text.
 
-use super::{Format, Parsed, check_end, device, scsi, sectors};
+use super::{Parsed, TraceFormat, check_end, device, scsi, sectors};
 use crate::error::Malformed;
 use crate::fields::{Commas, seconds_as_ns, whole};
-use crate::record::{Names, Operation, Record};
+use crate::record::{Names, Record, TraceOperation};
 
 #[inline]
 pub(crate) fn parse(
-    format: Format,
+    format: TraceFormat,
     line: &[u8],
     names: &mut Names,
     record: &mut Record,
 ) -> Result<Parsed, Malformed> {
     let mut fields = Commas::new(line);
     let parsed = match format {
-        Format::Msr => msr(&mut fields, names, record),
-        Format::Alibaba => alibaba(&mut fields, names, record),
-        Format::Tencent => tencent(&mut fields, names, record),
-        Format::Systor => systor(&mut fields, names, record),
+        TraceFormat::Msr => msr(&mut fields, names, record),
+        TraceFormat::Alibaba => alibaba(&mut fields, names, record),
+        TraceFormat::Tencent => tencent(&mut fields, names, record),
+        TraceFormat::Systor => systor(&mut fields, names, record),
         _ => cloud_physics(&mut fields, names, record),
     }?;
     if !fields.is_at_end() {
@@ -59,8 +59,8 @@ fn msr(
     let (host, disk) = (take(fields)?, take(fields)?);
     record.device = host_and_disk(host, disk, names)?;
     record.operation = match take(fields)? {
-        b"Read" | b"read" | b"R" => Operation::Read,
-        b"Write" | b"write" | b"W" => Operation::Write,
+        b"Read" | b"read" | b"R" => TraceOperation::Read,
+        b"Write" | b"write" | b"W" => TraceOperation::Write,
         _ => return Err(Malformed::new("type", "Read or Write")),
     };
     record.offset_bytes = bytes(take(fields)?, "offset")?;
@@ -93,8 +93,8 @@ fn alibaba(
     let number = take(fields)?;
     whole(number).ok_or(Malformed::new("device", "a whole number"))?;
     record.operation = match take(fields)? {
-        b"R" => Operation::Read,
-        b"W" => Operation::Write,
+        b"R" => TraceOperation::Read,
+        b"W" => TraceOperation::Write,
         _ => return Err(Malformed::new("opcode", "R or W")),
     };
     record.offset_bytes = bytes(take(fields)?, "offset")?;
@@ -117,8 +117,8 @@ fn tencent(
     record.offset_bytes = sectors(whole(take(fields)?), "offset")?;
     record.length_bytes = sectors(whole(take(fields)?), "size")?;
     record.operation = match take(fields)? {
-        b"0" => Operation::Read,
-        b"1" => Operation::Write,
+        b"0" => TraceOperation::Read,
+        b"1" => TraceOperation::Write,
         _ => return Err(Malformed::new("I/O type", "0 (read) or 1 (write)")),
     };
     let volume = take(fields)?;
@@ -142,11 +142,11 @@ fn systor(
     }
     let parsed = match take(fields)? {
         b"R" => {
-            record.operation = Operation::Read;
+            record.operation = TraceOperation::Read;
             Parsed::Record
         }
         b"W" => {
-            record.operation = Operation::Write;
+            record.operation = TraceOperation::Write;
             Parsed::Record
         }
         b"" => Parsed::Unknown,
@@ -178,7 +178,7 @@ fn cloud_physics(
     record.device = device(names, super::vscsi::DEVICE)?;
     let Some(operation) = scsi::operation(command) else { return Ok(Parsed::Nothing) };
     record.operation = operation;
-    if operation == Operation::Flush {
+    if operation == TraceOperation::Flush {
         (record.offset_bytes, record.length_bytes) = (0, 0);
     }
     Ok(Parsed::Record)

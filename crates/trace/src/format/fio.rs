@@ -5,7 +5,7 @@
 use super::{Parsed, check_end, device};
 use crate::error::Malformed;
 use crate::fields::{Words, whole};
-use crate::record::{Names, Operation, Record};
+use crate::record::{Names, Record, TraceOperation};
 
 /// The first line of version 2.
 pub(crate) const VERSION_2: &[u8] = b"fio version 2 iolog";
@@ -46,10 +46,10 @@ impl Fio {
         }
         let (file, action) = (words.field(), words.field());
         record.operation = match action {
-            b"read" => Operation::Read,
-            b"write" => Operation::Write,
-            b"trim" => Operation::Trim,
-            b"sync" | b"datasync" | b"sync_file_range" => Operation::Flush,
+            b"read" => TraceOperation::Read,
+            b"write" => TraceOperation::Write,
+            b"trim" => TraceOperation::Trim,
+            b"sync" | b"datasync" | b"sync_file_range" => TraceOperation::Flush,
             b"add" | b"open" | b"close" => return Ok(Parsed::Nothing),
             b"wait" if self.header == VERSION_2 => {
                 let wait_ns = microseconds(words.field())?;
@@ -64,7 +64,7 @@ impl Fio {
             }
         };
         record.device = device(names, file)?;
-        if record.operation == Operation::Flush {
+        if record.operation == TraceOperation::Flush {
             (record.offset_bytes, record.length_bytes) = (0, 0);
             return Ok(Parsed::Record);
         }

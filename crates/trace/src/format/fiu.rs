@@ -4,7 +4,7 @@
 use super::{Parsed, SECTOR_BYTES, check_end, device, sectors};
 use crate::error::Malformed;
 use crate::fields::{Words, hashes, whole, whole32};
-use crate::record::{Names, Operation, Record};
+use crate::record::{Names, Record, TraceOperation};
 
 /// Bytes of data for each hash in the web and mail traces.
 const PAGE_BYTES: u64 = 4096;
@@ -24,8 +24,8 @@ pub(crate) fn parse(
     record.offset_bytes = sectors(whole(words.field()), "block address")?;
     record.length_bytes = sectors(whole(words.field()), "size")?;
     record.operation = match words.field() {
-        b"W" | b"w" => Operation::Write,
-        b"R" | b"r" => Operation::Read,
+        b"W" | b"w" => TraceOperation::Write,
+        b"R" | b"r" => TraceOperation::Read,
         _ => return Err(Malformed::new("operation", "R or W")),
     };
     let (major, minor) = (words.field(), words.field());

@@ -10,7 +10,7 @@ mod fiu;
 mod vscsi;
 
 use crate::error::Malformed;
-use crate::record::{Names, Operation, Record};
+use crate::record::{Names, Record, TraceOperation};
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,7 +24,7 @@ pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// A trace format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum TraceFormat {
     /// FIU IODedup: web-vm, mail and homes. An MD5 for every 4096 or 512 bytes; hashes are not
     /// separated.
     Fiu,
@@ -50,7 +50,7 @@ pub enum Format {
     CloudPhysicsCsv,
 }
 
-impl Format {
+impl TraceFormat {
     /// All formats, in the order in which recognition tries them.
     pub const ALL: [Self; 11] = [
         Self::FioV2,
@@ -130,13 +130,13 @@ fn joins_hashes(head: &[u8]) -> bool {
     })
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for TraceFormat {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
 }
 
-impl FromStr for Format {
+impl FromStr for TraceFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -162,7 +162,7 @@ pub(crate) enum Parser {
     Fiu,
     Blkparse(Blkparse),
     Fio(Fio),
-    Csv(Format),
+    Csv(TraceFormat),
     Vscsi(Vscsi),
 }
 
@@ -171,13 +171,13 @@ const SAMPLED_LINES: usize = 64;
 
 impl Parser {
     /// Creates a parser for a file that begins with `head`.
-    pub(crate) fn new(format: Format, head: &[u8]) -> Self {
+    pub(crate) fn new(format: TraceFormat, head: &[u8]) -> Self {
         match format {
-            Format::Fiu | Format::Xmu => Self::Fiu,
-            Format::Blkparse => Self::Blkparse(Blkparse::new(head)),
-            Format::FioV2 => Self::Fio(Fio::new(VERSION_2)),
-            Format::FioV3 => Self::Fio(Fio::new(VERSION_3)),
-            Format::CloudPhysics => Self::Vscsi(Vscsi::new(head)),
+            TraceFormat::Fiu | TraceFormat::Xmu => Self::Fiu,
+            TraceFormat::Blkparse => Self::Blkparse(Blkparse::new(head)),
+            TraceFormat::FioV2 => Self::Fio(Fio::new(VERSION_2)),
+            TraceFormat::FioV3 => Self::Fio(Fio::new(VERSION_3)),
+            TraceFormat::CloudPhysics => Self::Vscsi(Vscsi::new(head)),
             _ => Self::Csv(format),
         }
     }
@@ -272,7 +272,7 @@ const MOST_TRIM_BYTES: u64 = 16 << 40;
 #[inline]
 pub(crate) fn check_end(record: &Record) -> Result<Parsed, Malformed> {
     if record.length_bytes > MOST_REQUEST_BYTES {
-        if record.operation != Operation::Trim {
+        if record.operation != TraceOperation::Trim {
             return Err(Malformed::new("length", "at most 1 GiB"));
         }
         if record.length_bytes > MOST_TRIM_BYTES {

@@ -4,7 +4,7 @@
 
 use super::{Parsed, check_end, device, sectors};
 use crate::error::Malformed;
-use crate::record::{Names, Operation, Record};
+use crate::record::{Names, Record, TraceOperation};
 
 /// Name of the only virtual disk in such a trace.
 pub(crate) const DEVICE: &[u8] = b"disk";
@@ -72,7 +72,7 @@ impl Vscsi {
         let Some(operation) = scsi::operation(command) else { return Ok(Parsed::Nothing) };
         record.operation = operation;
         record.device = device(names, DEVICE)?;
-        if operation == Operation::Flush {
+        if operation == TraceOperation::Flush {
             (record.offset_bytes, record.length_bytes) = (0, 0);
         }
         check_end(record)
@@ -127,7 +127,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 /// Operation codes of SCSI (SBC-4, table 25).
 pub(crate) mod scsi {
-    use crate::record::Operation;
+    use crate::record::TraceOperation;
 
     pub(crate) const READ_10: u16 = 0x28;
     pub(crate) const WRITE_10: u16 = 0x2a;
@@ -135,16 +135,16 @@ pub(crate) mod scsi {
     pub(crate) const SYNCHRONIZE_CACHE_10: u16 = 0x35;
 
     /// Returns the operation of a command, or `None` if the command does not change or read data.
-    pub(crate) const fn operation(command: u16) -> Option<Operation> {
+    pub(crate) const fn operation(command: u16) -> Option<TraceOperation> {
         match command {
             // READ of 6, 10, 12 and 16 bytes.
-            0x08 | READ_10 | 0xa8 | 0x88 => Some(Operation::Read),
+            0x08 | READ_10 | 0xa8 | 0x88 => Some(TraceOperation::Read),
             // WRITE, WRITE AND VERIFY and WRITE SAME of 6 to 16 bytes.
             0x0a | WRITE_10 | 0xaa | 0x8a | 0x2e | 0xae | 0x8e | 0x41 | 0x93 => {
-                Some(Operation::Write)
+                Some(TraceOperation::Write)
             }
-            UNMAP => Some(Operation::Trim),
-            SYNCHRONIZE_CACHE_10 | 0x91 => Some(Operation::Flush),
+            UNMAP => Some(TraceOperation::Trim),
+            SYNCHRONIZE_CACHE_10 | 0x91 => Some(TraceOperation::Flush),
             _ => None,
         }
     }

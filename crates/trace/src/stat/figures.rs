@@ -1,7 +1,7 @@
 //! The figures of a trace, ready to be printed and stored.
 
-use super::table::Place;
-use super::{Counting, Statistics};
+use super::table::PlaceState;
+use super::{CopyCounting, Statistics};
 use crate::record::Names;
 use serde::{Deserialize, Serialize};
 
@@ -147,7 +147,7 @@ impl Statistics {
         };
         let written_contents = count(&|content| content.writes > 0);
         let at_end =
-            self.distribution(Counting::AtEnd).ok().map(|distribution| distribution.summary());
+            self.distribution(CopyCounting::AtEnd).ok().map(|distribution| distribution.summary());
         let moved = totals.reads + totals.writes + totals.trims;
         Figures {
             block_bytes: self.block_bytes,
@@ -188,14 +188,14 @@ impl Statistics {
     }
 
     /// Returns the accesses of each accessed place, in descending order.
-    pub(super) fn sorted_accesses(&self, accesses: impl Fn(&Place) -> u32) -> Vec<u32> {
+    pub(super) fn sorted_accesses(&self, accesses: impl Fn(&PlaceState) -> u32) -> Vec<u32> {
         let mut counts: Vec<u32> =
             self.places.values().map(accesses).filter(|count| *count > 0).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         counts
     }
 
-    fn concentration(&self, accesses: impl Fn(&Place) -> u32) -> Vec<Concentration> {
+    fn concentration(&self, accesses: impl Fn(&PlaceState) -> u32) -> Vec<Concentration> {
         let counts = self.sorted_accesses(accesses);
         let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
         if total == 0 {
@@ -210,7 +210,7 @@ impl Statistics {
     }
 
     fn hottest(&self, names: &Names) -> Vec<HotPlace> {
-        let accesses = |place: &Place| u64::from(place.reads) + u64::from(place.writes);
+        let accesses = |place: &PlaceState| u64::from(place.reads) + u64::from(place.writes);
         let mut hottest: Vec<_> = Vec::with_capacity(HOTTEST + 1);
         for (key, place) in &self.places {
             let rank = (std::cmp::Reverse(accesses(place)), *key);

@@ -14,11 +14,11 @@ use gemelo_base::{Classified, FailureKind};
 pub use profile::AccessProfile;
 
 use crate::blocks::{BlockError, Blocks, TouchedBlock};
-use crate::record::{ContentHash, Operation, Record};
+use crate::record::{ContentHash, Record, TraceOperation};
 use gemelo_content::{Distribution, DistributionError, DuplicateClass};
 use profile::{Arrivals, LONG_RUN_BYTES};
 use std::collections::HashMap;
-use table::{Contents, Place, PlaceKey, Places};
+use table::{Contents, PlaceKey, PlaceState, Places};
 use thiserror::Error;
 
 /// The most bytes that the tables of a trace may take.
@@ -68,7 +68,7 @@ impl Classified for StatError {
 
 /// The rule for counting the copies of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
+pub enum CopyCounting {
     /// Every write is a copy. A load that writes as many blocks should have this distribution.
     Writes,
     /// Every place that holds the content at the end is a copy. Storage has this distribution after
@@ -158,7 +158,7 @@ impl Statistics {
     pub fn add(&mut self, record: &Record) -> Result<(), StatError> {
         self.count(record)?;
         let blocks = Blocks::new(record, self.block_bytes)?;
-        if record.operation == Operation::Trim {
+        if record.operation == TraceOperation::Trim {
             self.trim(record.device, blocks);
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl Statistics {
         totals.last_ns = totals.last_ns.max(record.time_ns);
         self.arrivals.add(record.time_ns);
         device.records += 1;
-        if record.operation == Operation::Flush {
+        if record.operation == TraceOperation::Flush {
             totals.flushes += 1;
             return Ok(());
         }
@@ -232,26 +232,26 @@ impl Statistics {
         device.first_byte = device.first_byte.min(record.offset_bytes);
         device.end_byte = device.end_byte.max(record.end_bytes());
         match record.operation {
-            Operation::Read => {
+            TraceOperation::Read => {
                 totals.reads += 1;
                 totals.read_bytes += record.length_bytes;
                 device.read_bytes += record.length_bytes;
             }
-            Operation::Write => {
+            TraceOperation::Write => {
                 totals.writes += 1;
                 totals.written_bytes += record.length_bytes;
                 device.written_bytes += record.length_bytes;
             }
-            Operation::Trim | Operation::Flush => totals.trims += 1,
+            TraceOperation::Trim | TraceOperation::Flush => totals.trims += 1,
         }
         Ok(())
     }
 
     #[inline]
-    fn touch(&mut self, operation: Operation, key: PlaceKey, touched: TouchedBlock) {
+    fn touch(&mut self, operation: TraceOperation, key: PlaceKey, touched: TouchedBlock) {
         let place = self.places.entry(key).or_default();
         match operation {
-            Operation::Read => {
+            TraceOperation::Read => {
                 self.totals.read_blocks += 1;
                 self.totals.read_places += u64::from(place.reads == 0);
                 let is_first = place.reads == 0 && place.writes == 0;
@@ -260,7 +260,7 @@ impl Statistics {
                     Self::note_read(&mut self.contents, &mut self.totals, place, is_first, hash);
                 }
             }
-            Operation::Write => {
+            TraceOperation::Write => {
                 self.totals.written_blocks += 1;
                 self.totals.written_places += u64::from(place.writes == 0);
                 place.writes = place.writes.saturating_add(1);
@@ -268,7 +268,7 @@ impl Statistics {
                 self.totals.hashed_writes += u64::from(content.is_some());
                 self.contents.replace(&mut place.content, content);
             }
-            Operation::Trim | Operation::Flush => {}
+            TraceOperation::Trim | TraceOperation::Flush => {}
         }
     }
 
@@ -276,7 +276,7 @@ impl Statistics {
     fn note_read(
         contents: &mut Contents,
         totals: &mut Totals,
-        place: &mut Place,
+        place: &mut PlaceState,
         is_first: bool,
         hash: ContentHash,
     ) {
@@ -292,7 +292,7 @@ impl Statistics {
     /// Returns the bytes that the tables take now.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let places = self.places.capacity() * (size_of::<(PlaceKey, Place)>() + 1);
+        let places = self.places.capacity() * (size_of::<(PlaceKey, PlaceState)>() + 1);
         (places + self.contents.memory_bytes()) as u64
     }
 
@@ -314,12 +314,12 @@ impl Statistics {
     ///
     /// # Errors
     /// If the trace has no known contents.
-    pub fn distribution(&self, counting: Counting) -> Result<Distribution, DistributionError> {
+    pub fn distribution(&self, counting: CopyCounting) -> Result<Distribution, DistributionError> {
         let mut classes: HashMap<u32, u64> = HashMap::new();
         for content in self.contents.counts() {
             let copies = match counting {
-                Counting::Writes => content.writes,
-                Counting::AtEnd => content.places,
+                CopyCounting::Writes => content.writes,
+                CopyCounting::AtEnd => content.places,
             };
             if copies > 0 {
                 *classes.entry(copies - 1).or_default() += 1;

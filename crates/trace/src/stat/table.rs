@@ -34,14 +34,14 @@ pub(super) struct ContentNumber(NonZeroU32);
 
 /// The state of a place.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct PlaceState {
     /// Content that the place holds now, if it is known.
     pub(super) content: Option<ContentNumber>,
     pub(super) reads: u32,
     pub(super) writes: u32,
 }
 
-pub(super) type Places = HashMap<PlaceKey, Place, BuildHasherDefault<MixHasher>>;
+pub(super) type Places = HashMap<PlaceKey, PlaceState, BuildHasherDefault<MixHasher>>;
 
 /// The counts of a content.
 #[derive(Debug, Clone, Copy, Default)]

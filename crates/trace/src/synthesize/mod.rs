@@ -14,10 +14,10 @@ mod presets;
 
 pub use arrival::{Arrival, ArrivalError};
 use gemelo_base::{Classified, FailureKind};
-pub use presets::{Preset, Volume, presets};
+pub use presets::{DataAmount, Preset, presets};
 
 use crate::TraceError;
-use crate::record::{ContentHash, Names, Operation, Record, RecordSource};
+use crate::record::{ContentHash, Names, Record, RecordSource, TraceOperation};
 use arrival::Times;
 use gemelo_base::random::{Random, mix_pair};
 use gemelo_content::{
@@ -120,7 +120,7 @@ pub struct Synthesis {
     goes_on: f64,
     /// Content of each place, as the first word of its hash; 0 if it has none yet.
     holds: Vec<u64>,
-    request: Request,
+    request: RequestRemainder,
 }
 
 /// The remaining reads, or the remaining writes.
@@ -138,7 +138,7 @@ struct Side {
 
 /// The rest of the request whose records are being made.
 #[derive(Debug, Default, Clone, Copy)]
-struct Request {
+struct RequestRemainder {
     time_ns: u64,
     is_write: bool,
     place: u64,
@@ -253,7 +253,7 @@ impl Synthesis {
             choices: Random::new(mix_pair(spec.seed, CHOICES)),
             goes_on: if end_chance < 1.0 { 1.0 / (1.0 - end_chance).ln() } else { 0.0 },
             holds: vec![0; usize::try_from(total).unwrap_or(0)],
-            request: Request::default(),
+            request: RequestRemainder::default(),
         })
     }
 
@@ -283,7 +283,8 @@ impl Synthesis {
         }
         start = start.min(side.places - blocks);
         let place = side.first_place + start;
-        self.request = Request { time_ns: self.times.next_ns(), is_write, place, left: blocks };
+        self.request =
+            RequestRemainder { time_ns: self.times.next_ns(), is_write, place, left: blocks };
         true
     }
 
@@ -318,7 +319,7 @@ impl RecordSource for Synthesis {
         if self.request.left == 0 && !self.next_request() {
             return Ok(false);
         }
-        let Request { time_ns, is_write, place, .. } = self.request;
+        let RequestRemainder { time_ns, is_write, place, .. } = self.request;
         self.request.left -= 1;
         self.request.place += 1;
         if is_write {
@@ -332,7 +333,7 @@ impl RecordSource for Synthesis {
         (record.process, record.command) = (PROCESS.0, self.command);
         record.offset_bytes = place * self.block_bytes;
         record.length_bytes = self.block_bytes;
-        record.operation = if is_write { Operation::Write } else { Operation::Read };
+        record.operation = if is_write { TraceOperation::Write } else { TraceOperation::Read };
         record.hash_bytes = self.hash_bytes;
         record.hashes.clear();
         let parts = self.block_bytes / u64::from(self.hash_bytes);

@@ -17,9 +17,9 @@ pub struct Preset {
     /// Days to which the figures apply.
     pub days: f64,
     /// Data read.
-    pub reads: Volume,
+    pub reads: DataAmount,
     /// Data written.
-    pub writes: Volume,
+    pub writes: DataAmount,
     /// Distinct places accessed by reads or writes, in GiB.
     pub touched_gib: f64,
     /// Mean size of a request in KiB.
@@ -30,7 +30,7 @@ pub struct Preset {
 
 /// The reads or the writes of a trace, in GiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Volume {
+pub struct DataAmount {
     /// All data, repeated accesses included.
     pub total_gib: f64,
     /// Distinct places of the data.
@@ -39,8 +39,8 @@ pub struct Volume {
     pub contents_gib: f64,
 }
 
-const fn volume(total_gib: f64, places_gib: f64, contents_gib: f64) -> Volume {
-    Volume { total_gib, places_gib, contents_gib }
+const fn volume(total_gib: f64, places_gib: f64, contents_gib: f64) -> DataAmount {
+    DataAmount { total_gib, places_gib, contents_gib }
 }
 
 const PRESETS: [Preset; 3] = [
@@ -130,7 +130,10 @@ impl Preset {
             block_bytes: BLOCK_BYTES,
             hash_bytes: self.hash_bytes,
             written: distribution_of(self.writes)?,
-            populated: distribution_of(Volume { total_gib: self.reads.places_gib, ..self.reads })?,
+            populated: distribution_of(DataAmount {
+                total_gib: self.reads.places_gib,
+                ..self.reads
+            })?,
             write_share: self.write_share(),
             pattern: ASSUMED_PATTERN,
             written_places: blocks(self.writes.places_gib).max(1),
@@ -146,7 +149,7 @@ impl Preset {
 
 /// Returns a distribution with the dedup ratio of the figures. The shape of the distribution is
 /// assumed.
-fn distribution_of(volume: Volume) -> Result<Distribution, SynthesisError> {
+fn distribution_of(volume: DataAmount) -> Result<Distribution, SynthesisError> {
     let distinct = (volume.contents_gib / volume.total_gib).min(1.0);
     let duplicates = 1.0 - distinct;
     let with_duplicates = (WITH_DUPLICATES * distinct).min(duplicates / USUAL_DUPLICATES);

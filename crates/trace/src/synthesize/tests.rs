@@ -1,7 +1,7 @@
 //! Tests that synthesized traces have the figures of their presets.
 
 use super::*;
-use crate::stat::{Counting, Figures, MemoryLimit, Statistics};
+use crate::stat::{CopyCounting, Figures, MemoryLimit, Statistics};
 
 fn counted(spec: &SynthesisSpec) -> (Figures, Statistics) {
     let mut synthesis = Synthesis::new(spec).unwrap();
@@ -55,7 +55,7 @@ fn what_is_written_carries_the_distribution() {
     spec.arrival = Arrival::Poisson;
     let (figures, statistics) = counted(&spec);
     near(figures.dedup_ratio_written.unwrap(), 1000.0 / 800.0, 0.0005, "ratio");
-    let found = statistics.distribution(Counting::Writes).unwrap();
+    let found = statistics.distribution(CopyCounting::Writes).unwrap();
     let classes: Vec<u64> = found.classes().iter().map(|class| class.duplicates).collect();
     assert!(classes.starts_with(&[0]) && classes.contains(&2), "{classes:?}");
     near(figures.records_per_s.unwrap(), spec.records_per_s, 0.05, "rate");

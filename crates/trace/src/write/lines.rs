@@ -2,8 +2,8 @@
 
 use super::digits::{push_hash, push_seconds, push_whole};
 use super::{TraceWriter, WriteError};
-use crate::format::{Format, SECTOR_BYTES, VERSION_2, VERSION_3, scsi};
-use crate::record::{Names, Operation, Record};
+use crate::format::{SECTOR_BYTES, TraceFormat, VERSION_2, VERSION_3, scsi};
+use crate::record::{Names, Record, TraceOperation};
 use std::io::Write;
 
 /// The parts of a record that were written without loss.
@@ -20,29 +20,29 @@ impl Fits {
 }
 
 /// Returns the first line of a file of the format.
-pub(super) const fn header(format: Format) -> &'static [u8] {
+pub(super) const fn header(format: TraceFormat) -> &'static [u8] {
     match format {
-        Format::FioV2 => b"fio version 2 iolog\n",
-        Format::FioV3 => b"fio version 3 iolog\n",
-        Format::Systor => b"Timestamp,Response,IOType,LUN,Offset,Size\n",
+        TraceFormat::FioV2 => b"fio version 2 iolog\n",
+        TraceFormat::FioV3 => b"fio version 3 iolog\n",
+        TraceFormat::Systor => b"Timestamp,Response,IOType,LUN,Offset,Size\n",
         _ => b"",
     }
 }
 
-const _: () = assert!(VERSION_2.len() + 1 == header(Format::FioV2).len());
-const _: () = assert!(VERSION_3.len() + 1 == header(Format::FioV3).len());
+const _: () = assert!(VERSION_2.len() + 1 == header(TraceFormat::FioV2).len());
+const _: () = assert!(VERSION_3.len() + 1 == header(TraceFormat::FioV3).len());
 
 /// Returns whether the format has operations of this kind.
-pub(super) const fn has_operation(format: Format, operation: Operation) -> bool {
+pub(super) const fn has_operation(format: TraceFormat, operation: TraceOperation) -> bool {
     match operation {
-        Operation::Read | Operation::Write => true,
-        Operation::Trim | Operation::Flush => matches!(
+        TraceOperation::Read | TraceOperation::Write => true,
+        TraceOperation::Trim | TraceOperation::Flush => matches!(
             format,
-            Format::Blkparse
-                | Format::FioV2
-                | Format::FioV3
-                | Format::CloudPhysics
-                | Format::CloudPhysicsCsv
+            TraceFormat::Blkparse
+                | TraceFormat::FioV2
+                | TraceFormat::FioV3
+                | TraceFormat::CloudPhysics
+                | TraceFormat::CloudPhysicsCsv
         ),
     }
 }
@@ -80,14 +80,16 @@ impl<W: Write> TraceWriter<W> {
     #[inline]
     pub(super) fn append(&mut self, record: &Record, names: &Names) -> Result<Fits, WriteError> {
         match self.format {
-            Format::Fiu => self.fiu(record, names, None),
-            Format::Xmu => self.fiu(record, names, Some(b'-')),
-            Format::Blkparse => Ok(self.blkparse(record, names)),
-            Format::FioV2 | Format::FioV3 => Ok(self.fio(record, names)),
-            Format::Msr => Ok(self.msr(record, names)),
-            Format::Alibaba | Format::Tencent | Format::Systor => Ok(self.numbered(record, names)),
-            Format::CloudPhysics => self.vscsi(record),
-            Format::CloudPhysicsCsv => Ok(self.cloud_physics(record)),
+            TraceFormat::Fiu => self.fiu(record, names, None),
+            TraceFormat::Xmu => self.fiu(record, names, Some(b'-')),
+            TraceFormat::Blkparse => Ok(self.blkparse(record, names)),
+            TraceFormat::FioV2 | TraceFormat::FioV3 => Ok(self.fio(record, names)),
+            TraceFormat::Msr => Ok(self.msr(record, names)),
+            TraceFormat::Alibaba | TraceFormat::Tencent | TraceFormat::Systor => {
+                Ok(self.numbered(record, names))
+            }
+            TraceFormat::CloudPhysics => self.vscsi(record),
+            TraceFormat::CloudPhysicsCsv => Ok(self.cloud_physics(record)),
         }
     }
 
@@ -115,7 +117,11 @@ impl<W: Write> TraceWriter<W> {
         push_whole(out, first);
         out.push(b' ');
         push_whole(out, count);
-        out.extend_from_slice(if record.operation == Operation::Write { b" W " } else { b" R " });
+        out.extend_from_slice(if record.operation == TraceOperation::Write {
+            b" W "
+        } else {
+            b" R "
+        });
         let device = push_major_minor(out, record, names, b' ');
         out.push(b' ');
         for (index, hash) in record.hashes.iter().enumerate() {
@@ -140,12 +146,12 @@ impl<W: Write> TraceWriter<W> {
         out.push(b' ');
         push_whole(out, u64::from(record.process));
         out.extend_from_slice(match record.operation {
-            Operation::Read => b"  Q   R ",
-            Operation::Write => b"  Q   W ",
-            Operation::Trim => b"  Q   D ",
-            Operation::Flush => b"  Q   F ",
+            TraceOperation::Read => b"  Q   R ",
+            TraceOperation::Write => b"  Q   W ",
+            TraceOperation::Trim => b"  Q   D ",
+            TraceOperation::Flush => b"  Q   F ",
         });
-        if record.operation != Operation::Flush {
+        if record.operation != TraceOperation::Flush {
             push_whole(out, first);
             out.extend_from_slice(b" + ");
             push_whole(out, count);
@@ -162,7 +168,7 @@ impl<W: Write> TraceWriter<W> {
         let first_ns = *self.first_ns.get_or_insert(record.time_ns);
         let time_us = record.time_ns.saturating_sub(first_ns) / MICROSECOND_NS;
         let waited_us = self.last_ns.saturating_sub(first_ns) / MICROSECOND_NS;
-        let is_version_3 = self.format == Format::FioV3;
+        let is_version_3 = self.format == TraceFormat::FioV3;
         let out = &mut self.buffer;
         let name = names.device_name(record.device);
         let begin = |out: &mut Vec<u8>| {
@@ -191,10 +197,10 @@ impl<W: Write> TraceWriter<W> {
         self.last_ns = self.last_ns.max(record.time_ns);
         begin(out);
         out.extend_from_slice(match record.operation {
-            Operation::Read => b" read ",
-            Operation::Write => b" write ",
-            Operation::Trim => b" trim ",
-            Operation::Flush => b" sync ",
+            TraceOperation::Read => b" read ",
+            TraceOperation::Write => b" write ",
+            TraceOperation::Trim => b" trim ",
+            TraceOperation::Flush => b" sync ",
         });
         push_whole(out, record.offset_bytes);
         out.push(b' ');
@@ -219,7 +225,7 @@ impl<W: Write> TraceWriter<W> {
         push_word(out, host, |byte| byte == b',');
         out.push(b',');
         out.extend_from_slice(disk);
-        out.extend_from_slice(if record.operation == Operation::Write {
+        out.extend_from_slice(if record.operation == TraceOperation::Write {
             b",Write,"
         } else {
             b",Read,"
@@ -240,11 +246,11 @@ impl<W: Write> TraceWriter<W> {
         let device = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
         let index = record.device.to_string();
         let name = if device { name } else { index.as_bytes() };
-        let is_write = record.operation == Operation::Write;
+        let is_write = record.operation == TraceOperation::Write;
         let out = &mut self.buffer;
         let (mut time, mut place) = (true, true);
         match self.format {
-            Format::Alibaba => {
+            TraceFormat::Alibaba => {
                 out.extend_from_slice(name);
                 out.extend_from_slice(if is_write { b",W," } else { b",R," });
                 push_whole(out, record.offset_bytes);
@@ -254,7 +260,7 @@ impl<W: Write> TraceWriter<W> {
                 push_whole(out, record.time_ns / MICROSECOND_NS);
                 time = record.time_ns.is_multiple_of(MICROSECOND_NS);
             }
-            Format::Tencent => {
+            TraceFormat::Tencent => {
                 let (first, count, is_whole) = sectors(record);
                 push_whole(out, record.time_ns / SECOND_NS);
                 out.push(b',');
@@ -315,10 +321,10 @@ impl<W: Write> TraceWriter<W> {
         out.extend_from_slice(b"2,");
         push_seconds(out, record.time_ns);
         out.extend_from_slice(match record.operation {
-            Operation::Read => b",28,",
-            Operation::Write => b",2a,",
-            Operation::Trim => b",42,",
-            Operation::Flush => b",35,",
+            TraceOperation::Read => b",28,",
+            TraceOperation::Write => b",2a,",
+            TraceOperation::Trim => b",42,",
+            TraceOperation::Flush => b",35,",
         });
         push_whole(out, count * SECTOR_BYTES);
         out.push(b',');
@@ -328,12 +334,12 @@ impl<W: Write> TraceWriter<W> {
     }
 }
 
-const fn command(operation: Operation) -> u16 {
+const fn command(operation: TraceOperation) -> u16 {
     match operation {
-        Operation::Read => scsi::READ_10,
-        Operation::Write => scsi::WRITE_10,
-        Operation::Trim => scsi::UNMAP,
-        Operation::Flush => scsi::SYNCHRONIZE_CACHE_10,
+        TraceOperation::Read => scsi::READ_10,
+        TraceOperation::Write => scsi::WRITE_10,
+        TraceOperation::Trim => scsi::UNMAP,
+        TraceOperation::Flush => scsi::SYNCHRONIZE_CACHE_10,
     }
 }
 

@@ -3,7 +3,7 @@
 mod digits;
 mod lines;
 
-use crate::format::Format;
+use crate::format::TraceFormat;
 use crate::record::{Names, Record};
 use gemelo_base::{Classified, FailureKind};
 use lines::Fits;
@@ -60,7 +60,7 @@ pub enum WriteError {
     )]
     NoHashes {
         /// Requested format.
-        format: Format,
+        format: TraceFormat,
     },
     /// The format does not permit hashes of stretches of this length.
     #[error(
@@ -69,7 +69,7 @@ pub enum WriteError {
     )]
     HashSize {
         /// Requested format.
-        format: Format,
+        format: TraceFormat,
         /// Bytes of data for each hash.
         hash_bytes: u32,
     },
@@ -77,7 +77,7 @@ pub enum WriteError {
     #[error("{value} is too large for {what} in a {format} trace: choose another format")]
     Range {
         /// Requested format.
-        format: Format,
+        format: TraceFormat,
         /// Description of the number.
         what: &'static str,
         /// Value of the number.
@@ -101,7 +101,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes records in a format.
 pub struct TraceWriter<W> {
-    format: Format,
+    format: TraceFormat,
     out: W,
     buffer: Vec<u8>,
     /// Time of the first record, from which fio's iologs count.
@@ -116,7 +116,7 @@ pub struct TraceWriter<W> {
 
 impl<W: Write> TraceWriter<W> {
     /// Creates a writer of a format.
-    pub fn new(format: Format, out: W) -> Self {
+    pub fn new(format: TraceFormat, out: W) -> Self {
         let mut buffer = Vec::with_capacity(2 * BUFFER_BYTES);
         buffer.extend_from_slice(lines::header(format));
         Self {

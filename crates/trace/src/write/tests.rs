@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::merge::{Merged, ReadOptions};
-use crate::record::{ContentHash, Operation, RecordSource};
+use crate::record::{ContentHash, RecordSource, TraceOperation};
 use proptest::prelude::*;
 
-fn written(format: Format, records: &[Record], names: &Names) -> (Vec<u8>, Loss) {
+fn written(format: TraceFormat, records: &[Record], names: &Names) -> (Vec<u8>, Loss) {
     let mut writer = TraceWriter::new(format, Vec::new());
     for record in records {
         writer.write(record, names).unwrap();
@@ -14,7 +14,7 @@ fn written(format: Format, records: &[Record], names: &Names) -> (Vec<u8>, Loss)
     (writer.finish().unwrap(), loss)
 }
 
-fn read(format: Format, bytes: &[u8]) -> Vec<Record> {
+fn read(format: TraceFormat, bytes: &[u8]) -> Vec<Record> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     std::fs::write(&path, bytes).unwrap();
@@ -36,7 +36,7 @@ fn hashed() -> (Record, Names) {
         command: names.command(b"nfsd"),
         offset_bytes: 8192,
         length_bytes: 8192,
-        operation: Operation::Write,
+        operation: TraceOperation::Write,
         hashes: vec![ContentHash(1), ContentHash(u128::MAX)],
         hash_bytes: 4096,
     };
@@ -46,25 +46,29 @@ fn hashed() -> (Record, Names) {
 #[test]
 fn losses_are_told() {
     let (record, names) = hashed();
-    let flush =
-        Record { operation: Operation::Flush, offset_bytes: 0, length_bytes: 0, ..record.clone() };
+    let flush = Record {
+        operation: TraceOperation::Flush,
+        offset_bytes: 0,
+        length_bytes: 0,
+        ..record.clone()
+    };
     let records = [record, flush];
     let lost = |format| written(format, &records, &names).1;
-    assert_eq!(lost(Format::Fiu), Loss { operations: 1, ..Loss::default() });
+    assert_eq!(lost(TraceFormat::Fiu), Loss { operations: 1, ..Loss::default() });
     assert_eq!(
-        lost(Format::Tencent),
+        lost(TraceFormat::Tencent),
         Loss { operations: 1, hashes: 1, processes: 1, devices: 1, times: 1, places: 0 }
     );
-    let fio = lost(Format::FioV3);
+    let fio = lost(TraceFormat::FioV3);
     assert_eq!((fio.operations, fio.hashes, fio.processes, fio.devices), (0, 2, 2, 0));
     assert_eq!(fio.in_words(), ["2 records lost their hashes", "2 records lost their process"]);
-    assert_eq!(lost(Format::Blkparse), Loss { hashes: 2, ..Loss::default() });
+    assert_eq!(lost(TraceFormat::Blkparse), Loss { hashes: 2, ..Loss::default() });
 }
 
 #[test]
 fn formats_of_hashes_need_hashes() {
     let (record, names) = hashed();
-    let mut writer = TraceWriter::new(Format::Fiu, Vec::new());
+    let mut writer = TraceWriter::new(TraceFormat::Fiu, Vec::new());
     let bare = Record { hashes: vec![], ..record.clone() };
     assert!(matches!(writer.write(&bare, &names), Err(WriteError::NoHashes { .. })));
     let other = Record { hash_bytes: 8192, ..record };
@@ -77,15 +81,18 @@ fn formats_of_hashes_need_hashes() {
 #[test]
 fn fiu_is_written_as_it_is_read() {
     let (record, names) = hashed();
-    let (bytes, _) = written(Format::Fiu, &[record], &names);
+    let (bytes, _) = written(TraceFormat::Fiu, &[record], &names);
     let expected = "1500000000000000100 17 nfsd 16 16 W 6 0 \
                     00000000000000000000000000000001ffffffffffffffffffffffffffffffff\n";
     assert_eq!(String::from_utf8(bytes).unwrap(), expected);
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
-    let operation =
-        prop_oneof![Just(Operation::Read), Just(Operation::Write), Just(Operation::Trim)];
+    let operation = prop_oneof![
+        Just(TraceOperation::Read),
+        Just(TraceOperation::Write),
+        Just(TraceOperation::Trim)
+    ];
     let hashes = proptest::collection::vec(any::<u128>().prop_map(ContentHash), 1..5);
     (0u64..1 << 31, 0u64..1 << 40, operation, hashes, 0u32..100_000).prop_map(
         |(time, sector, operation, hashes, process)| Record {
@@ -105,9 +112,10 @@ proptest! {
     /// Every record that a format can represent reads back unchanged.
     #[test]
     fn what_is_written_is_read_again(
-        mut records in proptest::collection::vec(any_record(), 2..12), which in 0..Format::ALL.len()
+        mut records in proptest::collection::vec(any_record(), 2..12),
+        which in 0..TraceFormat::ALL.len()
     ) {
-        let format = Format::ALL[which];
+        let format = TraceFormat::ALL[which];
         let mut names = Names::default();
         names.device(b"8,16").unwrap();
         records.sort_by_key(|record| record.time_ns);
@@ -116,7 +124,7 @@ proptest! {
         let (bytes, loss) = written(format, &records, &names);
         let found = read(format, &bytes);
         prop_assert_eq!((loss.times, loss.places), (0, 0));
-        let is_fio = matches!(format, Format::FioV2 | Format::FioV3);
+        let is_fio = matches!(format, TraceFormat::FioV2 | TraceFormat::FioV3);
         let kept = records.iter().filter(|record| lines::has_operation(format, record.operation));
         let kept: Vec<&Record> = kept.collect();
         prop_assert_eq!(found.len(), kept.len());

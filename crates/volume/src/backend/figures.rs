@@ -1,4 +1,5 @@
-//! The figures that a backend gives: the record of a block, sums over the pool, needs of a checkpoint.
+//! The figures that a backend gives: the record of a block, sums over the pool, needs of a
+//! checkpoint.
 
 use gemelo_format::{Fingerprint, Identity};
 use std::any::Any;
@@ -8,8 +9,8 @@ use std::any::Any;
 pub(crate) struct Record {
     /// The fingerprint of its content, if it may be shared.
     pub fingerprint: Fingerprint,
-    /// References to the block: at least one if an LBN refers to it, and at most as many as LBNs do.
-    /// A backend whose volumes share parts of their maps counts such a part once.
+    /// References to the block: at least one if an LBN refers to it, and at most as many as LBNs
+    /// do. A backend whose volumes share parts of their maps counts such a part once.
     pub references: u32,
     /// The block was found damaged: nothing may share it before its content is written anew.
     pub is_suspect: bool,
@@ -66,7 +67,7 @@ pub(crate) struct Damage {
     pub lost: Vec<String>,
 }
 
-/// How much a backend needs a checkpoint to stay within its memory.
+/// The urgency of a checkpoint, without which a backend would exceed its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
     /// No checkpoint is needed.

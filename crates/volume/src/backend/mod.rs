@@ -1,7 +1,7 @@
 //! The metadata of a pool: maps, index, reference counts and the list of volumes, behind traits.
 //!
-//! The journal is the engine's: it hands every [`gemelo_format::Change`] to the backend after it was
-//! appended, and again when it is replayed after a crash. A backend keeps the state, and at a
+//! The journal is the engine's: it hands every [`gemelo_format::Change`] to the backend after it
+//! was appended, and again when it is replayed after a crash. A backend keeps the state, and at a
 //! checkpoint makes it durable. [`log`] keeps everything in memory; [`cached`] reads pages that are
 //! not in its cache. `docs/internals/add-a-backend.md` says how to add one.
 

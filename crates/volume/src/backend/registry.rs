@@ -14,17 +14,18 @@ pub(crate) struct Home<'h> {
     pub(crate) superblock: &'h Superblock,
 }
 
-/// How a checkpoint is read.
+/// Options for reading a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoadOptions {
-    /// As [`crate::Tuning::cache_bytes`].
+    /// The same as [`crate::Tuning::cache_bytes`].
     pub(crate) cache_bytes: u64,
-    /// Read all that can be read, so that the next checkpoint writes it anew.
+    /// If `true`, all pages that can be read are read, so that the next checkpoint writes the whole
+    /// state anew.
     pub(crate) salvages: bool,
 }
 
-/// Makes the backend of an empty pool with a data store of this many blocks. The superblock need not
-/// be on disk yet.
+/// Makes the backend of an empty pool with a data store of this many blocks. The superblock need
+/// not be on disk yet.
 type Empty = fn(&Home<'_>, u64) -> Box<dyn MetadataBackend>;
 /// Reads the checkpoint of a root.
 type Load = fn(&Home<'_>, &Root, LoadOptions, &mut Damage) -> Result<Box<dyn MetadataBackend>>;
@@ -37,7 +38,7 @@ pub(super) struct Registration {
     pub(super) load: Load,
 }
 
-/// The table. A kind without an entry does not compile.
+/// Returns the entry of a backend. A kind without an entry does not compile.
 const fn registration(kind: BackendKind) -> &'static Registration {
     match kind {
         BackendKind::Log => &log::LOG,

@@ -1,4 +1,4 @@
-//! Which slots of the metadata disk are in use.
+//! The slots of the metadata disk that are in use.
 
 use gemelo_format::Slot;
 
@@ -12,7 +12,7 @@ pub(in crate::backend) struct Slots {
 }
 
 impl Slots {
-    /// A slot that was free. `None` when there are no more numbers.
+    /// Takes a free slot. Returns `None` if all slot numbers are in use.
     pub(in crate::backend) fn take(&mut self) -> Option<Slot> {
         let start = self.cursor;
         let free = |words: &[u64]| words.iter().position(|word| *word != u64::MAX);
@@ -31,7 +31,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Marks a slot as used; whether it was free.
+    /// Marks a slot as used. Returns whether it was free.
     pub(in crate::backend) fn claim(&mut self, slot: Slot) -> bool {
         let (word, bit) = Self::place(slot);
         if word >= self.words.len() {
@@ -54,7 +54,7 @@ impl Slots {
         }
     }
 
-    /// The next search begins at the first slot, so that the disk does not grow while there are gaps.
+    /// Starts the next search at the first slot, so that gaps are filled before the disk grows.
     pub(in crate::backend) fn rewind(&mut self) {
         self.cursor = 0;
     }

@@ -22,15 +22,16 @@ pub(crate) trait Map {
     /// The first LBN from `from` on, but before `end`, that is not unmapped.
     fn next_mapped(&self, volume: VolumeId, from: Lbn, end: Lbn) -> Result<Option<Lbn>>;
 
-    /// The part of the map that has this LBN belongs to other volumes as well. Its references are
-    /// counted once for all of them. A backend whose volumes share no parts never says so.
+    /// Returns whether other volumes have the part of the map with this LBN as well. The references
+    /// of a shared part are counted once for all of these volumes. A backend whose volumes share no
+    /// parts returns `false`.
     fn is_in_shared_part(&self, _volume: VolumeId, _lbn: Lbn) -> bool {
         false
     }
 
-    /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do not
-    /// wait for a disk. Reads for a few milliseconds at most, and gives the first LBN that is left;
-    /// `end` if nothing is. A backend that keeps its metadata in memory has nothing to read.
+    /// Reads what changes of the LBNs from `from` to `end` need, so that the changes themselves do
+    /// not wait for a disk. Reads for a few milliseconds at most, and gives the first LBN that is
+    /// left; `end` if nothing is. A backend that keeps its metadata in memory has nothing to read.
     fn warm(&self, _volume: VolumeId, _from: Lbn, end: Lbn) -> Result<Lbn> {
         Ok(end)
     }
@@ -50,9 +51,9 @@ pub(crate) trait Index {
     /// Calls `visit` with every PBN that has a reference.
     fn visit_used(&self, visit: &mut dyn FnMut(Pbn)) -> Result<()>;
 
-    /// Brings the counts of these places into memory, or into the processor's caches, because changes
-    /// of the places will need them. Fails also if any page was found damaged since the pool was
-    /// opened: a pool with a damaged page takes no writes.
+    /// Brings the counts of these places into memory, or into the processor's caches, because
+    /// changes of the places will need them. Fails also if any page was found damaged since the
+    /// pool was opened: a pool with a damaged page takes no writes.
     fn prefetch(&self, _places: &[Place]) -> Result<()> {
         Ok(())
     }
@@ -73,13 +74,14 @@ pub(crate) trait Volumes {
     }
 }
 
-/// Writing the state of one instant, so that the journal before it is no longer needed.
+/// Checkpoints: a checkpoint writes the state of one instant, so the journal before that instant is
+/// no longer needed.
 ///
-/// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once the
-/// root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are not
+/// The order is `freeze`, `merge`, the pages of [`LocalPages`] if there are any, then `finish` once
+/// the root is durable, or `abandon` after a failure. Changes go on meanwhile, but volumes are not
 /// created, removed or cloned between `freeze` and the end.
 pub(crate) trait Checkpoint {
-    /// How much the backend needs a checkpoint.
+    /// Returns how urgently the backend needs a checkpoint.
     fn pressure(&self) -> Pressure {
         Pressure::Low
     }
@@ -92,17 +94,18 @@ pub(crate) trait Checkpoint {
         None
     }
 
-    /// The root is durable: what only the checkpoint before needed may be used again.
+    /// Ends a checkpoint whose root is durable. Slots that only the checkpoint before needed may be
+    /// used again.
     fn finish(&mut self) -> Garbage;
 
-    /// The checkpoint failed: the next one writes what was frozen.
+    /// Ends a checkpoint that failed. The next checkpoint writes the frozen changes too.
     fn abandon(&mut self);
 
     /// The backend's pages on the metadata disk. `None` for a backend that keeps its metadata
     /// elsewhere; its roots name no table.
     fn local_pages(&self) -> Option<&dyn LocalPages>;
 
-    /// As [`Self::local_pages`], to be written.
+    /// The same as [`Self::local_pages`], with write access.
     fn local_pages_mut(&mut self) -> Option<&mut dyn LocalPages>;
 }
 
@@ -111,28 +114,28 @@ pub(crate) trait LocalPages {
     /// Slots in use, and those that the next checkpoint may take.
     fn slots(&self) -> SlotNeed;
 
-    /// Adds at most `most` frozen pages to `writes`. True if there are more.
+    /// Adds at most `most` frozen pages to `writes`. Returns `true` if there are more.
     fn gather(&mut self, most: usize, writes: &mut PageWrites) -> Result<bool>;
 
-    /// Adds the pages of the table after the last frozen page. Gives the place of the table's first
-    /// page and the table's length in bytes.
+    /// Adds the pages of the table after the last frozen page. Returns the link to the table's
+    /// first page and the table's length in bytes.
     fn seal(&mut self, writes: &mut PageWrites) -> Result<(Link, u64)>;
 }
 
 /// Checking the state against itself, and repairing it.
 pub(crate) trait Repair {
-    /// The fingerprint of this PBN was lost with its page.
+    /// Returns whether the fingerprint of this PBN was lost with its page.
     fn is_record_lost(&self, pbn: Pbn) -> bool;
 
     /// Sets fingerprints that were computed anew, and marks the LBNs of lost contents as damaged.
     fn restore(&mut self, computed: &[(Pbn, Fingerprint)], lost: &HashSet<Place>) -> Result<()>;
 
-    /// Counts the references to every PBN again and compares counts, totals and index with them. Gives
-    /// the differences in words, at most `most` of them.
+    /// Counts the references to every PBN again and compares counts, totals and index with them.
+    /// Returns descriptions of the differences, at most `most`.
     fn prove(&self, most: usize) -> Result<Vec<String>>;
 }
 
-/// Where the engine keeps its metadata.
+/// A store of the engine's metadata.
 pub(crate) trait MetadataBackend:
     Map + Index + Volumes + Checkpoint + Repair + Send + Sync
 {

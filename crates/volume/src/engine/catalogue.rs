@@ -1,4 +1,4 @@
-//! The catalogue: the volumes of an open pool by name, and those that nobody sees.
+//! The catalogue: the volumes of an open pool by name, and the hidden volumes.
 
 use super::VolumeShared;
 use super::locks::{OrderedGuard, OrderedMutex, OrderedRwLock, Rank};
@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 type Names = BTreeMap<String, Arc<VolumeShared>>;
 
-/// See the module.
+/// The volumes of an open pool.
 pub(crate) struct Catalogue {
-    /// Locked for a look or an insertion alone, so that clients find their volumes at any time.
+    /// Locked only for a single look-up or insertion, so that clients find their volumes at any
+    /// time.
     names: OrderedRwLock<Names>,
     /// Names of volumes that are being made. Held while the list of volumes, or the size of the
     /// pool, changes: such changes come one after another.
@@ -44,12 +45,12 @@ impl Catalogue {
         self.names.read().len()
     }
 
-    /// Lets one thread at a time change the list.
+    /// Waits for the right to change the list of volumes, which one thread has at a time.
     pub(crate) fn change(&self) -> CatalogueChange<'_> {
         CatalogueChange { catalogue: self, reserved: self.reserved.lock() }
     }
 
-    /// Has a hidden volume cleared by the background, or after the next opening.
+    /// Leaves a hidden volume to be cleared by the background, or after the next opening.
     pub(super) fn clear_later(&self, volume: VolumeId) {
         self.hidden.lock().push(volume);
     }
@@ -76,7 +77,7 @@ impl CatalogueChange<'_> {
         Ok(())
     }
 
-    /// Whether this volume has this name.
+    /// Returns whether this volume has this name.
     pub(super) fn has(&self, name: &str, volume: &Arc<VolumeShared>) -> bool {
         self.catalogue.names.read().get(name).is_some_and(|there| Arc::ptr_eq(there, volume))
     }
@@ -108,15 +109,17 @@ impl CatalogueChange<'_> {
 
 fn check_name(name: &str) -> Result<()> {
     let is_plain = |c: char| !c.is_control() && c != '/';
-    // In POOL/NAME these would be taken for folders.
+    // In POOL/NAME these would mean a directory.
     if matches!(name, "." | "..") {
-        let what = format!("the name '{name}'");
-        return Err(VolumeError::BadOption { what, expected: "a volume's: it means a folder" });
+        return Err(VolumeError::BadOption {
+            what: format!("volume name '{name}'"),
+            rule: "it would mean a directory".to_owned(),
+        });
     }
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
         return Err(VolumeError::BadOption {
-            what: format!("the name '{}'", name.escape_debug()),
-            expected: "1 to 255 bytes without '/' and control characters",
+            what: format!("volume name '{}'", name.escape_debug()),
+            rule: format!("give 1 to {MAX_NAME_BYTES} bytes without '/' and control characters"),
         });
     }
     Ok(())

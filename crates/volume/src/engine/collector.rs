@@ -53,7 +53,7 @@ impl Engine {
 
 /// An allowance that was not used is saved up, for a burst of this many seconds' worth.
 const MOST_SAVED_S: u64 = 1;
-/// How long the background collector rests after it has looked at the whole store.
+/// Pause of the background collector after it has searched the whole store: 10 s.
 const REST_NS: u64 = 10_000_000_000;
 
 /// The collector of the background: gives the space of freed blocks back to the system, within a

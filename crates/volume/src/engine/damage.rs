@@ -33,10 +33,10 @@ pub struct DamagedBlock {
     pub pbn: u32,
 }
 
-/// Where a damaged block was found.
+/// The place where a damaged block was found: volume, LBN and PBN.
 type Noted = (VolumeId, u64, u32);
 
-/// See the module.
+/// The damaged blocks of an open pool.
 pub(super) struct Damages {
     noted: OrderedMutex<BTreeSet<Noted>>,
     unwritable: OrderedMutex<HashSet<Pbn>>,
@@ -52,7 +52,7 @@ impl Default for Damages {
 }
 
 impl Damages {
-    /// Takes note of a damaged block. True if it counts as a new one.
+    /// Records a damaged block. Returns `true` if it was not recorded yet.
     fn note(&self, damage: Noted) -> bool {
         let mut noted = self.noted.lock();
         !noted.contains(&damage) && (noted.len() >= MOST_NOTED || noted.insert(damage))
@@ -67,8 +67,7 @@ impl Damages {
         self.noted.lock().retain(|(_, _, number)| *number != pbn.number());
     }
 
-    /// Takes note of a suspect block that could not be written. Its content has to be stored
-    /// elsewhere.
+    /// Records a suspect block that could not be written. Its content has to be stored elsewhere.
     pub(super) fn note_unwritable(&self, pbn: Pbn) {
         let mut unwritable = self.unwritable.lock();
         if unwritable.len() >= MOST_UNWRITABLE {
@@ -83,8 +82,8 @@ impl Damages {
 }
 
 impl Engine {
-    /// Takes note of a damaged block, and keeps it from being shared. The caller holds a pin, so
-    /// the block has not been given to another content since it was looked up.
+    /// Records a damaged block, and keeps it from being shared. The caller holds a pin, so the
+    /// block has not been given to another content since it was looked up.
     #[cold]
     pub(crate) fn note_damage(&self, volume: VolumeId, wanted: Wanted) {
         let is_new = self.damages.note((volume, wanted.lbn.0, wanted.pbn.number()));
@@ -105,7 +104,7 @@ impl Engine {
                 record.references > 0 && !record.fingerprint.is_none() && !record.is_suspect
             });
         if is_shareable {
-            // If it fails the pool has stopped, which says more.
+            // A failure stops the pool, and the stopped pool reports the reason.
             let _ = self.log.apply(&mut state, &Change::Suspect { pbn, is_suspect: true });
         }
     }

@@ -33,11 +33,11 @@ const MOST_ROUNDS: u32 = 4;
 pub struct FinderReport {
     /// Blocks that were read and fingerprinted.
     pub examined_blocks: u64,
-    /// Those whose content was known: their own copy was freed.
+    /// Examined blocks whose content was known. Their own copies were freed.
     pub shared_blocks: u64,
-    /// Those whose content is known from now on.
+    /// Examined blocks whose content became known to the index.
     pub identified_blocks: u64,
-    /// Those that a write replaced meanwhile, or that could not be read.
+    /// Examined blocks that a write replaced meanwhile, or that could not be read.
     pub aborted_blocks: u64,
 }
 
@@ -56,7 +56,7 @@ impl FinderReport {
 pub(crate) struct DirtyGroups {
     /// When each was marked first.
     marked_ns: BTreeMap<u64, u64>,
-    /// Everything from this group on has to be looked at, whether marked or not.
+    /// All groups from this one on have to be looked at, whether marked or not.
     sweep: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl DirtyGroups {
         }
     }
 
-    /// Marks the whole volume, of which nothing is known.
+    /// Marks the whole volume, because nothing is known about its groups.
     pub(crate) fn mark_all(&mut self) {
         self.marked_ns.clear();
         self.sweep = Some(0);
@@ -87,7 +87,7 @@ impl DirtyGroups {
         self.sweep = None;
     }
 
-    /// Takes a group that was marked no later than this.
+    /// Removes and returns a group that was marked no later than `until_ns`.
     fn take_marked(&mut self, until_ns: u64) -> Option<u64> {
         let group = self
             .marked_ns
@@ -104,21 +104,21 @@ impl DirtyGroups {
     }
 }
 
-/// A block without a fingerprint, and what was found out about it.
+/// A block without a fingerprint, and the results of its examination.
 struct Candidate {
     own: Wanted,
     fingerprint: Fingerprint,
     /// The block that the index has for the fingerprint.
     entry: Option<Pbn>,
-    /// Whether that one has the same content.
+    /// `true` if the block of the index has the same content.
     is_equal: bool,
-    /// Whether that one was suspect and has its content again.
+    /// `true` if the block of the index was suspect and its content was written there again.
     is_healed: bool,
 }
 
 impl Engine {
-    /// Looks at one group that was marked no later than this, of any volume. `None` if there is
-    /// none.
+    /// Examines one group of any volume that was marked no later than `until_ns`. Returns `None` if
+    /// there is none.
     pub(crate) fn find_next(&self, until_ns: u64) -> Result<Option<FinderReport>> {
         self.check_writable()?;
         for volume in self.volumes().values().filter(|volume| volume.mode() == DedupMode::Offline) {
@@ -151,16 +151,16 @@ impl Engine {
             self.state().backend().next_mapped(volume.id(), Lbn(from * GROUP_BLOCKS), end)?;
         let group = next.map(|lbn| lbn.0 / GROUP_BLOCKS);
         let mut dirty = volume.dirty();
-        // Somebody may have begun the sweep anew.
+        // Another thread may have restarted the sweep.
         if dirty.sweep == Some(from) {
             dirty.sweep = group.map(|group| group + 1);
         }
         Ok(group)
     }
 
-    /// Shares what can be shared of a group.
+    /// Examines the blocks of a group, and shares those whose contents are known.
     fn examine(&self, volume: &VolumeShared, group: u64) -> Result<FinderReport> {
-        // Until the end no block that is looked up here is written again.
+        // The pin keeps all blocks that are looked up here from being reused before the end.
         let _pin = self.pin();
         let mut report = FinderReport::default();
         let chunk_blocks = (CHUNK_BYTES / self.block_bytes()).max(1);
@@ -202,8 +202,8 @@ impl Engine {
         Ok(stored)
     }
 
-    /// Deals with some blocks; gives those that have to be looked at once more, because the index
-    /// has changed.
+    /// Examines some blocks. Returns those that have to be examined again, because the index has
+    /// changed.
     fn examine_chunk(
         &self,
         volume: &VolumeShared,
@@ -283,7 +283,7 @@ impl Engine {
         self.read_blocks(volume, chunk, buffers).iter().map(Result::is_ok).collect()
     }
 
-    /// Writes the content of a suspect block there again.
+    /// Writes the content of a suspect block to that block again.
     fn heal(&self, entry: Option<Pbn>, content: &[u8]) -> bool {
         let Some(pbn) = entry.filter(|pbn| !self.damages.is_unwritable(*pbn)) else { return false };
         let mut writes = [ContentWrite::new(pbn, content)];
@@ -296,7 +296,7 @@ impl Engine {
         is_written
     }
 
-    /// Makes the change for one block, if what was found out is still true.
+    /// Applies the change for one block, if the results of its examination still hold.
     fn settle(
         &self,
         state: &mut State,
@@ -318,7 +318,7 @@ impl Engine {
             return Ok(Settled::Overtaken);
         }
         if !own.fingerprint.is_none() {
-            // Another LBN of it was looked at first.
+            // An earlier LBN with the same block was examined first.
             return Ok(Settled::Identified);
         }
         state.backend().find(&[fingerprint], &mut found)?;
@@ -372,7 +372,7 @@ pub(super) fn work(engine: &Engine, stop: &StopSignal) {
             if now_ns < free_at_ns || stop.is_raised() {
                 break;
             }
-            // What fails is looked at again after the delay.
+            // A group that fails is examined again after the delay.
             let Ok(Some(report)) = engine.find_next(until_ns) else { break };
             if let Some(rate) = tuning.finder_bytes_per_s {
                 let bytes = report.examined_blocks * block_bytes;

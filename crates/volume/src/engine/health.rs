@@ -1,4 +1,5 @@
-//! Whether an open pool takes changes, and syncs, whose failure ends that.
+//! The state of an open pool that decides whether it takes changes, and the syncs, whose failure
+//! ends all changes.
 
 use super::locks::{OrderedMutex, Rank};
 use crate::error::{Result, VolumeError};
@@ -6,7 +7,7 @@ use gemelo_format::DiskRole;
 use std::io;
 use std::sync::OnceLock;
 
-/// Whether a pool takes changes.
+/// Decides whether a pool takes changes.
 #[derive(Debug)]
 pub(crate) struct Health {
     is_read_only: bool,
@@ -18,12 +19,12 @@ impl Health {
         Self { is_read_only, stopped: OnceLock::new() }
     }
 
-    /// Whether the pool was opened for reading only.
+    /// Returns whether the pool was opened for reading only.
     pub(crate) const fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// Whether a failure has ended all changes.
+    /// Returns whether a failure has ended all changes.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.get().is_some()
     }
@@ -41,15 +42,15 @@ impl Health {
 
     /// Ends all changes, because it is unknown which of them are durable.
     pub(crate) fn stop(&self, disk: DiskRole, action: &'static str) {
-        // Only the first reason counts.
+        // Only the first reason is kept.
         let _ = self.stopped.set((disk, action));
     }
 }
 
 /// Syncs one disk, by one thread at a time, and never again after a failure.
 ///
-/// The system tells an error to one of those who sync a file at once, drops the pages that it could
-/// not write, and tells the others, and all who sync later, of a success.
+/// Linux reports a failed write to only one of the threads that sync a file, and drops the pages
+/// that it could not write. The other threads, and every later sync, are told of a success.
 pub(crate) struct Syncs {
     disk: DiskRole,
     alone: OrderedMutex<()>,

@@ -65,14 +65,14 @@ mod check {
 
     /// The place of a lock in the order; `number` tells locks of one rank apart.
     #[derive(Clone, Copy)]
-    pub(crate) struct Place(Rank, u64);
+    pub(crate) struct LockPosition(Rank, u64);
 
-    impl Place {
+    impl LockPosition {
         pub(super) const fn new(rank: Rank, number: u64) -> Self {
             Self(rank, number)
         }
 
-        /// To be called before the lock is waited for.
+        /// Panics if this lock is out of order. Called before the thread waits for the lock.
         pub(super) fn assert_next(self) {
             let last = HELD.with_borrow(|held| held.iter().max().copied());
             assert!(
@@ -90,11 +90,11 @@ mod check {
     }
 
     /// A lock that this thread holds.
-    pub(crate) struct Held(Place);
+    pub(crate) struct Held(LockPosition);
 
     impl Drop for Held {
         fn drop(&mut self) {
-            let Place(rank, number) = self.0;
+            let LockPosition(rank, number) = self.0;
             // The thread may be ending.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
@@ -111,9 +111,9 @@ mod check {
     use super::Rank;
 
     #[derive(Clone, Copy)]
-    pub(crate) struct Place;
+    pub(crate) struct LockPosition;
 
-    impl Place {
+    impl LockPosition {
         pub(super) const fn new(_: Rank, _: u64) -> Self {
             Self
         }
@@ -131,11 +131,11 @@ mod check {
 }
 
 pub(crate) use check::Held;
-use check::Place;
+use check::LockPosition;
 
-/// Notes that this thread takes something of a rank that is no lock of this module.
+/// Notes that this thread takes a resource with a rank that this module does not lock.
 pub(crate) fn enter(rank: Rank) -> Held {
-    let place = Place::new(rank, 0);
+    let place = LockPosition::new(rank, 0);
     place.assert_next();
     place.hold()
 }
@@ -172,7 +172,7 @@ pub(crate) type OrderedWrite<'a, T> = Ordered<RwLockWriteGuard<'a, T>>;
 /// A mutex with a rank.
 pub(crate) struct OrderedMutex<T> {
     lock: Mutex<T>,
-    place: Place,
+    place: LockPosition,
 }
 
 impl<T> OrderedMutex<T> {
@@ -182,7 +182,7 @@ impl<T> OrderedMutex<T> {
 
     /// One of several locks of a rank, which are taken in the order of their numbers.
     pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
-        Self { lock: Mutex::new(value), place: Place::new(rank, number) }
+        Self { lock: Mutex::new(value), place: LockPosition::new(rank, number) }
     }
 
     #[inline]
@@ -196,7 +196,7 @@ impl<T> OrderedMutex<T> {
 /// that comes again waits for a writer that waits for the reader.
 pub(crate) struct OrderedRwLock<T> {
     lock: RwLock<T>,
-    place: Place,
+    place: LockPosition,
 }
 
 impl<T> OrderedRwLock<T> {
@@ -204,9 +204,9 @@ impl<T> OrderedRwLock<T> {
         Self::numbered(rank, 0, value)
     }
 
-    /// As [`OrderedMutex::numbered`].
+    /// Does the same as [`OrderedMutex::numbered`].
     pub(crate) const fn numbered(rank: Rank, number: u64, value: T) -> Self {
-        Self { lock: RwLock::new(value), place: Place::new(rank, number) }
+        Self { lock: RwLock::new(value), place: LockPosition::new(rank, number) }
     }
 
     #[inline]
@@ -221,13 +221,13 @@ impl<T> OrderedRwLock<T> {
         Ordered { guard: self.lock.write(), _held: self.place.hold() }
     }
 
-    /// Waits no longer than this; may come out of order.
+    /// Waits for the lock no longer than `most`. It may come out of order.
     pub(crate) fn try_write_for(&self, most: Duration) -> Option<OrderedWrite<'_, T>> {
         let guard = self.lock.try_write_for(most)?;
         Some(Ordered { guard, _held: self.place.hold() })
     }
 
-    /// Whether a reader or a writer has it.
+    /// Returns whether a reader or a writer holds the lock.
     pub(crate) fn is_locked(&self) -> bool {
         self.lock.is_locked()
     }

@@ -9,7 +9,7 @@ use crate::error::Result;
 /// The work of the thread.
 pub(super) fn work(engine: &Engine, stop: &StopSignal) {
     let interval_ns = u64::try_from(engine.tuning.commit_interval.as_nanos()).unwrap_or(u64::MAX);
-    // If it fails, the rest is cleared at the next opening.
+    // A failure leaves the rest to the next opening.
     let _ = engine.clear_left(&|| stop.is_raised());
     let mut due_ns = engine.clock.now_ns().saturating_add(interval_ns);
     let mut collector = Collector::new(engine.tuning.collect_bytes_per_s, engine.clock.now_ns());
@@ -18,7 +18,7 @@ pub(super) fn work(engine: &Engine, stop: &StopSignal) {
         if is_due {
             due_ns = engine.clock.now_ns().saturating_add(interval_ns);
         }
-        // A failure comes again at the next flush, which reports it.
+        // A failure repeats at the next flush, which reports it.
         let _ = maintain(engine, stop, is_due).and_then(|()| collector.work(engine));
     }
 }
@@ -28,9 +28,10 @@ fn maintain(engine: &Engine, stop: &StopSignal, is_due: bool) -> Result<()> {
     if is_due || engine.log.is_commit_long() {
         engine.flush()?;
     }
+    engine.log.mark_if_idle()?;
     if is_due {
         engine.data.free_retired();
-        // Volumes whose removal found no room. Those that find none again stay hidden.
+        // Clears volumes whose removal found no room. Those that still find none stay hidden.
         let _ = engine.clear_hidden(&|| stop.is_raised());
     }
     if engine.log.is_checkpoint_due() { engine.checkpoint() } else { Ok(()) }

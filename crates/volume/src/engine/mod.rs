@@ -1,8 +1,8 @@
-//! The engine: what happens to requests between volumes and disks.
+//! The engine: carries out requests and commands between volumes and disks.
 //!
 //! It stands on four parts, each private to its module: the [`data`] path (contents, and which
 //! blocks are free), the [`log`] (metadata, commits, checkpoints), the [`catalogue`] of volumes and
-//! the [`damage`] that was found. [`Engine`] does with them what requests and commands ask for. The
+//! the [`damage`] that was found. [`Engine`] uses them to carry out requests and commands. The
 //! order of all locks is [`locks::Rank`]. Contents are read and written without the lock of the
 //! metadata.
 
@@ -72,7 +72,7 @@ pub(crate) struct Engine {
     damages: Damages,
 }
 
-/// Everything that an engine is opened with.
+/// The parts of an engine and the state that it begins with.
 pub(crate) struct EngineParts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metadata: Arc<dyn Disk>,
@@ -89,7 +89,8 @@ pub(crate) struct EngineParts {
 }
 
 impl Engine {
-    /// An engine whose background has not begun. It takes no changes if `tuning` says so.
+    /// Makes an engine whose background threads have not started. It takes no changes if `tuning`
+    /// is read-only.
     pub(crate) fn new(parts: EngineParts) -> Self {
         let EngineParts { clock, superblock, tuning, backend, .. } = parts;
         let volumes = backend.volumes();
@@ -150,7 +151,7 @@ impl Engine {
         self.tuning.background
     }
 
-    /// Whether the pool was opened for reading only.
+    /// Returns whether the pool was opened for reading only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.health.is_read_only()
     }
@@ -190,7 +191,7 @@ impl Engine {
         self.catalogue.len() as u64
     }
 
-    /// Makes durable all that was acknowledged so far.
+    /// Makes every acknowledged change durable.
     pub(crate) fn flush(&self) -> Result<()> {
         self.log.flush()
     }
@@ -219,7 +220,7 @@ impl Engine {
         self.log.disk_bytes()
     }
 
-    /// Counts of what the pool has done.
+    /// Counts of the pool's activity.
     pub(crate) fn activity(&self) -> PoolActivity {
         self.counters.read()
     }
@@ -243,12 +244,12 @@ impl Engine {
         Ok(wrong)
     }
 
-    /// As [`Self::prove`], while requests wait.
+    /// Does the same as [`Self::prove`], while requests wait.
     pub(crate) fn prove_served(&self, most: usize) -> Result<Vec<String>> {
-        // No volume comes that is not in the list.
+        // The list of volumes must not change meanwhile.
         let _catalogue = self.catalogue.change();
         let mut volumes: Vec<_> = self.volumes().into_values().collect();
-        // Gates are closed in the order of the ids.
+        // Gates are closed in the order of the ids, as their ranks demand.
         volumes.sort_by_key(|volume| volume.id());
         let _gates: Vec<_> = volumes.iter().map(|volume| volume.close_gate()).collect();
         let _paused = self.data.pause_discards();

@@ -1,9 +1,9 @@
-//! Changes of whole volumes piece by piece, so that no request waits for them, and they fit the
+//! Changes of whole volumes in pieces, so that no request waits long for them, and each fits the
 //! backend's memory.
 //!
-//! A volume that is being made or removed is hidden: a crash leaves it so, and it is cleared after
-//! the next opening. A volume that has become smaller may map LBNs beyond its end, which no request
-//! sees, until they are cleared.
+//! A volume that is being made or removed is hidden. A crash leaves it hidden, and it is cleared
+//! after the next opening. A volume that has become smaller may map LBNs beyond its end until they
+//! are cleared; no request sees them.
 
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
@@ -12,34 +12,34 @@ use gemelo_format::{Change, Lbn, VolumeId};
 /// LBNs that are unmapped in one hold of the state's lock, with a backend in memory: less than a
 /// millisecond.
 pub(super) const UNMAP_BLOCKS: u64 = 16_384;
-/// The same with a cached backend, which looks up each of them in trees: a few milliseconds.
+/// The same for a cached backend, which looks up each LBN in trees: a few milliseconds.
 const CACHED_BLOCKS: u64 = 1024;
-/// Beyond every LBN.
+/// A bound above every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
 impl Engine {
-    /// LBNs that are unmapped in one change at most: they fit the backend's memory, and take a few
+    /// The most LBNs that one change unmaps. They fit the backend's memory and take a few
     /// milliseconds.
     pub(super) fn piece_blocks(state: &State) -> u64 {
         state.backend().piece_blocks().map_or(UNMAP_BLOCKS, |most| most.min(CACHED_BLOCKS))
     }
 
-    /// Whether a change of the whole volume would take too long, or too much.
+    /// Returns whether one change of the whole volume would take too long or too much memory.
     pub(super) fn is_large(state: &State, volume: VolumeId) -> bool {
         state.backend().mapped_blocks(volume) > Self::piece_blocks(state)
     }
 
-    /// The backend needs a change of this whole volume to be made in pieces.
+    /// Returns whether the backend needs a change of this whole volume to be made in pieces.
     pub(super) fn needs_pieces(state: &State, volume: VolumeId) -> bool {
         state.backend().piece_blocks().is_some() && Self::is_large(state, volume)
     }
 
-    /// Unmaps all from an LBN on.
+    /// Unmaps all LBNs at or after `from`.
     fn unmap_from(&self, volume: VolumeId, from: Lbn) -> Result<()> {
         let mut next = from;
         loop {
             self.log.bound_open_commit()?;
-            // Without room it goes on, in the reserve.
+            // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
             let (first, count) = {
                 let state = self.state();
@@ -70,7 +70,7 @@ impl Engine {
         })
     }
 
-    /// Unmaps what a volume has beyond its end.
+    /// Unmaps the LBNs that a volume has beyond its end.
     pub(super) fn unmap_beyond(&self, volume: &VolumeShared) -> Result<()> {
         let blocks = volume.size_bytes() / u64::from(self.superblock.block_bytes);
         self.unmap_from(volume.id(), Lbn(blocks))
@@ -85,8 +85,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Clears what a crash has left. Ends early when told to: the rest is done after the next
-    /// opening.
+    /// Clears hidden volumes and LBNs beyond the ends of volumes, as a crash leaves them. Ends
+    /// early if `is_stopped` says so: the rest is done after the next opening.
     pub(crate) fn clear_left(&self, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         self.clear_hidden(is_stopped)?;
         for volume in self.volumes().into_values() {

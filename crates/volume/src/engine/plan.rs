@@ -1,36 +1,35 @@
 //! The plan of a write: a decision for each block of a list, made without a lock and carried out
 //! with one.
 
+mod carry_out;
+
 use super::checked::Likeness;
 use super::patch::Patches;
-use super::write::{Failed, Item, Source};
-use super::{Engine, State, VolumeShared};
+use super::write::{Item, Source};
+use super::{Engine, VolumeShared};
 use crate::backend::Record;
-use crate::error::{Result, VolumeError};
+use crate::error::Result;
 use gemelo_base::is_zero;
-use gemelo_format::{
-    Change, Checksum, DedupMode, DiskRole, Fingerprint, Lbn, Pbn, Place, VolumeId,
-};
-use gemelo_store::ContentWrite;
+use gemelo_format::{Checksum, DedupMode, Fingerprint, Lbn, Pbn, Place};
 use hashbrown::HashTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Its request has failed already.
+    /// The block's request has failed already.
     Failed,
     /// The block has this content already.
     Unchanged,
     /// The content is all zeros.
     Unmap,
-    /// This block has the content.
+    /// The content is in this PBN, which is shared.
     Share(Pbn),
-    /// Its content is the one of this suspect block, and is written there again.
+    /// The content belongs to this suspect block, and is written there again.
     Heal(Pbn),
     /// The suspect block could not be written. The next pass stores the content elsewhere.
     Retry,
-    /// Its content is that of an earlier one of the list.
+    /// The content equals that of an earlier block of the list.
     Follow(usize),
-    /// The content is not known, and gets a block of its own.
+    /// The content is unknown, and gets a PBN of its own.
     Fresh,
 }
 
@@ -62,13 +61,13 @@ impl Block<'_> {
     }
 }
 
-/// See the module.
+/// The decisions for a list of blocks, and the results of the look-ups that they rest on.
 pub(super) struct Plan<'p, 'a> {
     blocks: Vec<Block<'p>>,
     fingerprints: Vec<Fingerprint>,
     places: Vec<Place>,
     found: Vec<Option<Pbn>>,
-    /// The state of the pool when it was looked up.
+    /// The version of the metadata at the look-up.
     version: (u64, usize),
     checksums: Vec<Checksum>,
     /// The records of the found blocks.
@@ -169,7 +168,8 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         }
     }
 
-    /// Compares the contents with those that the index knows, in one list. True for equal ones.
+    /// Compares the contents in one list with the blocks that the index has for them. Returns
+    /// `true` for each equal one.
     fn compare(&self, engine: &Engine) -> Vec<bool> {
         let likeness = |at: usize| {
             let (block, pbn) = (self.blocks.get(at)?, (*self.found.get(at)?)?);
@@ -233,8 +233,8 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
         self.healable(engine, at, must_compare).map_or(Step::Fresh, Step::Heal)
     }
 
-    /// The suspect block that has the content of this one, if writing it again is right: equal
-    /// fingerprints have to suffice as a proof, because a damaged content cannot be compared.
+    /// Returns the suspect block that has this block's content, if that may be written there again.
+    /// Equal fingerprints have to be enough proof, because a damaged content cannot be compared.
     fn healable(&self, engine: &Engine, at: usize, must_compare: bool) -> Option<Pbn> {
         let (pbn, record) = ((*self.found.get(at)?)?, self.records.get(at)?);
         let is_shareable = record.references < self.most_references;
@@ -256,152 +256,5 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
 
     pub(super) fn fresh_blocks(&self) -> usize {
         self.blocks.iter().filter(|block| block.step == Step::Fresh).count()
-    }
-
-    /// Gives each fresh block its PBN.
-    pub(super) fn place(&mut self, pbns: Vec<Pbn>) {
-        let fresh = self.blocks.iter_mut().filter(|block| block.step == Step::Fresh);
-        for (block, pbn) in fresh.zip(pbns) {
-            block.pbn = Some(pbn);
-        }
-    }
-
-    /// Writes the fresh blocks, and the suspect ones whose content is here.
-    pub(super) fn write(&mut self, engine: &Engine, failed: &mut Failed<'_>) {
-        let target = |block: &Block<'p>| match block.step {
-            Step::Heal(pbn) => Some(pbn),
-            _ => block.pbn,
-        };
-        let mut writes: Vec<ContentWrite<'_>> = self
-            .blocks
-            .iter()
-            .filter_map(|block| Some(ContentWrite::new(target(block)?, block.content)))
-            .collect();
-        engine.data.write(&mut writes);
-        let mut lost: Vec<Pbn> = Vec::new();
-        for write in writes {
-            let Err(error) = write.outcome else { continue };
-            let error = VolumeError::io(DiskRole::Data, "write")(error);
-            let fresh = self.blocks.iter().find(|block| block.pbn == Some(write.pbn));
-            fresh.into_iter().for_each(|block| failed(block.request, &error));
-            lost.push(write.pbn);
-        }
-        if lost.is_empty() {
-            return;
-        }
-        // A block whose leader failed was never tried itself; it goes through another pass.
-        for block in self
-            .blocks
-            .iter_mut()
-            .filter(|block| target(block).is_some_and(|pbn| lost.contains(&pbn)))
-        {
-            block.step = match block.step {
-                Step::Heal(pbn) => {
-                    engine.damages.note_unwritable(pbn);
-                    Step::Retry
-                }
-                _ => Step::Failed,
-            };
-        }
-    }
-
-    /// Whether the block needs another pass.
-    pub(super) fn must_retry(&self, at: usize) -> bool {
-        self.blocks.get(at).is_some_and(|block| block.step == Step::Retry)
-    }
-
-    /// The suspect block whose content was written anew.
-    pub(super) fn healed(&self, at: usize) -> Option<Pbn> {
-        match self.blocks.get(at)?.step {
-            Step::Heal(pbn) => Some(pbn),
-            _ => None,
-        }
-    }
-
-    pub(super) fn has_failed(&self, at: usize) -> bool {
-        self.blocks.get(at).is_none_or(|block| block.step == Step::Failed)
-    }
-
-    /// The PBN taken for a block.
-    pub(super) fn fresh(&self, at: usize) -> Option<Pbn> {
-        self.blocks.get(at)?.pbn
-    }
-
-    /// The LBN of a patched block, and the place that it must still have.
-    pub(super) fn patched(&self, at: usize) -> Option<(Lbn, Place)> {
-        let block = self.blocks.get(at)?;
-        Some((block.lbn, block.base?))
-    }
-
-    /// The earlier block whose content this one has.
-    pub(super) fn leader(&self, at: usize) -> Option<usize> {
-        match self.blocks.get(at)?.step {
-            Step::Follow(leader) => Some(leader),
-            _ => None,
-        }
-    }
-
-    /// The block that is to be shared, and the fingerprint it has to have still.
-    pub(super) fn shared(&self, at: usize) -> Option<(Pbn, Fingerprint)> {
-        let pbn = match self.blocks.get(at)?.step {
-            Step::Share(pbn) | Step::Heal(pbn) => pbn,
-            Step::Follow(leader) => self.fresh(leader).or_else(|| self.healed(leader))?,
-            _ => return None,
-        };
-        Some((pbn, self.fingerprint(at)))
-    }
-
-    /// Which contents that were not known are known by now, because another writer has stored them
-    /// meanwhile; nothing if nothing has changed since the look-up. They go through another pass,
-    /// and are shared there.
-    pub(super) fn stored_meanwhile(&self, state: &State) -> Result<Vec<bool>> {
-        if state.version() == self.version {
-            return Ok(Vec::new());
-        }
-        let mut now = Vec::with_capacity(self.blocks.len());
-        state.backend().find(&self.fingerprints, &mut now)?;
-        let before_and_now = self.found.iter().zip(now);
-        Ok(before_and_now.map(|(before, now)| before.is_none() && now.is_some()).collect())
-    }
-
-    /// The change of the metadata.
-    pub(super) fn change(&self, volume: VolumeId, at: usize) -> Option<Change> {
-        let block = self.blocks.get(at)?;
-        let lbn = block.lbn;
-        match block.step {
-            Step::Failed | Step::Retry | Step::Unchanged => None,
-            Step::Heal(pbn) if self.places.get(at)?.pbn() == Some(pbn) => None,
-            Step::Unmap => Some(Change::Unmap { volume, first: lbn, count: 1 }),
-            Step::Share(_) | Step::Heal(_) | Step::Follow(_) => {
-                let (pbn, checksum) = (self.shared(at)?.0, self.checksum(at));
-                Some(Change::Share { volume, lbn, pbn, checksum })
-            }
-            Step::Fresh => {
-                let (pbn, fingerprint, checksum) =
-                    (block.pbn?, self.fingerprint(at), self.checksum(at));
-                Some(Change::Store { volume, lbn, pbn, fingerprint, checksum })
-            }
-        }
-    }
-
-    /// Counts what was done.
-    pub(super) fn tally(&self, done: &[bool]) -> Tally {
-        let mut tally = Tally::default();
-        for (at, block) in
-            self.blocks.iter().enumerate().filter(|(at, _)| done.get(*at) == Some(&true))
-        {
-            tally.patched += u64::from(block.base.is_some());
-            tally.zero += u64::from(block.is_zero);
-            match block.step {
-                Step::Failed | Step::Retry | Step::Unmap => {}
-                Step::Unchanged => tally.unchanged += u64::from(!block.is_zero),
-                Step::Share(_) | Step::Heal(_) | Step::Follow(_) => tally.duplicate += 1,
-                Step::Fresh => {
-                    tally.unique += 1;
-                    tally.cow += u64::from(matches!(self.places.get(at), Some(Place::Stored(..))));
-                }
-            }
-        }
-        tally
     }
 }

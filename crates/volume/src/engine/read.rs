@@ -1,4 +1,4 @@
-//! Reads: one look-up and one list of contents for all of a batch.
+//! Reads: one look-up and one list of contents for a whole batch.
 
 use super::checked::BlockReads;
 use super::segment::Range;
@@ -18,7 +18,7 @@ pub(super) struct Read<'a> {
 const EXTENT_BLOCKS: u64 = 4096;
 
 impl Engine {
-    /// Does the reads; calls `failed` for each that could not be done.
+    /// Executes the reads. Calls `failed` for each that failed.
     pub(super) fn read_all(
         &self,
         volume: &VolumeShared,
@@ -30,7 +30,7 @@ impl Engine {
         for read in reads.iter() {
             lbns.extend(read.range.blocks(block_bytes).map(Lbn));
         }
-        // Pinned before the look-up: none of these blocks is written again before all are read.
+        // The pin is taken before the look-up, so no block is reused before all are read.
         let _pin = self.pin();
         let mut places = Vec::with_capacity(lbns.len());
         let looked_up = self.state().backend().look_up(volume.id(), &lbns, &mut places);
@@ -78,7 +78,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The range in extents.
+    /// Returns the extents of a range, mapped and unmapped in turn.
     pub(crate) fn extents(
         &self,
         volume: &VolumeShared,
@@ -94,7 +94,7 @@ impl Engine {
             let state = self.state();
             state.backend().look_up(volume.id(), &[Lbn(next)], &mut places)?;
             if places.pop() == Some(Place::Unmapped) {
-                // Most of a large volume is nothing at all, and is passed over.
+                // Most of a large volume is unmapped, and the search skips it.
                 let mapped =
                     state.backend().next_mapped(volume.id(), Lbn(next), Lbn(blocks.end))?;
                 let end = mapped.map_or(blocks.end, |lbn| lbn.0.max(next + 1));

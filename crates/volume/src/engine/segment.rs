@@ -1,5 +1,5 @@
-//! A batch cut to segments in which no request overlaps another in a way that would matter, so that
-//! all reads and all changes of a segment are done at once.
+//! Cuts a batch into segments. Within a segment no two requests conflict, so all of its reads and
+//! all of its changes are done at once.
 
 use super::read::Read;
 use super::write::{Item, Source};
@@ -11,13 +11,13 @@ use gemelo_format::{DedupMode, Lbn};
 use std::ops;
 use std::sync::atomic::Ordering;
 
-/// Requests in a segment at most: comparing each with each is cheap up to here.
+/// Most requests of a segment. Comparing each with each is cheap up to this number.
 const MOST_REQUESTS: usize = 128;
-/// Blocks fingerprinted, allocated and written at once. More would not make the runs much longer;
-/// the lists of a write of 4 MiB stay in the cache.
+/// Most blocks that are fingerprinted, allocated and written at once. More would not make the runs
+/// much longer; the lists of a write of 4 MiB stay in the processor's cache.
 const MOST_ITEMS: usize = 1024;
 
-/// Bytes of a volume.
+/// A range of bytes of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) offset: u64,
@@ -29,7 +29,7 @@ impl Range {
         self.offset + self.length
     }
 
-    /// The blocks it touches.
+    /// The blocks that the range touches.
     pub(crate) fn blocks(self, block_bytes: u64) -> ops::Range<u64> {
         if self.length == 0 {
             return 0..0;
@@ -37,13 +37,13 @@ impl Range {
         self.offset / block_bytes..self.end().div_ceil(block_bytes)
     }
 
-    /// Bytes of it that lie in these blocks, which it touches.
+    /// The number of bytes that the range has in these blocks.
     pub(crate) fn part(self, blocks: ops::Range<u64>, block_bytes: u64) -> u64 {
         let start = (blocks.start * block_bytes).max(self.offset);
         (blocks.end * block_bytes).min(self.end()).saturating_sub(start)
     }
 
-    /// The blocks it covers whole.
+    /// The blocks that lie in the range as a whole.
     fn whole_blocks(self, block_bytes: u64) -> ops::Range<u64> {
         let start = self.offset.div_ceil(block_bytes);
         start..(self.end() / block_bytes).max(start)
@@ -89,7 +89,7 @@ const fn is_immediate(operation: &Operation<'_>) -> bool {
 }
 
 impl Engine {
-    /// Does a batch.
+    /// Executes a batch.
     pub(crate) fn execute(&self, volume: &VolumeShared, batch: &mut [Request<'_>]) {
         let removed = volume.enter();
         let size_bytes = if *removed { 0 } else { volume.size_bytes() };
@@ -102,7 +102,8 @@ impl Engine {
         }
     }
 
-    /// How many requests from the front may be done at once. A flush is a segment of its own.
+    /// Returns the number of requests at the front of the batch that make up one segment. A flush
+    /// is a segment of its own.
     fn segment_length(&self, batch: &[Request<'_>]) -> usize {
         let block_bytes = u64::from(self.superblock.block_bytes);
         let mut claims: Vec<Claim> = Vec::with_capacity(batch.len().min(MOST_REQUESTS));
@@ -141,7 +142,7 @@ impl Engine {
             outcomes.push(outcome);
         }
         let mut failed = |number: usize, error: &VolumeError| {
-            // The first error of a request is the one to tell.
+            // Only the first error of a request is kept.
             if let Some(outcome) = outcomes.get_mut(number).filter(|outcome| outcome.is_ok()) {
                 *outcome = Err(error.for_device(block_bytes));
             }
@@ -170,7 +171,7 @@ impl Engine {
         self.finish_segment(volume, segment, has_immediate);
     }
 
-    /// What can be said of a request before anything is done.
+    /// Checks a request before anything is changed.
     fn check(
         &self,
         volume: &VolumeShared,
@@ -193,7 +194,7 @@ impl Engine {
             .map_err(|error| error.for_device(u64::from(self.superblock.block_bytes)))
     }
 
-    /// Flushes for whoever asked for it, and counts what failed.
+    /// Flushes if a request asked for it, and counts the requests that failed.
     fn finish_segment(
         &self,
         volume: &VolumeShared,
@@ -276,7 +277,7 @@ impl<'a> Changes<'a> {
                 }
                 self.unmaps.push((request, whole));
             }
-            // The parts of blocks at the ends of a trim keep their content, which a trim allows.
+            // The partial blocks at the ends of a trim keep their content, which a trim allows.
             Operation::Trim { .. } => {
                 self.trims += 1;
                 self.unmaps.push((request, range.whole_blocks(self.block_bytes)));
@@ -285,7 +286,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Which bytes of a block a range has.
+    /// The bytes of a block that lie in the range.
     fn within(&self, range: Range, lbn: u64) -> ops::Range<usize> {
         let start = lbn * self.block_bytes;
         let first = range.offset.max(start) - start;

@@ -12,20 +12,20 @@ use std::time::Duration;
 /// Locks for blocks that are written in part, chosen by LBN.
 const PATCH_LOCKS: u64 = 64;
 
-/// A volume that is there, or was.
+/// A volume of the pool. It may have been removed meanwhile.
 pub(crate) struct VolumeShared {
     id: VolumeId,
     size_bytes: AtomicU64,
     mode: AtomicU8,
     read_only: bool,
-    /// Held shared by every request, alone by a change of the whole volume. True if the volume was
-    /// removed.
+    /// Held shared by every request, alone by a change of the whole volume. The value is `true` if
+    /// the volume was removed.
     gate: OrderedRwLock<bool>,
     /// Held shared while the volume is copied, alone while it is removed, resized or cleared beyond
     /// its end.
     resizing: OrderedRwLock<()>,
     patch_locks: Vec<OrderedMutex<()>>,
-    /// Groups that the finder has to look at; used by volumes with off-line deduplication alone.
+    /// Groups that the finder has to look at. Only volumes with off-line deduplication use it.
     dirty: OrderedMutex<DirtyGroups>,
     counters: VolumeCounters,
     load: Load,
@@ -96,7 +96,7 @@ impl VolumeShared {
         }
     }
 
-    /// Goes through the gate for a request. True if the volume was removed.
+    /// Enters the gate for a request. The guard's value is `true` if the volume was removed.
     pub(super) fn enter(&self) -> OrderedRead<'_, bool> {
         self.gate.read()
     }
@@ -106,7 +106,7 @@ impl VolumeShared {
         self.gate.write()
     }
 
-    /// As [`Self::close_gate`], but waits no longer than this.
+    /// The same as [`Self::close_gate`], but waits no longer than `most`.
     pub(super) fn try_close_gate(&self, most: Duration) -> Option<OrderedWrite<'_, bool>> {
         self.gate.try_write_for(most)
     }
@@ -116,12 +116,13 @@ impl VolumeShared {
         self.resizing.read()
     }
 
-    /// Keeps the volume from being copied, removed and resized, to do the latter two.
+    /// Keeps the volume from being copied, removed and resized by others. The caller may remove or
+    /// resize it.
     pub(super) fn resize(&self) -> OrderedWrite<'_, ()> {
         self.resizing.write()
     }
 
-    /// Whether the volume may be being copied.
+    /// Returns whether a copy of the volume may be under way.
     pub(super) fn may_be_copied(&self) -> bool {
         self.resizing.is_locked()
     }

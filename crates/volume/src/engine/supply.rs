@@ -4,21 +4,21 @@ use super::Engine;
 use crate::error::Result;
 use std::time::Duration;
 
-/// How long a write that finds the store full waits for blocks that are on their way. Most requests
-/// end within the short waits. A disk that needs longer than all of them, half a minute, is taken
-/// for one that hangs.
+/// Waits of a write that finds the store full, for blocks that are being freed: short ones first,
+/// then longer ones. Most requests end within the short waits. A disk that needs more than all
+/// waits together, half a minute, is taken for one that hangs.
 const SHORT_WAITS: u32 = 100;
 const SHORT_WAIT: Duration = Duration::from_micros(100);
 const MOST_WAITS: u32 = 30_000;
 const WAIT: Duration = Duration::from_millis(1);
-/// How long the collector waits for requests that still read freed blocks: 0.1 s. It finds blocks
-/// that are freed later in its next round.
+/// Waits of the collector for requests that still read freed blocks: 0.1 s in all. Its next round
+/// finds blocks that are freed later.
 const MOST_COLLECTOR_WAITS: u32 = 100;
 
-/// Blocks that are free, or may be soon.
+/// Counts of blocks that are free, or may soon be.
 struct Supply {
     free: u64,
-    /// Freed by changes that are not durable yet.
+    /// Blocks freed by changes that are not durable yet.
     uncommitted: u64,
     /// Retired, or taken by writes under way, which mostly free as many as they take.
     others: u64,
@@ -27,12 +27,13 @@ struct Supply {
 }
 
 impl Engine {
-    /// The blocks that can be had, all counted at one instant.
+    /// Counts the blocks that can be had, all at one instant.
     fn supply(&self) -> Supply {
         // Blocks that are being discarded are free.
         let _paused = self.data.pause_discards();
         self.data.free_retired();
-        // This waits for the commit that is being written, whose freed blocks are retired then.
+        // Taking this lock waits for the commit that is being written. Its freed blocks are retired
+        // then.
         let log = self.log.still();
         let unmapped = self.data.unmapped();
         Supply {
@@ -43,9 +44,9 @@ impl Engine {
         }
     }
 
-    /// Waits until as many blocks are free as are wanted, or as many as there will be, if that is
-    /// less: gives their number. Changes that free blocks are made durable; requests that read
-    /// freed blocks, or write to taken ones, are waited for. The caller holds no pin.
+    /// Waits until `wanted` blocks are free, or all that can become free if those are fewer.
+    /// Returns their number. Changes that free blocks are made durable; requests that read freed
+    /// blocks, or write to taken ones, are waited for. The caller holds no pin.
     pub(super) fn reclaim(&self, wanted: usize) -> Result<usize> {
         let wanted = wanted as u64;
         for number in 0..MOST_WAITS {
@@ -63,7 +64,7 @@ impl Engine {
         Ok(0)
     }
 
-    /// Waits until no request reads freed blocks any more, for a while.
+    /// Waits for a limited time until no request reads freed blocks any more.
     pub(crate) fn reclaim_all(&self) {
         for _ in 0..MOST_COLLECTOR_WAITS {
             if self.data.free_retired() == 0 {

@@ -16,13 +16,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// LBNs looked up in one hold of the state's lock: some milliseconds if all have to be read.
+/// LBNs looked up in one hold of the state's lock. Takes some milliseconds if every page has to be
+/// read.
 const PIECE_BLOCKS: u64 = 64;
 /// PBNs that are counted in one walk over a map; they take a byte each.
 const COUNTED_BLOCKS: u64 = 32 << 20;
 /// PBNs that are marked in one walk over all maps; they take a bit each, 32 MiB in all.
 const MARKED_BLOCKS: u64 = 256 << 20;
-/// Beyond every LBN.
+/// A bound above every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
 /// The space that a volume takes.
@@ -34,16 +35,18 @@ pub struct VolumeSpace {
     pub shared_blocks: u64,
 }
 
-/// The blocks of a pool with and without its snapshots. A snapshot is a volume that takes no writes.
+/// The blocks of a pool with and without its snapshots. A snapshot is a volume that takes no
+/// writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SnapshotSpace {
-    /// Blocks that volumes refer to, each counted as often as it is.
+    /// References of all volumes to blocks. A block counts once for each reference.
     pub logical_blocks: u64,
     /// Blocks stored.
     pub physical_blocks: u64,
-    /// As `logical_blocks`, without what snapshots refer to.
+    /// The same as `logical_blocks`, without the references of snapshots.
     pub logical_blocks_without_snapshots: u64,
-    /// Blocks that a volume other than a snapshot refers to. The others are stored for snapshots alone.
+    /// Blocks that a volume other than a snapshot refers to. The others are stored for snapshots
+    /// alone.
     pub physical_blocks_without_snapshots: u64,
 }
 
@@ -103,7 +106,7 @@ impl Engine {
             for (name, volume) in &volumes {
                 let mark = &mut |reference: Reference| marks.add(reference.pbn);
                 match self.each_reference((name, volume), stop, mark) {
-                    // A volume that was removed meanwhile refers to nothing more.
+                    // A volume that was removed meanwhile has no references left.
                     Err(VolumeError::NoSuchVolume { .. }) => {}
                     other => other?,
                 }
@@ -128,7 +131,7 @@ impl Engine {
             }
             found.clear();
             {
-                // The volume is not removed while a piece of it is looked at.
+                // The gate keeps the volume from being removed while a piece of it is read.
                 let is_removed = volume.enter();
                 if *is_removed {
                     return Err(VolumeError::NoSuchVolume { name: name.to_owned() });
@@ -140,7 +143,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the references of the next piece of a map. Gives the LBN to go on with.
+    /// Adds the references of the next piece of a map. Returns the LBN at which the following piece
+    /// begins.
     fn references_from(
         &self,
         volume: &VolumeShared,
@@ -184,18 +188,18 @@ fn place_in(window: &Range<u64>, pbn: Pbn) -> Option<usize> {
 /// References of one volume to the blocks of a window.
 struct Tally {
     window: Range<u64>,
-    /// References found of each block, or one of the two marks below.
+    /// References found of each block, or one of the marks `MANY` and `SETTLED`.
     found: Vec<u8>,
     /// References found of blocks that have many.
     many: HashMap<Pbn, u32>,
     /// Blocks that the volume refers to.
     distinct: u64,
-    /// Blocks that nothing else refers to.
+    /// Blocks to which only this volume refers.
     exclusive: u64,
 }
 
 impl Tally {
-    /// The references found are in `many`.
+    /// Marks a block whose count of references found is in `many`.
     const MANY: u8 = 254;
     /// The block is known to be exclusive or shared; further references change nothing.
     const SETTLED: u8 = 255;

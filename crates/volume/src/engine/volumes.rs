@@ -1,27 +1,29 @@
-//! Commands on volumes as a whole: made, copied, removed, renamed, resized.
+//! Commands on whole volumes: create, copy, remove, rename, resize.
 
 use super::log::Log;
 use super::{Engine, State, VolumeShared};
 use crate::error::{Result, VolumeError};
+use gemelo_base::units::format_exact_size;
 use gemelo_format::{
     Birth, Change, DedupMode, MAX_VOLUME_BLOCKS, Origin, Pbn, VolumeId, VolumeRecord,
 };
 use std::time::Duration;
 
-/// How long the first try to close a gate waits for requests under way; each later one waits twice
+/// The first try to close a gate waits this long for requests under way; each later try waits twice
 /// as long as the one before. New requests wait meanwhile, so the first tries are short: most
 /// requests end within them.
 const FIRST_GATE_WAIT: Duration = Duration::from_millis(5);
-/// Tries until requests have to end first, however long they take: 1.3 seconds of waiting in all.
+/// Tries with a limited wait: 1.3 seconds in all. After them, the requests have to end first,
+/// however long they take.
 const GATE_TRIES: u32 = 8;
 
 impl Engine {
-    /// Makes a change of a volume at an instant at which none of its requests is under way, and no
-    /// checkpoint. The change gets the flag of a removed volume, and may set it.
+    /// Makes a change of a volume at an instant at which none of its requests and no checkpoint is
+    /// under way. The change gets the flag of a removed volume, and may set it.
     ///
-    /// A checkpoint takes its time, and is waited for before the gate is closed. Requests that are
-    /// under way then may wait for a checkpoint themselves, so the wait for them is short: after a
-    /// while they get their turn.
+    /// A checkpoint can take long, and is waited for before the gate is closed. Requests under way
+    /// may then wait for a checkpoint themselves, so each wait for them is limited, and the gate
+    /// opens again for them in between.
     pub(super) fn change_closed<T>(
         &self,
         volume: &VolumeShared,
@@ -42,8 +44,8 @@ impl Engine {
         change(&mut self.state_to_change(), &mut removed)
     }
 
-    /// Makes changes that give an empty pool its volumes and their blocks, which are in use from
-    /// then on.
+    /// Makes changes that give an empty pool its volumes and their blocks. These blocks are in use
+    /// from then on.
     pub(crate) fn convert_some(&self, changes: &[Change]) -> Result<()> {
         self.log.bound_open_commit()?;
         let _alone = self.log.without_checkpoint();
@@ -68,8 +70,12 @@ impl Engine {
             || size_bytes / block_bytes > MAX_VOLUME_BLOCKS
         {
             return Err(VolumeError::BadOption {
-                what: format!("a volume of {size_bytes} bytes"),
-                expected: "a multiple of the block size, from one block to 2^38 blocks",
+                what: format!("volume size {}", format_exact_size(size_bytes)),
+                rule: format!(
+                    "give a multiple of the pool's block size ({}), at most {}",
+                    format_exact_size(block_bytes),
+                    format_exact_size(MAX_VOLUME_BLOCKS * block_bytes),
+                ),
             });
         }
         Ok(())
@@ -102,7 +108,7 @@ impl Engine {
             birth: Birth { created_s: self.clock.utc_s(), origin },
         }))?;
         let new = VolumeShared::new(volume, size_bytes, mode, false);
-        // It is empty, so the finder has nothing to look at.
+        // The volume is empty, so the finder has nothing to examine.
         new.dirty().clear();
         catalogue.insert(name, new);
         drop(catalogue);
@@ -136,7 +142,7 @@ impl Engine {
         self.flush()
     }
 
-    /// Makes a clone, or begins one that is made in pieces; whether it is complete.
+    /// Makes a clone, or begins one that is made in pieces. Returns whether the clone is complete.
     fn begin_clone(
         &self,
         state: &mut State,
@@ -156,12 +162,12 @@ impl Engine {
         Ok(true)
     }
 
-    /// A clone adds as many references to a block as the source has; all of them have to be
-    /// countable.
+    /// Fails if a reference count could overflow. A clone adds to a block as many references as the
+    /// source has.
     fn check_countable(&self, state: &State, source: VolumeId) -> Result<()> {
         let most = u64::from(self.tuning.most_references);
         let of_source = state.backend().mapped_blocks(source);
-        // No count is above the sum of all: the common case needs no look at the blocks.
+        // No count is above the sum of all counts, so the common case looks at no block.
         if state.backend().totals().references + of_source <= most {
             return Ok(());
         }
@@ -173,12 +179,12 @@ impl Engine {
         if fits { Ok(()) } else { Err(VolumeError::TooManyReferences) }
     }
 
-    /// Removes a volume. It succeeds once that is durable: the rest of a large volume may be
+    /// Removes a volume. Returns when the removal is durable; the rest of a large volume may be
     /// cleared later.
     pub(crate) fn remove_volume(&self, name: &str) -> Result<()> {
         self.check_writable()?;
         let volume = self.volume(name)?;
-        // Waits for copies of it that are being made.
+        // Waits for copies of this volume that are being made.
         let _alone = volume.resize();
         // A removal that cannot be made durable is refused before anything is changed.
         self.flush()?;
@@ -223,10 +229,10 @@ impl Engine {
         self.check_size(size_bytes)?;
         self.log.bound_open_commit()?;
         let volume = self.volume(name)?;
-        // Waits for copies of it that are being made.
+        // Waits for copies of this volume that are being made.
         let _alone = volume.resize();
         let id = volume.id();
-        // Blocks that an earlier cut has left beyond the end must not come back.
+        // Blocks that an earlier resize has left beyond the end must not reappear.
         self.unmap_beyond(&volume)?;
         let is_cut = self.change_closed(&volume, |state, removed| {
             check_there(*removed, name)?;
@@ -257,14 +263,21 @@ impl Engine {
     /// Makes the data store larger.
     pub(crate) fn grow(&self, data_blocks: u64) -> Result<()> {
         self.check_writable()?;
-        // Of two at once, the second compares with the size that the first has made.
+        // If two threads grow the pool, the second compares with the size set by the first.
         let _alone = self.catalogue.change();
         let now = self.state().backend().totals().data_blocks;
         let most = u64::from(Pbn::LAST.number()) + 1;
         if data_blocks < now || data_blocks > most {
+            let size = |blocks: u64| {
+                format_exact_size(blocks.saturating_mul(u64::from(self.superblock.block_bytes)))
+            };
             return Err(VolumeError::BadOption {
-                what: format!("a data store of {data_blocks} blocks"),
-                expected: "at least what it has, and at most 2^32 - 1 blocks",
+                what: format!("capacity {}", size(data_blocks)),
+                rule: format!(
+                    "the pool has {} and can only grow, to less than {}",
+                    size(now),
+                    size(most + 1)
+                ),
             });
         }
         self.data.enlarge(data_blocks)?;

@@ -1,4 +1,4 @@
-//! Threads that work for an open pool in the background, until they are dropped.
+//! Background threads of an open pool. A thread ends when its handle is dropped.
 
 use super::Engine;
 use parking_lot::{Condvar, Mutex};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a worker looks whether there is something to do.
+/// Interval at which a worker checks whether there is work.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Tells a worker to stop.
@@ -17,7 +17,7 @@ pub(super) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Waits until it is time to look again. True if the worker has to stop.
+    /// Waits for one interval. Returns `true` if the worker has to stop.
     pub(super) fn wait(&self) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
@@ -26,7 +26,7 @@ impl StopSignal {
         *stop
     }
 
-    /// True if the worker has to stop.
+    /// Returns `true` if the worker has to stop.
     pub(super) fn is_raised(&self) -> bool {
         *self.stop.lock()
     }
@@ -39,7 +39,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts it.
+    /// Starts the thread.
     pub(super) fn start(
         engine: Arc<Engine>,
         name: &str,
@@ -52,7 +52,7 @@ impl Worker {
         Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Starts all that a pool has: maintenance and the finder.
+    /// Starts the threads of a pool: maintenance and the finder.
     pub(crate) fn start_all(engine: &Arc<Engine>) -> std::io::Result<Vec<Self>> {
         Ok(vec![
             Self::start(Arc::clone(engine), "gemelo-maintain", super::maintenance::work)?,
@@ -66,7 +66,7 @@ impl Drop for Worker {
         *self.signal.stop.lock() = true;
         self.signal.raised.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been reported, and the pool stays as it is.
+            // A panic of the thread has been reported already, and the pool stays as it is.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! Writes: a list of blocks, each to be shared, stored, unmapped or left alone.
+//! Writes: a list of blocks, each of which is shared, stored, unmapped or left alone.
 //!
-//! A pass over the list reads what is patched, takes fingerprints, looks up, writes fresh blocks,
-//! and then, under the state's lock, makes those changes that are still right. What another writer
-//! has overtaken goes through another pass.
+//! A pass over the list reads the blocks that are patched, computes fingerprints, looks them up,
+//! and writes fresh blocks. Then, under the state's lock, it makes the changes whose assumptions
+//! still hold. Blocks that another writer has changed meanwhile go through another pass.
 
 use super::plan::{Plan, Tally};
 use super::{Engine, State, VolumeShared};
@@ -13,7 +13,8 @@ use gemelo_format::{Change, DiskRole, Lbn, Pbn, Place};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// Passes after which a block is given up: each means that another write to it came in between.
+/// Passes after which the write of a block fails. Each pass means that another write to the block
+/// came in between.
 const MOST_PASSES: u32 = 10_000;
 
 /// The new content of a block.
@@ -43,13 +44,13 @@ impl Item<'_> {
 
 /// The end of a pass.
 enum Pass<'i, 'a> {
-    /// All blocks were done but these.
+    /// All blocks were done except these, which another write has overtaken.
     Overtaken(Vec<&'i Item<'a>>),
-    /// Nothing was done, because fewer blocks are free than this.
+    /// Nothing was done, because fewer blocks than this number are free.
     Full(usize),
 }
 
-/// Called with a request that failed.
+/// Receives the number of a request that failed, and the error.
 pub(super) type Failed<'f> = dyn FnMut(usize, &VolumeError) + 'f;
 
 impl Engine {
@@ -98,9 +99,9 @@ impl Engine {
         all(failed, &left, &busy);
     }
 
-    /// The store has fewer blocks than are wanted, and no more will come: parts that fit are done
-    /// one after another, and what they free is there for those that have to wait. With no block at
-    /// all, what needs one fails.
+    /// Writes the list when the store has too few free blocks and no more will come. Parts that fit
+    /// are written one after another, and each may free blocks for the next. If there is no free
+    /// block at all, the blocks that need one fail.
     fn with_little_room<'i, 'a>(
         &self,
         volume: &VolumeShared,
@@ -126,7 +127,8 @@ impl Engine {
         items: &[&'i Item<'a>],
         failed: &mut Failed<'_>,
     ) -> Result<Pass<'i, 'a>> {
-        // Until the end of the pass no block that is looked up here is written again.
+        // The pin keeps all blocks that are looked up here from being reused before the end of the
+        // pass.
         let _pin = self.pin();
         let patches = self.patch(volume, items, failed)?;
         let mut plan = Plan::new(items, &patches);
@@ -144,7 +146,8 @@ impl Engine {
             .warm_pieces(volume, items.iter().map(|item| item.lbn))
             .and_then(|()| self.make_changes(volume, &plan, &mut made));
         if let Err(error) = changed {
-            // Of a pool that has stopped it is unknown what refers to them.
+            // In a pool that has stopped it is unknown whether durable metadata refer to these
+            // blocks, so they are not freed.
             if !self.health.is_stopped() {
                 let unstored = (0..plan.len()).filter(|at| made.done.get(*at) == Some(&false));
                 self.data.give_back(unstored.filter_map(|at| plan.fresh(at)).collect());
@@ -159,7 +162,7 @@ impl Engine {
         ))
     }
 
-    /// Makes the planned changes that are still right.
+    /// Makes the planned changes whose assumptions still hold.
     fn make_changes(
         &self,
         volume: &VolumeShared,
@@ -194,7 +197,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the assumptions of the plan about an item are still true.
+    /// Returns whether the assumptions of the plan about an item still hold.
     fn is_still_right(
         &self,
         state: &State,
@@ -210,7 +213,7 @@ impl Engine {
                 return Ok(false);
             }
         }
-        // A block that equals an earlier one of this list, which has to be stored by now.
+        // This block shares the content of an earlier one, which has to be stored by now.
         if plan.leader(at).is_some_and(|leader| done.get(leader) != Some(&true)) {
             return Ok(false);
         }
@@ -223,7 +226,7 @@ impl Engine {
         }))
     }
 
-    /// Reads what changes of these blocks will need if the volume is being copied.
+    /// Reads the metadata that changes of these blocks will need if the volume is being copied.
     pub(super) fn warm_pieces(
         &self,
         volume: &VolumeShared,
@@ -237,7 +240,7 @@ impl Engine {
         let mut next = blocks.start;
         while next < blocks.end {
             self.log.bound_open_commit()?;
-            // Without room it goes on, in the reserve.
+            // A failure is ignored, because an unmap may use up the reserve.
             let _ = self.log.reserve_slots();
             let (first, most) = {
                 let state = self.state();
@@ -263,13 +266,13 @@ impl Engine {
 /// The outcome of a plan.
 struct Made {
     done: Vec<bool>,
-    /// Blocks that another write has overtaken.
+    /// Numbers of the blocks that another write has overtaken.
     overtaken: Vec<usize>,
     /// PBNs that were taken and not needed.
     unused: Vec<Pbn>,
 }
 
-/// Lists used again and again, so that nothing is allocated per block.
+/// Lists that are reused, so that nothing is allocated per block.
 #[derive(Default)]
 struct Scratch {
     places: Vec<Place>,

@@ -1,7 +1,9 @@
-//! Converting a pool of format version 1: the same data store, with new metadata on another disk.
+//! Converts a pool of format version 1: keeps its data store, and writes new metadata to another
+//! disk.
 //!
-//! Nothing of the old pool is written. Until the caller puts the new metadata in the place of the old
-//! one, the pool is what it was, so a conversion can be interrupted at any time and begun anew.
+//! The conversion writes nothing to the old pool. The old pool stays valid until the caller puts
+//! the new metadata in the place of the old, so a conversion can be interrupted at any time and
+//! started again.
 
 use super::create::format_metadata;
 use super::directory::{METADATA, failed};
@@ -20,18 +22,18 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Changes made between two looks at the length of the open commit.
+/// Changes between two checks of the length of the open commit.
 const CHANGES_AT_ONCE: usize = 1024;
-/// The new metadata, until they take the place of the old ones.
+/// Name of the new metadata file, until it takes the place of the old one.
 const NEW_METADATA: &str = "metadata.new";
 
-/// Reads the pool of format version 1 on `disks`, and writes metadata of version 2 for the same data
-/// store to `metadata`, an empty disk. Contents that do not have their fingerprints are marked as lost.
-/// Gives the number of blocks that were.
+/// Reads the pool of format version 1 on `disks`, and writes metadata of version 2 for the same
+/// data store to `metadata`, an empty disk. Contents that do not match their fingerprints are
+/// marked as lost. Returns the number of lost blocks.
 ///
 /// # Errors
-/// If there is no pool of version 1, its metadata is too damaged to be read, a disk fails, or the work
-/// was stopped.
+/// Fails if there is no pool of version 1, if its metadata is too damaged to be read, if a disk
+/// fails, or if the work was stopped.
 pub fn convert(
     disks: &PoolDisks,
     metadata: Arc<dyn Disk>,
@@ -78,20 +80,22 @@ pub fn convert(
 pub struct Conversion {
     /// LBNs whose contents were damaged and are marked as lost.
     pub lost_blocks: u64,
-    /// The old metadata, if they are not in the pool's directory: they are left where they are.
+    /// Path of the old metadata if it is outside of the pool's directory, where it is left.
     pub old_metadata: Option<PathBuf>,
 }
 
 impl Pool {
-    /// Converts the pool of a directory to the present format. The new metadata are made beside the old
-    /// ones and take their place at the end, in one step.
+    /// Converts the pool of a directory to the present format. The new metadata is made beside the
+    /// old, and takes its place at the end in one step.
     ///
     /// # Errors
-    /// As [`convert`], and if another process has the pool or the directory cannot be written.
+    /// Fails as [`convert`] does, and if another process uses the pool or the directory cannot be
+    /// written.
     pub fn convert(directory: &Path, monitor: &dyn Monitor, stop: &StopFlag) -> Result<Conversion> {
         let disks = PoolDirectory::lock(directory)?.disks();
         let (old, new) = (directory.join(METADATA), directory.join(NEW_METADATA));
-        // A conversion that was killed has left it. Nobody else makes one: the pool is locked.
+        // A killed conversion may have left this file. No other process is making one, because the
+        // pool is locked.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(failed("remove", &new)(error));
@@ -101,7 +105,7 @@ impl Pool {
         let metadata = Arc::new(FileDisk::create(&new)?);
         let converted = convert(&disks, Arc::clone(&metadata) as Arc<dyn Disk>, monitor, stop);
         let lost_blocks = converted.inspect_err(|_| {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = std::fs::remove_file(&new);
         })?;
         let old_metadata = std::fs::read_link(&old).ok();
@@ -122,7 +126,7 @@ struct Converter<'c> {
     old_fingerprinter: Fingerprinter,
     fingerprinter: Fingerprinter,
     content: Vec<u8>,
-    /// Blocks that the new metadata have, with their checksums; `None` for lost ones.
+    /// The blocks of the new metadata with their checksums; `None` for lost contents.
     stored: HashMap<Pbn, Option<Checksum>>,
     lost: u64,
 }

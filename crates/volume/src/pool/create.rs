@@ -1,9 +1,10 @@
-//! Making a pool on two empty disks.
+//! Makes a pool on two empty disks.
 
 use super::Pool;
 use crate::backend::{self, Home};
 use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{Result, VolumeError};
+use gemelo_base::units::format_exact_size;
 use gemelo_disk::DiskError;
 use gemelo_format::{
     BackendKind, DiskRole, FingerprintKind, JOURNAL_PAGE, PAGE_BYTES, Page, Pbn, PoolSeed, Root,
@@ -15,33 +16,39 @@ use std::sync::Arc;
 
 /// The shortest journal: room for a few commits.
 const LEAST_JOURNAL_BYTES: u64 = 64 << 10;
-/// The longest journal that is chosen: some 5 million writes between two checkpoints.
+/// The longest journal by default. It holds some 5 million writes between two checkpoints.
 const MOST_JOURNAL_BYTES: u64 = 128 << 20;
-/// A chosen journal has this share of the data store's size: 0.4 %.
+/// The longest journal that an option may give.
+const MOST_GIVEN_JOURNAL_BYTES: u64 = 64 << 30;
+/// The fewest blocks of a data store: its header and one content.
+const LEAST_DATA_BLOCKS: u64 = 2;
+/// The most blocks of a data store: every PBN and block 0.
+const MOST_DATA_BLOCKS: u64 = Pbn::LAST.number() as u64 + 1;
+/// The default journal has this share of the data store's size: 0.4 %.
 const DATA_PER_JOURNAL: u64 = 256;
-/// Pages behind the journal that the checkpoints of a pool with hardly anything in it need.
+/// Pages after the journal that the checkpoints of a nearly empty pool need.
 const LEAST_METADATA_PAGES: u64 = 64;
-/// Bytes of zeros written at once.
+/// Bytes of zeros per write.
 const ZEROS: usize = 1 << 20;
 
-/// What a pool is made as.
+/// The options of a new pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOptions {
     /// Bytes of a block: a power of two from 512 to 1 MiB.
     pub block_bytes: u32,
-    /// Size of the data store in bytes; it is a sparse file, or at most the device's size.
+    /// Size of the data store in bytes. A file is sparse; a device must be at least this large.
     pub capacity_bytes: u64,
-    /// Which hash of a content is its fingerprint.
+    /// The hash of a content that is its fingerprint.
     pub fingerprint: FingerprintKind,
-    /// Where the metadata are kept.
+    /// The backend of the metadata.
     pub backend: BackendKind,
-    /// Length of the journal in bytes; chosen by the capacity if not given.
+    /// Length of the journal in bytes; by default it follows from the capacity.
     pub journal_bytes: Option<u64>,
-    /// Where the data store is, if not in the pool's directory.
+    /// Path of the data store, if it is outside of the pool's directory.
     pub data: Option<PathBuf>,
-    /// Where the metadata are, if not in the pool's directory.
+    /// Path of the metadata, if it is outside of the pool's directory.
     pub metadata: Option<PathBuf>,
-    /// Use a device although it holds something.
+    /// `true` to use a device even if it holds data.
     pub force: bool,
 }
 
@@ -62,29 +69,45 @@ impl Default for PoolOptions {
 
 impl PoolOptions {
     pub(super) fn check(&self) -> Result<()> {
-        let bad = |what, expected| Err(VolumeError::BadOption { what, expected });
+        let bad = |what, rule| Err(VolumeError::BadOption { what, rule });
         if !is_block_size(self.block_bytes) {
             return bad(
-                format!("a block of {} bytes", self.block_bytes),
-                "a power of two from 512 to 1 MiB",
+                format!("block size {}", format_exact_size(self.block_bytes.into())),
+                "give a power of two from 512 bytes to 1 MiB".to_owned(),
             );
         }
-        if !(2..=u64::from(Pbn::LAST.number()) + 1).contains(&self.data_blocks()) {
+        if !(LEAST_DATA_BLOCKS..=MOST_DATA_BLOCKS).contains(&self.data_blocks()) {
             return bad(
-                format!("a capacity of {} bytes", self.capacity_bytes),
-                "from 2 to 2^32 - 1 blocks",
+                format!("capacity {}", format_exact_size(self.capacity_bytes)),
+                self.limit(),
             );
         }
-        if self
-            .journal_bytes
-            .is_some_and(|bytes| !(LEAST_JOURNAL_BYTES..=64 << 30).contains(&bytes))
+        if let Some(bytes) = self.journal_bytes
+            && !(LEAST_JOURNAL_BYTES..=MOST_GIVEN_JOURNAL_BYTES).contains(&bytes)
         {
-            return bad("the journal's length".into(), "from 64 KiB to 64 GiB");
+            return bad(
+                format!("journal size {}", format_exact_size(bytes)),
+                "give 64 KiB to 64 GiB".to_owned(),
+            );
         }
         Ok(())
     }
 
-    /// Bytes that a device has to have: the data store's, or those that metadata begin with.
+    /// The limit that the capacity exceeds. It follows from the block size.
+    fn limit(&self) -> String {
+        let size = |blocks| format_exact_size(blocks * u64::from(self.block_bytes));
+        if self.data_blocks() < LEAST_DATA_BLOCKS {
+            return format!(
+                "a pool of {} blocks needs at least {}",
+                size(1),
+                size(LEAST_DATA_BLOCKS)
+            );
+        }
+        let most = size(MOST_DATA_BLOCKS + 1);
+        format!("a pool of {} blocks holds less than {most}; larger blocks allow more", size(1))
+    }
+
+    /// The least size of a device: that of the data store, or of the metadata of a new pool.
     pub(super) fn least_bytes(&self, is_data: bool) -> u64 {
         let metadata_pages = JOURNAL_PAGE + self.journal_pages() + LEAST_METADATA_PAGES;
         if is_data {
@@ -98,7 +121,8 @@ impl PoolOptions {
         self.capacity_bytes / u64::from(self.block_bytes)
     }
 
-    /// The last block: it is as far from block 0 as there is room. A store of two blocks has none.
+    /// The PBN of the header's copy: the last block, which is the farthest from block 0. A store of
+    /// two blocks has no copy.
     fn header_copy(&self) -> Option<Pbn> {
         let last = self.data_blocks() - 1;
         u32::try_from(last).ok().filter(|last| *last > 1).and_then(Pbn::new)
@@ -120,10 +144,11 @@ fn random_bytes<const N: usize>() -> Result<[u8; N]> {
 }
 
 impl Pool {
-    /// Makes a pool on two disks; what they had is gone. The superblock comes last: before it there is no pool.
+    /// Makes a pool on two disks and overwrites their contents. The superblock is written last, so
+    /// an unfinished pool cannot be opened.
     ///
     /// # Errors
-    /// If an option is out of range, or the disks cannot be written.
+    /// Fails if an option is out of range, or if a disk cannot be written.
     pub fn format(disks: &PoolDisks, options: &PoolOptions) -> Result<()> {
         options.check()?;
         let superblock = Superblock {
@@ -143,7 +168,8 @@ impl Pool {
     }
 }
 
-/// Makes the metadata of an empty pool. The superblock comes last: before it there is no pool.
+/// Makes the metadata of an empty pool. The superblock is written last, so an unfinished pool
+/// cannot be opened.
 pub(super) fn format_metadata(
     disks: &PoolDisks,
     superblock: &Superblock,
@@ -151,7 +177,7 @@ pub(super) fn format_metadata(
 ) -> Result<()> {
     clear_metadata(disks, superblock)?;
     write_checkpoint(disks, superblock, data_blocks)?;
-    // Room for getting out of a file system that gets full.
+    // Allocates the reserve, so that volumes can be removed when the file system is full.
     let slots_at = (JOURNAL_PAGE + superblock.journal_pages) * PAGE_BYTES as u64;
     disks
         .metadata
@@ -164,8 +190,8 @@ pub(super) fn format_metadata(
     disks.metadata.sync().map_err(VolumeError::io(DiskRole::Metadata, "sync"))
 }
 
-/// Zeros from the first page to the journal's end: nothing that was there before is taken for a commit or a root, and
-/// commits are written to space that is there.
+/// Writes zeros from the first page to the journal's end. Earlier bytes are then never taken for a
+/// commit or a root, and the space of the journal is allocated.
 fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
     let end = (JOURNAL_PAGE + superblock.journal_pages) * PAGE_BYTES as u64;
     let io = |action| VolumeError::io(DiskRole::Metadata, action);
@@ -182,7 +208,7 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
     disks.metadata.sync().map_err(io("sync"))
 }
 
-/// The checkpoint of an empty pool.
+/// Writes the checkpoint of an empty pool.
 fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
     let seed = PoolSeed::of(superblock);
     let home = Home { disk: Arc::clone(&disks.metadata), superblock };

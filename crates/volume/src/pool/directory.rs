@@ -1,4 +1,4 @@
-//! A pool's directory: the names of its two disks, which are locked while the pool is open.
+//! The directory of a pool: the names of its two disks, which are locked while the pool is open.
 
 use crate::error::{Result, VolumeError};
 use gemelo_disk::{DiskAccess, DiskError, FileDisk};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 pub(super) const DATA: &str = "data";
 pub(super) const METADATA: &str = "metadata";
 
-/// The disks of a pool's directory, which no other process writes to as long as one of them is
-/// open.
+/// The disks of a pool's directory. They are locked as long as one of them is open, so no other
+/// process writes to them.
 pub struct PoolDirectory {
     disks: PoolDisks,
 }
@@ -24,39 +24,39 @@ impl PoolDirectory {
     /// Opens and locks the disks for reading and writing.
     ///
     /// # Errors
-    /// If another process has them, or they are not there.
+    /// Fails if another process uses a disk, or if a disk is missing.
     pub fn lock(path: &Path) -> Result<Self> {
         Self::open(path, DiskAccess::Exclusive)
     }
 
-    /// Opens the disks for reading, together with others that read. Nothing is written, not even
+    /// Opens the disks for reading, together with other readers. Nothing is written, not even
     /// beside them.
     ///
     /// # Errors
-    /// If another process writes to them, or they are not there.
+    /// Fails if another process writes to a disk, or if a disk is missing.
     pub fn share(path: &Path) -> Result<Self> {
         Self::open(path, DiskAccess::Shared)
     }
 
-    /// As [`Self::share`] or [`Self::lock`].
+    /// Does the same as [`Self::share`] or [`Self::lock`].
     ///
     /// # Errors
-    /// As theirs.
+    /// Fails as they do.
     pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
         if !path.is_dir() {
             let why =
                 if path.exists() { "it is not a directory" } else { "there is no such directory" };
             return Err(VolumeError::NotAPool { why });
         }
-        // Before the disks are opened: the second lock on one file would be refused because of the
-        // first.
+        // This check comes before the disks are opened: the second lock on one file would be
+        // refused because of the first.
         refuse_one_disk(path)?;
         let metadata = open_disk(path, METADATA, "the directory has no metadata", access)?;
         let data = open_disk(path, DATA, "the directory has no data store", access)?;
         Ok(Self { disks: PoolDisks::new(Arc::new(data), Arc::new(metadata)) })
     }
 
-    /// The disks. They stay locked until the last copy of them is dropped.
+    /// Returns the disks. They stay locked until the last copy of them is dropped.
     #[must_use]
     pub fn disks(&self) -> PoolDisks {
         self.disks.clone()
@@ -81,7 +81,7 @@ fn open_disk(
     }
 }
 
-/// Refuses a directory whose two names lead to one disk.
+/// Refuses a directory whose two names lead to the same disk.
 fn refuse_one_disk(folder: &Path) -> Result<()> {
     let data = folder.join(DATA);
     if gemelo_disk::are_same(&data, &folder.join(METADATA)) {

@@ -1,4 +1,4 @@
-//! The finder, run by a command: deduplicates everything that off-line volumes have now.
+//! The finder as a command: deduplicates the present contents of off-line volumes.
 
 use super::Pool;
 use crate::engine::FinderReport;
@@ -6,11 +6,12 @@ use crate::error::{Result, VolumeError};
 use gemelo_base::{Monitor, StopFlag, Unit};
 
 impl Pool {
-    /// Looks at all blocks of off-line volumes that were written since the finder looked at them,
-    /// without its delay and its rate. Blocks that are written meanwhile may be left.
+    /// Examines all blocks of off-line volumes that were written since the finder's last visit,
+    /// without the finder's delay and rate limit. Blocks that are written meanwhile may be left.
     ///
     /// # Errors
-    /// If metadata cannot be read or changed, or the work was stopped; what was shared stays so.
+    /// Fails if metadata cannot be read or changed, or if the work was stopped. Blocks that were
+    /// shared until then stay shared.
     pub fn find(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<FinderReport> {
         let mut report = FinderReport::default();
         monitor.begin("Looking for duplicates", Unit::Items, None);

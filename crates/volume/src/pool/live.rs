@@ -1,4 +1,4 @@
-//! Checking a pool while it is served: contents without stopping anybody, counts while requests wait.
+//! Checks a pool while it is served: contents while requests go on, and counts while requests wait.
 
 use super::Pool;
 use crate::engine::{Engine, Wanted};
@@ -8,13 +8,13 @@ use gemelo_format::{Checksum, Lbn, MAX_VOLUME_BLOCKS, Pbn, Place, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Damaged contents that are named; the rest is counted.
+/// Damaged contents that are listed; the others are counted.
 const MOST_DAMAGED: usize = 1000;
-/// LBNs looked up at once; the blocks that they have are not reused until they are read.
+/// LBNs looked up at once. Their blocks are not reused until they are read.
 const LBNS_AT_ONCE: u64 = 1024;
 /// Bytes that are read in one list.
 const BYTES_AT_ONCE: usize = 1 << 20;
-/// LBNs that are named for each damaged block.
+/// LBNs that are listed for each damaged block.
 const MOST_NAMED: usize = 4;
 
 /// The outcome of a check of contents.
@@ -22,27 +22,28 @@ const MOST_NAMED: usize = 4;
 pub struct LiveCheck {
     /// Contents compared with their checksums.
     pub checked_contents: u64,
-    /// Contents that are damaged, in words: the first thousand.
+    /// Descriptions of the first thousand damaged contents.
     pub problems: Vec<String>,
-    /// Damaged contents beyond those.
+    /// The number of further damaged contents.
     pub more_problems: u64,
 }
 
 impl Pool {
     /// Counts all references again while requests wait, which takes about a second for ten million
-    /// blocks in memory. Gives the differences in words, at most `most`.
+    /// blocks in memory. Returns descriptions of the differences, at most `most`.
     ///
     /// # Errors
-    /// If metadata cannot be read.
+    /// Fails if metadata cannot be read.
     pub fn prove_served(&self, most: usize) -> Result<Vec<String>> {
         self.engine.prove_served(most)
     }
 
-    /// Reads all contents and compares them with the checksums in the maps, while the pool is served. A
-    /// damaged block becomes suspect, and a suspect one that is good after all becomes an ordinary one.
+    /// Reads all contents and compares them with the checksums in the maps, while the pool is
+    /// served. A damaged block becomes suspect, and a suspect block that proves intact is no longer
+    /// suspect.
     ///
     /// # Errors
-    /// If metadata cannot be read, or the work was stopped.
+    /// Fails if metadata cannot be read, or if the work was stopped.
     pub fn scrub(&self, monitor: &dyn Monitor, stop: &StopFlag) -> Result<LiveCheck> {
         let engine = &self.engine;
         let totals = engine.state().backend().totals();
@@ -65,14 +66,14 @@ impl Pool {
     }
 }
 
-/// Blocks that were compared with a checksum: a bit for each PBN.
+/// The blocks that were compared with a checksum: one bit for each PBN.
 #[derive(Default)]
 struct Seen {
     words: Vec<u64>,
 }
 
 impl Seen {
-    /// Adds a PBN; whether it is new.
+    /// Adds a PBN. Returns whether it is new.
     fn insert(&mut self, pbn: Pbn) -> bool {
         let (word, bit) = (pbn.number() as usize / 64, 1u64 << (pbn.number() % 64));
         if word >= self.words.len() {
@@ -89,7 +90,7 @@ impl Seen {
 /// A check of contents under way.
 struct Scrub {
     seen: Seen,
-    /// Damaged blocks, and the LBNs that have them, in words.
+    /// Damaged blocks, with descriptions of the LBNs that refer to them.
     damaged: BTreeMap<(Pbn, Checksum), Vec<String>>,
     report: LiveCheck,
 }
@@ -118,7 +119,7 @@ impl Scrub {
 }
 
 impl Engine {
-    /// Checks the contents of some LBNs of a volume. Gives the LBN to go on with.
+    /// Checks the contents of some LBNs of a volume. Returns the next LBN to check.
     fn scrub_some(
         &self,
         (name, id): (&str, VolumeId),
@@ -126,7 +127,8 @@ impl Engine {
         scrub: &mut Scrub,
         monitor: &dyn Monitor,
     ) -> Result<Option<Lbn>> {
-        // Until the end no block that is looked up here is given to another content.
+        // The pin keeps all blocks that are looked up here from being given to other contents
+        // before the end.
         let _pin = self.pin();
         let (mut places, mut records) = (Vec::new(), Vec::new());
         let (first, next) = {

@@ -1,8 +1,7 @@
 //! The places of a new pool: its directory, its files, its links to files and devices elsewhere.
 //!
-//! What can be refused is refused before anything is made. What was made by then is removed if a
-//! later step fails, and nothing else is: a directory or an empty file that was there stays, and is
-//! as it was.
+//! All checks come before anything is made. If a later step fails, everything that was made by then
+//! is removed. A directory or an empty file that existed before stays, and is as it was.
 
 use super::directory::{DATA, METADATA, failed};
 use super::{Pool, PoolOptions};
@@ -35,11 +34,11 @@ pub struct NewPool {
 }
 
 impl NewPool {
-    /// Makes a pool in a directory, which is made if it is not there.
+    /// Makes a pool in a directory, which is made if it does not exist.
     ///
     /// # Errors
-    /// If there is one already, an option is out of range, a device is in use or holds something,
-    /// or the files cannot be made; then nothing is left of it.
+    /// Fails if there is a pool already, if an option is out of range, if a device is in use or
+    /// holds data, or if the files cannot be made. A failure leaves nothing behind.
     pub fn make(path: &Path, options: &PoolOptions) -> Result<Self> {
         options.check()?;
         let places = Places::check(path, options)?;
@@ -50,15 +49,14 @@ impl NewPool {
         Ok(Self { made })
     }
 
-    /// Leaves the pool where it is.
+    /// Keeps the pool, which is otherwise removed when this is dropped.
     pub fn keep(self) {
         let Self { mut made } = self;
         made.is_kept = true;
     }
 }
 
-/// Where the disks of a pool are to be. Each is a path elsewhere, or nothing if it is a file of the
-/// directory.
+/// The places of a pool's disks. Each is a path elsewhere, or `None` for a file of the directory.
 struct Places<'a> {
     folder: &'a Path,
     options: &'a PoolOptions,
@@ -67,7 +65,7 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Refuses what can be refused without making anything.
+    /// Makes all checks that need nothing to be made.
     fn check(folder: &'a Path, options: &'a PoolOptions) -> Result<Self> {
         for name in [METADATA, DATA] {
             let name = folder.join(name);
@@ -79,7 +77,7 @@ impl<'a> Places<'a> {
             let Some(place) = place else { return Ok(None) };
             let there = std::path::absolute(place).map_err(failed("find", place))?;
             check_existing_device(&there)?;
-            // The name that it would have anyway.
+            // A path that names the default file counts as no path.
             Ok((resolved(&there) != resolved(&folder.join(name))).then_some(there))
         };
         let (data, metadata) = (place(&options.data, DATA)?, place(&options.metadata, METADATA)?);
@@ -99,7 +97,7 @@ impl<'a> Places<'a> {
         self.elsewhere(name).map_or_else(|| self.folder.join(name), Path::to_owned)
     }
 
-    /// Takes what is there, and makes what is not.
+    /// Opens the disks that exist, and makes the others.
     fn take(&self, made: &mut Made) -> Result<PoolDisks> {
         let existing =
             |name| self.elsewhere(name).map(|place| self.open_existing(place, name)).transpose();
@@ -115,8 +113,8 @@ impl<'a> Places<'a> {
         Ok(PoolDisks::new(data, metadata))
     }
 
-    /// Opens a disk that is there; nothing is written yet. Anything but an empty file or a blank
-    /// device is refused.
+    /// Opens a disk that exists, without writing to it. Refuses anything but an empty file or a
+    /// blank device.
     fn open_existing(&self, place: &Path, name: &str) -> Result<Option<FileDisk>> {
         let Ok(status) = rustix::fs::stat(place) else { return Ok(None) };
         if FileDisk::is_device_at(place, &status)? {
@@ -147,7 +145,7 @@ impl<'a> Places<'a> {
         Ok(Some(disk))
     }
 
-    /// A disk that was opened, or else a new file; with a link to it in the directory if it is
+    /// Returns the opened disk, or makes a new file. Makes a link in the directory if the disk is
     /// elsewhere.
     fn or_new(
         &self,
@@ -171,8 +169,8 @@ impl<'a> Places<'a> {
         };
         made.held.push(Arc::clone(&disk));
         if self.elsewhere(name).is_some() {
-            // As it was said: names such as those in /dev/disk/by-id are there because what they
-            // lead to changes.
+            // The link holds the path as the user gave it: names such as those in /dev/disk/by-id
+            // exist because device names change.
             let link = self.folder.join(name);
             symlink(&place, &link).map_err(failed("make", &link))?;
             made.undo.push(Undo::Remove(link));
@@ -181,8 +179,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A path with its folder's links followed: the same for all names of a file that may not be there
-/// yet, but for links to it.
+/// A path whose directory has its links resolved. It is the same for all names of a file that may
+/// not exist yet, except for links to the file.
 fn resolved(path: &Path) -> PathBuf {
     if let Ok(path) = path.canonicalize() {
         return path;
@@ -194,7 +192,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// The names have to be as durable as what is behind them: those in the directory, and its own.
+/// Makes the names as durable as the disks: the names in the directory, and the directory's own.
 fn sync_names(path: &Path) -> Result<()> {
     let parent = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
     for folder in [Some(path.to_owned()), parent].into_iter().flatten() {
@@ -203,20 +201,20 @@ fn sync_names(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How something that was made is unmade.
+/// The way to undo a step.
 enum Undo {
     Remove(PathBuf),
     RemoveDirectory(PathBuf),
-    /// It was an empty file before.
+    /// Truncates a file that was empty before.
     Empty(PathBuf),
 }
 
-/// What was made so far, in order; unmade in the opposite one when it is dropped, unless it is
+/// The steps taken, in order. They are undone in reverse when this is dropped, unless they are
 /// kept.
 #[derive(Default)]
 struct Made {
     undo: Vec<Undo>,
-    /// The disks, so that they are locked until all is unmade.
+    /// The disks, which stay locked until all steps are undone.
     held: Vec<Arc<FileDisk>>,
     is_kept: bool,
 }
@@ -242,7 +240,7 @@ impl Drop for Made {
             return;
         }
         for step in self.undo.drain(..).rev() {
-            // The error that led here is the one to tell.
+            // The error that led here is the one to report.
             let _ = match step {
                 Undo::Remove(path) => std::fs::remove_file(path),
                 Undo::RemoveDirectory(path) => std::fs::remove_dir(path),

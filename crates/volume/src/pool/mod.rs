@@ -1,12 +1,15 @@
-//! Pools: made, opened, measured, grown, closed.
+//! Pools: create, open, measure, grow and close them.
 
 mod convert;
 mod create;
 mod directory;
 mod find;
+mod judge;
 mod live;
 mod make;
 mod open;
+mod past_loss;
+mod plan;
 mod remove;
 mod repair;
 mod stat;
@@ -16,8 +19,10 @@ pub use create::PoolOptions;
 pub use directory::PoolDirectory;
 pub use live::LiveCheck;
 pub use make::NewPool;
+pub use past_loss::RenamedVolume;
+pub use plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 pub use remove::{PoolRemoval, RemovalStep};
-pub use repair::{RepairCost, record_damage, repair, repair_cost};
+pub use repair::{record_damage, repair, repair_outlook};
 pub use stat::{PoolStat, VolumeSummary};
 
 use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, Worker};
@@ -31,29 +36,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How an open pool behaves; nothing of it is on disk.
+/// Settings of an open pool. They are not stored on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Nothing stays without being made durable for longer, even if nobody flushes.
+    /// The longest time until a change is made durable without a flush.
     pub commit_interval: Duration,
-    /// Compare contents with their checksums at every read.
+    /// `true` if every read compares contents with their checksums.
     pub verify_reads: bool,
-    /// Compare bytes before a block is shared, with every kind of fingerprint.
+    /// `true` if bytes are compared before a block is shared, with every kind of fingerprint.
     pub verify_bytes: bool,
-    /// No changes: for pools that are damaged, or only looked at.
+    /// `true` if the pool takes no changes, because it is damaged or only inspected.
     pub read_only: bool,
-    /// References to a block from which on its content gets a fresh copy.
+    /// The most references to a block. Beyond it a content gets a fresh copy.
     pub most_references: u32,
-    /// Memory for the metadata of a pool whose backend is `table` or `btree`, in bytes: at least 64 KiB.
+    /// Memory in bytes for the metadata of a pool with the backend `table` or `btree`: at least 64
+    /// KiB.
     pub cache_bytes: u64,
-    /// Commit, checkpoint and find duplicates in the background. Without, each is done only when it is asked for or a
-    /// request needs it.
+    /// `true` if commits, checkpoints and the search for duplicates run in the background.
+    /// Otherwise each runs only when it is asked for or a request needs it.
     pub background: bool,
-    /// How long the finder leaves blocks alone after they were written: what is written again soon is not worth a look.
+    /// The time that a block is left alone by the finder after a write. Blocks that are soon
+    /// written again are then not examined.
     pub finder_delay: Duration,
-    /// What the finder reads at most in the background, in bytes per second.
+    /// The most bytes per second that the finder reads in the background.
     pub finder_bytes_per_s: Option<u64>,
-    /// How much freed space the background gives back to the system a second, in bytes; 0 for none.
+    /// The most freed bytes per second that the background gives back to the system; 0 for none.
     pub collect_bytes_per_s: u64,
 }
 
@@ -74,84 +81,86 @@ impl Default for Tuning {
     }
 }
 
-/// An open pool. Dropping it without [`Pool::close`] leaves it as a crash would.
+/// An open pool. Dropping it without [`Pool::close`] leaves it on disk as a crash would.
 ///
-/// What changes a volume as a whole is durable when it returns without an error. If it cannot be made durable it is an error,
-/// and the change is made all the same, until a crash.
+/// A change of a whole volume is durable when its method returns without an error. A change that
+/// cannot be made durable is an error, but stays in effect until a crash.
 pub struct Pool {
     engine: Arc<Engine>,
-    /// The background, until the pool is closed.
+    /// The background threads, until the pool is closed.
     workers: Mutex<Vec<Worker>>,
-    /// What was found damaged and can be served all the same.
+    /// Descriptions of damage that does not keep the pool from being served.
     damage: Vec<String>,
 }
 
 impl Pool {
-    /// Makes a pool in a directory, which is made if it is not there.
+    /// Makes a pool in a directory, which is made if it does not exist.
     ///
     /// # Errors
-    /// As [`NewPool::make`].
+    /// Fails as [`NewPool::make`] does.
     pub fn create(directory: &Path, options: &PoolOptions) -> Result<()> {
         NewPool::make(directory, options)?.keep();
         Ok(())
     }
 
-    /// Opens the pool of a directory. Until it is closed and its volumes are dropped, no other
-    /// process writes to it; if it is opened read-only, others may read it meanwhile, and nothing
-    /// is written.
+    /// Opens the pool of a directory. No other process writes to the pool until it is closed and
+    /// its volumes are dropped. If it is opened read-only, others may read it meanwhile, and
+    /// nothing is written.
     ///
     /// # Errors
-    /// If another process has it, it is no pool, or it is damaged so that it cannot be served.
+    /// Fails if another process uses the pool, if the directory is not a pool, or if the pool is
+    /// too damaged to be served.
     pub fn open(directory: &Path, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
         let access = if tuning.read_only { DiskAccess::Shared } else { DiskAccess::Exclusive };
         Self::open_disks(PoolDirectory::open(directory, access)?.disks(), tuning, clock)
     }
 
-    /// Whether the pool takes no changes: it was opened so, or it is damaged.
+    /// Returns whether the pool takes no changes: it was opened for reading only, or it is damaged.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.engine.is_read_only()
     }
 
-    /// What was found damaged when it was opened, in words.
+    /// Returns descriptions of the damage that was found when the pool was opened.
     #[must_use]
     pub fn damage(&self) -> &[String] {
         &self.damage
     }
 
-    /// The damaged blocks that were found since the pool was opened and that are still in use: the first
-    /// thousand. [`crate::PoolActivity::damaged_blocks`] counts all.
+    /// Returns the first thousand damaged blocks that were found since the pool was opened and that
+    /// are still in use. [`crate::PoolActivity::damaged_blocks`] counts all of them.
     #[must_use]
     pub fn damaged_blocks(&self) -> Vec<DamagedBlock> {
         self.engine.damaged_blocks()
     }
 
-    /// Writes down that blocks are damaged, so that nothing shares them before they are written anew.
+    /// Records durably that blocks are damaged, so that none is shared before it is written anew.
     pub(crate) fn suspect(&self, pbns: &[Pbn]) {
         pbns.iter().for_each(|pbn| self.engine.suspect(*pbn));
     }
 
-    /// A volume, to be read and written.
+    /// Returns a volume for reading and writing.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// Fails if the pool has no volume of this name.
     pub fn volume(&self, name: &str) -> Result<Volume> {
         Ok(Volume::new(Arc::clone(&self.engine), self.engine.volume(name)?))
     }
 
-    /// Makes a volume; it takes no space before it is written. The size is in bytes, a multiple of the block size.
+    /// Creates a volume, which takes no space before it is written. The size is in bytes, a
+    /// multiple of the block size.
     ///
     /// # Errors
-    /// If there is one of this name, or name or size cannot be.
+    /// Fails if the pool has a volume of this name already, or if the name or the size is invalid.
     pub fn create_volume(&self, name: &str, size_bytes: u64, mode: DedupMode) -> Result<()> {
         self.engine.create_volume(name, size_bytes, mode, Origin::Empty)
     }
 
-    /// Makes a volume that an import is going to fill: as [`Self::create_volume`], and its origin says
-    /// that it was imported.
+    /// Creates a volume for an import. It is the same as [`Self::create_volume`], but the record's
+    /// origin says that the volume was imported.
     ///
     /// # Errors
-    /// As [`Self::create_volume`].
+    /// Fails as [`Self::create_volume`] does.
     pub fn create_imported_volume(
         &self,
         name: &str,
@@ -164,58 +173,60 @@ impl Pool {
     /// Removes a volume. Requests under way end first; later ones fail.
     ///
     /// # Errors
-    /// If there is none, or it cannot be made durable.
+    /// Fails if the pool has no volume of this name, or if the removal cannot be made durable.
     pub fn remove_volume(&self, name: &str) -> Result<()> {
         self.engine.remove_volume(name)
     }
 
-    /// Gives a volume another name.
+    /// Renames a volume.
     ///
     /// # Errors
-    /// If there is none, or one of the new name.
+    /// Fails if the pool has no volume of this name, or has one of the new name already.
     pub fn rename_volume(&self, name: &str, new: &str) -> Result<()> {
         self.engine.rename_volume(name, new)
     }
 
-    /// Gives a volume another size in bytes. What is beyond the new end is gone.
+    /// Sets the size of a volume in bytes. Contents beyond a new, lower end are dropped.
     ///
     /// # Errors
-    /// If there is none, or the size cannot be.
+    /// Fails if the pool has no volume of this name, or if the size is invalid.
     pub fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
         self.engine.resize_volume(name, size_bytes)
     }
 
-    /// Turns deduplication of a volume's further writes on or off.
+    /// Sets the deduplication of a volume's further writes.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if the pool has no volume of this name.
     pub fn set_mode(&self, name: &str, mode: DedupMode) -> Result<()> {
         self.engine.set_mode(name, mode)
     }
 
-    /// Makes a volume that is what another is now, and takes no writes.
+    /// Creates a volume with the present contents of another. The new volume takes no writes.
     ///
     /// # Errors
-    /// If there is no such volume, one of the new name, or a block has as many references as can be counted.
+    /// Fails if the pool has no volume `source`, if it has a volume `name` already, or if a
+    /// reference count would exceed its limit.
     pub fn snapshot_volume(&self, source: &str, name: &str) -> Result<()> {
         self.engine.clone_volume(source, name, true)
     }
 
-    /// Makes a volume that begins as what another is now.
+    /// Creates a volume that begins with the present contents of another.
     ///
     /// # Errors
-    /// As [`Self::snapshot_volume`].
+    /// Fails as [`Self::snapshot_volume`] does.
     pub fn clone_volume(&self, source: &str, name: &str) -> Result<()> {
         self.engine.clone_volume(source, name, false)
     }
 
-    /// Computes the space that only this volume holds, which removing it would free, and the space that
-    /// it shares with others. Requests go on meanwhile; the result is exact if they change nothing.
-    /// Takes a walk over the volume's map for each 32 Mi blocks of the data store, and 32 MiB of
-    /// memory.
+    /// Computes the space that only this volume holds, which removing it would free, and the space
+    /// that it shares with others. Requests go on meanwhile; the result is exact if they change
+    /// nothing. Takes a walk over the volume's map for each 32 Mi blocks of the data store, and 32
+    /// MiB of memory.
     ///
     /// # Errors
-    /// If there is no such volume, metadata cannot be read, or the work was stopped.
+    /// Fails if the pool has no volume of this name, if metadata cannot be read, or if the work was
+    /// stopped.
     pub fn volume_space(&self, name: &str, stop: &StopFlag) -> Result<VolumeSpace> {
         self.engine.volume_space(name, stop)
     }
@@ -225,23 +236,23 @@ impl Pool {
     /// the data store, and 32 MiB of memory.
     ///
     /// # Errors
-    /// If metadata cannot be read, or the work was stopped.
+    /// Fails if metadata cannot be read, or if the work was stopped.
     pub fn snapshot_space(&self, stop: &StopFlag) -> Result<SnapshotSpace> {
         self.engine.snapshot_space(stop)
     }
 
-    /// Makes the data store larger: its new size in bytes, rounded down to whole blocks.
+    /// Enlarges the data store to this size in bytes, rounded down to whole blocks.
     ///
     /// # Errors
-    /// If it is that large already, or there is no space.
+    /// Fails if the store is larger already, or if there is no space.
     pub fn grow(&self, capacity_bytes: u64) -> Result<()> {
         self.engine.grow(capacity_bytes / u64::from(self.engine.superblock().block_bytes))
     }
 
-    /// Makes durable all that was acknowledged, in all volumes.
+    /// Makes durable all acknowledged writes of all volumes.
     ///
     /// # Errors
-    /// If it cannot be.
+    /// Fails if a disk fails.
     pub fn flush(&self) -> Result<()> {
         self.engine.flush()
     }
@@ -249,16 +260,16 @@ impl Pool {
     /// Writes a checkpoint, so that the next opening has no journal to replay.
     ///
     /// # Errors
-    /// If it cannot be written; all that is durable stays so.
+    /// Fails if the checkpoint cannot be written. Durable changes stay durable.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine.checkpoint()
     }
 
-    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back to
-    /// the system, at most `most_bytes_per_s`.
+    /// Writes a checkpoint, makes freed blocks usable, and gives free space of the data store back
+    /// to the system, at most `most_bytes_per_s`.
     ///
     /// # Errors
-    /// If the checkpoint or a discard fails, or the work was stopped.
+    /// Fails if the checkpoint or a discard fails, or if the work was stopped.
     pub fn gc(
         &self,
         most_bytes_per_s: Option<u64>,
@@ -268,24 +279,25 @@ impl Pool {
         self.engine.collect(most_bytes_per_s, monitor, stop)
     }
 
-    /// Counts all references again and compares: the differences in words, at most `most`. Nothing may be written
-    /// meanwhile.
+    /// Counts all references again and compares. Returns descriptions of the differences, at most
+    /// `most`. Nothing may be written meanwhile.
     ///
     /// # Errors
-    /// If metadata cannot be read.
+    /// Fails if metadata cannot be read.
     pub fn prove(&self, most: usize) -> Result<Vec<String>> {
         self.engine.prove(most)
     }
 
-    /// Ends the background, writes a checkpoint and lets go of the pool. Requests to its volumes must have ended.
+    /// Ends the background, writes a checkpoint and unlocks the pool. Requests to its volumes must
+    /// have ended.
     ///
     /// # Errors
-    /// If the checkpoint cannot be written.
+    /// Fails if the checkpoint cannot be written.
     pub fn close(self) -> Result<()> {
         self.workers.lock().clear();
         match self.engine.check_writable() {
             Ok(()) => match self.engine.checkpoint() {
-                // All is durable with the journal, and the next opening replays it.
+                // The journal makes all changes durable, and the next opening replays it.
                 Err(VolumeError::NoSpace { .. }) => self.engine.flush(),
                 other => other,
             },

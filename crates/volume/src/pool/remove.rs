@@ -57,8 +57,8 @@ pub struct PoolRemoval {
 }
 
 impl PoolRemoval {
-    /// Locks a pool and finds out what its removal takes. `others` are the names of files beside
-    /// the disks that belong to the pool as well. Nothing is changed.
+    /// Locks a pool and plans its removal. `others` are the names of further files of the pool
+    /// beside its disks. Nothing is changed.
     ///
     /// # Errors
     /// Fails if the directory is not a pool, or if another process uses it.
@@ -111,12 +111,12 @@ impl PoolRemoval {
         &self.steps
     }
 
-    /// Removes the pool. Returns whether the directory went, too: it stays if it is a link or if
-    /// something else is in it.
+    /// Removes the pool. Returns whether the directory was removed as well: it stays if it is a
+    /// link, or if it holds other files.
     ///
     /// # Errors
-    /// Fails if a file cannot be removed or a disk not be wiped. The rest can be removed with
-    /// another removal.
+    /// Fails if a file cannot be removed or a disk cannot be wiped. Another removal can remove the
+    /// rest.
     pub fn run(self) -> Result<bool> {
         let mark = self.directory.join(MARK);
         begin(&mark)?;

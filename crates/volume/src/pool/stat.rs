@@ -1,4 +1,4 @@
-//! What a pool and its volumes have, and have done.
+//! Figures of a pool and its volumes.
 
 use super::Pool;
 use crate::backend::CacheFigures;
@@ -12,19 +12,19 @@ use std::collections::BTreeMap;
 /// A volume in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeSummary {
-    /// The record of the volume. The name of its origin is the present one if the volume that it was
-    /// cloned from is still there.
+    /// The record of the volume. The name of its origin is the present one if the volume that it
+    /// was cloned from is still there.
     #[serde(flatten)]
     pub record: VolumeRecord,
-    /// Its blocks that hold something.
+    /// Blocks of the volume that hold a content.
     pub mapped_blocks: u64,
-    /// Stretches of 1024 blocks that the finder has not looked at since they were written.
+    /// Groups of 1024 blocks that the finder has not examined since they were written.
     pub dirty_groups: u64,
-    /// Whether the finder goes through all of it.
+    /// `true` if the finder has to examine the whole volume.
     pub is_swept: bool,
-    /// What it has done since the pool was opened.
+    /// Counts of the volume's activity since the pool was opened.
     pub stat: VolumeStat,
-    /// How requests came, and how long they took.
+    /// Figures of the volume's load.
     pub load: LoadStat,
 }
 
@@ -33,41 +33,43 @@ pub struct VolumeSummary {
 pub struct PoolStat {
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// Which fingerprints.
+    /// The kind of the pool's fingerprints.
     pub fingerprint: FingerprintKind,
-    /// Where the metadata are.
+    /// The backend of the metadata.
     pub backend: BackendKind,
-    /// Blocks that volumes refer to, each counted as often as it is.
+    /// References of all volumes to blocks. A block counts once for each reference.
     pub logical_blocks: u64,
-    /// Blocks stored.
+    /// Blocks that are stored.
     pub physical_blocks: u64,
-    /// Blocks that could be stored.
+    /// Blocks that the data store has room for.
     pub capacity_blocks: u64,
-    /// Blocks of the data store that hold no content, but its header.
+    /// Blocks of the data store that hold its header.
     pub reserved_blocks: u64,
-    /// Blocks free for use at once.
+    /// Blocks that are free for use at once.
     pub free_blocks: u64,
-    /// Blocks freed but not for use yet: what frees them is not durable, or they are being read.
+    /// Blocks that are freed but not usable yet: the change that frees them is not durable, or they
+    /// are being read.
     pub pending_blocks: u64,
     /// Fingerprints in the index.
     pub index_entries: u64,
     /// Memory of map, records and index in bytes.
     pub metadata_memory_bytes: u64,
-    /// Look-ups of pages in the cache, of backends that have one.
+    /// Look-ups of pages in the cache. All are zero for a backend without a cache.
     pub cache: CacheFigures,
     /// Length of the metadata disk in bytes.
     pub metadata_disk_bytes: u64,
-    /// Bytes of it that the newest checkpoint takes, without superblocks, roots and journal.
+    /// Bytes of the metadata disk that the newest checkpoint takes, without superblocks, roots and
+    /// journal.
     pub metadata_used_bytes: u64,
     /// Bytes of the journal from the newest checkpoint to the newest commit.
     pub journal_used_bytes: u64,
     /// Length of the journal in bytes.
     pub journal_bytes: u64,
-    /// How many checkpoints there have been.
+    /// The number of checkpoints since the pool was made.
     pub generation: u64,
-    /// Volumes.
+    /// The number of volumes.
     pub volumes: u64,
-    /// What it has done since it was opened.
+    /// Counts of the pool's activity since it was opened.
     pub activity: PoolActivity,
 }
 
@@ -84,7 +86,7 @@ impl PoolStat {
 }
 
 impl Pool {
-    /// All volumes, by name.
+    /// Returns all volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeSummary> {
         let records: Vec<(u64, VolumeRecord)> = {
@@ -120,10 +122,10 @@ impl Pool {
         list
     }
 
-    /// The pool in numbers.
+    /// Returns the figures of the pool.
     ///
     /// # Errors
-    /// If the metadata disk cannot be measured.
+    /// Fails if the metadata disk cannot be measured.
     pub fn stat(&self) -> Result<PoolStat> {
         let engine = &self.engine;
         let journal = engine.journal_figures();

@@ -1,4 +1,5 @@
-//! Does random things to a pool and to a model of it, and knows what may be there after a crash.
+//! Applies random requests and commands to a pool and to a model of it. The model knows the
+//! possible states after a crash.
 
 use super::simulated::{Fault, Simulation};
 use super::{BLOCK, content, flush, read, trim, write, write_now, write_zeroes};
@@ -9,10 +10,11 @@ use gemelo_format::DedupMode;
 use gemelo_volume::{Pool, VolumeError};
 use std::collections::BTreeMap;
 
-/// Contents that are written again and again.
+/// The number of contents that are written repeatedly, which makes duplicates.
 const COMMON_CONTENTS: u64 = 12;
 
-/// A block of a volume: what it holds, what it held when it was last durable, and what it may hold after a crash.
+/// A block of a volume: its content, the content when it was last durable, and the contents allowed
+/// after a crash.
 #[derive(Debug, Clone)]
 pub struct Block {
     pub live: Vec<u8>,
@@ -40,7 +42,7 @@ pub struct ModelVolume {
     pub read_only: bool,
 }
 
-/// What the volumes are, and what they would be if the change that is under way is done.
+/// The state of the volumes, and their state if the change under way succeeds.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     pub volumes: BTreeMap<String, ModelVolume>,
@@ -54,7 +56,8 @@ impl Model {
         }
     }
 
-    /// The volumes with everything durable, changed in this way.
+    /// Notes that a change begins, which makes the volumes the durable ones with this change
+    /// applied.
     fn begin_change(&mut self, change: impl FnOnce(&mut BTreeMap<String, ModelVolume>)) {
         let mut after = self.clone();
         after.make_durable();
@@ -71,7 +74,7 @@ impl Model {
     }
 }
 
-/// The pool is gone: the plug was pulled, or it stopped with a change half made.
+/// The pool is gone: the power was cut, or the pool stopped during a change.
 #[derive(Debug)]
 pub struct Down;
 
@@ -80,7 +83,7 @@ pub struct Driver<'a> {
     pub pool: &'a Pool,
     pub model: &'a mut Model,
     pub random: &'a mut Random,
-    /// Errors are expected: what failed is read back.
+    /// Errors are expected. Blocks of a failed request are read back.
     pub may_fail: bool,
     names: u64,
 }
@@ -107,7 +110,7 @@ impl<'a> Driver<'a> {
         format!("v{:x}", self.names)
     }
 
-    /// One thing, chosen by chance.
+    /// Does one random step.
     pub fn step(&mut self) -> Result<(), Down> {
         match self.random.below(100) {
             0..45 => self.write(),
@@ -179,7 +182,7 @@ impl<'a> Driver<'a> {
         self.changed(&name, offset, &bytes, result, is_immediate)
     }
 
-    /// Tells the model of a change of bytes, done or not.
+    /// Tells the model of a write of bytes, which succeeded or failed.
     fn changed(
         &mut self,
         name: &str,
@@ -222,14 +225,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// A request that failed has changed each block, or not.
+    /// Reads the blocks of a failed request, each of which has its old or its new content.
     fn learn(&mut self, name: &str, touched: Vec<(usize, Vec<u8>, Vec<u8>)>) {
         let volume = self.pool.volume(name).unwrap();
         for (number, before, after) in touched {
             let now = read(&volume, (number * BLOCK) as u64, BLOCK).unwrap();
             assert!(
                 now == before || now == after,
-                "block {number} of {name} holds what nobody wrote"
+                "block {number} of {name} holds a content that was never written"
             );
             self.model.volumes.get_mut(name).unwrap().blocks[number].live = now;
         }
@@ -293,7 +296,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Changes nothing that can be read, and makes nothing durable.
+    /// Runs the finder, which changes no content and makes nothing durable.
     fn find(&mut self) -> Result<(), Down> {
         self.pool
             .find(&Silent, &StopFlag::new())
@@ -320,14 +323,15 @@ impl<'a> Driver<'a> {
                 Ok(())
             }
             Err(error) => {
-                // Left as it is if the plug is pulled: it may be done or not.
+                // After a power cut, the model keeps both states: the change may be done or not.
                 self.failed(&error)?;
                 self.settle()
             }
         }
     }
 
-    /// A change that failed is not made, or is made and not durable. Gives up if it cannot be made durable.
+    /// Settles a failed change: it was not made, or it was made and is not durable. Fails if it
+    /// cannot be made durable.
     fn settle(&mut self) -> Result<(), Down> {
         let list = self.pool.volumes();
         let now: Vec<(&str, u64)> = list
@@ -423,7 +427,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Compares a pool that was opened after a crash with what may be there, and takes what is there for the model.
+/// Compares a pool that was opened after a crash with the allowed states, and updates the model to
+/// the state found.
 pub fn check_recovered(pool: &Pool, model: &mut Model) {
     let names: Vec<String> = pool.volumes().into_iter().map(|volume| volume.record.name).collect();
     let fits = |volumes: &BTreeMap<String, ModelVolume>| {

@@ -1,13 +1,13 @@
-//! What was done to the blocks of volumes and when, and what they may hold because of it.
+//! The history of the blocks of volumes, and the contents that it allows.
 //!
-//! Every request has the moments when it was made and when it was answered, by one clock. Of two
-//! requests the first is *before* the second if it was answered before the second was made; others
-//! are in no order. Blocks are looked at in cells, so that writes of a part are writes of cells.
+//! Every request has the moments at which it was made and answered, by one clock. Of two requests
+//! the first is *before* the second if it was answered before the second was made; others are in no
+//! order. Blocks are compared in cells, so that writes of a part are writes of cells.
 //!
-//! - A cell may show a write if no write that is certain to count comes after it: for a reader those
-//!   that were answered before the read, after a power cut those that were flushed before it.
-//! - What the cells of a block show has to be possible at once: of two writes that both cover both
-//!   of two cells, these cannot show one each.
+//! - A cell may show a write if no write that is certain to count comes after it. For a reader
+//!   those are the writes answered before the read; after a power cut, those flushed before it.
+//! - The cells of a block must show a possible state together: of two writes that both cover two
+//!   cells, the cells cannot show one each.
 //! - A copy of a volume shows one moment between its beginning and its end.
 
 use super::BLOCK;
@@ -21,7 +21,7 @@ pub const CELLS: usize = BLOCK / CELL;
 
 /// A moment.
 pub type Time = u64;
-/// Of what was not answered.
+/// The end of a request that was not answered.
 pub const NEVER: Time = Time::MAX;
 
 /// A write of a block, or of a part of it.
@@ -30,24 +30,24 @@ pub struct Write {
     pub volume: usize,
     pub block: usize,
     pub cells: Range<usize>,
-    /// The whole block; of it the cells count.
+    /// The content of the whole block. Only the written cells of it count.
     pub content: Arc<[u8]>,
     pub start: Time,
     pub end: Time,
-    /// It was answered without an error.
+    /// `true` if the write was answered without an error.
     pub is_done: bool,
-    /// It is durable once it is done.
+    /// `true` if the write is durable once it is answered.
     pub is_immediate: bool,
 }
 
-/// Something that makes durable what was answered before it began. Those that failed are not kept.
+/// A request that makes durable all writes answered before it began. Failed flushes are not kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Flush {
     pub start: Time,
     pub end: Time,
 }
 
-/// What somebody read: the blocks of a volume from one on.
+/// The result of a read: the contents of consecutive blocks of a volume.
 #[derive(Debug, Clone)]
 pub struct Read {
     pub volume: usize,
@@ -63,9 +63,9 @@ struct Record {
     content: Arc<[u8]>,
     start: Time,
     end: Time,
-    /// When it was answered without an error.
+    /// The moment at which the write was answered without an error.
     done: Time,
-    /// When it was certain to survive a power cut.
+    /// The moment from which the write survives a power cut.
     durable: Time,
 }
 
@@ -75,17 +75,17 @@ impl Record {
     }
 }
 
-/// How a state of a volume is looked at.
+/// The way in which a state of a volume is observed.
 #[derive(Debug, Clone, Copy)]
 pub enum View {
-    /// By somebody who asked and was answered then.
+    /// By a reader whose request was made and answered at these moments.
     Read { start: Time, end: Time },
-    /// After a power cut at that moment.
+    /// After a power cut at this moment.
     Crash { at: Time },
 }
 
 impl View {
-    /// From when on writes cannot be seen.
+    /// The moment from which new writes cannot be seen.
     const fn end(self) -> Time {
         match self {
             Self::Read { end, .. } => end,
@@ -101,10 +101,10 @@ impl View {
     }
 }
 
-/// All flushes that succeeded, to be asked when a write was durable.
+/// All flushes that succeeded. They tell when a write became durable.
 #[derive(Debug, Default)]
 pub struct Flushes {
-    /// By their beginning; each with the earliest end of it and those after it.
+    /// Flushes by their beginning, each with the earliest end of itself and all later ones.
     ends: Vec<(Time, Time)>,
 }
 
@@ -130,13 +130,13 @@ impl Flushes {
     }
 }
 
-/// The writes to one block, the first of which is what it held in the beginning.
+/// The writes to one block. The first of them is its initial content.
 #[derive(Debug)]
 pub struct BlockHistory {
     records: Vec<Record>,
 }
 
-/// Moments at which all that was seen was so.
+/// The moments at which everything that was seen can have been true at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moments {
     pub first: Time,
@@ -150,7 +150,7 @@ impl Moments {
 }
 
 impl BlockHistory {
-    /// A block that held this, durably, from a moment on.
+    /// Makes the history of a block that durably had this content from a moment on.
     pub fn new(content: Arc<[u8]>, since: Time) -> Self {
         let first = Record {
             cells: 0..CELLS,
@@ -188,7 +188,7 @@ impl BlockHistory {
         self.records.retain(|record| !record.cells.is_empty());
     }
 
-    /// Writes of a cell that were answered before this are not seen.
+    /// The moment before which an answered write of a cell is no longer seen.
     fn floor(&self, cell: usize, view: View) -> Time {
         let counting = self.records.iter().filter(|r| r.cells.contains(&cell) && view.counts(r));
         counting.map(|record| record.start).max().unwrap_or(0)
@@ -200,7 +200,8 @@ impl BlockHistory {
         self.records.iter().filter(|record| record.shows(cell, bytes)).filter(is_seen).collect()
     }
 
-    /// Whether the block may hold this; if so, when it did.
+    /// Returns the moments at which the block can have had this content, or an error if there are
+    /// none.
     pub fn explain(&self, content: &[u8], view: View) -> Result<Moments, String> {
         let mut cells: Vec<Vec<&Record>> = Vec::with_capacity(CELLS);
         for (cell, bytes) in content.chunks(CELL).enumerate() {
@@ -223,7 +224,7 @@ impl BlockHistory {
         Ok(moments.fold(all, Moments::and))
     }
 
-    /// When a cell can have shown one of these.
+    /// The moments at which a cell can have shown one of these writes.
     fn moments(&self, cell: usize, seen: &[&Record]) -> Moments {
         let next = |record: &Record| {
             let after =
@@ -252,7 +253,7 @@ impl BlockHistory {
     }
 }
 
-/// Whether two cells of a block can show these two writes at once.
+/// Returns whether two cells of a block can show these two writes at once.
 fn can_show(a: &Record, b: &Record, cell_of_a: usize, cell_of_b: usize) -> bool {
     if std::ptr::eq(a, b) {
         return true;
@@ -261,7 +262,7 @@ fn can_show(a: &Record, b: &Record, cell_of_a: usize, cell_of_b: usize) -> bool 
     let a_was_overwritten = a.cells.contains(&cell_of_b);
     match (a_was_overwritten, b_was_overwritten) {
         (true, true) => false,
-        // Then b came before a, or the other way round, unless the clock says that it did not.
+        // Either b came before a, or a before b, unless the clock excludes it.
         (false, true) => a.end >= b.start,
         (true, false) => b.end >= a.start,
         (false, false) => true,

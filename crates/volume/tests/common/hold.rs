@@ -1,4 +1,5 @@
-//! Calls to a disk that wait until the test lets them go on, so that a race is the same in every run.
+//! Calls to a disk that wait until the test lets them go on, so that a race is the same in every
+//! run.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +9,14 @@ use std::time::Duration;
 /// A test that waits longer than this for a call has failed.
 const MOST_WAIT: Duration = Duration::from_secs(20);
 
-/// Which kind of call is held.
+/// The kinds of calls that can be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// Held before it reads.
     Read,
     /// Held before it writes.
     Write,
-    /// Held after it is settled which writes it makes durable, and before it does.
+    /// Held after the set of covered writes is fixed, and before they become durable.
     Sync,
 }
 
@@ -46,7 +47,7 @@ impl Gate {
         is_armed && self.which == which && self.call == call && self.offsets.contains(&offset)
     }
 
-    /// Waits until the test lets the call go on; whether it is to fail then.
+    /// Waits until the test lets the call go on. Returns whether the call has to fail.
     pub fn pass(&self) -> bool {
         let mut phase = self.phase.lock().unwrap();
         if *phase == Phase::Armed {
@@ -58,11 +59,11 @@ impl Gate {
     }
 }
 
-/// The test's end of a held call; dropping it lets the call go on.
+/// The test's handle of a held call. Dropping it lets the call go on.
 pub struct Hold(pub Arc<Gate>);
 
 impl Hold {
-    /// Has the held call fail when it goes on.
+    /// Makes the held call fail when it goes on.
     pub fn fail(&self) {
         self.0.fails.store(true, Ordering::SeqCst);
     }
@@ -72,7 +73,7 @@ impl Hold {
         assert!(self.is_held_within(MOST_WAIT), "no call came that was to be held");
     }
 
-    /// Whether a call is held within this time.
+    /// Returns whether a call is held within this time.
     pub fn is_held_within(&self, most: Duration) -> bool {
         let phase = self.0.phase.lock().unwrap();
         let is_waiting = |phase: &mut Phase| *phase == Phase::Armed;

@@ -1,4 +1,4 @@
-//! Compares what is in a pool with what the history allows.
+//! Compares the contents of a pool with those that the history allows.
 
 use super::BLOCK;
 use super::history::{BlockHistory, Flushes, Moments, NEVER, Time, View};
@@ -7,7 +7,7 @@ use gemelo_volume::Pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The volumes of a pool and all that they hold.
+/// The volumes of a pool with their contents.
 #[derive(Debug, Clone, Default)]
 pub struct Contents {
     pub volumes: BTreeMap<String, VolumeContent>,
@@ -38,7 +38,7 @@ struct Register<T> {
 }
 
 impl<T: PartialEq> Register<T> {
-    /// Whether it may have been this after a power cut at that moment.
+    /// Returns whether the value is possible after a power cut at that moment.
     fn allows(&self, value: &T, at: Time) -> bool {
         let begun = self.changes.iter().filter(|(start, ..)| *start < at);
         let newest_first: Vec<_> = begun.collect();
@@ -57,23 +57,23 @@ impl<T: PartialEq> Register<T> {
 struct VolumeHistory {
     names: Register<String>,
     sizes: Register<usize>,
-    /// Whether it is there.
+    /// `true` while the volume exists.
     exists: Register<bool>,
     read_only: bool,
     blocks: Vec<BlockHistory>,
     copy: Option<Copy>,
 }
 
-/// What a volume was made from, and between which moments.
+/// The source of a copied volume, and the moments between which the copy was made.
 struct Copy {
     source: usize,
     start: Time,
     end: Time,
-    /// What it was in the beginning, if somebody has read it.
+    /// The initial contents, if a thread has read them.
     bytes: Option<Vec<u8>>,
 }
 
-/// Everything that was done to a pool since it was opened.
+/// All requests and commands since the pool was opened.
 pub struct History {
     volumes: Vec<VolumeHistory>,
 }
@@ -82,14 +82,14 @@ fn blocks_of(bytes: &[u8], since: Time) -> Vec<BlockHistory> {
     bytes.chunks(BLOCK).map(|block| BlockHistory::new(block.into(), since)).collect()
 }
 
-/// Adds blocks that nobody has written, up to this many.
+/// Adds blocks that were never written, up to this many.
 fn extend(blocks: &mut Vec<BlockHistory>, count: usize, since: Time) {
     let zeros: Arc<[u8]> = vec![0; BLOCK].into();
     blocks.resize_with(count.max(blocks.len()), || BlockHistory::new(Arc::clone(&zeros), since));
 }
 
 impl History {
-    /// Of a pool that held this when it was opened, at moment 0.
+    /// Begins the history of a pool that had these contents when it was opened, at moment 0.
     pub fn new(contents: &Contents) -> Self {
         let volume = |(name, content): (&String, &VolumeContent)| VolumeHistory {
             names: Register { changes: vec![(0, 0, name.clone())] },
@@ -102,7 +102,7 @@ impl History {
         Self { volumes: contents.volumes.iter().map(volume).collect() }
     }
 
-    /// Takes in what was done, and looks at what was read and copied meanwhile.
+    /// Adds a log, and checks the reads and copies in it.
     pub fn add(&mut self, log: Log) -> Result<(), String> {
         let flushes = Flushes::new(log.flushes.iter().copied());
         let mut events = log.volumes;
@@ -164,7 +164,7 @@ impl History {
         }
     }
 
-    /// A copy shows its source as it was at one moment.
+    /// Checks that a copy shows its source at one moment.
     fn check_copy(&self, copy: &Copy, bytes: &[u8], end: Time) -> Result<(), String> {
         let view = View::Read { start: copy.start, end };
         let mut moments = Moments { first: copy.start, last: end };
@@ -182,9 +182,9 @@ impl History {
         Ok(())
     }
 
-    /// Drops what no power cut from this moment on can show.
+    /// Drops the writes that no power cut from this moment on can show.
     pub fn forget(&mut self, at: Time) {
-        // A copy that nobody has read is compared with its source's past.
+        // A copy that was not read yet will be compared with the past of its source.
         let unread = self.volumes.iter().filter_map(|volume| volume.copy.as_ref());
         let unread = unread.filter(|copy| copy.bytes.is_none()).map(|copy| copy.start).min();
         let at = at.min(unread.unwrap_or(NEVER));
@@ -194,7 +194,7 @@ impl History {
             .for_each(|block| block.forget(at));
     }
 
-    /// Whether a power cut at that moment may leave this.
+    /// Checks that a power cut at that moment may leave these contents.
     pub fn check(&self, found: &Contents, at: Time) -> Result<(), String> {
         let mut left: Vec<&String> = found.volumes.keys().collect();
         for (id, volume) in self.volumes.iter().enumerate() {
@@ -209,7 +209,7 @@ impl History {
                     .map_err(|why| format!("volume {id}, {why}"))?;
             }
         }
-        if left.is_empty() { Ok(()) } else { Err(format!("nobody made {left:?}")) }
+        if left.is_empty() { Ok(()) } else { Err(format!("unknown volumes {left:?}")) }
     }
 
     fn check_volume(

@@ -1,4 +1,5 @@
-//! The medium and the cache of a simulated disk: what is read, what a power cut leaves, and what a sync changes.
+//! The medium and the cache of a simulated disk: the result of a read, of a power cut, and of a
+//! sync.
 
 use gemelo_base::random::Random;
 
@@ -17,22 +18,22 @@ pub struct Image {
     pub live: Vec<u8>,
     pub durable: Vec<u8>,
     unsynced: Vec<Pending>,
-    /// Lengths since the last sync, each with the number of the change that made it.
+    /// Lengths since the last sync, each with the number of the change that set it.
     lengths: Vec<(u64, usize)>,
-    /// Of the newest change.
+    /// The number of the newest change.
     pub sequence: u64,
 }
 
 impl Image {
-    /// One that holds this, durably.
+    /// Makes a medium that durably holds these bytes.
     pub fn new(live: Vec<u8>) -> Self {
         Self { durable: live.clone(), live, ..Self::default() }
     }
 
-    /// What a power cut leaves.
+    /// Returns the bytes that a power cut leaves.
     pub fn survivors(&self, random: &mut Random) -> Vec<u8> {
         let mut kept = self.durable.clone();
-        // Sometimes all of it makes it to the medium, sometimes nothing, mostly some.
+        // Sometimes all writes reach the medium, sometimes none, mostly some.
         let luck = random.below(8);
         let last = self.lengths.len() as u64;
         let length = match (luck, random.below(last + 1)) {
@@ -73,7 +74,7 @@ impl Image {
         self.lengths.push((self.sequence, length));
     }
 
-    /// What was there before the sync began is durable.
+    /// Makes durable the writes before the sync began.
     pub fn sync(&mut self, until: u64) {
         self.settle_lengths(until);
         let count = self.unsynced.iter().take_while(|write| write.sequence <= until).count();
@@ -82,7 +83,8 @@ impl Image {
         }
     }
 
-    /// See the fault model: some of it is on the medium, and nothing will be tried again.
+    /// Applies a failed sync as the fault model says: some of the writes are on the medium, and
+    /// none will be tried again.
     pub fn fail_sync(&mut self, until: u64, random: &mut Random) {
         if random.below(2) == 0 {
             self.settle_lengths(until);
@@ -102,7 +104,7 @@ impl Image {
     }
 }
 
-/// Copies the sectors for which `is_kept` says so; what is beyond the end is lost.
+/// Copies the sectors for which `is_kept` returns `true`. Sectors beyond the end are lost.
 fn keep_some(kept: &mut [u8], offset: usize, bytes: &[u8], mut is_kept: impl FnMut() -> bool) {
     for (number, sector) in bytes.chunks(SECTOR).enumerate() {
         let start = offset + number * SECTOR;

@@ -1,6 +1,7 @@
-//! What the tests of the engine share: disks that fail, a model of what volumes hold, and a driver that does the same to both.
+//! Shared parts of the engine's tests: disks that fail, a model of the contents of volumes, and a
+//! driver that changes both alike.
 
-#![allow(dead_code, unreachable_pub, reason = "every test uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of this module")]
 
 pub mod collide;
 pub mod driver;
@@ -12,16 +13,17 @@ pub mod scatter;
 pub mod simulated;
 pub mod storm;
 
-use gemelo_base::{ManualClock, random::mix_pair};
+use gemelo_base::{Clock, ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::BackendKind;
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const BLOCK: usize = 512;
 
-/// A small pool whose journal is the shortest there can be.
+/// Options of a small pool with the shortest journal.
 pub fn options(blocks: u64) -> PoolOptions {
     PoolOptions {
         block_bytes: BLOCK as u32,
@@ -31,12 +33,12 @@ pub fn options(blocks: u64) -> PoolOptions {
     }
 }
 
-/// As [`options`], with this backend.
+/// The same as [`options`], with this backend.
 pub fn options_with(backend: BackendKind, blocks: u64) -> PoolOptions {
     PoolOptions { backend, ..options(blocks) }
 }
 
-/// Nothing happens but what the test does.
+/// Settings without a background: only the test changes the pool.
 pub fn tuning() -> Tuning {
     Tuning { background: false, cache_bytes: 64 << 10, ..Tuning::default() }
 }
@@ -45,7 +47,28 @@ pub fn open(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {
     Pool::open_disks(disks.clone(), tuning, Arc::new(ManualClock::new()))
 }
 
-/// The content of an id: 0 is zeros.
+/// A clock on which time passes at every look, so that flush marks are written again and again.
+struct TickingClock(AtomicU64);
+
+/// A look takes this long: a mark is due at every other one.
+const TICK_NS: u64 = 500_000_000;
+
+impl Clock for TickingClock {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(TICK_NS, Ordering::Relaxed)
+    }
+
+    fn sleep_until_ns(&self, deadline_ns: u64) {
+        self.0.fetch_max(deadline_ns, Ordering::Relaxed);
+    }
+}
+
+/// As [`open`], on a clock on which time passes.
+pub fn open_ticking(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {
+    Pool::open_disks(disks.clone(), tuning, Arc::new(TickingClock(AtomicU64::new(0))))
+}
+
+/// Makes the content of an id. The content of 0 is zeros.
 pub fn content(id: u64, bytes: usize) -> Vec<u8> {
     if id == 0 {
         return vec![0; bytes];
@@ -98,12 +121,12 @@ pub fn flush(volume: &Volume) -> Result<(), DeviceError> {
     execute(volume, Operation::Flush)
 }
 
-/// How much a test does: `GEMELO_TEST_ROUNDS` or this.
+/// The number of rounds: `GEMELO_TEST_ROUNDS` or this number.
 pub fn rounds(usual: u64) -> u64 {
     std::env::var("GEMELO_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// The seed to begin with: `GEMELO_TEST_SEED` or 0.
+/// The first seed: `GEMELO_TEST_SEED` or 0.
 pub fn first_seed() -> u64 {
     std::env::var("GEMELO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

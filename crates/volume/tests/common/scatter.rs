@@ -1,5 +1,5 @@
-//! A second kind of store: no two contents of neighbouring PBNs lie side by side, and none lies there
-//! as it is. What passes over it assumes nothing of where and in which form a content lies.
+//! A second kind of store: contents of neighbouring PBNs are never side by side, and no content is
+//! stored as it is. Code that works with it assumes nothing of the place and the form of a content.
 
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{DiskRole, FormatError, Pbn, Superblock};
@@ -7,11 +7,11 @@ use gemelo_store::{ContentRead, ContentWrite, Store};
 use std::io;
 use std::sync::Arc;
 
-/// PBNs change places within groups of this many.
+/// PBNs are permuted within groups of this many.
 const GROUP_BLOCKS: u64 = 8;
-/// The change of places: neighbours end up apart.
+/// The permutation: an XOR that separates neighbours.
 const SCATTER: u64 = 0b101;
-/// Changes every byte of a stored content.
+/// An XOR that changes every byte of a stored content.
 const MASK: u8 = 0xA5;
 
 pub struct ScatterStore {
@@ -27,13 +27,13 @@ impl ScatterStore {
         Arc::new(Self { disk, block_bytes, label })
     }
 
-    /// The label lies before the contents.
+    /// The label comes before the contents.
     fn offset(&self, pbn: Pbn) -> u64 {
         (1 + (u64::from(pbn.number()) ^ SCATTER)) * self.block_bytes as u64
     }
 }
 
-/// The stored form of a content, and the content of a stored form.
+/// Converts between a content and its stored form.
 fn transform(content: &[u8]) -> Vec<u8> {
     content.iter().rev().map(|byte| byte ^ MASK).collect()
 }

@@ -19,13 +19,13 @@
 //! A *kill* ends the process and nothing else: the next one reads what was written, and what was
 //! not synced still is not.
 //!
-//! A list of requests counts as one call for each run of ranges that follow one another. A fault hits
-//! one request of it, chosen by chance: an error leaves the others done, a power cut has those
+//! A list of requests counts as one call for each run of ranges that follow one another. A fault
+//! hits one request of it, chosen by chance: an error leaves the others done, a power cut has those
 //! before it written and those after it not.
 //!
 //! A *failed write* leaves any part from its front. A *full disk* refuses what takes space. A
 //! *slow* call sleeps before it does anything (a sync: after it is settled what it covers), so
-//! that others overtake it. A *discarded* range reads as bytes that nobody wrote.
+//! that others overtake it. A *discarded* range reads as bytes that no client wrote.
 //!
 //! Both disks of a pool share one world: one count of calls, one seed.
 
@@ -44,36 +44,36 @@ use std::time::Duration;
 pub const DATA: usize = 0;
 pub const METADATA: usize = 1;
 
-/// What goes wrong, and at which call. Calls are counted from 1; reads count for errors only.
+/// A fault and the call at which it occurs. Calls are counted from 1; reads count for errors only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Never,
-    /// This write, sync or change of length is under way when all ends.
+    /// The power is cut during this write, sync or change of length.
     CrashAt(u64),
-    /// This call of any kind fails, and the next ones work.
+    /// This call of any kind fails, and the next ones succeed.
     ErrorAt(u64, io::ErrorKind),
-    /// From this call on all writes and changes of length fail, until healed.
+    /// From this call on all writes and changes of length fail, until the disks are healed.
     FullFrom(u64),
-    /// This sync fails, of those of either disk, and the next ones work.
+    /// This sync fails, counted over both disks, and the next ones succeed.
     FailSync(u64),
 }
 
-/// What the disks are like while nothing in particular goes wrong.
+/// The random behaviour of the disks besides a set fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Nature {
-    /// One call in so many sleeps; 0 for none.
+    /// One call in this many sleeps; 0 for none.
     pub slow_one_in: u64,
-    /// For at most this long.
+    /// The longest sleep.
     pub most_delay: Duration,
-    /// One read or write in so many fails; 0 for none.
+    /// One read or write in this many fails; 0 for none.
     pub error_one_in: u64,
-    /// One call that changes a disk in so many has its power-cut image taken; 0 for none.
+    /// One call in this many that change a disk has its power-cut image taken; 0 for none.
     pub shot_one_in: u64,
 }
 
-/// What a power cut at a moment would have left.
+/// The image that a power cut at a moment would have left.
 pub struct Shot {
-    /// The moment, by the clock that [`Simulation::set_nature`] was given.
+    /// The moment, by the clock given to [`Simulation::set_nature`].
     pub at: u64,
     pub images: [Vec<u8>; 2],
 }
@@ -85,7 +85,7 @@ pub struct World {
     clock: Arc<AtomicU64>,
     shots: Vec<Shot>,
     gates: Vec<Arc<Gate>>,
-    /// Calls that fail once: which disk, which kind, and where they begin.
+    /// Calls that fail once: the disk, the kind, and the range in which they begin.
     failing: Vec<(usize, Call, Range<u64>)>,
     calls: u64,
     changing_calls: u64,
@@ -101,7 +101,7 @@ pub struct SimulatedDisk {
     which: usize,
 }
 
-/// Two disks and what goes wrong with them.
+/// Two disks and the faults that they have.
 #[derive(Clone)]
 pub struct Simulation {
     world: Arc<Mutex<World>>,
@@ -113,7 +113,7 @@ impl Simulation {
         Self::of_images(seed, [Vec::new(), Vec::new()])
     }
 
-    /// Disks that hold this, data first.
+    /// Makes disks that hold these images, data first.
     pub fn of_images(seed: u64, images: [Vec<u8>; 2]) -> Self {
         Self::of(seed, images.map(Image::new))
     }
@@ -147,7 +147,7 @@ impl Simulation {
         PoolDisks::new(disk(DATA), disk(METADATA)).with_store(self.open_store)
     }
 
-    /// Sets what goes wrong; calls are counted from now.
+    /// Sets the fault. Calls are counted from now on.
     pub fn set_fault(&self, fault: Fault) {
         let mut world = self.world.lock().unwrap();
         world.fault = fault;
@@ -156,14 +156,14 @@ impl Simulation {
         world.sync_calls = 0;
     }
 
-    /// Sets what the disks are like, and the clock that tells the moments of shots.
+    /// Sets the random behaviour of the disks, and the clock for the moments of shots.
     pub fn set_nature(&self, nature: Nature, clock: &Arc<AtomicU64>) {
         let mut world = self.world.lock().unwrap();
         world.nature = nature;
         world.clock = Arc::clone(clock);
     }
 
-    /// The shots since the last time.
+    /// Returns the shots since the last call of this function.
     pub fn take_shots(&self) -> Vec<Shot> {
         std::mem::take(&mut self.world.lock().unwrap().shots)
     }
@@ -180,7 +180,7 @@ impl Simulation {
         Hold(gate)
     }
 
-    /// Has the next call of this kind fail that begins in a range of bytes.
+    /// Makes the next call of this kind fail that begins in a range of bytes.
     pub fn fail_next(&self, which: usize, call: Call, offsets: Range<u64>) {
         self.world.lock().unwrap().failing.push((which, call, offsets));
     }
@@ -198,17 +198,17 @@ impl Simulation {
         self.world.lock().unwrap().changing_calls
     }
 
-    /// Syncs that were asked for, of either disk.
+    /// The number of syncs of either disk.
     pub fn syncs(&self) -> u64 {
         self.world.lock().unwrap().syncs
     }
 
-    /// Pulls the plug: nothing works any more.
+    /// Cuts the power. Every later call fails.
     pub fn pull_plug(&self) {
         self.world.lock().unwrap().is_down = true;
     }
 
-    /// What is on the media after the plug was pulled: of what was not synced, chance decides.
+    /// The disks after the power cut. Chance decides which unsynced writes are on them.
     pub fn after_crash(&self, seed: u64) -> Self {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
@@ -216,7 +216,7 @@ impl Simulation {
         Self::of_images(seed, images).with_store(self.open_store)
     }
 
-    /// The worst a power cut can leave: nothing that was not synced.
+    /// The disks after the worst power cut, which leaves no unsynced write.
     pub fn after_worst_crash(&self) -> Self {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
@@ -224,7 +224,8 @@ impl Simulation {
         Self::of_images(0, images).with_store(self.open_store)
     }
 
-    /// What the next process finds after this one was killed: everything, but what was not synced still is not.
+    /// The disks as the next process finds them after a kill: with all writes, of which unsynced
+    /// ones still are not durable.
     pub fn after_kill(&self) -> Self {
         let mut world = self.world.lock().unwrap();
         world.is_down = true;
@@ -232,14 +233,14 @@ impl Simulation {
         Self::of(seed, world.images.clone()).with_store(self.open_store)
     }
 
-    /// What the disks hold now, data first.
+    /// The present contents of the disks, data first.
     pub fn images(&self) -> [Vec<u8>; 2] {
         let world = self.world.lock().unwrap();
         [DATA, METADATA].map(|which| world.images[which].live.clone())
     }
 }
 
-/// A call: to which disk, of which kind, and where it begins.
+/// A call: its disk, its kind, and its first byte.
 #[derive(Clone, Copy)]
 struct Place {
     which: usize,
@@ -249,14 +250,14 @@ struct Place {
 
 /// A fault in a call of several requests.
 struct Hit {
-    /// The request that fails, or at which all ends.
+    /// The request that fails, or at which the power is cut.
     number: usize,
     crashes: bool,
     error: io::Error,
 }
 
 impl Hit {
-    /// Whether a request gets the error: all of them do when the machine is down.
+    /// Returns whether a request gets the error. All requests do when the power is cut.
     const fn takes(&self, number: usize, is_down: bool) -> bool {
         is_down || number == self.number
     }
@@ -284,7 +285,8 @@ impl World {
         [DATA, METADATA].map(|which| images[which].survivors(random))
     }
 
-    /// Counts a call; says whether it is the last one. A crash lets a changing call still leave its trace.
+    /// Counts a call. Returns whether the power is cut during it; a changing call may still leave
+    /// some of its bytes.
     fn enter(&mut self, at: Place, takes_space: bool) -> io::Result<bool> {
         if self.is_down {
             return Err(plug_pulled());
@@ -318,7 +320,8 @@ impl World {
         }
     }
 
-    /// Counts a call of several requests; gives the request that fails, or at which all ends.
+    /// Counts a call of several requests. Returns the request that fails, or at which the power is
+    /// cut.
     fn enter_run(
         &mut self,
         (which, call): (usize, Call),
@@ -359,7 +362,7 @@ impl World {
         Some(Hit { number, crashes, error })
     }
 
-    /// Now and then keeps what a power cut would leave at this moment.
+    /// Takes the image of a power cut at this moment, for one call in `shot_one_in`.
     fn maybe_shoot(&mut self) {
         let one_in = self.nature.shot_one_in;
         if one_in > 0 && self.random.below(one_in) == 0 {
@@ -374,7 +377,7 @@ impl World {
         if crashes { Err(plug_pulled()) } else { Ok(()) }
     }
 
-    /// How long this call sleeps.
+    /// The time that this call sleeps.
     fn delay(&mut self) -> Duration {
         let Nature { slow_one_in, most_delay, .. } = self.nature;
         if slow_one_in == 0 || self.random.below(slow_one_in) > 0 {
@@ -385,7 +388,7 @@ impl World {
 }
 
 impl SimulatedDisk {
-    /// Where a call waits: at a gate, which may have it fail, and for as long as a slow disk takes.
+    /// Delays a call: at a gate, which may make it fail, and by the sleep of a slow disk.
     fn wait(&self, call: Call, offset: u64) {
         let (gate, delay) = {
             let mut world = self.world.lock().unwrap();
@@ -403,7 +406,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// One call. An error hits one of its requests, and the others succeed.
+    /// Reads a run as one call. An error hits one of its requests, and the others succeed.
     fn read_run(&self, run: &mut [DiskRead<'_>]) {
         let Some(offset) = run.first().map(|read| read.offset) else { return };
         self.wait(Call::Read, offset);
@@ -425,13 +428,14 @@ impl SimulatedDisk {
         }
     }
 
-    /// One call. An error hits one of its requests, of which any part from its front is written. A
-    /// crash ends with one of them: those before it are written, those after it are not.
+    /// Writes a run as one call. An error hits one of its requests, of which any part from its
+    /// front is written. A power cut happens at one of them: those before it are written, those
+    /// after it are not.
     fn write_run(&self, run: &mut [DiskWrite<'_>]) {
         let Some(offset) = run.first().map(|write| write.offset) else { return };
         self.wait(Call::Write, offset);
         let mut world = self.world.lock().unwrap();
-        // The metadata disk has its journal and roots from the start; contents go to a sparse file.
+        // The metadata disk has its journal and roots from the start. Contents go to a sparse file.
         let end = run.last().map_or(0, |write| write.offset as usize + write.bytes.len());
         let takes_space = self.which == DATA || end > world.images[METADATA].live.len();
         let ranges = run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
@@ -522,7 +526,7 @@ impl Disk for SimulatedDisk {
         }
     }
 
-    /// Discarded blocks read as anything: here, as what nobody wrote.
+    /// A discarded range may read as anything. Here it reads as bytes that no client wrote.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.change(|image| image.write(offset as usize, &vec![0xDD; length as usize]))
     }

@@ -1,4 +1,4 @@
-//! Threads that do all there is to do to one pool at once, and write down what they did.
+//! Threads that issue all kinds of requests and commands to one pool at once, and log them.
 
 use super::collide::Collider;
 use super::history::{CELL, CELLS, Flush, NEVER, Read, Time, Write};
@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Contents that are written again and again.
+/// The number of contents that are written repeatedly, which makes duplicates.
 const COMMON_CONTENTS: u64 = 8;
-/// Families of contents with one fingerprint, and how many are in each.
+/// Families of contents with one fingerprint, and the number of contents in each.
 const FAMILIES: u64 = 2;
 const MEMBERS: u64 = 4;
-/// Failures of one thread in a row after which it gives up: the pool has stopped.
+/// A thread gives up after this many failures in a row, because the pool has stopped.
 const MOST_FAILURES: u32 = 12;
 
-/// What was done to a volume as a whole.
+/// A command on a whole volume.
 #[derive(Debug, Clone)]
 pub struct VolumeEvent {
     pub volume: usize,
@@ -38,7 +38,8 @@ pub enum Change {
         name: String,
         blocks: usize,
         read_only: bool,
-        /// The volume that it is a copy of, and what was read of it before anybody wrote to it.
+        /// The source of the volume if it is a copy, and the contents that were read before the
+        /// first write to it.
         copy: Option<(usize, Option<Vec<u8>>)>,
     },
     Resize {
@@ -50,7 +51,7 @@ pub enum Change {
     Remove,
 }
 
-/// What one thread did.
+/// The log of one thread.
 #[derive(Debug, Default)]
 pub struct Log {
     pub writes: Vec<Write>,
@@ -78,7 +79,7 @@ pub struct Target {
     pub volume: Volume,
 }
 
-/// What the threads of a storm have in common.
+/// The state that the threads of a storm share.
 pub struct Storm<'a> {
     pub simulation: &'a Simulation,
     pub pool: &'a Pool,
@@ -98,7 +99,7 @@ impl Storm<'_> {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Has everybody work until the steps are done or nothing works any more.
+    /// Runs all threads until their steps are done or the pool fails.
     pub fn rage(&self) -> Log {
         let is_over = AtomicBool::new(false);
         let mut all = Log::default();
@@ -125,7 +126,7 @@ impl Storm<'_> {
         all
     }
 
-    /// What the background does, and `grow`.
+    /// Does the work of the background, and `grow`.
     fn keep(&self, is_over: &AtomicBool) -> Log {
         let mut random = Random::new(self.seed ^ 0x6b65_6570);
         let (mut log, mut failures) = (Log::default(), 0);
@@ -154,7 +155,7 @@ impl Storm<'_> {
     }
 }
 
-/// A request before it is made.
+/// A request that is planned and not made yet.
 enum Plan {
     Write { cell: usize, bytes: Vec<u8> },
     Zeroes { cells: Range<usize> },
@@ -163,7 +164,7 @@ enum Plan {
 }
 
 impl Plan {
-    /// Cells of the volume that it touches.
+    /// The cells of the volume that the request touches.
     fn cells(&self) -> Range<usize> {
         match self {
             Self::Write { cell, bytes } => *cell..cell + bytes.len() / CELL,
@@ -209,14 +210,14 @@ impl<'a> Client<'a> {
                 std::thread::yield_now();
                 continue;
             }
-            // Mostly the first few: threads are to meet.
+            // Mostly the first few volumes are chosen, so that threads meet.
             let most = if self.random.below(4) > 0 { targets.len().min(2) } else { targets.len() };
             let at = self.random.below(most as u64) as usize;
             self.batch(&targets[at]);
         }
     }
 
-    /// Some requests that do not touch the same blocks, and sometimes a flush behind them.
+    /// Makes some requests for distinct blocks, and sometimes a flush after them.
     fn batch(&mut self, target: &Target) {
         let mut plans: Vec<Plan> = Vec::new();
         for _ in 0..1 + self.random.below(3) {
@@ -248,7 +249,7 @@ impl<'a> Client<'a> {
         if is_flushed {
             self.log.flushes.push(Flush { start, end });
         }
-        // What did not work because the plug was pulled has no end.
+        // A request that failed because of the power cut has no end.
         let is_down = self.storm.simulation.is_down();
         for ((plan, is_immediate), is_done) in plans.into_iter().zip(is_immediate).zip(is_done) {
             let end = if !is_done && is_down { NEVER } else { end };
@@ -267,7 +268,7 @@ impl<'a> Client<'a> {
                 }
                 return;
             }
-            // The parts of blocks at the ends of a trim stay as they are.
+            // The partial blocks at the ends of a trim keep their contents.
             Plan::Trim { cells } => {
                 let first = cells.start.next_multiple_of(CELLS);
                 first..(cells.end / CELLS * CELLS).max(first)
@@ -337,7 +338,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The bytes of a patch. They are as good as never written twice.
+    /// The bytes of a patch. They are random, so they are practically never written twice.
     fn new_bytes(&mut self, cells: usize) -> Vec<u8> {
         content(self.random.next_u64() | 1, cells * CELL)
     }
@@ -351,7 +352,7 @@ struct Answer {
     is_immediate: bool,
 }
 
-/// The thread that changes volumes as a whole.
+/// The thread that creates, copies, renames and removes volumes.
 struct Owner<'a> {
     storm: &'a Storm<'a>,
     random: Random,
@@ -392,7 +393,7 @@ impl<'a> Owner<'a> {
         modes[self.random.below(4) as usize]
     }
 
-    /// Notes a change, which is durable with all before it if it succeeded.
+    /// Logs a change. A change that succeeded is durable, and so are all changes before it.
     fn note(&mut self, volume: usize, what: Change, start: Time, is_done: bool) -> Time {
         let end = self.storm.now();
         if is_done {
@@ -427,7 +428,7 @@ impl<'a> Owner<'a> {
                 target.as_ref().and_then(|target| super::read(&target.volume, 0, length).ok());
             (source.id, bytes)
         });
-        // A copy that could not be read is not used: nobody knows what it was in the beginning.
+        // A copy that could not be read is not used, because its initial contents are unknown.
         let is_known = copy.as_ref().is_none_or(|(_, bytes)| bytes.is_some());
         self.note(id, Change::Create { name, blocks, read_only, copy }, start, is_done);
         if let Some(target) = target.filter(|_| is_known) {
@@ -446,7 +447,7 @@ impl<'a> Owner<'a> {
         self.note(target.id, Change::Remove, start, is_done);
     }
 
-    /// The target as it is now, or nothing if nobody knows.
+    /// Returns the target in its present state, unless that is unknown.
     fn put_back(&self, target: Target, is_done: bool) {
         let mut targets = self.storm.targets.lock().unwrap();
         let at = targets.iter().position(|other| other.id == target.id);
@@ -462,7 +463,7 @@ impl<'a> Owner<'a> {
         let start = self.storm.now();
         let is_done = self.storm.pool.resize_volume(&target.name, (blocks * BLOCK) as u64).is_ok();
         let end = self.note(target.id, Change::Resize { blocks }, start, is_done);
-        // What was cut off is zeros if the volume grows again.
+        // Blocks that were cut off read as zeros if the volume grows again.
         for block in blocks..target.blocks {
             let (volume, content) = (target.id, vec![0; BLOCK].into());
             let (cells, is_immediate) = (0..CELLS, true);

@@ -35,7 +35,7 @@ fn check(name: &str) -> Result<String, Vec<String>> {
         distributions::load(name).map_err(lines)?
     } else {
         let text = distributions::read(name).map_err(lines)?;
-        let problems = formats::Format::of(&text).problems(&text);
+        let problems = formats::DistributionFormat::of(&text).problems(&text);
         if !problems.is_empty() {
             return Err(problems.iter().map(|problem| problem.at(name)).collect());
         }

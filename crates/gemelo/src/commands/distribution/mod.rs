@@ -16,7 +16,7 @@ use crate::json::JsonOption;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use gemelo_content::Profile;
-use gemelo_job::distributions::formats::Format;
+use gemelo_job::distributions::formats::DistributionFormat;
 use std::path::PathBuf;
 
 /// Show, compare, check, scale, convert and fit distributions of duplicates.
@@ -65,7 +65,7 @@ struct OutputOptions {
     /// Format of the output [default: by the ending of the file's name: .toml for profile, .json,
     /// .csv, else text]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    to: Option<Format>,
+    to: Option<DistributionFormat>,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
@@ -94,7 +94,7 @@ impl OutputOptions {
 
     fn write(&self, profile: &Profile) -> anyhow::Result<()> {
         let Some(path) = &self.output else { return Ok(()) };
-        let format = self.to.unwrap_or_else(|| Format::of_name(path));
+        let format = self.to.unwrap_or_else(|| DistributionFormat::of_name(path));
         files::write_whole(path, self.force, format.write(profile)?.as_bytes())
     }
 }

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use clap::Args;
 use gemelo_base::units::format_counted;
-use gemelo_serve::Failure;
+use gemelo_serve::RequestFailure;
 use gemelo_volume::Pool;
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let name = arguments.pool.display();
-    let about = |error| Failure::from(error).about(&name.to_string());
+    let about = |error| RequestFailure::from(error).about(&name.to_string());
     let converted =
         Pool::convert(&arguments.pool, &*context.monitor, &context.stop).map_err(about)?;
     let mut text = format!("{name}: converted to format version 2\n");

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
 use gemelo_base::values::{Size, Span};
 use gemelo_format::{BackendKind, FingerprintKind};
-use gemelo_serve::{Failure, Settings};
+use gemelo_serve::{RequestFailure, Settings};
 use gemelo_volume::{NewPool, PoolOptions, about_backend};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     cache: Option<Size>,
     /// Hash by which equal contents are found
     #[arg(long, value_name = "KIND", default_value = "blake3")]
-    fingerprint: Fingerprint,
+    fingerprint: FingerprintOption,
     /// Make writes durable after this time at the latest, even if no client flushes [default: 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
@@ -65,7 +65,7 @@ fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
 
 /// The kinds of fingerprints as values of options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Fingerprint {
+enum FingerprintOption {
     /// BLAKE3 with a key of the pool, so that collisions cannot be prepared
     Blake3,
     /// XXH3, which is faster; bytes are always compared before a block is shared
@@ -77,13 +77,13 @@ enum Fingerprint {
     Sha1,
 }
 
-impl From<Fingerprint> for FingerprintKind {
-    fn from(name: Fingerprint) -> Self {
+impl From<FingerprintOption> for FingerprintKind {
+    fn from(name: FingerprintOption) -> Self {
         match name {
-            Fingerprint::Blake3 => Self::Blake3,
-            Fingerprint::Xxh3Compare => Self::Xxh3Compare,
-            Fingerprint::Sha256 => Self::Sha256Keyed,
-            Fingerprint::Sha1 => Self::Sha1,
+            FingerprintOption::Blake3 => Self::Blake3,
+            FingerprintOption::Xxh3Compare => Self::Xxh3Compare,
+            FingerprintOption::Sha256 => Self::Sha256Keyed,
+            FingerprintOption::Sha1 => Self::Sha1,
         }
     }
 }
@@ -144,7 +144,7 @@ fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let options = arguments.options()?;
     let directory = &arguments.directory;
-    let about = |failure: Failure| failure.about(&directory.display().to_string());
+    let about = |failure: RequestFailure| failure.about(&directory.display().to_string());
     let new = NewPool::make(directory, &options).map_err(|error| about(error.into()))?;
     arguments.settings().write(directory)?;
     new.keep();

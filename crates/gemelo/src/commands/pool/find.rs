@@ -5,7 +5,7 @@ use crate::exit::Outcome;
 use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_count;
-use gemelo_serve::{Reply, Request};
+use gemelo_serve::{PoolRequest, Reply};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let Reply::Found(report) = pools::change(&arguments.pool, &Request::Find, context)? else {
+    let Reply::Found(report) = pools::change(&arguments.pool, &PoolRequest::Find, context)? else {
         return Err(pools::other_version());
     };
     context.print(&format!(

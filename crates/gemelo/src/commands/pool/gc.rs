@@ -6,7 +6,7 @@ use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_count;
 use gemelo_base::values::Size;
-use gemelo_serve::{Reply, Request};
+use gemelo_serve::{PoolRequest, Reply};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let request = Request::Collect { most_bytes_per_s: arguments.rate.map(|rate| rate.0) };
+    let request = PoolRequest::Collect { most_bytes_per_s: arguments.rate.map(|rate| rate.0) };
     let Reply::Collected(report) = pools::change(&arguments.pool, &request, context)? else {
         return Err(pools::other_version());
     };

@@ -6,7 +6,7 @@ use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
-use gemelo_serve::Request;
+use gemelo_serve::PoolRequest;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     pools::change(
         &arguments.pool,
-        &Request::Grow { capacity_bytes: arguments.capacity.0 },
+        &PoolRequest::Grow { capacity_bytes: arguments.capacity.0 },
         context,
     )?;
     context.print(&format!(

@@ -5,7 +5,7 @@ use super::outputs::OutputOptions;
 use clap::{Args, Subcommand, ValueEnum};
 use gemelo_base::units::parse_size;
 use gemelo_base::values::Size;
-use gemelo_scan::{Counting, FingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
+use gemelo_scan::{Counting, ScanFingerprintKind, ScanRequest, TailPolicy, ZeroPolicy};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -40,8 +40,8 @@ pub(super) struct ScanArguments {
     #[arg(long, value_enum, default_value_t = Zeros::Include)]
     zeros: Zeros,
     /// Hash function of the fingerprints, which have 128 bits
-    #[arg(long, value_enum, default_value_t = Fingerprint::Xxh3)]
-    fingerprint: Fingerprint,
+    #[arg(long, value_enum, default_value_t = FingerprintOption::Xxh3)]
+    fingerprint: FingerprintOption,
     /// Skip files and directories that match; a glob without / matches names at any depth, a glob
     /// with / matches paths relative to PATH
     #[arg(long, value_name = "GLOB", help_heading = "Files")]
@@ -115,7 +115,7 @@ impl Zeros {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Fingerprint {
+enum FingerprintOption {
     #[value(name = "xxh3-128")]
     Xxh3,
     Blake3,
@@ -124,14 +124,14 @@ enum Fingerprint {
     Md5,
 }
 
-impl Fingerprint {
-    fn kind(self) -> FingerprintKind {
+impl FingerprintOption {
+    fn kind(self) -> ScanFingerprintKind {
         match self {
-            Self::Xxh3 => FingerprintKind::Xxh3,
-            Self::Blake3 => FingerprintKind::Blake3,
-            Self::Sha256 => FingerprintKind::Sha256,
-            Self::Sha1 => FingerprintKind::Sha1,
-            Self::Md5 => FingerprintKind::Md5,
+            Self::Xxh3 => ScanFingerprintKind::Xxh3,
+            Self::Blake3 => ScanFingerprintKind::Blake3,
+            Self::Sha256 => ScanFingerprintKind::Sha256,
+            Self::Sha1 => ScanFingerprintKind::Sha1,
+            Self::Md5 => ScanFingerprintKind::Md5,
         }
     }
 }

@@ -58,10 +58,10 @@ impl OutputOptions {
     }
 
     /// Writes the result as JSON if the option was given.
-    pub(super) fn write_json<Input: serde::Serialize, Found: serde::Serialize>(
+    pub(super) fn write_json<Input: serde::Serialize, Output: serde::Serialize>(
         &self,
         context: &Context,
-        made: Made<Input, Found>,
+        made: Made<Input, Output>,
     ) -> anyhow::Result<()> {
         self.json.write(self.force, context, made)
     }

@@ -6,7 +6,7 @@ use gemelo_base::units::{
     format_percent, format_rate, format_size,
 };
 use gemelo_scan::{
-    BlockSizeResult, EstimateResult, FileCounts, Interval, LocalityResult, NatureFigures,
+    BlockSizeResult, ConfidenceInterval, EstimateResult, FileCounts, LocalityResult, NatureFigures,
     NatureResult, Repeated, ScanResult,
 };
 
@@ -119,7 +119,7 @@ fn block_size(size: &BlockSizeResult) -> String {
     text
 }
 
-fn between(interval: Interval, format: impl Fn(f64) -> String) -> String {
+fn between(interval: ConfidenceInterval, format: impl Fn(f64) -> String) -> String {
     format!("{} - {}", format(interval.low), format(interval.high))
 }
 
@@ -137,7 +137,8 @@ fn summary(size: &BlockSizeResult) -> String {
         row("", String::new(), String::new(), Some("95 % interval".to_owned()));
     }
     let of_blocks = |count: u64| format_percent(count as f64 / size.counted_blocks.max(1) as f64);
-    let count = |interval: Option<Interval>| interval.map(|interval| between(interval, rounded));
+    let count =
+        |interval: Option<ConfidenceInterval>| interval.map(|interval| between(interval, rounded));
     row("blocks", format_count(size.blocks), format_size(size.data_bytes), None);
     row("zero blocks", format_count(size.zero_blocks), format_size(size.zero_bytes), None);
     if size.counted_blocks != size.blocks {

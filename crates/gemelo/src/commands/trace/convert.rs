@@ -9,7 +9,7 @@ use crate::files;
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line};
 use gemelo_job::TraceInput;
-use gemelo_trace::{Format, RecordSource, TraceWriter};
+use gemelo_trace::{RecordSource, TraceFormat, TraceWriter};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     input: TraceInput,
     /// The format to write
     #[arg(long, value_name = "FORMAT")]
-    to: Format,
+    to: TraceFormat,
     /// The file to write, compressed if its name ends in .gz or .zst; - is standard output
     #[arg(long, value_name = "FILE")]
     output: PathBuf,

@@ -14,7 +14,7 @@ use gemelo_base::values::Size;
 use gemelo_content::Profile;
 use gemelo_job::{ReadTrace, TraceInput};
 use gemelo_trace::{
-    AccessProfile, Counting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window,
+    AccessProfile, CopyCounting, Figures, MemoryLimit, Merged, RecordSource, Statistics, Window,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -144,8 +144,8 @@ impl Arguments {
         path: &Path,
     ) -> anyhow::Result<String> {
         let counting = match self.copies {
-            Copies::Writes => Counting::Writes,
-            Copies::AtEnd => Counting::AtEnd,
+            Copies::Writes => CopyCounting::Writes,
+            Copies::AtEnd => CopyCounting::AtEnd,
         };
         let distribution = statistics.distribution(counting).map_err(|_| {
             let formats: Vec<String> =

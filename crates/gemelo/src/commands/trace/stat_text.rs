@@ -2,7 +2,7 @@
 
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_size};
-use gemelo_trace::{AccessProfile, Concentration, Figures, Format};
+use gemelo_trace::{AccessProfile, Concentration, Figures, TraceFormat};
 
 /// Most devices that are listed.
 const MOST_DEVICES: usize = 20;
@@ -20,7 +20,7 @@ fn share(part: f64) -> String {
 }
 
 /// Returns the figures as text.
-pub(super) fn text(figures: &Figures, profile: &AccessProfile, formats: &[Format]) -> String {
+pub(super) fn text(figures: &Figures, profile: &AccessProfile, formats: &[TraceFormat]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     let mut text = format!(
         "{} ({}), blocks of {}\n",

@@ -15,8 +15,8 @@ use gemelo_base::values::{Percent, Size, Span};
 use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
 use gemelo_pattern::Pattern;
 use gemelo_trace::{
-    Arrival, Format, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceWriter,
-    presets,
+    Arrival, Preset, RecordSource, Synthesis, SynthesisError, SynthesisSpec, TraceFormat,
+    TraceWriter, presets,
 };
 use std::path::PathBuf;
 
@@ -77,7 +77,7 @@ pub(super) struct Arguments {
     seed: u64,
     /// Format of the trace: fiu, or xmu, which joins hashes with dashes
     #[arg(long, value_name = "FORMAT", default_value = "fiu")]
-    to: Format,
+    to: TraceFormat,
     /// The file to write, compressed if its name ends in .gz or .zst; - is standard output
     #[arg(long, value_name = "FILE")]
     output: PathBuf,

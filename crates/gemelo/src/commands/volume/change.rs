@@ -7,7 +7,7 @@ use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
-use gemelo_serve::Request;
+use gemelo_serve::PoolRequest;
 use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) struct Resize {
 pub(super) fn resize(arguments: &Resize, context: &Context) -> anyhow::Result<Outcome> {
     let Resize { volume, size, force } = arguments;
     let request =
-        Request::ResizeVolume { name: volume.name.clone(), size_bytes: size.0, force: *force };
+        PoolRequest::ResizeVolume { name: volume.name.clone(), size_bytes: size.0, force: *force };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: a volume of {}\n", format_size(size.0)))?;
     Ok(Outcome::Done)
@@ -44,7 +44,8 @@ pub(crate) struct Rename {
 
 pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Outcome> {
     let Rename { volume, new_name } = arguments;
-    let request = Request::RenameVolume { name: volume.name.clone(), new_name: new_name.clone() };
+    let request =
+        PoolRequest::RenameVolume { name: volume.name.clone(), new_name: new_name.clone() };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: renamed to {new_name}\n"))?;
     Ok(Outcome::Done)
@@ -62,7 +63,7 @@ pub(crate) struct Rm {
 
 pub(super) fn remove(arguments: &Rm, context: &Context) -> anyhow::Result<Outcome> {
     let Rm { volume, force } = arguments;
-    let request = Request::RemoveVolume { name: volume.name.clone(), force: *force };
+    let request = PoolRequest::RemoveVolume { name: volume.name.clone(), force: *force };
     pools::change(&volume.pool, &request, context)?;
     context.print(&format!("{volume}: removed\n"))?;
     Ok(Outcome::Done)
@@ -81,7 +82,11 @@ pub(crate) struct Set {
 pub(super) fn set(arguments: &Set, context: &Context) -> anyhow::Result<Outcome> {
     let Set { volume, dedup } = arguments;
     let mode = (*dedup).into();
-    pools::change(&volume.pool, &Request::SetMode { name: volume.name.clone(), mode }, context)?;
+    pools::change(
+        &volume.pool,
+        &PoolRequest::SetMode { name: volume.name.clone(), mode },
+        context,
+    )?;
     context.print(&format!("{volume}: dedup {}\n", super::mode::name_of(mode)))?;
     Ok(Outcome::Done)
 }

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::pools;
 use clap::Args;
-use gemelo_serve::Request;
+use gemelo_serve::PoolRequest;
 use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
@@ -41,8 +41,11 @@ fn copy(
     read_only: bool,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let request =
-        Request::CopyVolume { name: volume.name.clone(), new_name: new_name.to_owned(), read_only };
+    let request = PoolRequest::CopyVolume {
+        name: volume.name.clone(),
+        new_name: new_name.to_owned(),
+        read_only,
+    };
     pools::change(&volume.pool, &request, context)?;
     let kind = if read_only { "snapshot" } else { "clone" };
     context.print(&format!(

@@ -7,7 +7,7 @@ use crate::pools;
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
-use gemelo_serve::Request;
+use gemelo_serve::PoolRequest;
 use gemelo_volume::VolumePath;
 
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let volume = &arguments.volume;
-    let request = Request::CreateVolume {
+    let request = PoolRequest::CreateVolume {
         name: volume.name.clone(),
         size_bytes: arguments.size.0,
         mode: arguments.dedup.into(),

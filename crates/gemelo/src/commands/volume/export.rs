@@ -9,9 +9,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::{format_counted, format_line, format_size};
 use gemelo_device::BlockDevice;
-use gemelo_serve::{
-    Access, BadRanges, OnBadBlock, Purpose, Sink, TransferError, Transferred, export,
-};
+use gemelo_serve::{BadRanges, OnBadBlock, PoolAccess, Purpose, Sink, Transferred, export};
 use gemelo_volume::VolumePath;
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -90,7 +88,11 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 impl Arguments {
-    fn copy(&self, access: &Access, context: &Context) -> anyhow::Result<(Transferred, BadRanges)> {
+    fn copy(
+        &self,
+        access: &PoolAccess,
+        context: &Context,
+    ) -> anyhow::Result<(Transferred, BadRanges)> {
         let name = &self.volume.name;
         let devices = (0..THREADS)
             .map(|_| access.device(name, gemelo_nbd::client::connect_device))
@@ -99,7 +101,6 @@ impl Arguments {
         let on_bad_block = if self.salvage { OnBadBlock::Zeros } else { OnBadBlock::Fail };
         let run = |sink| {
             export(&devices, sink, on_bad_block, &*context.monitor, &context.stop)
-                .map_err(with_advice)
                 .with_context(about)
         };
         if is_device(&self.output) {
@@ -174,15 +175,4 @@ impl Arguments {
         let made = Made { schema: SCHEMA, input, result: exported, warnings: Vec::new() };
         self.json.write(self.force, context, made)
     }
-}
-
-/// Adds the advice to use `--salvage` if the error is about a block that cannot be read.
-fn with_advice(error: TransferError) -> anyhow::Error {
-    let is_read = matches!(&error, TransferError::Volume { action: "read", .. });
-    let error = anyhow::Error::from(error);
-    if is_read {
-        let cause = format!("{error:#}");
-        return anyhow!("{cause}; --salvage exports the rest, with zeros in place of bad blocks");
-    }
-    error
 }

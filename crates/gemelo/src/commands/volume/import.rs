@@ -8,9 +8,11 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_base::units::format_size;
 use gemelo_base::values::Size;
-use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
+use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_format::MAX_NAME_BYTES;
-use gemelo_serve::{Access, Purpose, Request, Source, StatReport, Transferred, connected, import};
+use gemelo_serve::{
+    PoolAccess, PoolRequest, Purpose, Source, StatReport, Transferred, connected, import,
+};
 use gemelo_volume::VolumePath;
 use std::fs::File;
 use std::io::Seek;
@@ -101,7 +103,7 @@ fn clients_of(report: &StatReport, name: &str) -> Option<u64> {
 impl Arguments {
     fn copy(
         &self,
-        access: &Access,
+        access: &PoolAccess,
         source: Source,
         length: Option<u64>,
         context: &Context,
@@ -122,23 +124,28 @@ impl Arguments {
         let mode = self.dedup.into();
         pools::ask(
             access,
-            &Request::CreateVolume { name: name.clone(), size_bytes, mode, is_imported: true },
+            &PoolRequest::CreateVolume { name: name.clone(), size_bytes, mode, is_imported: true },
             context,
         )?;
         let finished = self.fill(access, &name, source, context).and_then(|transferred| {
             if wanted.is_none() {
                 let size_bytes = whole(transferred.total_bytes);
-                let request = Request::ResizeVolume { name: name.clone(), size_bytes, force: true };
+                let request =
+                    PoolRequest::ResizeVolume { name: name.clone(), size_bytes, force: true };
                 pools::ask(access, &request, context)?;
             }
             let new_name = self.volume.name.clone();
-            pools::ask(access, &Request::RenameVolume { name: name.clone(), new_name }, context)?;
+            pools::ask(
+                access,
+                &PoolRequest::RenameVolume { name: name.clone(), new_name },
+                context,
+            )?;
             Ok(transferred)
         });
         if finished.is_err() {
             // An incomplete volume is removed. The user gets the error of the import, which is the
             // cause.
-            let _ = pools::ask(access, &Request::RemoveVolume { name, force: true }, context);
+            let _ = pools::ask(access, &PoolRequest::RemoveVolume { name, force: true }, context);
         }
         finished
     }
@@ -163,7 +170,7 @@ impl Arguments {
         &self,
         name: &str,
         report: &StatReport,
-        access: &Access,
+        access: &PoolAccess,
         context: &Context,
     ) -> anyhow::Result<()> {
         if !report.volumes.iter().any(|volume| volume.record.name == name) {
@@ -176,7 +183,11 @@ impl Arguments {
                  the volume: gemelo volume rm --force {leftover}"
             )));
         }
-        pools::ask(access, &Request::RemoveVolume { name: name.to_owned(), force: true }, context)?;
+        pools::ask(
+            access,
+            &PoolRequest::RemoveVolume { name: name.to_owned(), force: true },
+            context,
+        )?;
         context
             .monitor
             .warn(&format!("{leftover} was left by an import that was killed, and is removed"));
@@ -215,7 +226,7 @@ impl Arguments {
     /// part of the input.
     fn replace(
         &self,
-        access: &Access,
+        access: &PoolAccess,
         source: Source,
         context: &Context,
     ) -> anyhow::Result<Transferred> {
@@ -223,9 +234,9 @@ impl Arguments {
         let device = access.device(name, gemelo_nbd::client::connect_device)?;
         let length = device.geometry().size_bytes;
         let operation = Operation::Trim { offset: 0, length, durability: Durability::Flushed };
-        let mut batch = [DeviceRequest { operation, outcome: Ok(()) }];
+        let mut batch = [Request { operation, outcome: Ok(()) }];
         device.execute(&mut batch);
-        let [DeviceRequest { outcome, .. }] = batch;
+        let [Request { outcome, .. }] = batch;
         outcome.with_context(|| format!("cannot clear {}", self.volume))?;
         // The connection is closed first, because a server limits the number of connections.
         drop(device);
@@ -237,7 +248,7 @@ impl Arguments {
 
     fn fill(
         &self,
-        access: &Access,
+        access: &PoolAccess,
         name: &str,
         source: Source,
         context: &Context,

@@ -1,4 +1,4 @@
-//! The questions of the engine, answered from the deltas and the pages.
+//! Answers the engine's questions from the deltas and the pages.
 
 use super::layout::{Layout, Values};
 use super::{CachedBackend, Delta, PIECE_SHARE};
@@ -7,7 +7,8 @@ use crate::error::{Result, VolumeError};
 use gemelo_format::{Change, Fingerprint, Lbn, Part, Pbn, Place, VolumeId, VolumeRecord};
 use std::collections::HashSet;
 
-/// LBNs that are warmed in one hold of the state's lock: some milliseconds if all have to be read.
+/// LBNs that are warmed in one hold of the state's lock. Takes some milliseconds if every page has
+/// to be read.
 const WARM_BLOCKS: u64 = 64;
 
 impl<L: Layout> Map for CachedBackend<L> {
@@ -135,7 +136,7 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
     }
 
     fn settle(&mut self) -> Result<()> {
-        Ok(())
+        self.settle_all()
     }
 
     fn totals(&self) -> Totals {

@@ -1,4 +1,4 @@
-//! What a change does to the delta.
+//! Applies changes to the delta.
 
 use super::layout::Layout;
 use super::{CachedBackend, CachedVolume};
@@ -8,7 +8,7 @@ use gemelo_format::{
     VolumeRecord,
 };
 
-/// Beyond every LBN.
+/// A bound above every LBN.
 const END: Lbn = Lbn(u64::MAX);
 
 impl<L: Layout> CachedBackend<L> {
@@ -28,7 +28,8 @@ impl<L: Layout> CachedBackend<L> {
                 self.insert_volume(CachedVolume { record: record.clone(), mapped: 0 })
             }
             Change::Remove { volume } => {
-                // A volume that was cleared before has nothing, and many words that say so.
+                // A volume that was cleared before maps nothing, but its delta holds a word for
+                // each cleared LBN. Walking them all would free nothing.
                 if self.volume(*volume)?.mapped > 0 {
                     self.unmap(*volume, Lbn(0), END, freed)?;
                 }
@@ -77,7 +78,7 @@ impl<L: Layout> CachedBackend<L> {
         }
     }
 
-    /// What changes the description of a volume alone.
+    /// Applies a change of a volume's description: its name, its size or its visibility.
     fn describe(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Rename { volume, name } => {
@@ -99,31 +100,39 @@ impl<L: Layout> CachedBackend<L> {
         if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes is too large")))
+        Err(VolumeError::damaged(format!(
+            "the metadata hold a volume of {size_bytes} bytes, which is too large"
+        )))
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut CachedVolume> {
-        self.volumes
-            .get_mut(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes.get_mut(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
+        })
     }
 
     fn check_pbn(&self, pbn: Pbn) -> Result<()> {
         if u64::from(pbn.number()) < self.data_blocks {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("block {} is outside of the data store", pbn.number())))
+        Err(VolumeError::damaged(format!(
+            "the metadata refer to block {}, which is outside of the data store",
+            pbn.number()
+        )))
     }
 
     fn check(&self, (id, lbn): (VolumeId, Lbn), pbn: Pbn) -> Result<()> {
         self.check_pbn(pbn)?;
         if lbn.0 >= self.volume(id)?.record.size_bytes / self.block_bytes {
-            return Err(VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)));
+            return Err(VolumeError::damaged(format!(
+                "volume {id} is too small to have a block {}",
+                lbn.0
+            )));
         }
         Ok(())
     }
 
-    /// A block that was free, so nothing of it need be looked up.
+    /// Maps an LBN to a block that was free. Such a block has no earlier record to look up.
     fn store(
         &mut self,
         at: (VolumeId, Lbn),
@@ -132,10 +141,12 @@ impl<L: Layout> CachedBackend<L> {
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         self.check(at, pbn)?;
-        self.active.counts.insert(pbn.number(), 1);
         self.active.set_identity(pbn.number(), Identity::of(fingerprint));
-        self.physical = self.physical.saturating_add(1);
-        self.references = self.references.saturating_add(1);
+        if self.is_counting {
+            self.active.counts.insert(pbn.number(), 1);
+            self.physical = self.physical.saturating_add(1);
+            self.references = self.references.saturating_add(1);
+        }
         self.set_word(at, Place::Stored(pbn, checksum).word(), freed)
     }
 
@@ -152,7 +163,7 @@ impl<L: Layout> CachedBackend<L> {
 
     fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {
         self.check_pbn(pbn)?;
-        if self.count(pbn.number())? > 0 {
+        if !self.is_counting || self.count(pbn.number())? > 0 {
             let identity = self.identity(pbn.number())?.with_suspect(is_suspect);
             self.active.set_identity(pbn.number(), identity);
         }
@@ -169,10 +180,13 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn add_reference(&mut self, pbn: u32) -> Result<()> {
+        if !self.is_counting {
+            return Ok(());
+        }
         let count = self.count(pbn)?;
         if count == 0 {
             return Err(VolumeError::damaged(format!(
-                "block {pbn} is shared, but nothing refers to it"
+                "a change shares block {pbn}, but nothing refers to it"
             )));
         }
         self.active.counts.insert(pbn, count.checked_add(1).ok_or(VolumeError::TooManyReferences)?);
@@ -209,8 +223,8 @@ impl<L: Layout> CachedBackend<L> {
             .saturating_add(u64::from(word != 0))
             .saturating_sub(u64::from(before != 0));
         match Place::from_word(before) {
-            Place::Stored(pbn, _) => self.drop_reference(pbn.number(), freed),
-            Place::Unmapped | Place::Damaged => Ok(()),
+            Place::Stored(pbn, _) if self.is_counting => self.drop_reference(pbn.number(), freed),
+            Place::Stored(..) | Place::Unmapped | Place::Damaged => Ok(()),
         }
     }
 
@@ -226,14 +240,15 @@ impl<L: Layout> CachedBackend<L> {
 
     fn insert_volume(&mut self, volume: CachedVolume) -> Result<()> {
         let id = volume.record.id;
-        if self.volumes.insert(id, volume).is_some() {
-            return Err(VolumeError::damaged(format!("volume {id} is there twice")));
+        if self.volumes.contains_key(&id) {
+            return Err(VolumeError::damaged(format!("the metadata have volume {id} twice")));
         }
+        self.volumes.insert(id, volume);
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
     }
 
-    /// Makes a hidden volume whose map follows.
+    /// Adds a hidden volume. Its map is copied into it afterwards, piece by piece.
     fn begin(&mut self, record: VolumeRecord) -> Result<()> {
         let record = VolumeRecord { is_hidden: true, ..record };
         self.insert_volume(CachedVolume { record, mapped: 0 })

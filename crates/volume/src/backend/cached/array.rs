@@ -1,4 +1,4 @@
-//! Arrays of pages: leaves by number, found through directory pages. A leaf of zeros is not there.
+//! Arrays of pages. Directory pages lead to leaves by their numbers; a leaf of zeros is not stored.
 
 use super::layout::Visitor;
 use super::pages::Pages;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const FANOUT: u64 = DIRECTORY_ENTRIES as u64;
 
-/// Leaves below a page of this level.
+/// Leaves below one page of this level.
 const fn span(level: u8) -> u64 {
     FANOUT.saturating_pow(level as u32)
 }
@@ -25,7 +25,7 @@ fn set_child(directory: &mut Page, at: u64, child: Option<NodeRef>) {
     set_array_value(directory, at as usize, NODE_REF_BYTES, child.map_or(0, NodeRef::to_bits));
 }
 
-/// The leaf of this number, if it is there.
+/// Returns the leaf of this number, if it is stored.
 pub(super) fn leaf(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<Arc<Page>>> {
     if number >= span(tree.height) {
         return Ok(None);
@@ -40,14 +40,15 @@ pub(super) fn leaf(pages: &Pages, tree: &Tree, number: u64) -> Result<Option<Arc
 
 /// Changes of leaves, in the order of their numbers.
 pub(super) trait LeafEdits {
-    /// The leaf that changes next.
+    /// The number of the leaf that changes next.
     fn next(&mut self) -> Option<u64>;
 
-    /// What it becomes; makes [`Self::next`] give the one after it.
+    /// Returns the new content of this leaf, or `None` if it is empty. [`Self::next`] gives the
+    /// following leaf from then on.
     fn change(&mut self, number: u64, before: Option<&Page>) -> Result<Option<Box<Page>>>;
 }
 
-/// The array after the changes, none of which is of a leaf after `last`.
+/// Returns the array after the changes. None of them may be of a leaf after `last`.
 pub(super) fn update(
     pages: &Pages,
     tree: &Tree,
@@ -98,17 +99,18 @@ fn update_node(
     after.map(|page| pages.write(page)).transpose()
 }
 
-/// Hands out what is in a leaf, whose first key it is told; `None` if the page makes no sense.
+/// Reads a leaf whose first key is given and hands out its values. Returns `None` if the page is
+/// malformed.
 pub(super) type ReadLeaf<'f> =
     dyn FnMut(&Page, u64, &mut dyn Visitor) -> Option<ControlFlow<()>> + 'f;
 
-/// How leaves are read: how many keys each has, and what is in one.
+/// The number of keys in each leaf, and the function that reads a leaf.
 pub(super) struct LeafShape<'f> {
     pub(super) keys: u64,
     pub(super) read: &'f mut ReadLeaf<'f>,
 }
 
-/// Visits pages and leaves from the leaf on that has this key.
+/// Visits the pages and leaves in order, beginning with the leaf that has this key.
 pub(super) fn walk(
     pages: &Pages,
     tree: &Tree,

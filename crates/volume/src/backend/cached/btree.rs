@@ -1,4 +1,5 @@
-//! The layout `btree`: copy-on-write B-trees, each node of which is written once for all changes of a checkpoint.
+//! The layout `btree`: copy-on-write B-trees. A checkpoint writes each changed node once, with all
+//! changes to it.
 
 use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
 use super::pages::Pages;
@@ -8,10 +9,10 @@ use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// See the module.
+/// The layout of copy-on-write B-trees.
 pub(crate) struct BTreeLayout;
 
-/// A key and a value, or the first key below a node and its place.
+/// A key with its value, or the first key below a child node with the child's address.
 type Entry = (u64, u128);
 type Edits<'e> = Peekable<&'e mut dyn Iterator<Item = Entry>>;
 
@@ -24,14 +25,15 @@ fn node_ref(pages: &Pages, at: NodeRef, bits: u128) -> Result<NodeRef> {
     NodeRef::from_bits(bits).ok_or_else(|| pages.damaged(at))
 }
 
-/// A change of a tree.
+/// Merges sorted edits into a tree.
 struct Merge<'p> {
     pages: &'p Pages,
     part: Part,
 }
 
 impl Merge<'_> {
-    /// The entries of a node after the edits of keys before `end`, which are consumed. Its page is given up.
+    /// Consumes the edits of keys before `end` and returns the node's entries with those edits
+    /// made. The node's old page is retired.
     fn updated(
         &self,
         at: NodeRef,
@@ -57,7 +59,7 @@ impl Merge<'_> {
             }
             let child = node_ref(self.pages, at, *bits)?;
             pending.extend(self.updated(child, level - 1, child_end, edits)?);
-            // What is less than half full takes in its neighbour.
+            // A node less than half full is merged with its right neighbour.
             if pending.len() >= Node::capacity(self.part, level - 1) / 2 {
                 self.write(level - 1, child_end.is_none(), &mut pending, &mut after)?;
             }
@@ -66,8 +68,8 @@ impl Merge<'_> {
         Ok(after)
     }
 
-    /// Writes entries as nodes, and adds those to `above`. At the right edge, where keys are added in order, nodes are filled;
-    /// elsewhere entries are shared out evenly.
+    /// Writes entries as nodes, and adds those to `above`. Nodes at the right edge are filled,
+    /// because keys are added there in order; elsewhere the entries are shared out evenly.
     fn write(
         &self,
         level: u8,
@@ -108,13 +110,15 @@ impl Merge<'_> {
                 let root = Some(self.pages.write(Node::page(self.part, level, &entries))?);
                 Ok(Tree { root, height: level })
             }
-            Some(_) => Err(VolumeError::damaged("a tree is too high")),
+            Some(_) => {
+                Err(VolumeError::damaged("a metadata tree has more levels than any pool needs"))
+            }
         }
     }
 }
 
-/// A leaf's entries and the edits of keys before `end`. A value of 0 means that the key goes; of index entries, which have
-/// no value, 1 means that one comes.
+/// Consumes the edits of keys before `end` and returns a leaf's entries with those edits made. A
+/// value of 0 removes the key. Index entries have no value: 1 adds one.
 fn merged(before: Vec<Entry>, end: Option<u64>, edits: &mut Edits<'_>, part: Part) -> Vec<Entry> {
     let mut after = Vec::with_capacity(before.len());
     let mut before = before.into_iter().peekable();
@@ -132,7 +136,7 @@ fn merged(before: Vec<Entry>, end: Option<u64>, edits: &mut Edits<'_>, part: Par
     after
 }
 
-/// Where a walk is.
+/// The position of a walk in the tree.
 struct Walk<'w> {
     pages: &'w Pages,
     part: Part,
@@ -165,7 +169,7 @@ impl Walk<'_> {
         for place in first..node.len() {
             let value = node.value(place);
             let flow = if level > 0 {
-                // The first child has what is before its key as well.
+                // Keys before the first entry belong to the first child.
                 let start = if place == 0 { keys.0 } else { node.key(place) };
                 let end = if place + 1 < node.len() { node.key(place + 1) } else { keys.1 };
                 self.node(node_ref(self.pages, at, value)?, level - 1, (start, end))?
@@ -192,7 +196,7 @@ impl Layout for BTreeLayout {
         for level in (1..=tree.height).rev() {
             let page = pages.read(at)?;
             let node = Node::of(&page, part, level).ok_or_else(|| pages.damaged(at))?;
-            // The first child has what is before its key as well.
+            // Keys before the first entry belong to the first child.
             let place = node.keys_below(key.saturating_add(1)).saturating_sub(1);
             if place > 0 {
                 keys.start = node.key(place);

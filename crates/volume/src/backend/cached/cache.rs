@@ -1,4 +1,5 @@
-//! Pages of the metadata disk in memory, a set number of them: the ones used last, roughly (CLOCK).
+//! A cache of pages of the metadata disk. It has a fixed number of frames and evicts with CLOCK,
+//! which approximates "least recently used".
 
 use crate::backend::CacheFigures;
 use gemelo_format::{NodeRef, PAGE_BYTES, Page, Slot};
@@ -7,30 +8,31 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Parts with a lock of their own, so that readers seldom wait for each other.
+/// Parts with a lock each, so that readers seldom wait for each other.
 const SHARDS: usize = 16;
-/// A cache of fewer pages has one part: its pages would be too few for so many.
+/// The least number of pages for more than one part. The parts of a smaller cache would hold too
+/// few pages each.
 const LEAST_SHARDED: usize = 256;
-/// Memory of a page and of what is known of it.
+/// Memory of a page and of its frame's other fields.
 const FRAME_BYTES: usize = PAGE_BYTES + 64;
 
 struct Frame {
     slot: Slot,
     checksum: u64,
-    /// Since the hand came by.
+    /// Set if the page was used since the hand last passed.
     is_used: bool,
     page: Arc<Page>,
 }
 
 #[derive(Default)]
 struct Shard {
-    /// Places in `frames`, by slot.
+    /// Indices into `frames`, found by slot.
     places: HashTable<u32>,
     frames: Vec<Frame>,
     hand: usize,
 }
 
-/// See the module.
+/// A cache of pages that several threads can use.
 pub(super) struct Cache {
     shards: Vec<Mutex<Shard>>,
     most_frames: usize,
@@ -49,7 +51,7 @@ impl Shard {
         self.places.find(hash(slot), is_it).map(|place| *place as usize)
     }
 
-    /// The place of a page that was not used for a while; it is no longer found.
+    /// Evicts a page that was not used for a while. Returns the index of its frame.
     fn evict(&mut self) -> usize {
         loop {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
@@ -111,7 +113,7 @@ impl Cache {
         let mut shard = self.shard(at.slot)?.lock();
         let place = shard.place(at.slot);
         let frame = place.and_then(|place| shard.frames.get_mut(place));
-        // A slot that was written again has another checksum.
+        // A slot that was written anew has another checksum, so an old frame does not match.
         match frame.filter(|frame| frame.checksum == at.checksum) {
             Some(frame) => {
                 frame.is_used = true;
@@ -127,7 +129,8 @@ impl Cache {
 
     pub(super) fn put(&self, at: NodeRef, page: Arc<Page>) {
         if let Some(shard) = self.shard(at.slot) {
-            // Used once is not used again: what is read or written in passing goes first.
+            // A new page counts as unused until its second use, so pages that are needed only once
+            // are evicted first.
             let frame = Frame { slot: at.slot, checksum: at.checksum, is_used: false, page };
             shard.lock().put(self.most_frames, frame);
         }

@@ -1,4 +1,5 @@
-//! Writing a checkpoint: the delta is frozen, merged into the pages, and then no longer needed.
+//! Writes a checkpoint. The delta is frozen, merged into the pages, and dropped when the root is
+//! durable.
 
 use super::layout::Layout;
 use super::{CachedBackend, Delta, Frozen, merge};
@@ -7,15 +8,16 @@ use crate::error::Result;
 use gemelo_format::Link;
 use std::sync::Arc;
 
-/// Entries of a delta that need a page more than those they change: a leaf of the largest entries, half full.
+/// A delta adds at most one leaf for this many entries, because a half-full leaf of the largest
+/// entries holds as many.
 const LEAF_ENTRIES: u64 = 64;
-/// One page in this many is above others, at most.
+/// At most one page in this many is an inner page.
 const ABOVE_PART: u64 = 64;
-/// Pages from the roots of all trees down, those that split included.
+/// Pages on the paths from the roots of all trees to a leaf, including those that split.
 const PATH_PAGES: u64 = 64;
-/// Bytes of the table for each volume with the longest name, at most.
+/// Upper bound of the bytes that a volume takes in the table, with the longest name.
 const TABLE_VOLUME_BYTES: u64 = 512;
-/// Bytes of the table in a page of its own, which is written twice: a lower bound.
+/// Lower bound of the bytes of the table in one of its pages. Each of these pages is written twice.
 const TABLE_PIECE_BYTES: u64 = 2048;
 
 impl<L: Layout> Checkpoint for CachedBackend<L> {
@@ -83,7 +85,8 @@ impl<L: Layout> LocalPages for CachedBackend<L> {
         let in_use = self.pages.in_use();
         let deltas = self.frozen().into_iter().chain([&self.active]);
         let entries: u64 = deltas.map(Delta::entries).sum();
-        // Each entry changes a page of a leaf, and adds to it; those above are few of many.
+        // Each entry changes one leaf, and may add to the leaves. Inner pages are few beside the
+        // leaves.
         let leaves = entries.min(in_use) + entries / LEAF_ENTRIES;
         let above = leaves.min(in_use / ABOVE_PART) + PATH_PAGES * u64::from(entries > 0);
         let table = 2 * (self.volumes.len() as u64 * TABLE_VOLUME_BYTES / TABLE_PIECE_BYTES + 1);

@@ -1,24 +1,25 @@
-//! Changes that are not in the store yet.
+//! The changes that are not in the pages on disk yet.
 
 use gemelo_format::{Fingerprint, Identity, Lbn, VolumeId};
 use hashbrown::HashTable;
 use std::collections::BTreeMap;
 
-/// Memory of an entry with what the tree around it takes, measured: nodes are two thirds full.
+/// Memory of an entry with its share of the tree's nodes, which are two thirds full. Measured.
 const WORD_BYTES: usize = 30;
 const COUNT_BYTES: usize = 16;
 const IDENTITY_BYTES: usize = 40;
 
-/// The words of a volume, by LBN.
+/// The map words of a volume, by LBN.
 pub(super) type Words = BTreeMap<u64, u64>;
 
-/// New values by key. Where there is none, the one below holds.
+/// New values by key. A key without an entry here has the value of the older layer: the frozen
+/// delta, or else the pages.
 #[derive(Default)]
 pub(super) struct Delta {
     pub(super) words: BTreeMap<VolumeId, Words>,
     pub(super) counts: BTreeMap<u32, u32>,
     pub(super) identities: BTreeMap<u32, Identity>,
-    /// PBNs by fingerprint: referenced ones, whose identity is in `identities`.
+    /// PBNs by fingerprint. All of them are referenced and have their identity in `identities`.
     index: HashTable<u32>,
     words_len: usize,
 }
@@ -37,20 +38,21 @@ impl Delta {
             usize::from(self.words.entry(volume).or_default().insert(lbn.0, word).is_none());
     }
 
-    /// The volume is gone; gives what it had, for freeing much of it takes long.
+    /// Removes a volume. Returns its words, because freeing a large map takes too long for the
+    /// state's lock.
     pub(super) fn forget_words(&mut self, volume: VolumeId) -> Option<Words> {
         let words = self.words.remove(&volume)?;
         self.words_len -= words.len();
         Some(words)
     }
 
-    /// A PBN that has this content, if it came since the delta began.
+    /// Returns a PBN that has this content, if it was stored since the delta began.
     pub(super) fn find(&self, wanted: Fingerprint) -> Option<u32> {
         let has = |pbn: &u32| fingerprint_of(&self.identities, *pbn) == wanted;
         self.index.find(wanted.low(), has).copied()
     }
 
-    /// The PBN has this identity, and is the one to be found by its fingerprint.
+    /// Sets the identity of a PBN, and makes its fingerprint lead to it.
     pub(super) fn set_identity(&mut self, pbn: u32, identity: Identity) {
         self.forget_identity(pbn);
         self.identities.insert(pbn, identity);
@@ -62,7 +64,7 @@ impl Delta {
         let has = |other: &u32| fingerprint_of(identities, *other) == fingerprint;
         let hash = |other: &u32| fingerprint_of(identities, *other).low();
         let entry = self.index.entry(fingerprint.low(), has, hash);
-        // A suspect block is found only as long as there is no other one.
+        // The index leads to a suspect block only while no other block has the content.
         let is_better = |other: &mut u32| {
             if !identity.is_suspect() {
                 *other = pbn;
@@ -71,7 +73,7 @@ impl Delta {
         entry.and_modify(is_better).or_insert(pbn);
     }
 
-    /// The PBN has no references any more.
+    /// Removes the identity of a PBN that has lost its last reference.
     pub(super) fn forget_identity(&mut self, pbn: u32) {
         if let Some(identity) = self.identities.get(&pbn) {
             let hash = identity.fingerprint().low();
@@ -86,7 +88,7 @@ impl Delta {
         self.index.len() as u64
     }
 
-    /// Keys whose values change, those of the index included.
+    /// The number of keys whose values change, those of the index included.
     pub(super) fn entries(&self) -> u64 {
         (self.words_len + 2 * self.counts.len() + 2 * self.identities.len()) as u64
     }
@@ -99,7 +101,7 @@ impl Delta {
         bytes as u64
     }
 
-    /// Puts what an older delta has under this one.
+    /// Adds the entries of an older delta where this one has none.
     pub(super) fn put_under(&mut self, older: &Self) {
         for (volume, words) in &older.words {
             let mine = self.words.entry(*volume).or_default();
@@ -109,7 +111,8 @@ impl Delta {
         }
         self.words_len = self.words.values().map(BTreeMap::len).sum();
         for (pbn, identity) in &older.identities {
-            // A block that was freed since has a count and no fingerprint here.
+            // A block freed since then has a count of 0 here, and must not get back its
+            // fingerprint.
             let is_live = self.counts.get(pbn).is_none_or(|count| *count > 0);
             if is_live && !self.identities.contains_key(pbn) {
                 match self.find(identity.fingerprint()) {

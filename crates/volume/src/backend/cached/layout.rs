@@ -1,4 +1,5 @@
-//! What the backends `table` and `btree` differ in: how numbers and index entries lie in pages.
+//! The differences between the backends `table` and `btree`: the layout of numbers and index
+//! entries in pages.
 
 use super::pages::Pages;
 use crate::error::{Result, VolumeError};
@@ -7,22 +8,22 @@ use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// The index on disk.
+/// The index as a checkpoint stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct StoredIndex {
     pub(super) tree: Tree,
-    /// Of a hash table.
+    /// The number of buckets. Only the hash table uses it.
     pub(super) buckets: u32,
     pub(super) entries: u64,
 }
 
-/// A leaf and the keys whose values are in it, or nowhere.
+/// A leaf and its range of keys. There may be no leaf for these keys.
 pub(crate) struct Leaf {
     pub(super) keys: Range<u64>,
     pub(super) page: Option<Arc<Page>>,
 }
 
-/// Values by key, fast where the keys are near each other: it holds on to the last leaf.
+/// Looks up values by key. It keeps the last leaf, so keys near each other are fast.
 pub(super) struct Cursor<'c, L> {
     pages: &'c Pages,
     tree: Tree,
@@ -47,41 +48,42 @@ impl<'c, L: Layout> Cursor<'c, L> {
     }
 }
 
-/// An index entry that comes (true) or goes.
+/// An index entry, and `true` if it is added or `false` if it is removed.
 pub(crate) type IndexEdit = (u64, bool);
 
-/// Hears of what is in a tree, in order.
+/// Receives the contents of a tree in order.
 pub(crate) trait Visitor {
-    /// A page; its own pages follow.
+    /// Receives a page before the pages below it.
     fn node(&mut self, _at: NodeRef) -> Result<()> {
         Ok(())
     }
 
-    /// Whether leaves are to be read.
+    /// Returns whether the walk has to read leaves.
     fn wants_values(&self) -> bool {
         true
     }
 
-    /// A value that is not 0.
+    /// Receives a key whose value is not 0.
     fn value(&mut self, _key: u64, _value: u128) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// A page that cannot be read; these keys may be in it.
+    /// Receives the error of a page that cannot be read, and the keys that may be in it.
     fn lost(&mut self, _keys: Range<u64>, error: VolumeError) -> Result<()> {
         Err(error)
     }
 }
 
-/// Numbers by key, where 0 is the same as nothing; and index entries.
+/// A layout of two kinds of data in pages: numbers by key, where 0 stands for an absent key, and
+/// index entries.
 pub(crate) trait Layout: Send + Sync + 'static {
-    /// The leaf of a key, if it is there, and the keys it is the leaf of.
+    /// Returns the leaf of a key, if it is stored, and the range of keys of that leaf.
     fn leaf(pages: &Pages, tree: &Tree, part: Part, key: u64) -> Result<Leaf>;
 
-    /// The value of a key in its leaf.
+    /// Returns the value of a key in its leaf.
     fn value(leaf: &Page, part: Part, key: u64) -> u128;
 
-    /// Visits the tree from a key on.
+    /// Visits the tree in the order of its keys, beginning with this key.
     fn walk(
         pages: &Pages,
         tree: &Tree,
@@ -90,7 +92,7 @@ pub(crate) trait Layout: Send + Sync + 'static {
         visitor: &mut dyn Visitor,
     ) -> Result<()>;
 
-    /// The tree with these values, in the order of their keys.
+    /// Returns the tree with these values, which are in the order of their keys.
     fn merge(
         pages: &Pages,
         tree: &Tree,
@@ -98,11 +100,11 @@ pub(crate) trait Layout: Send + Sync + 'static {
         edits: &mut dyn Iterator<Item = (u64, u128)>,
     ) -> Result<Tree>;
 
-    /// Adds PBNs that the index has for a tag, at most [`MOST_CANDIDATES`].
+    /// Adds the PBNs that the index has for a tag, at most [`MOST_CANDIDATES`].
     fn candidates(pages: &Pages, index: &StoredIndex, tag: u32, found: &mut Vec<u32>)
     -> Result<()>;
 
-    /// The index after these edits, which are in no order.
+    /// Returns the index after these edits, which may be in any order.
     fn merge_index(
         pages: &Pages,
         index: &StoredIndex,
@@ -110,11 +112,11 @@ pub(crate) trait Layout: Send + Sync + 'static {
     ) -> Result<StoredIndex>;
 }
 
-/// PBNs looked at for one fingerprint. By chance there are two of a tag in a pool of 2^32 blocks; a content has several if it
-/// is stored more than once.
+/// PBNs that are looked at for one fingerprint. A pool of 2^32 blocks has by chance two with the
+/// same tag; a content has several if it is stored more than once.
 pub(super) const MOST_CANDIDATES: usize = 16;
 
-/// The first key with a value.
+/// Finds the first key with a value.
 struct First(Option<u64>);
 
 impl Visitor for First {
@@ -124,7 +126,7 @@ impl Visitor for First {
     }
 }
 
-/// The first key from here on that has a value.
+/// Returns the first key at or after `from` that has a value.
 pub(super) fn next<L: Layout>(
     pages: &Pages,
     tree: &Tree,
@@ -136,7 +138,7 @@ pub(super) fn next<L: Layout>(
     Ok(first.0)
 }
 
-/// Calls with every value.
+/// Calls a function with every value.
 pub(super) struct Values<F>(pub(super) F);
 
 impl<F: FnMut(u64, u128)> Visitor for Values<F> {
@@ -146,7 +148,7 @@ impl<F: FnMut(u64, u128)> Visitor for Values<F> {
     }
 }
 
-/// The pages of a tree are not needed any more.
+/// Retires every page of a tree that is no longer needed.
 pub(super) struct Retire<'p>(pub(super) &'p Pages);
 
 impl Visitor for Retire<'_> {

@@ -1,4 +1,5 @@
-//! Reading a checkpoint: only what says which slots are in use; or, to salvage what is left of a damaged one, all of it.
+//! Reads a checkpoint. Usually only the pages that say which slots are in use are read. Salvage of
+//! a damaged pool reads all pages.
 
 use super::layout::{Layout, StoredIndex, Visitor};
 use super::pages::Pages;
@@ -12,10 +13,11 @@ use gemelo_format::{
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 
-/// LBNs that one lost page can cost for them to be marked one by one: 256 GiB of blocks of 4 KiB.
+/// The most LBNs that one lost page may cost for them to be marked one by one: 256 GiB of blocks of
+/// 4 KiB.
 const MOST_LOST_BLOCKS: u64 = 1 << 26;
 
-/// Values by key, and keys whose values cannot be read.
+/// Values by key, and ranges of keys whose values cannot be read.
 type Values = Vec<(u64, u128)>;
 type Lost = Vec<Range<u64>>;
 
@@ -48,7 +50,7 @@ fn claim(pages: &Pages, at: NodeRef) -> Result<()> {
     Err(VolumeError::damaged(format!("slot {} is used twice", at.slot.number())))
 }
 
-/// Takes in what can be read, and gives up the pages it is in.
+/// Collects every value that can be read, and retires the pages that hold them.
 struct Salvage<'s> {
     pages: &'s Pages,
     values: Values,
@@ -90,7 +92,7 @@ impl<L: Layout> CachedBackend<L> {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
         }
         let table = StoreTable::decode(&chain.stream)
-            .ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
+            .ok_or_else(|| VolumeError::damaged("the checkpoint's table is malformed"))?;
         let mut backend = Self::new(home, root.data_blocks, cache_bytes);
         backend.next_volume = root.next_volume;
         for slot in &chain.slots {
@@ -108,13 +110,17 @@ impl<L: Layout> CachedBackend<L> {
         Ok(backend)
     }
 
-    /// Whether its numbers are such as the engine writes.
+    /// Checks the table's numbers against their bounds, so later arithmetic cannot overflow.
     fn check_table(root: &Root, table: &StoreTable) -> Result<()> {
         let is_possible = root.physical < root.data_blocks
             && table.index_entries < root.data_blocks
             && u64::from(table.buckets) <= root.data_blocks
             && root.references >= root.physical;
-        if is_possible { Ok(()) } else { Err(VolumeError::damaged("the table makes no sense")) }
+        if is_possible {
+            Ok(())
+        } else {
+            Err(VolumeError::damaged("the checkpoint's table has numbers out of bounds"))
+        }
     }
 
     fn list_volumes(&mut self, table: &StoreTable) -> Result<()> {
@@ -124,7 +130,7 @@ impl<L: Layout> CachedBackend<L> {
             self.check_size(new.record.size_bytes)?;
             if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
                 return Err(VolumeError::damaged(format!(
-                    "volume {id} is in the table twice, or has an id that was not given yet"
+                    "the checkpoint's table has volume {id} twice, or an id that was never assigned"
                 )));
             }
         }
@@ -156,8 +162,9 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Takes everything into the delta, so that the next checkpoint writes all anew: maps and fingerprints as far as they can
-    /// be read, reference counts and index computed from them.
+    /// Copies the whole state into the delta, so that the next checkpoint writes it anew. Maps and
+    /// fingerprints are those that can be read; reference counts and the index are computed from
+    /// them.
     fn salvage(&mut self, table: &StoreTable, damage: &mut Damage) -> Result<()> {
         for volume in &table.volumes {
             let (values, lost) = self.read_all(&volume.map, Part::Map)?;
@@ -179,12 +186,10 @@ impl<L: Layout> CachedBackend<L> {
         let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints)?;
         damage.harmless.extend(lost.iter().map(|_| String::from("a part of the fingerprints")));
         self.lost_fingerprints = lost;
-        self.count_again()?;
         for (pbn, bits) in values {
-            if self.active.counts.contains_key(&(pbn as u32)) {
-                self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
-            }
+            self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
         }
+        self.is_counting = false;
         for (tree, part, what) in [
             (&table.counts, Part::Counts, "reference counts"),
             (&table.index, Part::Index, "index"),
@@ -201,7 +206,22 @@ impl<L: Layout> CachedBackend<L> {
         Ok((salvage.values, salvage.lost))
     }
 
-    /// Counts what the words of the delta refer to, which are all there are.
+    /// Ends the replay of the journal: counts the references of a pool that is salvaged.
+    pub(super) fn settle_all(&mut self) -> Result<()> {
+        if self.is_counting {
+            return Ok(());
+        }
+        self.is_counting = true;
+        self.count_again()?;
+        let identities = self.active.identities.keys().copied();
+        let unused: Vec<u32> =
+            identities.filter(|pbn| !self.active.counts.contains_key(pbn)).collect();
+        unused.into_iter().for_each(|pbn| self.active.forget_identity(pbn));
+        Ok(())
+    }
+
+    /// Counts the references again from the words of the delta, which holds the whole state after a
+    /// salvage.
     fn count_again(&mut self) -> Result<()> {
         self.active.counts.clear();
         (self.references, self.physical) = (0, 0);
@@ -212,7 +232,7 @@ impl<L: Layout> CachedBackend<L> {
                 let Some(pbn) = Place::from_word(*word).pbn() else { continue };
                 if u64::from(pbn.number()) >= self.data_blocks {
                     return Err(VolumeError::damaged(format!(
-                        "block {} is outside of the data store",
+                        "a map refers to block {}, which is outside of the data store",
                         pbn.number()
                     )));
                 }
@@ -225,7 +245,7 @@ impl<L: Layout> CachedBackend<L> {
         Ok(())
     }
 
-    /// Of a pool that was salvaged.
+    /// Restores fingerprints and marks lost contents in a pool that was salvaged.
     pub(super) fn restore_all(
         &mut self,
         computed: &[(Pbn, Fingerprint)],
@@ -240,7 +260,7 @@ impl<L: Layout> CachedBackend<L> {
             }
         }
         self.count_again()?;
-        // A block that nothing refers to any more has no fingerprint to be found by.
+        // A block without references must not be found by its fingerprint.
         for pbn in lost.iter().filter_map(|place| place.pbn()) {
             if !self.active.counts.contains_key(&pbn.number()) {
                 self.active.forget_identity(pbn.number());

@@ -1,4 +1,5 @@
-//! Putting a frozen delta into the pages: what a checkpoint writes. It holds no lock that writers need.
+//! Merges a frozen delta into the pages, which is the main part of a checkpoint. It holds no lock
+//! that writers need.
 
 use super::layout::{Cursor, IndexEdit, Layout, Retire};
 use super::pages::Pages;
@@ -26,7 +27,7 @@ pub(super) fn merge<L: Layout>(
         let mut words = words.iter().map(|(lbn, word)| (*lbn, u128::from(*word)));
         after.maps.insert(*id, L::merge(pages, &map, Part::Map, &mut words)?);
     }
-    // Of the state before, whose pages are all there still.
+    // Computed from the state before this checkpoint, whose pages are all still on disk.
     let edits = index_edits::<L>(pages, before, frozen)?;
     after.index = L::merge_index(pages, &before.index, edits)?;
     let mut counts = delta.counts.iter().map(|(pbn, count)| (u64::from(*pbn), u128::from(*count)));
@@ -38,7 +39,8 @@ pub(super) fn merge<L: Layout>(
     Ok(after)
 }
 
-/// The index has every referenced PBN that has a fingerprint: which ones come and go.
+/// Computes which index entries are added and removed. The index has every referenced PBN that has
+/// a fingerprint.
 fn index_edits<L: Layout>(
     pages: &Pages,
     before: &Version,
@@ -51,7 +53,7 @@ fn index_edits<L: Layout>(
     let mut stored = |pbn: u32| -> Result<Fingerprint> {
         Ok(Identity::from_bytes(fingerprints.get(u64::from(pbn))?.to_le_bytes()).fingerprint())
     };
-    // What was identified has a new fingerprint and the count it had.
+    // A block that was identified has a new fingerprint and an unchanged count.
     let identified = delta.identities.keys().filter(|pbn| !delta.counts.contains_key(pbn));
     for pbn in delta.counts.keys().chain(identified) {
         let was_live = counts.get(u64::from(*pbn))? > 0;

@@ -1,8 +1,9 @@
-//! The backends `table` and `btree`: metadata on disk, behind a cache of a set size.
+//! The backends `table` and `btree`: metadata on disk, behind a cache of a fixed size.
 //!
-//! Changes gather in a delta in memory. A checkpoint freezes it, and while the next one fills, merges it into the pages on
-//! disk in the order of their keys, so that each page is read, changed and written once. A look-up asks the delta, the
-//! frozen one, and then the pages. What is on disk is exactly the state of the last checkpoint.
+//! Changes gather in a delta in memory. A checkpoint freezes the delta, and a new one begins to
+//! fill. The checkpoint merges the frozen delta into the pages on disk in the order of the keys, so
+//! each page is read, changed and written once. A look-up asks the delta, the frozen delta, and
+//! then the pages. The pages on disk are exactly the state of the last checkpoint.
 
 mod answers;
 mod apply;
@@ -53,23 +54,24 @@ pub(super) const BTREE: Registration = Registration {
     },
 };
 
-/// Of the memory that is set, half is for pages, an eighth each for the delta and the frozen one; the rest is what a merge
-/// takes, and what maps in memory take while they grow.
+/// Shares of the configured memory: one half is for cached pages, an eighth each for the delta and
+/// the frozen delta. The rest is for a merge, and for maps in memory while they grow.
 const CACHE_SHARE: u64 = 2;
 const DELTA_SHARE: u64 = 8;
-/// The least memory that can be set.
+/// The least memory that can be configured.
 const LEAST_CACHE_BYTES: u64 = 64 << 10;
-/// Bytes of the delta for each LBN that is unmapped or copied at once: what they take, several times over.
+/// A change unmaps or copies at most one LBN for this many bytes of the delta's memory. Each LBN
+/// takes far less, so a single change cannot fill the delta.
 const PIECE_SHARE: u64 = 512;
 
 #[derive(Debug, Clone)]
 struct CachedVolume {
     record: VolumeRecord,
-    /// LBNs that are not unmapped.
+    /// The number of LBNs that are not unmapped.
     mapped: u64,
 }
 
-/// What is on disk, as of a checkpoint.
+/// The state on disk as of a checkpoint.
 #[derive(Debug, Clone, Default)]
 struct Version {
     maps: BTreeMap<VolumeId, Tree>,
@@ -78,13 +80,13 @@ struct Version {
     index: StoredIndex,
 }
 
-/// What a checkpoint writes.
+/// The state that a checkpoint writes.
 struct Frozen {
     delta: Delta,
     volumes: BTreeMap<VolumeId, CachedVolume>,
 }
 
-/// See the module.
+/// A backend that keeps its metadata on disk in the layout `L`.
 pub(super) struct CachedBackend<L> {
     block_bytes: u64,
     data_blocks: u64,
@@ -93,18 +95,21 @@ pub(super) struct CachedBackend<L> {
     references: u64,
     physical: u64,
     active: Delta,
-    /// What the delta had of volumes that were removed, to be freed after a checkpoint.
+    /// Words of volumes that were removed. They are freed after a checkpoint.
     forgotten: Vec<Words>,
     frozen: Option<Arc<Frozen>>,
     version: Version,
-    /// What the checkpoint under way has made.
+    /// The state that the checkpoint under way has written.
     merged: Arc<Mutex<Option<Version>>>,
     pages: Arc<Pages>,
-    /// The slots of the table, and of the one that the checkpoint under way has made.
+    /// The slots of the durable table, and of the table that the checkpoint under way has written.
     table: Vec<Slot>,
     sealed: Option<Vec<Slot>>,
     most_delta_bytes: u64,
-    /// Where fingerprints were lost, of a damaged pool that is salvaged.
+    /// Off while the journal of a damaged pool is replayed: counts are computed at its end, because a
+    /// replay past a lost commit may share blocks that nothing refers to, and use blocks twice.
+    is_counting: bool,
+    /// Ranges of PBNs whose fingerprints were lost. Only a salvaged pool has any.
     lost_fingerprints: Vec<Range<u64>>,
     layout: PhantomData<L>,
 }
@@ -114,7 +119,7 @@ const fn tag(fingerprint: Fingerprint) -> u32 {
 }
 
 impl<L: Layout> CachedBackend<L> {
-    /// Makes an empty one, for a data store of this many blocks.
+    /// Makes the backend of an empty pool, for a data store of this many blocks.
     fn new(home: &Home<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
         let cache_bytes = cache_bytes.max(LEAST_CACHE_BYTES);
         let superblock = home.superblock;
@@ -140,15 +145,16 @@ impl<L: Layout> CachedBackend<L> {
             table: Vec::new(),
             sealed: None,
             most_delta_bytes: cache_bytes / DELTA_SHARE,
+            is_counting: true,
             lost_fingerprints: Vec::new(),
             layout: PhantomData,
         }
     }
 
     fn volume(&self, id: VolumeId) -> Result<&CachedVolume> {
-        self.volumes
-            .get(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes.get(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
+        })
     }
 
     fn frozen(&self) -> Option<&Delta> {
@@ -207,8 +213,8 @@ impl<L: Layout> CachedBackend<L> {
         }
     }
 
-    /// A referenced PBN with this fingerprint: of several, an intact one, and of those the one with
-    /// the fewest references.
+    /// Returns a referenced PBN with this fingerprint. An intact block comes before a suspect one,
+    /// and then one with fewer references before one with more.
     fn find_one(&self, wanted: Fingerprint, candidates: &mut Vec<u32>) -> Result<Option<Pbn>> {
         if wanted.is_none() {
             return Ok(None);
@@ -226,7 +232,7 @@ impl<L: Layout> CachedBackend<L> {
         L::candidates(&self.pages, &self.version.index, tag(wanted), candidates)?;
         let mut best: Option<(bool, u32, u32)> = None;
         for pbn in candidates.iter().take(MOST_CANDIDATES + 2) {
-            // An index entry may be older than the deltas.
+            // An index entry on disk may be older than the deltas.
             let count = self.count(*pbn)?;
             if count == 0 {
                 continue;
@@ -240,7 +246,7 @@ impl<L: Layout> CachedBackend<L> {
         Ok(best.and_then(|(_, _, pbn)| Pbn::new(pbn)))
     }
 
-    /// The first LBN from here on that has a word in a delta.
+    /// Returns the first LBN at or after `from` that has a word in a delta.
     fn next_recent(&self, id: VolumeId, from: u64) -> Option<u64> {
         let first = |delta: &Delta| Some(*delta.words.get(&id)?.range(from..).next()?.0);
         [first(&self.active), self.frozen().and_then(first)].into_iter().flatten().min()
@@ -285,7 +291,7 @@ impl<L: Layout> CachedBackend<L> {
         }
     }
 
-    /// Whether a frozen or an active change is the reason not to look at what is stored for a PBN.
+    /// Returns whether a delta has the count of this PBN, so the stored count is out of date.
     fn has_recent_count(&self, pbn: u32) -> bool {
         self.active.counts.contains_key(&pbn)
             || self.frozen().is_some_and(|delta| delta.counts.contains_key(&pbn))

@@ -1,4 +1,5 @@
-//! Reading pages through the cache, and writing new ones to free slots. A page on disk is never changed.
+//! Reads pages through the cache, and writes new pages to free slots. A page on disk is never
+//! changed in place.
 
 use super::cache::Cache;
 use crate::backend::slots::Slots;
@@ -11,24 +12,24 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Pages collected before they are written: 1 MiB, past which larger writes are no faster.
+/// Pages collected before they are written: 1 MiB. Larger writes are no faster.
 const WRITE_PAGES: usize = 256;
 
-/// What the checkpoint under way has done to slots.
+/// Slots and pages that the checkpoint under way has changed.
 #[derive(Default)]
 struct Changes {
-    /// Not written yet.
+    /// Pages that are not written yet.
     writes: Vec<(Slot, Arc<Page>)>,
     written: u64,
-    /// Slots it took.
+    /// Slots that the checkpoint has taken.
     taken: Vec<Slot>,
-    /// Slots that the state before needs and the one after does not.
+    /// Slots that the state before the checkpoint needs and the state after it does not.
     retired: Vec<Slot>,
-    /// Slots of checkpoints that failed: they stay taken until one succeeds.
+    /// Slots of checkpoints that failed. They stay taken until a checkpoint succeeds.
     left: Vec<Slot>,
 }
 
-/// See the module.
+/// The pages of a metadata disk, with their cache.
 pub(crate) struct Pages {
     disk: Arc<dyn Disk>,
     journal_pages: u64,
@@ -65,23 +66,23 @@ impl Pages {
         self.slots.lock().in_use()
     }
 
-    /// Whether a page was found damaged since the pool was opened.
+    /// Returns whether any page was found damaged since the pool was opened.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
-    /// Says that a page makes no sense.
+    /// Notes that a page is malformed, and returns the error for it.
     pub(super) fn damaged(&self, at: NodeRef) -> VolumeError {
         self.is_damaged.store(true, Ordering::Relaxed);
         VolumeError::damaged(format!("the page in slot {}", at.slot.number()))
     }
 
-    /// A page; an error of the kind `Damaged` if it fails its checksum.
+    /// Reads a page. Fails with the kind `Damaged` if the page does not match its checksum.
     pub(super) fn read(&self, at: NodeRef) -> Result<Arc<Page>> {
         if let Some(page) = self.cache.get(at) {
             return Ok(page);
         }
-        // A page that the checkpoint under way has made and not written yet.
+        // The page may be one that the checkpoint under way has made and not written yet.
         let waiting = self
             .changes
             .lock()
@@ -113,12 +114,12 @@ impl Pages {
         }
     }
 
-    /// A slot is in use; whether it was not before.
+    /// Marks a slot as used. Returns whether it was free.
     pub(super) fn claim(&self, slot: Slot) -> bool {
         self.slots.lock().claim(slot)
     }
 
-    /// A checkpoint begins.
+    /// Begins a checkpoint.
     pub(super) fn begin(&self) {
         self.slots.lock().rewind();
         self.changes.lock().written = 0;
@@ -130,7 +131,7 @@ impl Pages {
         Ok(slot)
     }
 
-    /// Puts a new page in a free slot. It may be on disk only after [`Self::flush`].
+    /// Puts a new page in a free slot. The page may stay in memory until [`Self::flush`].
     pub(super) fn write(&self, page: Box<Page>) -> Result<NodeRef> {
         let at = NodeRef { slot: self.take()?, checksum: self.seed.checksum(&*page) };
         let page: Arc<Page> = Arc::from(page);
@@ -146,14 +147,16 @@ impl Pages {
         Ok(at)
     }
 
-    /// The state after the checkpoint does not need this slot.
+    /// Notes a slot that the state after the checkpoint does not need.
     pub(super) fn retire(&self, slot: Slot) {
         self.changes.lock().retired.push(slot);
     }
 
-    /// Writes what waits, in the order of the slots and neighbours at once. Gives the pages written since the beginning.
+    /// Writes the pages that wait, in the order of their slots and neighbours together. Returns the
+    /// number of pages written since the checkpoint began.
     pub(super) fn flush(&self) -> Result<u64> {
-        // They stay where readers find them until they are on disk. Nobody adds any meanwhile: one checkpoint at a time.
+        // Readers find the pages here until they are on disk. No pages are added meanwhile, because
+        // only one checkpoint runs at a time.
         let mut writes = self.changes.lock().writes.clone();
         writes.sort_unstable_by_key(|(slot, _)| *slot);
         let mut list: Vec<DiskWrite<'_>> = writes
@@ -167,12 +170,13 @@ impl Pages {
         Ok(changes.written)
     }
 
-    /// The pages of a table, each with its slot, and where it begins.
+    /// Builds the pages of a table. Returns them with their slots, and the link to the first.
     pub(super) fn chain(&self, stream: &[u8]) -> Result<(ChainPages, Link)> {
         build_chain(stream, self.seed, || self.take().ok()).ok_or(VolumeError::NO_SLOT)
     }
 
-    /// The root is durable: what only the one before needed is free.
+    /// Ends a checkpoint whose root is durable. Slots that only the state before needed become
+    /// free.
     pub(super) fn finish(&self) {
         let mut changes = self.changes.lock();
         let mut slots = self.slots.lock();
@@ -181,7 +185,8 @@ impl Pages {
         retired.drain(..).chain(left.drain(..)).for_each(|slot| slots.release(slot));
     }
 
-    /// The checkpoint failed: the state before needs what it did, and the root on disk may be either one.
+    /// Ends a checkpoint that failed. The root on disk may be the old or the new one, so the slots
+    /// of both states stay taken.
     pub(super) fn abandon(&self) {
         let mut changes = self.changes.lock();
         let Changes { writes, taken, retired, left, .. } = &mut *changes;

@@ -1,4 +1,5 @@
-//! Counting again: whether counts, totals and index are what maps and fingerprints say.
+//! Counts the references again and compares counts, totals and index with the maps and
+//! fingerprints.
 
 use super::CachedBackend;
 use super::layout::Layout;
@@ -60,9 +61,10 @@ impl<L: Layout> CachedBackend<L> {
         self.visit_used(&mut |pbn| visit(pbn.number()))
     }
 
-    /// A block with a fingerprint is found by it, or another one that has the same. A delta has one entry for each
-    /// fingerprint, which goes when its block does: another block of the delta with the same content has none then, until
-    /// the next checkpoint.
+    /// Checks that the index leads from a block's fingerprint to it, or to another block with the
+    /// same one. A delta has one entry for each fingerprint, and the entry goes with its block.
+    /// Another block of the delta with the same content then has no entry until the next
+    /// checkpoint.
     fn prove_index(&self, pbn: u32, wrong: &mut Vec<String>) -> Result<()> {
         let fingerprint = self.identity(pbn)?.fingerprint();
         if fingerprint.is_none() {

@@ -1,7 +1,7 @@
 //! The layout `table`: arrays, and a hash table that grows bucket by bucket (linear hashing).
 //!
-//! A bucket has a page and, where that does not suffice, one more: pages 2·b and 2·b + 1 of an array. What does not fit in
-//! both is not indexed, which costs a duplicate and nothing else.
+//! Bucket b has the pages 2·b and 2·b + 1 of an array; the second is used only if the first is
+//! full. Entries that fit in neither are not indexed, which costs a duplicate and nothing else.
 
 use super::array::{self, LeafEdits, LeafShape};
 use super::layout::{IndexEdit, Layout, Leaf, MOST_CANDIDATES, StoredIndex, Visitor};
@@ -14,13 +14,14 @@ use gemelo_format::{
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
-/// Index entries of a bucket on average, at most: half a page, so that the fullest buckets hardly need a second one.
+/// The most index entries of a bucket on average: half a page. Even the fullest buckets then seldom
+/// need their second page.
 const MEAN_ENTRIES: u64 = 256;
 
-/// See the module.
+/// The layout of arrays and a hash table.
 pub(crate) struct TableLayout;
 
-/// Values that come, as changes of leaves.
+/// New values, as changes of leaves.
 struct Values<'e> {
     part: Part,
     edits: Peekable<&'e mut dyn Iterator<Item = (u64, u128)>>,
@@ -42,16 +43,16 @@ impl LeafEdits for Values<'_> {
     }
 }
 
-/// Index entries that come and go, as changes of the pages of buckets.
+/// Added and removed index entries, as changes of the pages of buckets.
 struct Buckets<'e> {
     pages: &'e Pages,
     before: StoredIndex,
     buckets: u32,
-    /// Those that change, in ascending order.
+    /// The buckets that change, in ascending order.
     touched: Peekable<std::vec::IntoIter<u32>>,
-    /// By bucket, and then by index entry.
+    /// Sorted by bucket, and then by index entry.
     edits: Peekable<std::vec::IntoIter<(u32, u64, bool)>>,
-    /// What is left for the second page of a bucket.
+    /// The entries of a bucket that did not fit in its first page.
     rest: Option<(u32, Vec<u64>)>,
 }
 
@@ -60,13 +61,15 @@ fn entries_of(pages: &Pages, index: &StoredIndex, bucket: u32) -> Result<Vec<u64
     for number in [u64::from(bucket) * 2, u64::from(bucket) * 2 + 1] {
         let Some(page) = array::leaf(pages, &index.tree, number)? else { break };
         let some = bucket_entries(&page);
-        entries.extend(some.ok_or_else(|| VolumeError::damaged("a bucket makes no sense"))?);
+        entries.extend(
+            some.ok_or_else(|| VolumeError::damaged("a bucket of the index is malformed"))?,
+        );
     }
     Ok(entries)
 }
 
 impl Buckets<'_> {
-    /// The bucket whose entries were in a bucket before, by the number of buckets then.
+    /// Returns the bucket that held this bucket's entries before the table grew.
     fn source(&self, mut bucket: u32) -> u32 {
         while bucket >= self.before.buckets && bucket > 0 {
             bucket ^= 1 << bucket.ilog2();
@@ -74,7 +77,7 @@ impl Buckets<'_> {
         bucket
     }
 
-    /// All entries of a bucket after the edits, which are consumed.
+    /// Consumes the edits of a bucket and returns its entries with those edits made.
     fn entries(&mut self, bucket: u32) -> Result<Vec<u64>> {
         let mut entries = entries_of(self.pages, &self.before, self.source(bucket))?;
         entries.retain(|entry| bucket_of((entry >> 32) as u32, self.buckets) == bucket);
@@ -176,7 +179,8 @@ impl Layout for TableLayout {
         part: Part,
         edits: &mut dyn Iterator<Item = (u64, u128)>,
     ) -> Result<Tree> {
-        // A tree grows to its last key, which is known only at the end: the highest there can be of what is left will do.
+        // A tree grows to hold its last key. That key is known only at the end, so an upper bound
+        // of the remaining keys is used.
         let mut last = 0;
         let edits: Vec<(u64, u128)> = edits.inspect(|(key, _)| last = *key).collect();
         if edits.is_empty() {

@@ -1,4 +1,4 @@
-//! What a change does to map, records and index.
+//! Applies changes to the map, the records and the index.
 
 use super::map::{MapPage, PagedMap, is_shared};
 use super::{LogBackend, LogVolume};
@@ -8,7 +8,7 @@ use gemelo_format::{
 };
 use std::sync::Arc;
 
-/// A count that stays what it is.
+/// A saturated reference count, which no longer changes.
 pub(super) const FULL_COUNT: u32 = u32::MAX;
 
 impl LogBackend {
@@ -62,34 +62,39 @@ impl LogBackend {
                 self.volume_mut(*volume)?.record.is_hidden = true;
                 Ok(())
             }
-            // Here other changes of volumes as a whole are one change.
+            // In this backend every other change of a whole volume is a single change.
             Change::Show { .. }
             | Change::Begin { .. }
             | Change::Copy { .. }
-            | Change::Shrink { .. } => {
-                Err(VolumeError::damaged("a change is one of another backend"))
-            }
+            | Change::Shrink { .. } => Err(VolumeError::damaged(
+                "a change in the journal belongs to another kind of backend",
+            )),
         }
     }
 
     fn volume_mut(&mut self, id: VolumeId) -> Result<&mut LogVolume> {
-        self.volumes
-            .get_mut(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes.get_mut(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
+        })
     }
 
     pub(super) fn check_size(&self, size_bytes: u64) -> Result<()> {
         if size_bytes / self.block_bytes <= MAX_VOLUME_BLOCKS {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("a volume of {size_bytes} bytes is too large")))
+        Err(VolumeError::damaged(format!(
+            "the metadata hold a volume of {size_bytes} bytes, which is too large"
+        )))
     }
 
     fn check_pbn(&self, pbn: Pbn) -> Result<()> {
         if u64::from(pbn.number()) < self.data_blocks {
             return Ok(());
         }
-        Err(VolumeError::damaged(format!("block {} is outside of the data store", pbn.number())))
+        Err(VolumeError::damaged(format!(
+            "the metadata refer to block {}, which is outside of the data store",
+            pbn.number()
+        )))
     }
 
     fn store(
@@ -136,7 +141,7 @@ impl LogBackend {
     fn drop_reference(&mut self, pbn: Pbn, freed: &mut Vec<Pbn>) {
         let Some(count) = self.records.count_mut(pbn) else { return };
         if *count == FULL_COUNT {
-            // How many there are is not known any more, until all are counted when the pool is opened.
+            // The true number is unknown until the next opening counts all references.
             return;
         }
         debug_assert!(*count > 0, "block {} has no reference to drop", pbn.number());
@@ -163,7 +168,9 @@ impl LogBackend {
             .volumes
             .get_mut(&id)
             .filter(|volume| lbn.0 < volume.record.size_bytes / block_bytes)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} has no block {}", lbn.0)))?;
+            .ok_or_else(|| {
+                VolumeError::damaged(format!("volume {id} is too small to have a block {}", lbn.0))
+            })?;
         let before = volume.map.set(id, &mut self.pager, lbn, place);
         if let (Place::Stored(pbn, _), true) = (before, self.is_counting) {
             self.drop_reference(pbn, freed);
@@ -171,8 +178,8 @@ impl LogBackend {
         Ok(())
     }
 
-    /// Gives the volume a page of its own, if the one that the LBN is in is shared: that is one reference more to all that
-    /// the page refers to.
+    /// Gives the volume its own copy of the page of this LBN, if other volumes share that page. The
+    /// copy adds one reference to every block that the page refers to.
     #[cold]
     fn own_page(&mut self, id: VolumeId, lbn: Lbn) {
         let Some(words) = self.volumes.get_mut(&id).and_then(|volume| volume.map.own(lbn)) else {
@@ -203,12 +210,11 @@ impl LogBackend {
         Ok(())
     }
 
-    /// Unmaps all LBNs of a page: if other volumes share it, none of its references goes.
+    /// Unmaps all LBNs of a page. If other volumes share the page, no reference is dropped.
     fn unmap_page(&mut self, id: VolumeId, lbn: Lbn, freed: &mut Vec<Pbn>) -> Result<()> {
-        let volume = self
-            .volumes
-            .get_mut(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))?;
+        let volume = self.volumes.get_mut(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
+        })?;
         if let Some(page) = volume.map.take_page(id, &mut self.pager, lbn) {
             self.drop_page(&page, freed);
         }
@@ -229,18 +235,18 @@ impl LogBackend {
 
     fn insert_volume(&mut self, record: VolumeRecord, map: PagedMap) -> Result<()> {
         let id = record.id;
-        if self.volumes.insert(id, LogVolume { record, map }).is_some() {
-            return Err(VolumeError::damaged(format!("volume {id} is there twice")));
+        if self.volumes.contains_key(&id) {
+            return Err(VolumeError::damaged(format!("the metadata have volume {id} twice")));
         }
+        self.volumes.insert(id, LogVolume { record, map });
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
     }
 
     fn remove_volume(&mut self, id: VolumeId, freed: &mut Vec<Pbn>) -> Result<()> {
-        let volume = self
-            .volumes
-            .remove(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))?;
+        let volume = self.volumes.remove(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
+        })?;
         for slot in volume.map.slots() {
             self.pager.retire(slot);
         }
@@ -262,10 +268,17 @@ impl LogBackend {
     }
 
     fn clone_volume(&mut self, source: VolumeId, copy: VolumeRecord) -> Result<()> {
-        let from = self
-            .volumes
-            .remove(&source)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {source} is not there")))?;
+        if self.volumes.contains_key(&copy.id) {
+            return Err(VolumeError::damaged(format!(
+                "the metadata have volume {} twice",
+                copy.id
+            )));
+        }
+        let from = self.volumes.remove(&source).ok_or_else(|| {
+            VolumeError::damaged(format!(
+                "the metadata refer to volume {source}, which does not exist"
+            ))
+        })?;
         let map = from.map.share(copy.id, &mut self.pager);
         self.shared_pages += map.page_count();
         self.volumes.insert(source, from);

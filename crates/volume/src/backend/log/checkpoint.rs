@@ -1,4 +1,4 @@
-//! Writing a checkpoint: which pages are frozen, and the table that names them.
+//! Writes a checkpoint: freezes the pages that changed, and builds the table that names all pages.
 
 use super::LogBackend;
 use super::pager::PageKey;
@@ -6,13 +6,13 @@ use crate::backend::{Checkpoint, Garbage, LocalPages, PageWrites, SlotNeed};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{Link, build_chain};
 
-/// Bytes that the table has for each page, and for each volume with the longest name: upper bounds.
+/// Upper bounds of the bytes in the table for each page, and for each volume with the longest name.
 const TABLE_PAGE_BYTES: u64 = 24;
 const TABLE_VOLUME_BYTES: u64 = 512;
-/// Bytes of the table in a page of its own, which is written twice: a lower bound.
+/// Lower bound of the bytes of the table in one of its pages. Each of these pages is written twice.
 const TABLE_PIECE_BYTES: u64 = 2048;
 
-/// Slots that a table of this many pages and volumes takes at most.
+/// Upper bound of the slots of a table of this many pages and volumes.
 const fn table_slots(pages: u64, volumes: u64) -> u64 {
     2 * ((pages * TABLE_PAGE_BYTES + volumes * TABLE_VOLUME_BYTES) / TABLE_PIECE_BYTES + 1)
 }
@@ -77,7 +77,8 @@ impl LocalPages for LogBackend {
     fn slots(&self) -> SlotNeed {
         let in_use = self.pager.slots.in_use();
         let changed = self.pager.changed_pages();
-        // The image after the next one has to fit beside that one: pages that are new are in both.
+        // The next image and the one after it have to fit side by side, and both hold the new
+        // pages.
         let pages = if self.writes_image { in_use + 2 * changed } else { changed };
         SlotNeed { in_use, next: pages + table_slots(in_use + pages, self.volumes.len() as u64) }
     }
@@ -87,7 +88,7 @@ impl LocalPages for LogBackend {
             let Some(key) = self.pager.next_frozen() else { return Ok(false) };
             match key {
                 PageKey::Map(id, number) => {
-                    // A volume that was removed before the freeze has left keys behind.
+                    // A volume removed before the freeze has left keys of its pages behind.
                     let Some(volume) = self.volumes.get_mut(&id) else { continue };
                     if let Some(entry) = volume.map.entry_mut(number) {
                         self.pager.gather(key, entry, writes)?;

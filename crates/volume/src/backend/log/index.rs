@@ -1,18 +1,19 @@
-//! The index: fingerprint to PBN. It holds PBNs alone; the fingerprints are in the records.
+//! The index: fingerprint to PBN. It holds PBNs alone, because the fingerprints are in the records.
 
 use super::records::Records;
 use gemelo_format::{Fingerprint, Pbn};
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 
-/// Tables, chosen by the upper half of the fingerprint. Each grows on its own, so that no write waits until millions of
-/// entries have been moved.
+/// Tables, chosen by the upper half of the fingerprint. Each grows on its own, so that no write
+/// waits until millions of entries have been moved.
 const SHARDS: usize = 256;
-/// Shards whose PBNs are gathered in one go through the records: that takes 3 bytes a block of the pool for each filler.
+/// Shards whose PBNs are gathered in one pass over the records. Takes 3 bytes per block of the pool
+/// for each thread.
 const SHARDS_AT_ONCE: usize = 64;
-/// Below so many records one thread fills faster than several start.
+/// Below this number of records one thread fills the index faster than several threads start.
 const FEW_RECORDS: u64 = 100_000;
-/// Threads that fill at most: so many the memory for what they gather is thought for.
+/// Most fill threads; the memory budget allows two.
 const MOST_FILLERS: usize = 2;
 
 type Shard = HashTable<u32>;
@@ -31,10 +32,10 @@ impl HashIndex {
         fingerprint.high() as usize % SHARDS
     }
 
-    /// Fills it anew from the records of all PBNs with references, of which there are so many.
+    /// Fills the index anew from the records of all referenced PBNs, of which there are `physical`.
     ///
-    /// PBNs are gathered by shard first, because a shard stays in the processor's caches while it is filled, and the whole
-    /// index does not.
+    /// PBNs are gathered by shard first, because a shard stays in the processor's caches while it
+    /// is filled, and the whole index does not.
     pub(super) fn fill(&mut self, physical: u64, records: &Records) {
         let each = (physical as usize / SHARDS) * 33 / 32;
         let parts =
@@ -50,7 +51,7 @@ impl HashIndex {
             std::thread::available_parallelism().map_or(1, |cores| cores.get().min(fillers));
         std::thread::scope(|scope| {
             for _ in 1..fillers {
-                // Without more threads this one does it all.
+                // If no thread starts, this thread fills all parts.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, fill);
             }
             fill();
@@ -66,7 +67,7 @@ impl HashIndex {
         shard.find(wanted.low(), |number| has(*number, wanted, records)).copied().and_then(Pbn::new)
     }
 
-    /// The content is in this PBN from now on. The PBN's record has the fingerprint already.
+    /// Makes the fingerprint lead to this PBN. The PBN's record must have the fingerprint already.
     pub(super) fn insert(&mut self, fingerprint: Fingerprint, pbn: Pbn, records: &Records) {
         if !fingerprint.is_none()
             && let Some(shard) = self.shards.get_mut(Self::shard(fingerprint))
@@ -82,7 +83,7 @@ impl HashIndex {
         }
     }
 
-    /// Forgets the PBN, if it is the one that the index has for its fingerprint.
+    /// Removes the entry of a fingerprint, if it leads to this PBN.
     pub(super) fn remove(&mut self, fingerprint: Fingerprint, pbn: Pbn) {
         if let Some(shard) = self.shards.get_mut(Self::shard(fingerprint))
             && let Ok(entry) = shard.find_entry(fingerprint.low(), |number| *number == pbn.number())
@@ -95,7 +96,7 @@ impl HashIndex {
         self.shards.iter().map(|shard| shard.len() as u64).sum()
     }
 
-    /// All PBNs in it.
+    /// All PBNs in the index.
     pub(super) fn pbns(&self) -> impl Iterator<Item = Pbn> {
         self.shards.iter().flat_map(|shard| shard.iter().copied().filter_map(Pbn::new))
     }
@@ -124,15 +125,15 @@ fn fill_part(first: usize, part: &mut [Shard], each: usize, records: &Records) {
     });
     for (shard, pbns) in part.iter_mut().zip(gathered) {
         for Gathered { low: [low, high], number } in pbns {
-            // A content that is stored twice gets two entries, of which look-ups find one: to see whether there is one
-            // already would take a look at records all over memory.
+            // A content that is stored twice gets two entries, and look-ups find one of them.
+            // Checking for an earlier entry would read records all over memory.
             let hash = u64::from(high) << 32 | u64::from(low);
             shard.insert_unique(hash, number, |number| hash_of(*number, records));
         }
     }
 }
 
-/// A PBN and its hash, in 12 bytes.
+/// A PBN and its hash, packed in 12 bytes.
 struct Gathered {
     low: [u32; 2],
     number: u32,

@@ -1,4 +1,4 @@
-//! Reading a checkpoint, replaying the journal on it, and computing what is not stored.
+//! Reads a checkpoint, and computes what is not stored after the journal was replayed.
 
 use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
@@ -14,12 +14,12 @@ use gemelo_format::{
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Pages that are read at once: 1 MiB, past which larger reads are no faster.
+/// Pages that are read in one call: 1 MiB. Larger reads are no faster.
 const READ_PAGES: usize = 256;
 
 impl LogBackend {
-    /// Reads the checkpoint of a root. `settle` has to follow after the journal was replayed. Fails if
-    /// the table is damaged or the disk cannot be read.
+    /// Reads the checkpoint of a root. The caller has to call `settle` after the journal was
+    /// replayed. Fails if the table is damaged or the disk cannot be read.
     pub(super) fn load(
         home: &Home<'_>,
         root: &Root,
@@ -36,7 +36,7 @@ impl LogBackend {
             damage.harmless.push(format!("a copy of a page of the table (slot {})", slot.number()));
         }
         let table = Table::decode(&chain.stream)
-            .ok_or_else(|| VolumeError::damaged("the table makes no sense"))?;
+            .ok_or_else(|| VolumeError::damaged("the checkpoint's table is malformed"))?;
         let wanted = backend.prepare(&table)?;
         for slot in chain.slots.iter().copied().chain(wanted.iter().map(|(_, page)| page.slot)) {
             if !backend.pager.slots.claim(slot) {
@@ -48,7 +48,7 @@ impl LogBackend {
         Ok(backend)
     }
 
-    /// Makes the volumes of the table; gives all pages there are, in the order of their slots.
+    /// Adds the volumes of the table. Returns all of its pages in the order of their slots.
     fn prepare(&mut self, table: &Table) -> Result<Vec<(PageKey, PageRef)>> {
         let mut wanted = Vec::new();
         for volume in &table.volumes {
@@ -58,7 +58,7 @@ impl LogBackend {
         for page in &table.records {
             if u64::from(page.number) >= most_records {
                 return Err(VolumeError::damaged(format!(
-                    "record page {} is out of range",
+                    "the checkpoint's table has record page {}, which is out of range",
                     page.number
                 )));
             }
@@ -80,7 +80,7 @@ impl LogBackend {
         for page in &volume.pages {
             if u64::from(page.number) >= most_pages {
                 return Err(VolumeError::damaged(format!(
-                    "map page {} is out of range",
+                    "the checkpoint's table has map page {}, which is out of range",
                     page.number
                 )));
             }
@@ -90,13 +90,13 @@ impl LogBackend {
         let new = LogVolume { record, map: PagedMap::default() };
         if id.0 >= self.next_volume || self.volumes.insert(id, new).is_some() {
             return Err(VolumeError::damaged(format!(
-                "volume {id} is in the table twice, or has an id that was not given yet"
+                "the checkpoint's table has volume {id} twice, or has an id that was never assigned"
             )));
         }
         Ok(())
     }
 
-    /// Reads pages in the order of their slots, neighbours at once.
+    /// Reads pages in the order of their slots, with one call for neighbours.
     fn read_pages(
         &mut self,
         disk: &dyn Disk,
@@ -114,7 +114,7 @@ impl LogBackend {
             let offset = first.slot.offset(journal_pages);
             let bytes = (run.len() * PAGE_BYTES)
                 .min(usize::try_from(length.saturating_sub(offset)).unwrap_or(0));
-            // What is beyond the end of the disk fails its checksum.
+            // Pages beyond the end of the disk are zeroed, so they fail their checksums.
             buffer.get_mut(bytes..run.len() * PAGE_BYTES).unwrap_or_default().fill(0);
             let part = buffer.get_mut(..bytes).unwrap_or_default();
             disk.read_at(offset, part).map_err(VolumeError::io(DiskRole::Metadata, "read"))?;
@@ -126,7 +126,7 @@ impl LogBackend {
         Ok(())
     }
 
-    /// Puts a page where it belongs, or what stands for a lost one.
+    /// Stores a page that was read, or a substitute for a lost page.
     fn load_page(
         &mut self,
         key: PageKey,
@@ -177,8 +177,8 @@ impl LogBackend {
         }
     }
 
-    /// After the last replayed change: counts references, fills the index, and marks what was damaged as changed, so that
-    /// the next checkpoint writes it anew.
+    /// Runs after the last replayed change. Counts the references, fills the index, and marks
+    /// damaged pages as changed, so that the next checkpoint writes them anew.
     pub(super) fn settle_all(&mut self) -> Result<()> {
         for key in std::mem::take(&mut self.damaged_pages) {
             match key {
@@ -217,12 +217,14 @@ impl LogBackend {
                 let Some(pbn) = Place::from_word(*word).pbn() else { continue };
                 if u64::from(pbn.number()) >= self.data_blocks {
                     return Err(VolumeError::damaged(format!(
-                        "block {} is outside of the data store",
+                        "a map refers to block {}, which is outside of the data store",
                         pbn.number()
                     )));
                 }
                 let count = self.records.count_mut(pbn);
-                let count = count.ok_or_else(|| VolumeError::damaged("a block has no record"))?;
+                let count = count.ok_or_else(|| {
+                    VolumeError::damaged("a block that a map refers to has no record")
+                })?;
                 self.physical += u64::from(*count == 0);
                 *count = count.saturating_add(1);
             }
@@ -253,7 +255,7 @@ impl LogBackend {
     }
 }
 
-/// Fills a page from its image, or what stands for a lost one.
+/// Fills a page from its image, or with a substitute if the page is lost.
 fn fill<P: PageData>(page: &mut P, image: Option<&Page>, lost: impl FnOnce(&mut P)) {
     match image {
         Some(image) => page.fill_from(image),

@@ -1,13 +1,15 @@
-//! A volume's map: pages of 512 map words, in groups, both only where something is mapped.
+//! A volume's map: pages of 512 map words, in groups. Pages and groups exist only where something
+//! is mapped.
 //!
-//! Volumes that were cloned share pages until one of them changes: then it gets a copy of its own. A shared page counts as
-//! one: it holds one reference to each of its PBNs, however many volumes have it.
+//! Volumes that were cloned share pages. A volume that changes a shared page gets its own copy
+//! first. A shared page holds one reference to each of its PBNs, whatever the number of volumes
+//! that share it.
 
 use super::pager::{Entry, PageData, PageKey, Pager};
 use gemelo_format::{Lbn, MAP_PAGE_ENTRIES, Page, PageRef, Place, VolumeId};
 use std::sync::Arc;
 
-/// Entries of a group: what an empty part of a large volume costs is 8 bytes for each.
+/// Entries of a group. An unmapped part of a large volume costs 8 bytes for each group.
 const GROUP_PAGES: usize = 256;
 
 /// The map words of 512 consecutive LBNs.
@@ -38,12 +40,12 @@ impl PageData for Arc<MapPage> {
     }
 }
 
-/// The words of a page, to be changed; a page that is shared becomes a copy first.
+/// The words of a page, to be changed. A shared page is copied first.
 pub(super) fn words_mut(page: &mut Arc<MapPage>) -> &mut Words {
     &mut Arc::make_mut(page).words
 }
 
-/// Whether more than one volume has the page.
+/// Returns whether more than one volume has the page.
 pub(super) fn is_shared(page: &Arc<MapPage>) -> bool {
     Arc::strong_count(page) > 1
 }
@@ -56,12 +58,12 @@ type Group = Box<[MapEntry]>;
 pub(super) struct PagedMap {
     groups: Vec<Option<Group>>,
     mapped: u64,
-    /// Those of the mapped LBNs whose PBN is known.
+    /// The number of mapped LBNs whose PBN is known.
     stored: u64,
     pages: u64,
 }
 
-/// The page of an LBN, and where in it.
+/// The number of the page that has an LBN, and the LBN's index in that page.
 const fn place(lbn: Lbn) -> (usize, usize) {
     let entries = MAP_PAGE_ENTRIES as u64;
     ((lbn.0 / entries) as usize, (lbn.0 % entries) as usize)
@@ -78,7 +80,7 @@ impl PagedMap {
         self.groups.get_mut(number / GROUP_PAGES)?.as_mut()?.get_mut(number % GROUP_PAGES)
     }
 
-    /// The entry of a page, made if it was not there.
+    /// The entry of a page, which is made if it does not exist.
     pub(super) fn entry_or_new(&mut self, number: u32) -> Option<&mut MapEntry> {
         let group = number as usize / GROUP_PAGES;
         if group >= self.groups.len() {
@@ -96,7 +98,7 @@ impl PagedMap {
         self.page(page).and_then(|page| page.words.get(at)).copied().unwrap_or(0)
     }
 
-    /// Sets the place of an LBN, and gives the one before.
+    /// Sets the place of an LBN. Returns the place before.
     #[inline]
     pub(super) fn set(&mut self, id: VolumeId, pager: &mut Pager, lbn: Lbn, place: Place) -> Place {
         let (page, at) = self::place(lbn);
@@ -112,7 +114,7 @@ impl PagedMap {
         before
     }
 
-    /// Other volumes have the page of this LBN as well.
+    /// Returns whether other volumes share the page of this LBN.
     pub(super) fn is_in_shared_page(&self, lbn: Lbn) -> bool {
         let number = place(lbn).0;
         let group = self.groups.get(number / GROUP_PAGES).and_then(Option::as_ref);
@@ -120,14 +122,14 @@ impl PagedMap {
         entry.and_then(|entry| entry.page.as_ref()).is_some_and(is_shared)
     }
 
-    /// The first LBN of the page that has this one, and the first after it.
+    /// The first LBN of the page that has this one, and the first LBN after that page.
     pub(super) const fn page_of(lbn: Lbn) -> (Lbn, Lbn) {
         let entries = MAP_PAGE_ENTRIES as u64;
         let first = lbn.0 / entries * entries;
         (Lbn(first), Lbn(first + entries))
     }
 
-    /// Takes out the page that has this LBN: nothing of it is mapped any more.
+    /// Removes the page that has this LBN, which unmaps all of its LBNs.
     pub(super) fn take_page(
         &mut self,
         id: VolumeId,
@@ -143,7 +145,7 @@ impl PagedMap {
         Some(page)
     }
 
-    /// If the page that the LBN is in is shared, makes it the map's own, and gives its words.
+    /// If the page of this LBN is shared, replaces it by a copy and returns the copy's words.
     pub(super) fn own(&mut self, lbn: Lbn) -> Option<Words> {
         let page = self.entry_mut(place(lbn).0 as u32)?.page.as_mut()?;
         is_shared(page).then(|| *words_mut(page))
@@ -160,7 +162,7 @@ impl PagedMap {
         }
     }
 
-    /// A map of another volume that has the same pages.
+    /// Makes the map of another volume, which shares all pages of this one.
     pub(super) fn share(&self, id: VolumeId, pager: &mut Pager) -> Self {
         let mut share_entry = |(number, entry): (u32, &MapEntry)| match &entry.page {
             Some(page) => {
@@ -179,7 +181,7 @@ impl PagedMap {
         Self { groups, mapped: self.mapped, stored: self.stored, pages: self.pages }
     }
 
-    /// The first LBN in the range that has a word.
+    /// Returns the first LBN in the range that has a word.
     pub(super) fn next_mapped(&self, from: Lbn, end: Lbn) -> Option<Lbn> {
         let mut lbn = from.0;
         while lbn < end.0 {
@@ -200,7 +202,7 @@ impl PagedMap {
         None
     }
 
-    /// The LBNs whose word is such.
+    /// Returns the LBNs whose words satisfy a condition.
     pub(super) fn lbns_where(&self, is_such: impl Fn(u64) -> bool) -> Vec<Lbn> {
         let entries = MAP_PAGE_ENTRIES as u64;
         let in_page = |(number, page): (u32, &Arc<MapPage>)| {
@@ -218,7 +220,7 @@ impl PagedMap {
         self.stored
     }
 
-    /// How many pages it has, shared ones included.
+    /// The number of pages, shared ones included.
     pub(super) const fn page_count(&self) -> u64 {
         self.pages
     }
@@ -253,7 +255,7 @@ impl PagedMap {
         self.entries().filter_map(|(_, entry)| entry.slot()).collect()
     }
 
-    /// Counts a page that was read, and replaced none.
+    /// Counts the words of a page that was read and that replaced no other page.
     pub(super) fn count_words(&mut self, words: &Words) {
         self.pages += 1;
         words.iter().for_each(|word| self.count_one(Place::from_word(*word), 1));

@@ -1,7 +1,9 @@
-//! The default backend: everything in memory, compactly; the journal behind it; copy-on-write pages at a checkpoint.
+//! The default backend: all metadata in memory in a compact form, and copy-on-write pages on disk
+//! at a checkpoint.
 //!
-//! Per block of the data store it takes 20 bytes for the record and 6 to 12 for the index, per LBN of a touched
-//! page of a map 8 bytes. Reference counts and index are not on disk: [`load`] computes them.
+//! The memory per block of the data store is 20 bytes for the record and 6 to 12 for the index.
+//! Each LBN of a map page in use takes 8 bytes. Reference counts and the index are not on disk:
+//! [`load`] computes them.
 
 mod apply;
 mod checkpoint;
@@ -56,21 +58,21 @@ pub(super) struct LogBackend {
     records: Records,
     index: HashIndex,
     pager: Pager,
-    /// Entries of maps whose page is another volume's as well, but one for each such page.
+    /// Entries of maps whose page another entry has too, not counting one entry of each such page.
     shared_pages: u64,
     physical: u64,
-    /// Off while a journal is replayed: counts and index are computed at its end.
+    /// `false` while the journal is replayed. Counts and the index are computed after the replay.
     is_counting: bool,
     /// Pages that failed their checksums, until [`Self::settle`].
     damaged_pages: Vec<PageKey>,
-    /// Record pages that were lost: the fingerprints of their PBNs are not known.
+    /// Numbers of the record pages that were lost. The fingerprints of their PBNs are unknown.
     lost_records: HashSet<u32>,
     /// The backend `ram`: a checkpoint writes all pages.
     writes_image: bool,
 }
 
 impl LogBackend {
-    /// Makes an empty one, for a data store of this many blocks.
+    /// Makes the backend of an empty pool, for a data store of this many blocks.
     fn new(superblock: &Superblock, data_blocks: u64, writes_image: bool) -> Self {
         Self {
             block_bytes: u64::from(superblock.block_bytes),
@@ -90,9 +92,9 @@ impl LogBackend {
     }
 
     fn volume(&self, id: VolumeId) -> Result<&LogVolume> {
-        self.volumes
-            .get(&id)
-            .ok_or_else(|| VolumeError::damaged(format!("volume {id} is not there")))
+        self.volumes.get(&id).ok_or_else(|| {
+            VolumeError::damaged(format!("the metadata refer to volume {id}, which does not exist"))
+        })
     }
 
     /// Marks every page as changed.

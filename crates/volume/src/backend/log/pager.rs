@@ -1,7 +1,7 @@
-//! Which pages changed, and what a checkpoint has still to write of them.
+//! Keeps track of the pages that changed, and of those that a checkpoint has still to write.
 //!
-//! A checkpoint is a picture of one instant. Pages that changed since the last one are frozen at that instant, and a
-//! change to a frozen page that was not written yet first puts its image aside.
+//! A checkpoint holds the state of one instant. Pages that changed since the last one are frozen at
+//! that instant. The first change to a frozen page that is not written yet saves the page's image.
 
 use crate::backend::PageWrites;
 use crate::backend::slots::Slots;
@@ -16,7 +16,7 @@ pub(super) enum PageKey {
     Record(u32),
 }
 
-/// What a page holds in memory, and its image on disk.
+/// A page in memory that can be written as an image on disk.
 pub(super) trait PageData: Sized {
     fn empty() -> Self;
     fn to_image(&self) -> Box<Page>;
@@ -25,11 +25,11 @@ pub(super) trait PageData: Sized {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// As on disk.
+    /// Equal to its image on disk.
     Clean,
     /// Changed since the last checkpoint began.
     Dirty,
-    /// To be written by the checkpoint that is under way, and not changed since it began.
+    /// Waits for the checkpoint under way, and did not change since that began.
     Frozen,
 }
 
@@ -49,7 +49,7 @@ impl<P: PageData> Entry<P> {
         self.state = State::Frozen;
     }
 
-    /// The page, made if it was not there.
+    /// The page, which is made if it does not exist.
     pub(super) fn page_mut(&mut self) -> &mut P {
         self.page.get_or_insert_with(P::empty)
     }
@@ -58,7 +58,7 @@ impl<P: PageData> Entry<P> {
         self.slot.map(|slot| PageRef { number, slot, checksum: self.checksum })
     }
 
-    /// Of another volume, with the same page, which has no slot there yet.
+    /// An entry of a page that another volume has too. It has no slot yet.
     pub(super) const fn new_dirty(page: P) -> Self {
         Self { page: Some(page), slot: None, checksum: 0, state: State::Dirty }
     }
@@ -78,7 +78,7 @@ impl<P: PageData> Entry<P> {
     }
 }
 
-/// See the module.
+/// The states of the pages of a backend.
 pub(super) struct Pager {
     pub(super) seed: PoolSeed,
     pub(super) slots: Slots,
@@ -86,7 +86,7 @@ pub(super) struct Pager {
     frozen: Vec<PageKey>,
     gathered: Vec<PageKey>,
     images: HashMap<PageKey, Box<Page>>,
-    /// Slots that the newest durable root needs, and the one after it does not.
+    /// Slots that the newest durable root needs, and the root after it does not.
     retired: Vec<Slot>,
     /// The slots of the table.
     table: Vec<Slot>,
@@ -106,7 +106,7 @@ impl Pager {
         }
     }
 
-    /// To be called before every change of a page.
+    /// Records a coming change of a page. The caller calls it before every change.
     #[inline]
     pub(super) fn touch<P: PageData>(&mut self, key: PageKey, entry: &mut Entry<P>) {
         if entry.state == State::Dirty {
@@ -121,12 +121,13 @@ impl Pager {
         self.dirty.push(key);
     }
 
-    /// The entry of this page was made dirty.
+    /// Notes that the entry of this page became dirty.
     pub(super) fn note_dirty(&mut self, key: PageKey) {
         self.dirty.push(key);
     }
 
-    /// To be called with what [`Self::abandon`] gave.
+    /// Marks a page as changed again. The caller does so for each key that [`Self::abandon`]
+    /// returned.
     pub(super) fn touch_again<P>(&mut self, key: PageKey, entry: &mut Entry<P>) {
         if entry.state != State::Dirty {
             entry.state = State::Dirty;
@@ -134,7 +135,7 @@ impl Pager {
         }
     }
 
-    /// The keys of the pages that are to be frozen.
+    /// Begins a checkpoint. Returns the keys of the pages that have to be frozen.
     pub(super) fn freeze(&mut self) -> Vec<PageKey> {
         debug_assert!(self.frozen.is_empty() && self.gathered.is_empty(), "one at a time");
         self.slots.rewind();
@@ -142,7 +143,7 @@ impl Pager {
         self.frozen.clone()
     }
 
-    /// Pages that were changed and are not written, of which the next checkpoint writes each once.
+    /// The number of changed pages that are not written. The next checkpoint writes each once.
     pub(super) fn changed_pages(&self) -> u64 {
         (self.dirty.len() + self.frozen.len()) as u64
     }
@@ -151,7 +152,7 @@ impl Pager {
         self.frozen.pop()
     }
 
-    /// Adds a frozen page to what is to be written, to a fresh slot.
+    /// Gives a frozen page a fresh slot and adds it to the pages to be written.
     pub(super) fn gather<P: PageData>(
         &mut self,
         key: PageKey,
@@ -180,13 +181,13 @@ impl Pager {
         Ok(())
     }
 
-    /// The table is in these slots from now on.
+    /// Notes the slots of the new table. Those of the old one are retired.
     pub(super) fn replace_table(&mut self, slots: Vec<Slot>) {
         self.retired.append(&mut self.table);
         self.table = slots;
     }
 
-    /// The slot belongs to something that is no more.
+    /// Notes the slot of a page that no longer exists.
     pub(super) fn retire(&mut self, slot: Slot) {
         self.retired.push(slot);
     }
@@ -199,8 +200,9 @@ impl Pager {
         self.gathered.clear();
     }
 
-    /// The pages that have to be written again. Their slots stay taken until a checkpoint succeeds: the root that is on
-    /// disk may be either one.
+    /// Ends a checkpoint that failed. Returns the keys of the pages that have to be written again.
+    /// Their slots stay taken until a checkpoint succeeds, because the root on disk may be the old
+    /// or the new one.
     pub(super) fn abandon(&mut self) -> Vec<PageKey> {
         self.images.clear();
         let mut keys = std::mem::take(&mut self.frozen);

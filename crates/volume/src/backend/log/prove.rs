@@ -1,4 +1,4 @@
-//! Counting again: whether counts, totals and index are what maps and records say.
+//! Counts the references again and compares counts, totals and index with the maps and records.
 
 use super::LogBackend;
 use super::apply::FULL_COUNT;
@@ -63,8 +63,9 @@ impl LogBackend {
         wrong
     }
 
-    /// Every entry leads to a referenced block, and its fingerprint to an entry that has it. An entry may be missing: a
-    /// content that is stored twice may have one, which goes when its block does.
+    /// Checks that every index entry leads to a referenced block, and that the fingerprint of that
+    /// block leads to an entry. An entry may be missing: a content that is stored twice may have
+    /// one entry, which goes with its block.
     fn prove_index(&self, wrong: &mut Vec<String>) {
         for pbn in self.index.pbns() {
             let record = self.records.get(pbn);

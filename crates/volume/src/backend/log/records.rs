@@ -1,4 +1,5 @@
-//! The records of the PBNs: identity (on disk too) and reference count (in memory alone).
+//! The records of the PBNs. A record has an identity, which is on disk too, and a reference count,
+//! which is only in memory.
 
 use super::pager::{Entry, PageData, PageKey, Pager};
 use crate::backend::Record;
@@ -35,7 +36,7 @@ impl PageData for Box<RecordPage> {
 
 type RecordEntry = Entry<Box<RecordPage>>;
 
-/// All records.
+/// The records of all PBNs.
 #[derive(Default)]
 pub(super) struct Records {
     entries: Vec<RecordEntry>,
@@ -94,7 +95,7 @@ impl Records {
         }
     }
 
-    /// Before all references are counted again.
+    /// Sets all counts to 0, before the references are counted again.
     pub(super) fn forget_counts(&mut self) {
         for page in self.entries.iter_mut().filter_map(|entry| entry.page.as_mut()) {
             page.counts.fill(0);

@@ -55,7 +55,7 @@ fn stored(pbn: u32) -> Place {
     Place::Stored(Pbn::new(pbn).unwrap(), Checksum(pbn))
 }
 
-/// Writes what is gathered; gives where the table is.
+/// Writes the gathered pages. Returns the link to the table and its length.
 fn write_checkpoint(backend: &mut LogBackend, disk: &FileDisk) -> (Link, u64) {
     let mut writes = PageWrites::new();
     while backend.gather(1, &mut writes).unwrap() {}

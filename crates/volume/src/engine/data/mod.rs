@@ -146,7 +146,7 @@ impl DataPath {
         self.owners.map(pbn);
     }
 
-    /// Whether there is such a block and it is not free. Takes a lock, so it is for assertions.
+    /// Returns whether the block exists and is not free. Takes a lock, so only assertions call it.
     pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
         let space = self.space.lock();
         u64::from(pbn.number()) < space.blocks() && space.is_used(pbn)
@@ -167,7 +167,7 @@ impl DataPath {
         }
     }
 
-    /// Frees the retired blocks that no request reads any more; says how many are left.
+    /// Frees the retired blocks that no request reads any more. Returns the number that is left.
     pub(crate) fn free_retired(&self) -> usize {
         self.retire(&mut Vec::new());
         self.retired.lock().len()
@@ -196,8 +196,8 @@ impl DataPath {
         self.discarding.lock()
     }
 
-    /// Gives the space of the next free blocks from `from` on back to the system, of `most` at
-    /// once. Gives the first and their number; `None` if there are none.
+    /// Gives the space of the next free blocks at or after `from` back to the system, at most
+    /// `most` at once. Returns the first and their number, or `None` if there are none.
     pub(crate) fn discard_free(&self, from: u32, most: u32) -> Result<Option<(Pbn, u32)>> {
         let _discarding = self.discarding.lock();
         let Some((first, count)) = self.space.lock().take_run(from, most) else { return Ok(None) };
@@ -210,9 +210,9 @@ impl DataPath {
         self.store.least_discard_blocks()
     }
 
-    /// As [`Self::discard_free`], of blocks that were used since their last discard, and of no run
-    /// that is not worth it. Gives the number of blocks and where to go on; `None` at the end of
-    /// the store.
+    /// Does the same as [`Self::discard_free`], for blocks that were used since their last discard
+    /// and in runs that are worth it. Returns the number of blocks and where to go on, or `None` at
+    /// the end of the store.
     pub(crate) fn discard_undiscarded(&self, from: u32, most: u32) -> Result<(u32, Option<u32>)> {
         let least = self.least_discard_blocks();
         let _discarding = self.discarding.lock();

@@ -1,8 +1,8 @@
-//! When a freed block may be written again: after every request that may still read it has ended.
+//! Tells when a freed block may be reused: after every request that may still read it has ended.
 //!
-//! A request looks up a PBN and reads it later, without a lock between. It pins the epoch in which
-//! it began. A block that was freed in an epoch may be written again once all pins of that epoch
-//! and of the one before are gone.
+//! A request looks up a PBN and reads it later, without a lock in between. It pins the epoch in
+//! which it began. A block that was freed in an epoch may be written again once all pins of that
+//! epoch and of the one before are gone.
 //!
 //! `tests/readers.rs` compiles this file with atomics that try out orders of execution.
 
@@ -28,7 +28,7 @@ impl Drop for Pin<'_> {
 }
 
 impl Readers {
-    /// To be called before the look-up.
+    /// Pins the present epoch. The caller calls it before the look-up.
     pub(crate) fn pin(&self) -> Pin<'_> {
         let [even, odd] = &self.pinned;
         loop {
@@ -42,7 +42,7 @@ impl Readers {
         }
     }
 
-    /// Begins the next epoch, if all requests of the one before the present one have ended.
+    /// Begins the next epoch, if all requests of the epoch before the present one have ended.
     fn advance(&self) -> bool {
         let epoch = self.epoch.load(Ordering::SeqCst);
         let [even, odd] = &self.pinned;
@@ -77,7 +77,7 @@ impl Retired {
     /// Hands out the blocks that no request can be reading.
     pub(crate) fn collect(&mut self, readers: &Readers, mut free: impl FnMut(Pbn)) {
         while self.len() > 0 && readers.advance() {
-            // The epoch that has just ended is the one of `fresh`; that of `waiting` had no
+            // The epoch that has just ended is that of `fresh`; the one of `waiting` has no
             // requests left.
             self.waiting.drain(..).for_each(&mut free);
             std::mem::swap(&mut self.fresh, &mut self.waiting);

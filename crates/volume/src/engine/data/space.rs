@@ -10,11 +10,12 @@ const LOOKED_AT: u32 = 16_384;
 /// store may lay out side by side.
 #[derive(Debug)]
 pub(crate) struct Space {
-    /// A set bit is a PBN in use, or none at all.
+    /// A set bit is a PBN that is in use or out of range.
     words: Vec<u64>,
     /// A set bit is a word without a free PBN.
     full: Vec<u64>,
-    /// A set bit is a free PBN that was used before: the system may have its space back.
+    /// A set bit is a free PBN that was used before and whose space can be given back to the
+    /// system.
     freed: Vec<u64>,
     blocks: u64,
     free: u64,
@@ -36,7 +37,7 @@ impl Space {
             freed_blocks: 0,
             cursor: 0,
         };
-        // Neither block 0 nor what is beyond the end can be had.
+        // Block 0 and the bits beyond the end are never free.
         if let Some(first) = space.words.first_mut() {
             *first |= 1;
         }
@@ -53,7 +54,7 @@ impl Space {
         space
     }
 
-    /// There are more blocks from now on.
+    /// Adds free blocks up to this number of blocks.
     pub(crate) fn grow(&mut self, blocks: u64) {
         let words = blocks.div_ceil(64) as usize;
         self.words.resize(words, u64::MAX);
@@ -72,7 +73,7 @@ impl Space {
         self.blocks = self.blocks.max(blocks);
     }
 
-    /// All blocks of a word that had none are free.
+    /// Marks all blocks of a word as free, none of which was.
     fn set_word_free(&mut self, word: usize) {
         if let (Some(bits), Some(full)) = (self.words.get_mut(word), self.full.get_mut(word / 64)) {
             *bits = 0;
@@ -102,7 +103,7 @@ impl Space {
         self.blocks
     }
 
-    /// Marks a PBN as used; whether it was free.
+    /// Marks a PBN as used. Returns whether it was free.
     pub(crate) fn claim(&mut self, pbn: Pbn) -> bool {
         let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
         let Some(bits) = self.words.get_mut(word) else { return false };
@@ -115,13 +116,13 @@ impl Space {
         was_free
     }
 
-    /// Whether a PBN is in use, or none at all.
+    /// Returns whether a PBN is in use or out of range.
     pub(crate) fn is_used(&self, pbn: Pbn) -> bool {
         let (word, bit) = (pbn.index() / 64, 1u64 << (pbn.index() % 64));
         self.words.get(word).is_none_or(|bits| bits & bit != 0)
     }
 
-    /// What is used is not freed.
+    /// Notes the blocks of a word that became used, which no longer count as freed.
     fn note_used(&mut self, word: usize) {
         if let (Some(freed), Some(bits)) = (self.freed.get_mut(word), self.words.get(word)) {
             let used = *freed & bits;
@@ -136,7 +137,7 @@ impl Space {
         }
     }
 
-    /// The PBN is free again.
+    /// Marks the PBN as free.
     pub(crate) fn release(&mut self, pbn: Pbn) {
         let was_used = self.set_free(pbn.index());
         debug_assert!(was_used, "a block is freed twice");
@@ -146,7 +147,7 @@ impl Space {
         }
     }
 
-    /// The PBNs from `first` on are free again, and the system has their space.
+    /// Marks PBNs from `first` on as free, whose space the system has back.
     pub(crate) fn release_discarded(&mut self, first: Pbn, count: u32) {
         for number in first.index()..first.index() + count as usize {
             let was_used = self.set_free(number);
@@ -175,8 +176,8 @@ impl Space {
     }
 
     /// Takes the first run of freed PBNs at or after `from` that has at least `least` of them, at
-    /// most `most`: the first, and how many. Looks at no more than `LOOKED_AT` words; gives where
-    /// to go on, or [`None`] at the end.
+    /// most `most`. Returns the first and their number. Looks at no more than `LOOKED_AT` words;
+    /// returns where to go on, or [`None`] at the end.
     pub(crate) fn take_freed_run(
         &mut self,
         from: u32,
@@ -217,7 +218,7 @@ impl Space {
         (None, (at < end).then_some(at))
     }
 
-    /// The first word from the cursor on, and then from the start, that has a free PBN.
+    /// Returns the first word with a free PBN, from the cursor on and then from the start.
     fn next_word(&self) -> Option<usize> {
         self.word_from(self.cursor).or_else(|| self.word_from(0))
     }
@@ -237,8 +238,8 @@ impl Space {
         self.freed_blocks
     }
 
-    /// Takes the first run of free PBNs at or after `from`, at most `most` of them: the first, and
-    /// how many.
+    /// Takes the first run of free PBNs at or after `from`, at most `most` of them. Returns the
+    /// first and their number.
     pub(crate) fn take_run(&mut self, from: u32, most: u32) -> Option<(Pbn, u32)> {
         let is_free = |space: &Self, number: u32| {
             space

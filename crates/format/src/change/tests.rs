@@ -1,0 +1,101 @@
+//! Every change can be encoded and decoded.
+
+use super::*;
+use crate::volume::Origin;
+use proptest::prelude::*;
+
+fn one_of_each() -> Vec<Change> {
+    let volume = VolumeId(300);
+    let pbn = Pbn::new(70_000).unwrap();
+    let name = String::from("a name");
+    vec![
+        Change::Store {
+            volume,
+            lbn: Lbn(1 << 36),
+            pbn,
+            fingerprint: Fingerprint::of_hash(5 << 90),
+            checksum: Checksum(77),
+        },
+        Change::Share { volume, lbn: Lbn(0), pbn, checksum: Checksum(u32::MAX) },
+        Change::Suspect { pbn, is_suspect: true },
+        Change::Lose { volume, first: Lbn(3), count: 4 },
+        Change::Unmap { volume, first: Lbn(7), count: 1 << 30 },
+        Change::Create(VolumeRecord {
+            id: volume,
+            name: name.clone(),
+            size_bytes: 1 << 50,
+            mode: DedupMode::Inline,
+            read_only: true,
+            is_hidden: false,
+            birth: Birth { created_s: Some(1 << 31), origin: Origin::Empty },
+        }),
+        Change::Remove { volume },
+        Change::Rename { volume, name: name.clone() },
+        Change::Resize { volume, size_bytes: 512 },
+        Change::Clone {
+            source: VolumeId(1),
+            volume,
+            name: name.clone(),
+            read_only: true,
+            created_s: Some(1_700_000_000),
+        },
+        Change::Begin { source: VolumeId(1), volume, name, read_only: false, created_s: None },
+        Change::Copy { source: VolumeId(1), volume, first: Lbn(1 << 20), count: 9 },
+        Change::Hide { volume },
+        Change::Show { volume },
+        Change::Shrink { volume, size_bytes: 1024 },
+        Change::SetMode { volume, mode: DedupMode::Off },
+        Change::Grow { data_blocks: 9 },
+        Change::Identify { pbn, fingerprint: Fingerprint::of_hash(6 << 80) },
+    ]
+}
+
+#[test]
+fn every_change_comes_back_and_no_cut_one_does() {
+    let mut payload = Vec::new();
+    for change in one_of_each() {
+        let mut one = Vec::new();
+        change.encode(&mut one);
+        for end in 1..one.len() {
+            assert_eq!(
+                Change::decode_all(&one[..end], Version::V2),
+                None,
+                "{change:?} cut at {end}"
+            );
+        }
+        payload.extend(one);
+    }
+    assert_eq!(Change::decode_all(&payload, Version::V2), Some(one_of_each()));
+}
+
+/// Tags 4, 8 and 13 are of pools made before volumes had a creation time.
+#[test]
+fn an_older_change_has_no_creation_time() {
+    let name = [2, 0, b'a', b'b'];
+    let create = [&[4, 9][..], &name, &[128, 4, 1]].concat();
+    let clone = [&[8, 9, 10][..], &name, &[1]].concat();
+    let begin = [&[13, 9, 10][..], &name, &[0]].concat();
+    let (source, volume, name) = (VolumeId(9), VolumeId(10), String::from("ab"));
+    let expected = vec![
+        Change::Create(VolumeRecord {
+            id: source,
+            name: name.clone(),
+            size_bytes: 512,
+            mode: DedupMode::Inline,
+            read_only: false,
+            is_hidden: false,
+            birth: Birth::default(),
+        }),
+        Change::Clone { source, volume, name: name.clone(), read_only: true, created_s: None },
+        Change::Begin { source, volume, name, read_only: false, created_s: None },
+    ];
+    let payload = [create, clone, begin].concat();
+    assert_eq!(Change::decode_all(&payload, Version::V2), Some(expected));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+        let _ = Change::decode_all(&bytes, Version::V2);
+    }
+}
