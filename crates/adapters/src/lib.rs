@@ -1,10 +1,10 @@
-//! Storage that is more than a file or a device, as targets of load: volumes of a pool whose engine
-//! runs in this process, and exports of NBD servers.
+//! Targets of load other than files and devices: volumes of a pool whose engine runs in this
+//! process, and exports of NBD servers.
 //!
 //! A program registers [`PoolAdapter`] and [`NbdAdapter`] with [`gemelo_target::Targets`]. Load
-//! itself knows neither, so it depends on neither the engine nor TLS.
+//! itself does not know them, so it depends on neither the engine nor TLS.
 //!
-//! This crate leaves the work to the crates `gemelo-volume` and `gemelo-nbd`.
+//! The engine is in the crate `gemelo-volume`, and the protocol in `gemelo-nbd`.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,4 +1,4 @@
-//! Disks in memory for the targets that open a pool, and the small pool that they start from.
+//! Disks in memory for the fuzz targets that open a pool, and the small pool with which they begin.
 
 use gemelo_base::{Silent, StopFlag, SystemClock};
 use gemelo_check::{CheckOptions, CheckReport, check};
@@ -10,24 +10,24 @@ use gemelo_volume::{Pool, PoolOptions, Tuning, repair_outlook};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The longest a disk may become: a pool that wants more has understood its metadata wrongly.
+/// Greatest length of a disk in bytes. A pool that needs more has misread its metadata.
 const MOST_BYTES: u64 = 64 << 20;
-/// Bytes of a block.
+/// Block size of the pool in bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;
-/// Blocks of each volume.
+/// Size of each volume in blocks.
 const VOLUME_BLOCKS: u64 = 2100;
 
-/// A disk that is a vector.
+/// A disk whose bytes are a vector.
 #[derive(Default)]
 pub(crate) struct MemoryDisk(Mutex<Vec<u8>>);
 
 impl MemoryDisk {
-    /// A disk that holds this.
+    /// Makes a disk with these bytes.
     pub(crate) fn of(bytes: Vec<u8>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(bytes)))
     }
 
-    /// What it holds.
+    /// Returns a copy of the bytes of the disk.
     pub(crate) fn image(&self) -> Vec<u8> {
         self.bytes().clone()
     }
@@ -90,12 +90,13 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// Requests do what they are made to do at once; nothing happens in the background, so that a run repeats.
+/// Returns a tuning without background work, so that a run repeats exactly.
 pub(crate) fn tuning() -> Tuning {
     Tuning { verify_reads: true, background: false, ..Tuning::default() }
 }
 
-/// A small pool: volumes with shared, trimmed and repeated blocks, a checkpoint, and a journal after it.
+/// Makes a small pool and returns its data and metadata. It has volumes with shared and repeated
+/// blocks, a checkpoint, and a journal with later commits.
 pub(crate) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
     let (data, metadata) = (MemoryDisk::of(Vec::new()), MemoryDisk::of(Vec::new()));
     let disks = PoolDisks::new(data.clone(), metadata.clone());
@@ -129,7 +130,7 @@ pub(crate) fn small_pool(backend: BackendKind) -> anyhow::Result<(Vec<u8>, Vec<u
     pool.rename_volume("two", "second")?;
     pool.resize_volume("one", size_bytes / 2)?;
     pool.flush()?;
-    // Not closed: what came after the checkpoint stays in the journal.
+    // The pool is not closed, so the commits after the checkpoint stay in the journal.
     drop(pool);
     Ok((data.image(), metadata.image()))
 }
@@ -145,11 +146,11 @@ fn write(pool: &Pool, name: &str, offset: u64, seed: u8) {
     }]);
 }
 
-/// Opens, uses and checks a pool with this metadata. Whatever it is, that ends, with an error or without; and a pool
-/// that the checker found good is good after use.
+/// Checks, opens and uses a pool with this data and metadata. Any of these steps may fail with an
+/// error. A pool that the checker found clean must be clean after use as well.
 ///
 /// # Panics
-/// If it is not.
+/// Panics if a clean pool is damaged after use.
 pub(crate) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
     let disks = PoolDisks::new(MemoryDisk::of(data), MemoryDisk::of(metadata));
     let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());

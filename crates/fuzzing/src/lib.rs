@@ -1,4 +1,4 @@
-//! Every parser of outside input as a function of bytes.
+//! Fuzz targets: a function of bytes for every parser of outside input.
 //!
 //! `fuzz/` runs each parser with libFuzzer, and `tests/smoke.rs` runs it for a short while on every
 //! test run. A parser may refuse its input. It must not panic, hang, or read its own output
@@ -6,7 +6,7 @@
 //!
 //! A new parser gets an entry in [`TARGETS`] and a file of its name in `fuzz/fuzz_targets`.
 
-#![allow(clippy::panic, reason = "a parser that misbehaves is reported by a panic")]
+#![allow(clippy::panic, reason = "a fuzz target reports a defect of its parser by a panic")]
 
 mod disk;
 mod nbd;
@@ -25,30 +25,31 @@ use gemelo_target::{TargetUri, Targets};
 use gemelo_trace::{Merged, ReadOptions, Record, RecordSource, TraceFormat};
 use std::io::Write;
 
-/// One parser.
+/// A fuzz target, which is a parser and its seeds.
 #[derive(Debug, Clone, Copy)]
 pub struct FuzzTarget {
-    /// The name of the fuzz target.
+    /// Name of the fuzz target and of its file.
     pub name: &'static str,
-    /// Sound texts, to start from.
+    /// Valid texts with which fuzzing begins.
     seeds: &'static [&'static str],
-    /// Runs the parser; panics if it misbehaves.
+    /// The function that runs the parser and panics if it misbehaves.
     run: Parser,
 }
 
-/// What a parser reads.
+/// The input of a parser.
 #[derive(Debug, Clone, Copy)]
 enum Parser {
-    /// Text: what is not UTF-8 never reaches it.
+    /// The parser reads text. Inputs that are not UTF-8 are skipped.
     Text(fn(&str)),
+    /// The parser reads bytes.
     Bytes(fn(&[u8])),
-    /// Bytes, and what makes sound ones.
+    /// The parser reads bytes, and a function makes valid ones.
     Made(fn(&[u8]), fn() -> Vec<Vec<u8>>),
 }
 
 use Parser::{Bytes, Made, Text};
 
-/// All parsers.
+/// All fuzz targets.
 pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "distribution_text",
@@ -185,7 +186,7 @@ pub const TARGETS: &[FuzzTarget] = &[
 ];
 
 impl FuzzTarget {
-    /// Sound inputs, to start from.
+    /// Returns valid inputs with which fuzzing begins.
     #[must_use]
     pub fn seeds(&self) -> Vec<Vec<u8>> {
         match self.run {
@@ -194,22 +195,22 @@ impl FuzzTarget {
         }
     }
 
-    /// Whether the parser reads text.
+    /// Returns whether the parser reads text.
     #[must_use]
     pub const fn is_text(&self) -> bool {
         matches!(self.run, Text(_))
     }
 
-    /// Whether a run takes about a millisecond, and not microseconds.
+    /// Returns whether a run takes about a millisecond. Other runs take microseconds.
     #[must_use]
     pub const fn is_slow(&self) -> bool {
         matches!(self.run, Made(..))
     }
 
-    /// Runs the parser on bytes as a fuzzer makes them.
+    /// Runs the parser on the bytes of a fuzzer.
     ///
     /// # Panics
-    /// If the parser misbehaves.
+    /// Panics if the parser misbehaves.
     pub fn run(&self, bytes: &[u8]) {
         match self.run {
             Bytes(run) | Made(run, _) => run(bytes),
@@ -222,26 +223,26 @@ impl FuzzTarget {
     }
 }
 
-/// Runs the target of this name; a name that is no target does nothing.
+/// Runs the target of this name. Does nothing if the name is unknown.
 ///
 /// # Panics
-/// If the parser misbehaves.
+/// Panics if the parser misbehaves.
 pub fn run(name: &str, bytes: &[u8]) {
     if let Some(target) = TARGETS.iter().find(|target| target.name == name) {
         target.run(bytes);
     }
 }
 
-/// Blocks of the small data set to which every distribution is scaled.
+/// Number of blocks of the data set to which every distribution is scaled.
 const SCALED_BLOCKS: u64 = 1000;
 
 fn distribution_text(text: &str) {
     let problems = Distribution::problems(text);
     let Ok((distribution, _)) = Distribution::parse_with_notes(text) else {
-        assert!(!problems.is_empty(), "a refused text has a problem");
+        assert!(!problems.is_empty(), "a refused text must have a problem");
         return;
     };
-    assert!(problems.is_empty(), "an accepted text has none");
+    assert!(problems.is_empty(), "an accepted text must have no problem");
     assert_eq!(Distribution::parse(&distribution.to_text()).as_ref(), Ok(&distribution));
     let scaled = ScaledDistribution::new(&distribution, SCALED_BLOCKS);
     assert_eq!(scaled.map(|scaled| scaled.blocks()), Ok(SCALED_BLOCKS));
@@ -255,7 +256,7 @@ fn distribution_file(text: &str) {
 fn profile(text: &str) {
     let Ok(profile) = Profile::parse(text) else { return };
     let written = profile.to_toml().unwrap_or_default();
-    assert_eq!(Profile::parse(&written).ok(), Some(profile), "a profile survives its file");
+    assert_eq!(Profile::parse(&written).ok(), Some(profile), "a profile must survive its file");
 }
 
 fn units(text: &str) {
@@ -269,12 +270,12 @@ fn units(text: &str) {
     let _ = (Figure::parse(text), Figure::parse_percent(text));
 }
 
-/// What arrives at a pool's control socket.
+/// Parses a request that arrives at the control socket of a pool.
 fn control_request(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<gemelo_serve::PoolRequest>(bytes) {
         let again = serde_json::to_vec(&request).ok();
         let read = again.and_then(|text| serde_json::from_slice(&text).ok());
-        assert_eq!(read, Some(request), "a request survives its frame");
+        assert_eq!(read, Some(request), "a request must survive its frame");
     }
 }
 
@@ -298,7 +299,7 @@ fn load_words(text: &str) {
     let targets = Targets::new().with(PoolAdapter::default()).with(NbdAdapter);
     let uri = TargetUri::from(text);
     let _ = targets.storage(&uri);
-    assert_eq!(TargetUri::from(uri.to_string()), uri, "a name reads back as it is printed");
+    assert_eq!(TargetUri::from(uri.to_string()), uri, "a printed name must parse to the same name");
 }
 
 fn filebench_script(text: &str) {
@@ -322,7 +323,8 @@ fn operation_log(bytes: &[u8]) {
     let _ = read_log(&mut &*bytes, |_| ());
 }
 
-/// A saved set is read from a file, as its columns lie anywhere in it. Few inputs get past its checksum.
+/// Reads a saved set. It is read from a file because its columns can be anywhere in it. Few inputs
+/// have the right checksum.
 fn saved_set(bytes: &[u8]) {
     if let Ok(mut file) = tempfile::NamedTempFile::new()
         && file.write_all(bytes).is_ok()
@@ -337,8 +339,8 @@ fn saved_set(bytes: &[u8]) {
     }
 }
 
-/// Reads a text as every format of traces, and as the recognised one. Each record ends below 2^64
-/// bytes.
+/// Reads a text in every format of traces, and in the recognised one. Each record must end below
+/// 2^64 bytes.
 fn trace(text: &str) {
     let Ok(mut file) = tempfile::NamedTempFile::new() else { return };
     if file.write_all(text.as_bytes()).is_err() {

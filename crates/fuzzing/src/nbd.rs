@@ -1,4 +1,5 @@
-//! The Network Block Device protocol: its decoders, a server that hears anything, a client that hears anything.
+//! Fuzz targets for NBD: the decoders, a server with arbitrary clients, a client with arbitrary
+//! servers.
 
 use crate::disk::{MemoryDisk, small_pool, tuning};
 use gemelo_base::{Silent, StopFlag, SystemClock};
@@ -24,10 +25,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Longer than any answer takes; a run that lasts longer hangs.
+/// Longest time that an answer may take. A run that takes longer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// All decoders, on the same bytes; what one has understood it understands again.
+/// Runs all decoders on the same bytes. A decoded message must survive encoding.
 pub(crate) fn wire(bytes: &[u8]) {
     if let Ok(flags) = decode_greeting(bytes) {
         assert_eq!(decode_greeting(&encode_greeting(flags)), Ok(flags));
@@ -69,11 +70,11 @@ pub(crate) fn wire(bytes: &[u8]) {
     }
 }
 
-/// A directory for sockets that lasts as long as the program.
+/// The directory of the sockets. It exists as long as the program runs.
 static DIRECTORY: LazyLock<Option<PathBuf>> =
     LazyLock::new(|| tempfile::tempdir().ok().map(tempfile::TempDir::keep));
 
-/// A server of volumes of the small pool, and where it listens.
+/// The socket of a server that exports the volumes of the small pool.
 static SERVED: LazyLock<Option<PathBuf>> = LazyLock::new(|| serve().ok());
 
 fn serve() -> anyhow::Result<PathBuf> {
@@ -96,11 +97,12 @@ fn serve() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// What a client sends: the server answers or ends the connection, in time, and serves the next one.
+/// Sends the bytes to the server as a client. The server must answer or end the connection in time,
+/// and must accept the next client.
 pub(crate) fn server(bytes: &[u8]) {
     let Some(path) = &*SERVED else { return };
     let connected = UnixStream::connect(path);
-    assert!(connected.is_ok(), "the server listens: {connected:?}");
+    assert!(connected.is_ok(), "the server does not accept a connection: {connected:?}");
     let Ok(mut stream) = connected else { return };
     let _ = (stream.set_read_timeout(Some(PATIENCE)), stream.set_write_timeout(Some(PATIENCE)));
     // The server may end the connection before it has read everything.
@@ -110,16 +112,17 @@ pub(crate) fn server(bytes: &[u8]) {
     let ended = stream.read_to_end(&mut answer);
     let is_slow = ended
         .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
-    assert!(!is_slow, "the server ends the connection of a client that says no more");
+    assert!(!is_slow, "the server keeps the connection of a client that has closed its side");
 }
 
-/// Where the client connects.
+/// The socket to which the fuzzed client connects.
 static PRETENDER: LazyLock<Option<(UnixListener, PathBuf)>> = LazyLock::new(|| {
     let path = DIRECTORY.as_ref()?.join("client");
     Some((UnixListener::bind(&path).ok()?, path))
 });
 
-/// What a server sends: the client takes it, or ends the connection with an error.
+/// Sends the bytes to the client as a server. The client must accept them, or end the connection
+/// with an error.
 pub(crate) fn client(bytes: &[u8]) {
     let Some((listener, path)) = &*PRETENDER else { return };
     let uri =
@@ -137,13 +140,13 @@ pub(crate) fn client(bytes: &[u8]) {
             .run(read, |completion| completion.error.is_none().then_some(completion.data.len()));
         assert!(
             !matches!(seen, Ok(Some(length)) if length != 512),
-            "a read gives what was asked for: {seen:?}"
+            "a read returned a wrong length: {seen:?}"
         );
         let _ = client.run(Submission::BlockStatus { offset: 0, length: 4096, one: false }, |_| ());
     });
 }
 
-/// Messages of every kind.
+/// Returns messages of every kind.
 pub(crate) fn wire_seeds() -> Vec<Vec<u8>> {
     let sizes = BlockSizes { minimum: 1, preferred: 4096, maximum: 1 << 25 };
     let info = Info::Export { size_bytes: 1 << 20, flags: ExportFlags(0xffff) };
@@ -177,7 +180,7 @@ fn option(option: OptionCode, data: &[u8]) -> Vec<u8> {
     [&OptionHeader { option, length: data.len() as u32 }.encode(), data].concat()
 }
 
-/// Whole conversations, the client's part.
+/// Returns the client's part of whole conversations.
 pub(crate) fn server_seeds() -> Vec<Vec<u8>> {
     let hello = (ClientFlags::FIXED_NEWSTYLE | ClientFlags::NO_ZEROES).to_be_bytes().to_vec();
     let go =
@@ -208,7 +211,7 @@ pub(crate) fn server_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A whole conversation, the server's part.
+/// Returns the server's part of a whole conversation.
 pub(crate) fn client_seeds() -> Vec<Vec<u8>> {
     let reply = |option, kind, data: &[u8]| {
         [&OptionReplyHeader { option, kind, length: data.len() as u32 }.encode(), data].concat()

@@ -1,5 +1,8 @@
-//! The structs on a pool's metadata disk. A fuzzer does not guess checksums, so what it makes is put into a small pool
-//! with all checksums right; then the pool is opened, used and checked. What has wrong ones is tried as well.
+//! Fuzz targets for the structs on the metadata disk of a pool.
+//!
+//! A fuzzer does not guess checksums. The input therefore replaces a struct of a small pool, all
+//! checksums are made correct, and the pool is opened, used and checked. The target `damage` leaves
+//! checksums wrong.
 
 use crate::disk::{MemoryDisk, small_pool, use_pool};
 use gemelo_format::{
@@ -9,10 +12,11 @@ use gemelo_format::{
 };
 use std::sync::LazyLock;
 
-/// Bytes of a patch: a page (1), where in it (2), the new byte (1).
+/// Length of a patch in bytes: the index of a page (1), an offset in the page (2), the new byte
+/// (1).
 const PATCH_BYTES: usize = 4;
 
-/// The small pool, taken apart.
+/// The small pool and its structs.
 struct Sample {
     data: Vec<u8>,
     metadata: Vec<u8>,
@@ -20,9 +24,9 @@ struct Sample {
     seed: PoolSeed,
     root: Root,
     table: Table,
-    /// What the commits of the journal hold.
+    /// The payloads of the journal's commits.
     payloads: Vec<Vec<u8>>,
-    /// Number of the next commit, and where it would be.
+    /// Number of the next commit, and its offset on the metadata disk.
     next_commit: (u64, usize),
 }
 
@@ -71,7 +75,7 @@ impl Sample {
         use_pool(self.data.clone(), metadata);
     }
 
-    /// The metadata with another superblock.
+    /// Returns the metadata with another superblock.
     fn with_superblock(&self, superblock: &Superblock) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
         for place in [0, PAGE_BYTES] {
@@ -80,14 +84,14 @@ impl Sample {
         metadata
     }
 
-    /// The metadata with another root.
+    /// Replaces the root in the metadata.
     fn put_root(&self, metadata: &mut Vec<u8>, root: &Root) {
         for offset in Root::offsets(root.generation) {
             put(metadata, offset as usize, &*root.encode(&self.superblock, self.seed));
         }
     }
 
-    /// Another table, behind everything that is there.
+    /// Writes another table after the end of the metadata, and a root that refers to it.
     fn put_table(&self, metadata: &mut Vec<u8>, stream: &[u8]) {
         let journal_pages = self.superblock.journal_pages;
         let mut number = (metadata.len() / PAGE_BYTES) as u32;
@@ -103,7 +107,7 @@ impl Sample {
         self.put_root(metadata, &root);
     }
 
-    /// All pages of maps and records, with the bytes changed and their checksums right.
+    /// Returns the metadata with patched pages of maps and records, and with correct checksums.
     fn with_pages(&self, patches: &[u8]) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
         let mut table = self.table.clone();
@@ -125,7 +129,7 @@ impl Sample {
         metadata
     }
 
-    /// The journal with one more commit.
+    /// Returns the metadata with one more commit in the journal.
     fn with_commit(&self, payload: &[u8]) -> Vec<u8> {
         let mut metadata = self.metadata.clone();
         let mut commit = vec![0; COMMIT_HEADER_BYTES];
@@ -141,7 +145,7 @@ const fn place_in_page(patch: [u8; PATCH_BYTES]) -> usize {
     u16::from_le_bytes([patch[1], patch[2]]) as usize % PAGE_BYTES
 }
 
-/// Writes at a place, behind the end as well.
+/// Writes bytes at a place. Extends the metadata if necessary.
 fn put(metadata: &mut Vec<u8>, place: usize, bytes: &[u8]) {
     if metadata.len() < place + bytes.len() {
         metadata.resize(place + bytes.len(), 0);
@@ -151,8 +155,8 @@ fn put(metadata: &mut Vec<u8>, place: usize, bytes: &[u8]) {
     }
 }
 
-/// Takes numbers off the front of an input; zeros when it has ended. They are laid over sound values by exclusive or, so
-/// that a short input changes little.
+/// Reads numbers from the front of an input, and zeros after its end. Callers combine them with
+/// valid values by exclusive or, so a short input changes few values.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
@@ -163,7 +167,7 @@ impl Words<'_> {
     }
 }
 
-/// Superblocks of other shapes.
+/// Opens the pool with a changed superblock.
 pub(crate) fn superblock(bytes: &[u8]) {
     let Some(sample) = &*SAMPLE else { return };
     let mut words = Words(bytes);
@@ -176,10 +180,11 @@ pub(crate) fn superblock(bytes: &[u8]) {
     sample.run(sample.with_superblock(&superblock));
 }
 
-/// Numbers beyond this stand for pools that are larger than a fuzzer's memory; they are not opened.
+/// Number of blocks or slots above which a pool does not fit into a fuzzer's memory and is not
+/// opened.
 const LARGEST: u64 = 1 << 20;
 
-/// Roots that say other things.
+/// Opens the pool with a changed root.
 pub(crate) fn root(bytes: &[u8]) {
     let Some(sample) = &*SAMPLE else { return };
     let mut words = Words(bytes);
@@ -207,12 +212,16 @@ pub(crate) fn root(bytes: &[u8]) {
     sample.run(metadata);
 }
 
-/// Tables: volumes and their pages.
+/// Opens the pool with a changed table of volumes and their pages.
 pub(crate) fn table(bytes: &[u8]) {
     if let Some(table) = Table::decode(bytes) {
         let pages = table.volumes.iter().flat_map(|volume| &volume.pages).chain(&table.records);
         let is_large = pages.into_iter().any(|page| u64::from(page.slot.number()) > LARGEST);
-        assert_eq!(Table::decode(&table.encode()), Some(table), "a table comes back");
+        assert_eq!(
+            Table::decode(&table.encode()),
+            Some(table),
+            "a decoded table must survive encoding"
+        );
         if is_large {
             return;
         }
@@ -223,30 +232,35 @@ pub(crate) fn table(bytes: &[u8]) {
     sample.run(metadata);
 }
 
-/// Pages of maps and records.
+/// Opens the pool with changed pages of maps and records.
 pub(crate) fn pages(bytes: &[u8]) {
     let Some(sample) = &*SAMPLE else { return };
     sample.run(sample.with_pages(bytes));
 }
 
-/// Commits of the journal.
+/// Opens the pool with a further commit in the journal.
 pub(crate) fn changes(bytes: &[u8]) {
     if let Some(changes) = Change::decode_all(bytes, Version::V2) {
         let mut encoded = Vec::new();
         changes.iter().for_each(|change| change.encode(&mut encoded));
-        assert_eq!(Change::decode_all(&encoded, Version::V2), Some(changes), "changes come back");
+        assert_eq!(
+            Change::decode_all(&encoded, Version::V2),
+            Some(changes),
+            "decoded changes must survive encoding"
+        );
     }
     let Some(sample) = &*SAMPLE else { return };
     sample.run(sample.with_commit(bytes));
 }
 
-/// The small pool with each backend: data and metadata.
+/// Data and metadata of the small pool, for each backend.
 static POOLS: LazyLock<Vec<(Vec<u8>, Vec<u8>)>> = LazyLock::new(|| {
     let backends = BackendKind::ALL;
     backends.into_iter().filter_map(|backend| small_pool(backend).ok()).collect()
 });
 
-/// Bytes changed anywhere, with wrong checksums. The first byte chooses the backend.
+/// Opens a pool with bytes changed anywhere in its metadata, and checksums left as they are. The
+/// first byte selects the backend.
 pub(crate) fn damage(bytes: &[u8]) {
     let (first, patches) = bytes.split_first().unwrap_or((&0, &[]));
     let Some((data, metadata)) = POOLS.get(usize::from(*first) % POOLS.len().max(1)) else {
@@ -261,17 +275,17 @@ pub(crate) fn damage(bytes: &[u8]) {
     use_pool(data.clone(), metadata);
 }
 
-/// The sample's table.
+/// Returns the encoded table of the small pool.
 pub(crate) fn table_seeds() -> Vec<Vec<u8>> {
     SAMPLE.iter().map(|sample| sample.table.encode()).collect()
 }
 
-/// What the sample's commits hold.
+/// Returns the payloads of the small pool's commits.
 pub(crate) fn change_seeds() -> Vec<Vec<u8>> {
     SAMPLE.iter().flat_map(|sample| sample.payloads.clone()).collect()
 }
 
-/// Inputs that change nothing, or single bits.
+/// Returns inputs that change nothing or few bits.
 pub(crate) fn patch_seeds() -> Vec<Vec<u8>> {
     vec![
         vec![],

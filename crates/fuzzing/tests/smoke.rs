@@ -1,5 +1,8 @@
-//! Every fuzz target for a short while, on the stable toolchain: sound inputs with bytes changed, doubled, cut out and
-//! joined, from a printed seed. `make fuzz` looks deeper. `GEMELO_FUZZ_ROUNDS` sets how long.
+//! Runs every fuzz target for a short time on the stable toolchain.
+//!
+//! The inputs are valid ones with bytes changed, inserted, repeated and removed. The number of the
+//! round is the seed, and a failure prints it. `make fuzz` runs the targets with libFuzzer.
+//! `GEMELO_FUZZ_ROUNDS` sets the number of rounds, and `GEMELO_FUZZ_TARGET` selects one target.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -8,15 +11,15 @@ use gemelo_fuzzing::{FuzzTarget, TARGETS, run};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Inputs for each target.
+/// Number of inputs for each target.
 const ROUNDS: u64 = 3000;
-/// Slow targets get one in so many.
+/// Divisor of the number of inputs for slow targets.
 const SLOW: u64 = 5;
-/// Changes to an input before it starts again from a sound one.
+/// Most changes to a valid input.
 const CHANGES: u64 = 8;
-/// Bytes of an input.
+/// Greatest length of an input in bytes.
 const MOST_BYTES: usize = 4096;
-/// What parsers look for.
+/// Texts to insert that are significant to parsers.
 const TOKENS: [&str; 18] = [
     "0",
     "1",
@@ -91,7 +94,7 @@ fn no_parser_misbehaves() {
     for target in
         TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| target.name == *only))
     {
-        // A run of these opens a pool, or connects to a server.
+        // A run of a slow target opens a pool or connects to a server.
         fuzz(target, if target.is_slow() { rounds / SLOW } else { rounds });
     }
 }

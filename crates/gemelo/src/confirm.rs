@@ -1,14 +1,14 @@
-//! The question before something is given up for good.
+//! The question that is asked before data are lost for ever.
 
 use crate::context::Context;
 use crate::exit::bad_input;
 use anyhow::{Context as _, anyhow};
 use std::io::IsTerminal;
 
-/// Tells what is given up, and asks on a terminal whether to go on.
+/// Prints what will be lost, and asks on a terminal whether to continue.
 ///
 /// # Errors
-/// Fails with `refused` if the answer is no, or if there is no terminal to ask on.
+/// Fails with `refused` if the answer is not yes, or if there is no terminal to ask on.
 pub(crate) fn confirm(
     lost: &str,
     question: &str,

@@ -1,4 +1,4 @@
-//! What every command gets: where to print, whom to tell of progress, and the flag that Ctrl-C raises.
+//! The environment of every command: printing, progress, clocks, and the flag that Ctrl-C raises.
 
 use crate::files::NewFiles;
 use crate::pools;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 pub(crate) struct Context {
-    /// Progress and warnings, on standard error.
+    /// Prints progress and warnings on standard error.
     pub(crate) monitor: Arc<dyn Monitor>,
-    /// Raised by the first Ctrl-C or SIGTERM; the second one ends the process at once.
+    /// The first Ctrl-C or SIGTERM raises it. The second one ends the process at once.
     pub(crate) stop: StopFlag,
-    /// Clock for the times of all runs.
+    /// The clock that measures all runs.
     pub(crate) clock: SystemClock,
-    /// The storage that load can run against.
+    /// The kinds of storage that load can run against.
     pub(crate) targets: Targets,
-    /// When the command began.
+    /// The time at which the command began.
     pub(crate) started_at: SystemTime,
 }
 
@@ -45,7 +45,7 @@ impl Context {
         })
     }
 
-    /// The environment in which jobs run.
+    /// Returns the environment in which jobs run.
     pub(crate) fn job_environment(&self) -> JobEnvironment<'_> {
         JobEnvironment {
             targets: &self.targets,
@@ -56,7 +56,8 @@ impl Context {
         }
     }
 
-    /// Prints lines to standard output. Control characters are escaped; names have none, see `format_line`.
+    /// Prints lines to standard output and escapes control characters other than line ends. Callers
+    /// pass names through `format_line`, which escapes line ends as well.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
         let mut out = std::io::stdout().lock();
@@ -66,7 +67,7 @@ impl Context {
             .context("cannot write to standard output")
     }
 
-    /// Prints to standard error, where standard output belongs to data.
+    /// Prints to standard error, for commands that write data to standard output.
     pub(crate) fn print_beside(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
         std::io::stderr()

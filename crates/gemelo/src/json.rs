@@ -1,4 +1,5 @@
-//! `--json`, the same for every command: a result file, or standard output in place of the text.
+//! The option `--json`, which is the same for every command. It writes a result file, or to
+//! standard output in place of the text.
 
 use crate::context::Context;
 use crate::files;
@@ -7,25 +8,25 @@ use gemelo_report::{Provenance, ResultFile};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Where the result is written as JSON.
+/// The option `--json`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct JsonOption {
-    /// Write the result as JSON to this file; - is standard output, in place of the text
+    /// Write the result as JSON to this file; - writes it to standard output in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// [`JsonOption`] for a command that has no other output, with the permission to overwrite.
+/// [`JsonOption`] with `--force`, for commands that have no other output file.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct JsonOutput {
     #[command(flatten)]
     option: JsonOption,
-    /// Overwrite the JSON file
+    /// Overwrite an existing JSON file
     #[arg(long)]
     force: bool,
 }
 
-/// A result with what it was made from.
+/// A result with the input that it was made from.
 pub(crate) struct Made<Input, Output> {
     /// Kind and version of the result, such as `gemelo.scan/1`.
     pub(crate) schema: &'static str,
@@ -44,12 +45,12 @@ impl JsonOption {
         files::is_some_standard_output(self.path())
     }
 
-    /// Refuses a file that cannot be written, or that exists without `force`.
+    /// Refuses a file that cannot be written, and without `force` one that exists.
     pub(crate) fn check(&self, force: bool) -> anyhow::Result<()> {
         self.path().map_or(Ok(()), |path| files::check_new(path, force))
     }
 
-    /// Writes the result, if it was asked for.
+    /// Writes the result if the option was given.
     pub(crate) fn write<Input: Serialize, Output: Serialize>(
         &self,
         force: bool,
@@ -75,8 +76,8 @@ impl JsonOutput {
         self.option.check(self.force)
     }
 
-    /// Writes the result as JSON if it was asked for, and prints the text unless the JSON takes its
-    /// place.
+    /// Writes the result as JSON if the option was given. Prints the text, unless the JSON goes to
+    /// standard output. Prints the warnings.
     pub(crate) fn finish<Input: Serialize, Output: Serialize>(
         &self,
         context: &Context,

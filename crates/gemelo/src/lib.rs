@@ -1,6 +1,6 @@
-//! `gemelo`, the command line: reads arguments, calls the library that does the work, prints.
+//! The command line `gemelo`. It reads arguments, calls the library that does the work, and prints.
 //!
-//! This is the only crate that prints. Module [`exit`] decides the exit status.
+//! This is the only crate that prints. The module [`exit`] decides the exit status.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -19,7 +19,7 @@ mod values;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// The program: reads the arguments of this process and does what they say.
+/// Runs the program with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = match commands::Arguments::try_parse() {

@@ -1,4 +1,4 @@
-//! The program `gemelo`; see the library of the same crate.
+//! The program `gemelo`, which calls the library of the same crate.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,14 +1,16 @@
-//! What commands on pools have in common: getting at a pool, served or not, and turning failures into errors.
+//! Access of commands to pools, which are opened by this process or served by another one.
 
 use crate::context::Context;
 use anyhow::anyhow;
 use gemelo_adapters::{NbdAdapter, OnOpen, PoolAdapter};
 use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, StatReport};
 use gemelo_target::Targets;
+use gemelo_volume::{SnapshotSpace, VolumeSpace};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a pool, or finds who serves it.
+/// Opens a pool, or connects to the process that serves it.
 pub(crate) fn open(
     directory: &Path,
     purpose: Purpose,
@@ -17,8 +19,8 @@ pub(crate) fn open(
     Ok(PoolAccess::open(directory, purpose, &*context.monitor, &context.stop)?)
 }
 
-/// The storage that load can run against. Other commands can look at the figures of a pool while a
-/// target has it open.
+/// Returns the kinds of storage that load can run against. While a target has a pool open, other
+/// commands can ask this process for the pool's figures.
 pub(crate) fn targets() -> Targets {
     let on_open: OnOpen = Arc::new(|directory, pool| {
         let looks = gemelo_serve::let_look(directory, pool)?;
@@ -27,7 +29,7 @@ pub(crate) fn targets() -> Targets {
     Targets::new().with(PoolAdapter::new(on_open)).with(NbdAdapter)
 }
 
-/// Asks one thing of an open pool.
+/// Sends one request to an open pool.
 pub(crate) fn ask(
     access: &PoolAccess,
     request: &PoolRequest,
@@ -36,7 +38,7 @@ pub(crate) fn ask(
     Ok(access.perform(request, &*context.monitor, &context.stop)?)
 }
 
-/// Opens a pool, changes one thing, and closes it.
+/// Opens a pool, performs one request that changes it, and closes it.
 pub(crate) fn change(
     directory: &Path,
     request: &PoolRequest,
@@ -50,7 +52,7 @@ pub(crate) fn change(
     Ok(reply)
 }
 
-/// A pool in numbers.
+/// Opens a pool, returns its figures, and closes it.
 pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatReport> {
     let access = open(directory, Purpose::Look, context)?;
     let report = stat_of(&access, context)?;
@@ -58,7 +60,7 @@ pub(crate) fn stat(directory: &Path, context: &Context) -> anyhow::Result<StatRe
     Ok(report)
 }
 
-/// An open pool in numbers.
+/// Returns the figures of an open pool.
 pub(crate) fn stat_of(access: &PoolAccess, context: &Context) -> anyhow::Result<StatReport> {
     match ask(access, &PoolRequest::Stat, context)? {
         Reply::Stat(report) => Ok(*report),
@@ -66,7 +68,40 @@ pub(crate) fn stat_of(access: &PoolAccess, context: &Context) -> anyhow::Result<
     }
 }
 
-/// For replies that belong to another request.
+/// Returns the space of one volume, or of each volume, by name. Walks their maps.
+pub(crate) fn volume_space(
+    access: &PoolAccess,
+    name: Option<&str>,
+    context: &Context,
+) -> anyhow::Result<BTreeMap<String, VolumeSpace>> {
+    let request = PoolRequest::VolumeSpace { name: name.map(str::to_owned) };
+    match ask(access, &request, context)? {
+        Reply::VolumeSpace(spaces) => Ok(spaces),
+        _ => Err(other_version()),
+    }
+}
+
+/// Returns the blocks of a pool with and without its snapshots. Walks the maps of all volumes.
+pub(crate) fn snapshot_space(
+    access: &PoolAccess,
+    context: &Context,
+) -> anyhow::Result<SnapshotSpace> {
+    match ask(access, &PoolRequest::SnapshotSpace, context)? {
+        Reply::SnapshotSpace(space) => Ok(space),
+        _ => Err(other_version()),
+    }
+}
+
+/// Returns the purpose of a command that shows figures. Only a process that serves the pool
+/// computes space for others; the command waits for any other process that has it.
+pub(crate) const fn purpose_of_stat(with_space: bool) -> Purpose {
+    if with_space { Purpose::Read } else { Purpose::Look }
+}
+
+/// Returns the error for a reply that does not belong to the request.
 pub(crate) fn other_version() -> anyhow::Error {
-    anyhow!("the process that serves the pool does not understand: it is of another version")
+    anyhow!(
+        "the process that serves the pool sent an unknown reply, because it is of another version of \
+         gemelo: restart it"
+    )
 }

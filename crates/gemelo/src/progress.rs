@@ -1,4 +1,4 @@
-//! Progress on a terminal; nothing but warnings where there is none.
+//! Progress bars on a terminal. Without a terminal, only warnings and log lines are printed.
 
 use gemelo_base::units::format_line;
 use gemelo_base::{Monitor, Unit};
@@ -8,17 +8,17 @@ use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How often the bar moves without news.
+/// Interval at which a bar is redrawn without progress.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Warnings above this number are shown whether they were before or not.
+/// Most warnings that are remembered. Further warnings are printed each time, repeated or not.
 const MOST_WARNINGS_REMEMBERED: usize = 1000;
 
 /// Shows phases as progress bars on standard error.
 pub(crate) struct TerminalMonitor {
     on_terminal: bool,
     bar: Mutex<Option<ProgressBar>>,
-    /// What was said already: several jobs on the same contents have the same to say.
+    /// Warnings that were printed. Several jobs on the same contents give the same warnings.
     warned: Mutex<HashSet<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a pool made of what was written, for people: beside what the contents say.
+//! The blocks that a pool stored during a run, as text, beside the prediction from the contents.
 
 use crate::table::Table;
 use gemelo_base::units::format_count;
@@ -6,7 +6,7 @@ use gemelo_load::Stored;
 use gemelo_target::DedupPolicy;
 use std::fmt::Write as _;
 
-/// What the pool made of it, beside what the contents say.
+/// Returns the figures of the pool and the prediction from the contents as text.
 pub(crate) fn stored_text(stored: &Stored) -> String {
     let Stored { before, after, predicted } = stored;
     let mut table = Table::new();
@@ -41,7 +41,8 @@ pub(crate) fn stored_text(stored: &Stored) -> String {
     let [unique, duplicate, unchanged, zero] = counts.map(format_count);
     let _ = writeln!(
         text,
-        "  ({unique} blocks written got a block of their own, {duplicate} were shared, {unchanged} unchanged, {zero} zeros)"
+        "  (of the blocks written, {unique} were stored, {duplicate} shared, {unchanged} unchanged, \
+         {zero} zeros)"
     );
     text += match after.mode {
         DedupPolicy::Off => "  (the volume does not look for duplicates)\n",

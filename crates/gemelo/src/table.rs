@@ -1,14 +1,14 @@
-//! Tables for people: the first column to the left, all others to the right.
+//! Tables as text. The first column is aligned to the left, all others to the right.
 
 use gemelo_base::units::format_line;
 
-/// Rows of text, as wide as they need to be.
+/// Rows of cells. Each column is as wide as its widest cell.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
 impl Table {
@@ -16,12 +16,12 @@ impl Table {
         Self::default()
     }
 
-    /// One more row. A name with the end of a line in it does not end the line.
+    /// Adds a row. Line ends in cells are escaped.
     pub(crate) fn row<Cell: Into<String>>(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().map(|cell| format_line(&cell.into())).collect());
     }
 
-    /// The rows as lines, each indented by `indent` spaces.
+    /// Returns the rows as lines, each indented by `indent` spaces.
     pub(crate) fn render(&self, indent: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

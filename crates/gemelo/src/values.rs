@@ -1,13 +1,13 @@
-//! Block sizes and switches as the values of options.
+//! Types of option values: block sizes and switches.
 
 use gemelo_base::units::{self, UnitError};
 use std::str::FromStr;
 
-/// Bytes of a block: 1 byte to 1 GiB.
+/// A block size in bytes, from 1 byte to 1 GiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockSize(pub(crate) u64);
 
-/// The largest block size, above every unit of deduplication.
+/// Largest block size in bytes. Every unit of deduplication is smaller.
 const MOST_BLOCK_BYTES: u64 = 1 << 30;
 
 impl FromStr for BlockSize {
@@ -17,7 +17,7 @@ impl FromStr for BlockSize {
         if !(1..=MOST_BLOCK_BYTES).contains(&bytes) {
             return Err(UnitError {
                 text: text.to_owned(),
-                expected: "a block size from 1 to 1g, such as 4k",
+                expected: "a block size from 1 byte to 1 GiB, such as 4k",
             });
         }
         Ok(Self(bytes))
@@ -27,9 +27,9 @@ impl FromStr for BlockSize {
 /// A switch that is on unless it is turned off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnOff {
-    /// Do it.
+    /// Turns the behaviour on.
     On,
-    /// Do without.
+    /// Turns the behaviour off.
     Off,
 }
 

@@ -146,7 +146,7 @@ fn impossible_jobs_are_refused() {
     for (words, message) in [
         ("bench", "say where load goes"),
         ("bench --target null: --entropy 9", "from 0 to 8 bits"),
-        ("bench --target null: --peak --rate 5", "say one of them"),
+        ("bench --target null: --peak --rate 5", "exclude each other"),
         ("bench --target null: --read-rate 5", "go together"),
         ("bench --target null: --processes 0", "number of processes is 0"),
         ("bench --target null: --file-size 1000", "multiple of the block size"),
@@ -155,7 +155,7 @@ fn impossible_jobs_are_refused() {
         ("bench --target null: --pattern zipf:x", "is not a pattern"),
         ("bench --target ceph:pool", "ceph:pool"),
         ("bench --target DIR --sync direct --block-size 1000 --file-size 1000000", "1000"),
-        ("generate DIR/x --bytes 4097", "no whole number of blocks"),
+        ("generate DIR/x --bytes 4097", "not a multiple of the block size"),
         ("generate DIR/x --bytes 1m --files 1000", "as each file needs a block"),
         ("generate DIR/x --bytes 8e", "does not fit"),
     ] {
@@ -325,24 +325,27 @@ fn units_that_end_in_b_alone_are_powers_of_1000() {
 fn options_that_would_have_no_effect_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for (words, message) in [
-        ("bench --write-share 30", "--write-share has no effect here, it is for --operation mixed"),
+        (
+            "bench --write-share 30",
+            "--write-share has no effect here, because it is for --operation mixed",
+        ),
         (
             "bench --write-share 30 --operation mixed --read-rate 5 --write-rate 5",
             "--write-share has no effect here",
         ),
         (
             "bench --fsync-every 3",
-            "--fsync-every has no effect here, it is for writes with --sync fsync",
+            "--fsync-every has no effect here, because it is for writes with --sync fsync",
         ),
         ("bench --fsync-every 3 --sync both --operation read", "--fsync-every has no effect"),
         (
             "bench --sync fsync --operation read",
-            "--sync fsync has no effect here, it is for jobs that write",
+            "--sync fsync has no effect here, because it is for jobs that write",
         ),
         ("bench --access-log DIR/log", "--access-log has no effect here"),
         ("suite --write-share 30", "--write-share has no effect here"),
-        ("suite --operation read", "the loads of the suite have their own --operation"),
-        ("suite --pattern uniform", "the loads of the suite have their own --pattern"),
+        ("suite --operation read", "the suite sets --operation itself"),
+        ("suite --pattern uniform", "the suite sets --pattern itself"),
     ] {
         let ran = run(directory.path(), &format!("{words} --target null: --file-size 64k"));
         assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{words}: {}", ran.err);

@@ -1,5 +1,6 @@
-//! What holds for every subcommand, found through `--help`: help, wrong options, broken pipes; and for every command that
-//! reads a file, listed in [`READERS`]: missing, corrupt and empty input, and outputs untouched on failure.
+//! What holds for every subcommand, found through `--help`: help, wrong options, broken pipes; and
+//! for every command that reads a file, listed in [`READERS`]: missing, corrupt and empty input,
+//! and outputs untouched on failure.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -129,7 +129,10 @@ fn scale_keeps_the_shares_and_tells_what_has_no_room() {
         })
         .sum();
     assert_eq!(blocks, 123_457);
-    assert!(bad(&["scale", "personal", "--bytes", "100"]).contains("no whole block of 4096 bytes"));
+    assert!(
+        bad(&["scale", "personal", "--bytes", "100"])
+            .contains("smaller than a block of 4096 bytes")
+    );
     assert!(bad(&["scale", "personal", "--blocks", "99999999999999999"]).contains("2^43"));
 }
 

@@ -1,4 +1,5 @@
-//! `gemelo filebench` from outside: what it prints and writes, what it refuses, what it leaves on disk.
+//! `gemelo filebench` from outside: what it prints and writes, what it refuses, what it leaves on
+//! disk.
 
 #![allow(
     clippy::unwrap_used,
@@ -113,7 +114,8 @@ impl Drop for Btrfs {
     }
 }
 
-/// The report's figures, from one command: the less entropy, the less a file system that compresses stores.
+/// The report's figures, from one command: the less entropy, the less a file system that compresses
+/// stores.
 #[test]
 fn a_sweep_tells_what_the_target_stores() {
     if !has_tool("mkfs.btrfs") {
@@ -178,7 +180,7 @@ fn wrong_input_is_refused_before_anything_is_touched() {
     let ran = gemelo(&strings(&["filebench", good, "--dir", dir_name]));
     assert_eq!(ran.status, 2);
     assert!(
-        ran.err.contains("does not say 'reuse': say it to use what is there, or say --force")
+        ran.err.contains("does not say 'reuse': add reuse to the fileset to use the existing files, or use --force")
             && dir.join("set/precious").exists(),
         "{}",
         ran.err

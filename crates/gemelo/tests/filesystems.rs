@@ -1,5 +1,6 @@
-//! File systems on served volumes, through `nbdfuse` and a loop device: made, filled, checked, mounted again and compared;
-//! after kills of the server; and `fsx` on a mounted one. `GEMELO_FSX_OPERATIONS` sets how long that runs.
+//! File systems on served volumes, through `nbdfuse` and a loop device: made, filled, checked,
+//! mounted again and compared; after kills of the server; and `fsx` on a mounted one.
+//! `GEMELO_FSX_OPERATIONS` sets how long that runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -143,8 +144,8 @@ fn xfs_is_made_filled_checked_and_mounted_again() {
     is_made_filled_checked_and_mounted_again(XFS, &options, DedupMode::Inline);
 }
 
-/// What was synced before the server is killed is there after its restart, and the file system's journal makes the rest
-/// whole.
+/// What was synced before the server is killed is there after its restart, and the file system's
+/// journal makes the rest whole.
 fn survives_kills(kind: Kind) {
     if !kind.is_there() {
         return;
@@ -225,7 +226,8 @@ fn fsx_finds_nothing_on_a_mounted_volume() {
     let disk = Attached::new(&pool, "disk");
     EXT4.make(disk.device());
     let mounted = Mounted::new(disk.device(), pool.file("mnt"), "rw,discard");
-    // One operation in twenty with much that leaves the cache; the rest with what fsx does by itself.
+    // One operation in twenty with much that leaves the cache; the rest with what fsx does by
+    // itself.
     let often_synced = "flen = 1048576\n[opsize]\nmax = 65536\n[weights]\nfsync = 0.2\nfdatasync = 0.2\n\
         invalidate = 0.5\npunch_hole = 1\nposix_fallocate = 0.5\ncopy_file_range = 1\n";
     let seldom = "nomsyncafterwrite = true\n[weights]\npunch_hole = 0.05\nposix_fallocate = 0.1\n\

@@ -1,5 +1,5 @@
-//! Pools and file systems without space: what needs a block gets ENOSPC, everything else goes on, and writes work again
-//! when there is space.
+//! Pools and file systems without space: what needs a block gets ENOSPC, everything else goes on,
+//! and writes work again when there is space.
 
 #![allow(
     clippy::unwrap_used,
@@ -215,7 +215,8 @@ fn a_file_system_full_below_the_pool_is_no_space_and_recovers_when_it_grows() {
     pool.check();
 }
 
-/// The pool fills up below a file system: its programs hear of it, it stays whole, and it can be written again.
+/// The pool fills up below a file system: its programs hear of it, it stays whole, and it can be
+/// written again.
 #[test]
 fn a_file_system_on_a_full_pool_stays_whole_and_recovers() {
     if !can_mount() || !all_there(&["nbdfuse", "losetup", "mount", "umount", "mkfs.ext4", "e2fsck"])

@@ -1,5 +1,6 @@
-//! A Linux guest, booted by QEMU without hardware support from volumes: its root file system is on one, another it writes
-//! as a raw disk. What it says it wrote is compared with what the export gives. `scripts/setup.sh` fetches the kernel.
+//! A Linux guest, booted by QEMU without hardware support from volumes: its root file system is on
+//! one, another it writes as a raw disk. What it says it wrote is compared with what the export
+//! gives. `scripts/setup.sh` fetches the kernel.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,8 +27,8 @@ const ROOT_BYTES: u64 = 64 * MIB;
 const RAW_BYTES: u64 = 16 * MIB;
 /// A boot takes 4 s of processor time; machines may be busy.
 const LONGEST_BOOT: Duration = Duration::from_secs(180);
-/// The drivers that a kernel for clouds has as modules. Which of them need which others differs, so they are loaded until
-/// none is left.
+/// The drivers that a kernel for clouds has as modules. Which of them need which others differs, so
+/// they are loaded until none is left.
 const MODULES: [&str; 6] = [
     "drivers/virtio/virtio.ko",
     "drivers/virtio/virtio_ring.ko",
@@ -47,7 +48,8 @@ echo 'GUEST: no root'
 $b poweroff -f
 ";
 
-/// First process on the volume. At the first boot it writes files, copies and a raw disk; at each it checks them.
+/// First process on the volume. At the first boot it writes files, copies and a raw disk; at each
+/// it checks them.
 const INIT: &str = "#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -226,7 +228,8 @@ fn a_guest_boots_from_a_volume_writes_it_and_finds_it_again() {
         {
             assert!(said.contains(line), "boot {boot}: no '{line}' in\n{said}");
         }
-        // The guest has shut down in an orderly way, so nothing that it wrote may depend on the server's.
+        // The guest has shut down in an orderly way, so nothing that it wrote may depend on the
+        // server's.
         server.take().unwrap().kill();
         pool.check();
         server = Some(pool.serve());

@@ -1,5 +1,5 @@
-//! Servers that are killed while clients write: what was flushed is there after a restart, and the rest is, sector by
-//! sector, old or new. `GEMELO_KILLS` sets how often.
+//! Servers that are killed while clients write: what was flushed is there after a restart, and the
+//! rest is, sector by sector, old or new. `GEMELO_KILLS` sets how often.
 
 #![allow(
     clippy::unwrap_used,
@@ -141,8 +141,8 @@ fn what_was_flushed_survives_kills_with_the_btree_backend() {
     survives_kills(BackendKind::BTree, setting("GEMELO_KILLS", KILLS) / 2);
 }
 
-/// fio writes one half of a volume to the end and flushes it, then the other until the server is killed. After a restart
-/// fio finds every block of the first half as it wrote it.
+/// fio writes one half of a volume to the end and flushes it, then the other until the server is
+/// killed. After a restart fio finds every block of the first half as it wrote it.
 #[test]
 fn fio_finds_what_it_flushed_after_every_kill() {
     if tool("fio").is_none() || !run(tool("fio").unwrap().arg("--enghelp")).contains("nbd") {

@@ -201,7 +201,7 @@ fn what_cannot_be_written_is_refused_before_any_work() {
     for writer in WRITERS {
         for (out, message) in [
             // Nobody makes files there, not even root.
-            ("/proc/gemelo.out", "no file can be made in /proc"),
+            ("/proc/gemelo.out", "cannot create a file in /proc"),
             ("/no/such/directory/out", "/no/such/directory is not a directory"),
             (&directory.path("directory"), "is a directory: name a file in it"),
             (&directory.path("new/"), "names a directory"),

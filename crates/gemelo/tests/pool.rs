@@ -1,4 +1,5 @@
-//! `gemelo pool` from outside: what is made, said, refused, checked and repaired, on idle and on served pools.
+//! `gemelo pool` from outside: what is made, said, refused, checked and repaired, on idle and on
+//! served pools.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! `gemelo pool rm`: a pool goes with all that it made, and nothing else does, whenever it is killed.
+//! `gemelo pool rm`: a pool goes with all that it made, and nothing else does, whenever it is
+//! killed.
 
 #![allow(
     clippy::unwrap_used,

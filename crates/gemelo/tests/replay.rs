@@ -9,7 +9,8 @@ use std::fs;
 use std::path::Path;
 use traces::{TestDirectory, fiu, json, ok, refused};
 
-/// After a replay, the target holds what the trace wrote and what it was read from: equal hashes are equal blocks.
+/// After a replay, the target holds what the trace wrote and what it was read from: equal hashes
+/// are equal blocks.
 #[test]
 fn a_replay_leaves_the_contents_of_the_trace() {
     let directory = TestDirectory::new();
@@ -17,7 +18,7 @@ fn a_replay_leaves_the_contents_of_the_trace() {
     let target = directory.name("disk");
     let words = ["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"];
     let ran = ok(&words);
-    assert!(ran.out.contains("1 block to populate first"), "{}", ran.out);
+    assert!(ran.out.contains("1 block to write first"), "{}", ran.out);
     assert!(ran.out.contains("2 blocks checked, 0 wrong"), "{}", ran.out);
     let bytes = fs::read(&target).unwrap();
     let block = |number: usize| &bytes[number * 4096..(number + 1) * 4096];
@@ -42,11 +43,12 @@ fn a_replay_leaves_the_contents_of_the_trace() {
         "replay", &trace, "--target", &fold, "--size", "16k", "--map", "fold", "--speed", "max",
         "--keep",
     ]);
-    assert!(ran.out.contains("1 place beyond the end folded back"), "{}", ran.out);
+    assert!(ran.out.contains("1 place beyond the end moved inside"), "{}", ran.out);
     assert_eq!(fs::read(&fold).unwrap().len(), 4 * 4096);
 }
 
-/// The dedup ratio that the target ends up with is the one that `trace stat` predicts, whatever the engine.
+/// The dedup ratio that the target ends up with is the one that `trace stat` predicts, whatever the
+/// engine.
 #[test]
 fn stat_predicts_the_dedup_ratio_of_a_replay() {
     let directory = TestDirectory::new();

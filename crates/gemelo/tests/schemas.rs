@@ -42,8 +42,11 @@ const COMMANDS: &[&str] = &[
     "pool ls DIR",
     "pool check DIR/pool",
     "pool check DIR/pool --data",
+    "pool stat DIR/pool --space",
     "volume stat DIR/pool/a",
+    "volume stat DIR/pool/a --space",
     "volume ls DIR/pool",
+    "volume ls DIR/pool --space",
     "volume export DIR/pool/a DIR/exported",
 ];
 

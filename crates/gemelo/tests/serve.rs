@@ -306,7 +306,8 @@ fn a_service_manager_hands_over_sockets_and_hears_of_states() {
         let count = notified.recv(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..count]).into_owned()
     };
-    // The shell has the socket as its standard input, and gives it to the server as the first one after the usual three.
+    // The shell has the socket as its standard input, and gives it to the server as the first one
+    // after the usual three.
     let mut command = Command::new("sh");
     command
         .args(["-c", "exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"", "sh"])

@@ -1,4 +1,5 @@
-//! The style of the repository as a test: sizes of files, module heads, leftovers, documents that are true.
+//! The style of the repository as a test: sizes of files, module heads, leftovers, documents that
+//! are true.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -80,8 +81,8 @@ fn the_architecture_names_every_crate() {
     }
 }
 
-/// Clippy denies the functions of the standard library that read time and chance only where the root
-/// of a crate says so.
+/// Clippy denies the functions of the standard library that read time and chance only where the
+/// root of a crate says so.
 #[test]
 fn every_crate_reads_time_and_chance_from_base_only() {
     let line = "\n#![cfg_attr(not(test), deny(clippy::disallowed_methods))]\n";

@@ -181,7 +181,7 @@ fn malformed_lines_are_named_or_skipped() {
         "spoilt:5: process id: expected a whole number, found '7 nonsense'",
     );
     let ran = ok(&["trace", "stat", &spoilt, "--skip-malformed"]);
-    assert!(ran.err.contains("1 malformed lines were left out"), "{}", ran.err);
+    assert!(ran.err.contains("1 malformed lines were skipped"), "{}", ran.err);
     assert!(ran.out.starts_with("8 records"), "{}", ran.out);
     for (name, bytes, part) in [
         ("empty", &b""[..], "no records"),
@@ -196,7 +196,7 @@ fn malformed_lines_are_named_or_skipped() {
     refused(&["trace", "stat", &file, "--format", "vhs"], "cloudphysics");
     refused(&["trace", "stat", &file, "--format", "msr"], "trace:1: time");
     refused(&["trace", "stat", &file, "--device", "9,9"], "its devices are: 6,0");
-    refused(&["trace", "stat", &file, "--skip", "99"], "no record is left");
+    refused(&["trace", "stat", &file, "--skip", "99"], "no record that --skip");
     refused(&["trace", "stat", &file, "--block-size", "512"], "--block-size 4096");
 }
 

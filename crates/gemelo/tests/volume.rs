@@ -1,4 +1,5 @@
-//! `gemelo volume` from outside, on idle and on served pools: the same commands with the same results.
+//! `gemelo volume` from outside, on idle and on served pools: the same commands with the same
+//! results.
 
 #![allow(
     clippy::unwrap_used,

@@ -7,18 +7,19 @@ use gemelo_base::{Classified, FailureKind, Monitor};
 use gemelo_content::{AssignmentMode, ContentError, ContentSpec, Nature};
 use thiserror::Error;
 
-/// The distribution of a job that names none.
+/// Distribution of a job without the option `--distribution`.
 const USUAL_DISTRIBUTION: &str = "personal";
-/// The seed of a job that names none. It is fixed, so that duplicates are the same on every host.
+/// Seed of a job without the option `--seed`. It is fixed, so that duplicates are the same on every
+/// host.
 const USUAL_SEED: u64 = 1;
 
-/// Returns the name of the distribution that the options ask for.
+/// Returns the name of the distribution that the options select.
 #[must_use]
 pub fn distribution_name(options: &ContentOptions) -> &str {
     options.distribution.as_deref().unwrap_or(USUAL_DISTRIBUTION)
 }
 
-/// The reason why content options describe no contents.
+/// The reason why content options are invalid.
 #[derive(Debug, Error)]
 pub enum ContentOptionsError {
     /// The distribution cannot be found or read.
@@ -27,8 +28,10 @@ pub enum ContentOptionsError {
     /// A figure is outside its range.
     #[error(transparent)]
     Content(#[from] ContentError),
-    /// The block size is larger than memory.
-    #[error("the block size is {block_bytes} bytes, which this machine cannot address")]
+    /// The block size exceeds the address space.
+    #[error(
+        "a block size of {block_bytes} bytes is too large for this machine: use a smaller --block-size"
+    )]
     BlockSize {
         /// The given block size.
         block_bytes: u64,
@@ -58,7 +61,8 @@ pub fn resolve(
     let block_bytes = options.block_size.map_or(USUAL_BLOCK_BYTES, |size| size.0);
     if let Some(counted_at) = counted_at.filter(|bytes| *bytes != block_bytes) {
         monitor.warn(&format!(
-            "the duplicates of {name} were counted in blocks of {counted_at} bytes, the load has blocks of {block_bytes}"
+            "the duplicates of {name} were counted in blocks of {counted_at} bytes, and the load has \
+             blocks of {block_bytes}"
         ));
     }
     let block_bytes =

@@ -1,11 +1,11 @@
-//! The engine and the queue depth of a job that does not name both.
+//! The choice of the engine and the queue depth of a job that does not set both.
 
 use gemelo_target::{Engine, Storage};
 
-/// Operations in flight with io_uring if the job names no depth.
+/// Queue depth with io_uring if the job sets none.
 const USUAL_URING_DEPTH: u32 = 32;
 
-/// The engine was named for storage that has an interface of its own.
+/// The error that a job sets an engine for storage with an interface of its own.
 pub(crate) struct NoEngines;
 
 /// Chooses the engine and the queue depth: io-uring for a depth above 1, else psync.

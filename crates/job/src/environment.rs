@@ -10,8 +10,8 @@ use std::path::Path;
 /// The error of an output. Only the caller knows its type, because the caller writes the outputs.
 pub type OutputError = Box<dyn Error + Send + Sync>;
 
-/// A file that a job writes beside its result, such as a log of operations. A file that is dropped
-/// before [`OutputFile::finish`] is incomplete, and the caller may remove it.
+/// A file that a job writes in addition to its result, such as a log of operations. A file that is
+/// dropped before [`OutputFile::finish`] is incomplete, and the caller may remove it.
 pub trait OutputFile: Write + Send {
     /// Completes the file.
     ///
@@ -20,20 +20,20 @@ pub trait OutputFile: Write + Send {
     fn finish(self: Box<Self>) -> Result<(), OutputError>;
 }
 
-/// Makes the files that jobs write beside their results. The caller decides how a file appears, and
-/// how an existing file is treated.
+/// Creates the files that jobs write in addition to their results. The caller decides how a file
+/// appears, and how an existing file is treated.
 pub trait OutputFiles {
-    /// Makes a file. An existing file is replaced only with `force`.
+    /// Creates a file. An existing file is replaced only with `force`.
     ///
     /// # Errors
-    /// Fails if the file cannot be made.
+    /// Fails if the file cannot be created.
     fn create(&self, path: &Path, force: bool) -> Result<Box<dyn OutputFile>, OutputError>;
 }
 
 /// The parts of a run that the caller decides.
 #[derive(Clone, Copy)]
 pub struct JobEnvironment<'a> {
-    /// The storage that jobs can run against.
+    /// The kinds of storage that jobs can run against.
     pub targets: &'a Targets,
     /// Clock for all times of a run.
     pub clock: &'a dyn Clock,
@@ -41,7 +41,7 @@ pub struct JobEnvironment<'a> {
     pub monitor: &'a dyn Monitor,
     /// Flag that ends a run early when raised.
     pub stop: &'a StopFlag,
-    /// Files that jobs write beside their results.
+    /// Creates the files that jobs write in addition to their results.
     pub outputs: &'a dyn OutputFiles,
 }
 

@@ -1,7 +1,8 @@
 //! Job files: TOML with the options of a job as keys.
 //!
-//! Keys before the first `[[job]]` hold for every job; each `[[job]]` adds its own. Each key goes
-//! through the parser of the command line, so names, values and messages are the same in both places.
+//! Keys before the first `[[job]]` apply to every job; each `[[job]]` adds its own. Each key goes
+//! through the parser of the command line, so names, values and messages are the same in both
+//! places.
 
 use crate::nearest::nearest;
 use crate::options::JobOptions;
@@ -11,7 +12,8 @@ use gemelo_target::Targets;
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-/// Most jobs of one file. It is more than people write by hand, and bounds the cost of a wrong file.
+/// Most jobs of one file. It is more than people write by hand, and bounds the cost of a wrong
+/// file.
 const MOST_JOBS: usize = 1000;
 
 /// The reason why a text is not a job file.
@@ -27,8 +29,8 @@ pub enum JobFileError {
     },
     /// No option has the name of the key.
     #[error(
-        "line {line}: no option is called '{key}'{}",
-        nearest.as_ref().map(|name| format!("; '{name}' is")).unwrap_or_default()
+        "line {line}: there is no option '{key}'{}",
+        nearest.as_ref().map(|name| format!("; a similar option is '{name}'")).unwrap_or_default()
     )]
     UnknownKey {
         /// Line of the key.
@@ -47,7 +49,7 @@ pub enum JobFileError {
         message: String,
     },
     /// The file has too many jobs.
-    #[error("more than {MOST_JOBS} jobs")]
+    #[error("the file has more than {MOST_JOBS} jobs: split it")]
     TooManyJobs,
 }
 

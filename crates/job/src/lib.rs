@@ -1,10 +1,10 @@
-//! Jobs from their options to their results: job file → resolved job → run → result.
+//! Jobs: job file → resolved job → run → result.
 //!
 //! The options of a job are one definition, [`JobOptions`], for the command line and for job files:
 //! each key of a [`job_file`] goes through the parser of the command line. [`bench`] resolves
 //! options into jobs that are checked before anything is touched, and runs them. [`suite`],
-//! [`replay`], [`filebench`], [`dedisbench`] and [`verify`] do the same for their kinds of jobs. Each result has a
-//! schema name and can be read back.
+//! [`replay`], [`filebench`], [`dedisbench`] and [`verify`] do the same for their kinds of jobs.
+//! Each result has a schema name and can be read back.
 //!
 //! The caller gives a [`JobEnvironment`]: the known targets, a clock, a monitor, a stop flag, and
 //! the way to write further outputs. This crate prints nothing, and writes no result file.

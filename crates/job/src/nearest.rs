@@ -1,7 +1,7 @@
 //! Finds the known names that resemble a wrong one.
 
-/// The likeness of two names from 0 to 100: the share of neighbouring pairs of letters that both
-/// have.
+/// Returns the similarity of two names from 0 to 100: the share of pairs of adjacent letters that
+/// both names have.
 fn likeness(one: &str, other: &str) -> usize {
     let pairs = |text: &str| -> Vec<(char, char)> {
         let letters: Vec<char> = text.chars().filter(|letter| letter.is_alphanumeric()).collect();
@@ -12,7 +12,7 @@ fn likeness(one: &str, other: &str) -> usize {
     2 * common * 100 / (one.len() + other.len()).max(1)
 }
 
-/// The known name that shares most with a wrong one, if it shares at least half.
+/// Returns the known name that is most similar to a wrong one, if its similarity is at least 50.
 pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     known
         .map(|name| (likeness(wrong, name), name))
@@ -21,7 +21,7 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
         .map(|(_, name)| name.to_owned())
 }
 
-/// All known names, the ones that share most with a wrong one first.
+/// Returns all known names. The names that are most similar to a wrong one come first.
 pub(crate) fn nearest_first<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut names: Vec<&str> = known.collect();
     names.sort_by_key(|name| std::cmp::Reverse(likeness(wrong, name)));

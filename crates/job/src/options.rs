@@ -1,5 +1,5 @@
-//! The options of a job. Each is also a key of the job file, with the same name and the same values,
-//! because the keys of the file go through the same parser.
+//! The options of a job. Each is also a key of the job file, with the same name and the same
+//! values, because the keys of the file go through the same parser.
 
 use clap::{Args, ValueEnum};
 use gemelo_base::values::{Percent, Size, Span};
@@ -9,7 +9,7 @@ use gemelo_pattern::Pattern;
 use gemelo_target::{Engine, TargetUri};
 use std::path::PathBuf;
 
-/// Names of a library's choices, with their help.
+/// Makes an enum of option values, with their help, for an enum of a library.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident is $of:ty { $($(#[$variant_doc:meta])* $variant:ident),* $(,)? }) => {
         $(#[$doc])*
@@ -25,78 +25,78 @@ macro_rules! choice {
 }
 
 choice!(
-    /// What operations do.
+    /// The kinds of operations of a job.
     OperationChoice is JobOperation {
         /// Write blocks
         Write,
         /// Read blocks
         Read,
-        /// Both, see --write-share
+        /// Read and write blocks in the ratio of --write-share
         Mixed,
     }
 );
 
 choice!(
-    /// How operations reach the target.
+    /// The interface through which operations reach the target.
     EngineChoice is Engine {
-        /// One system call an operation
+        /// One system call for each operation
         Psync,
-        /// Linux io_uring, with --queue-depth operations under way
+        /// Linux io_uring, with --queue-depth operations in flight
         IoUring,
     }
 );
 
 choice!(
-    /// How far a write has to get.
+    /// The path that writes take to storage.
     SyncChoice is SyncPolicy {
-        /// Into the page cache
+        /// Writes go to the page cache
         None,
-        /// Past the page cache (O_DIRECT)
+        /// Writes and reads bypass the page cache (O_DIRECT)
         Direct,
-        /// Into the page cache, with an fsync every --fsync-every writes
+        /// Writes go to the page cache, with an fdatasync every --fsync-every writes
         Fsync,
-        /// O_DIRECT and fsync
+        /// Both O_DIRECT and fdatasync
         Both,
     }
 );
 
 choice!(
-    /// What files hold before the run.
+    /// The data of files before the run.
     PopulateChoice is Populate {
-        /// Blocks never written
+        /// Files have blocks that were never written
         None,
-        /// Zeros
+        /// Files are filled with zeros
         Zero,
-        /// Contents of the distribution
+        /// Files are filled with contents of the distribution
         Content,
     }
 );
 
 choice!(
-    /// When blocks are checked.
+    /// The time at which data are checked.
     VerifyChoice is Verify {
-        /// Never
+        /// Nothing is checked
         None,
-        /// Every block that the run reads
+        /// Each block is checked when the run reads it
         Online,
-        /// All blocks after the run
+        /// All blocks are checked after the run
         Final,
-        /// Both
+        /// Blocks are checked when they are read, and all after the run
         Both,
     }
 );
 
 choice!(
-    /// How contents are assigned to writes.
+    /// The method by which contents are assigned to writes.
     ContentChoice is AssignmentMode {
-        /// Every data set carries the distribution exactly
+        /// Each data set has exactly the distribution
         Exact,
-        /// Every block is drawn, as DEDISbench does
+        /// The content of each block is drawn at random, as by DEDISbench
         Sampled,
     }
 );
 
-/// A struct of options, all of which may be absent, that can be laid over another.
+/// Makes a struct of options. Each may be absent, and then taken from another value of the struct.
 macro_rules! options {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
@@ -104,7 +104,7 @@ macro_rules! options {
         pub struct $name { $($(#[$field_doc])* pub $field: Option<$type>),* }
 
         impl $name {
-            /// Returns these options, and the other's where one is absent.
+            /// Returns these options. Absent ones are taken from `other`.
             #[must_use]
             pub fn or(self, other: Self) -> Self {
                 Self { $($field: self.$field.or(other.$field)),* }
@@ -114,33 +114,40 @@ macro_rules! options {
 }
 
 options!(
-    /// What is written.
+    /// The contents that are written.
     ContentOptions {
-        /// Duplicates: a built-in distribution, a DEDISbench file or a profile [default: personal]
+        /// Distribution of duplicates: a built-in one, a DEDISbench file or a profile [default:
+        /// personal]
         #[arg(long, value_name = "NAME|FILE", help_heading = "Content")]
         distribution: String,
-        /// How contents are assigned to writes [default: exact]
+        /// Method by which contents are assigned to writes [default: exact]
         #[arg(long, value_enum, value_name = "HOW", help_heading = "Content")]
         content: ContentChoice,
-        /// Byte entropy of contents, 0 to 8 bits a byte [default: the profile's, or 8]
+        /// Byte entropy of contents, from 0 to 8 bits a byte [default: the profile's, or 8]
         #[arg(long, value_name = "BITS", help_heading = "Content")]
         entropy: f64,
-        /// What LZ4 and zstd -1 save on contents [default: the profile's, or 0]
+        /// Share of bytes that LZ4 and zstd -1 save on contents, in percent [default: the
+        /// profile's, or 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]
         compressibility: Percent,
-        /// Decides contents and places; the same seed gives the same duplicates everywhere [default: 1]
+        /// Seed of contents and places; the same seed gives the same duplicates on every host
+        /// [default: 1]
         #[arg(long, value_name = "N", help_heading = "Content")]
         seed: u64,
-        /// Tells unique contents of runs and hosts apart; name one to repeat a run byte by byte [default: random]
+        /// Run id, which makes the unique contents of runs and hosts differ; set it to repeat a run
+        /// byte by byte [default: random]
         #[arg(long, value_name = "N", help_heading = "Content")]
         run_id: u64,
-        /// Mean distance between copies of a content, in blocks [default: spread over the data set]
+        /// Mean distance between copies of a content, in blocks [default: copies are spread over
+        /// the data set]
         #[arg(long, value_name = "BLOCKS", help_heading = "Content")]
         duplicate_distance: u64,
-        /// Contents that differ from another in a few bytes [default: 0]
+        /// Share of contents that differ from another content in a few bytes, in percent [default:
+        /// 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]
         similar: Percent,
-        /// Contents that are another's, moved by some bytes [default: 0]
+        /// Share of contents that equal another content moved by some bytes, in percent [default:
+        /// 0]
         #[arg(long, value_name = "PERCENT", help_heading = "Content")]
         shifted: Percent,
         /// Size of a block [default: 4k]
@@ -150,19 +157,22 @@ options!(
 );
 
 options!(
-    /// Where load goes, and which.
+    /// The target, the load and the measurement.
     LoadOptions {
-        /// A directory (a file for each process); a file, a block device, pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or
-        /// nbd+unix:///EXPORT?socket=PATH (a region for each process); or null:
+        /// Target of the load: a directory (with a file for each process), a file, a block device,
+        /// pool:DIRECTORY/VOLUME, nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH (with a
+        /// region for each process), or null:
         #[arg(long, value_name = "URI", help_heading = "Target")]
         target: TargetUri,
-        /// Size of each process's file or region [default: 1g, or a share of the device, volume or export]
+        /// Size of each process's file or region [default: 1g, or an equal share of the device,
+        /// volume or export]
         #[arg(long, value_name = "SIZE", help_heading = "Target")]
         file_size: Size,
-        /// Independent streams, each in a thread [default: 1]
+        /// Number of processes, which are independent streams of operations, each in a thread
+        /// [default: 1]
         #[arg(long, value_name = "N", help_heading = "Target")]
         processes: u32,
-        /// What files hold before the run [default: content for read and mixed, else none]
+        /// Data of the files before the run [default: content for read and mixed, else none]
         #[arg(long, value_enum, value_name = "WHAT", help_heading = "Target")]
         populate: PopulateChoice,
         /// Keep the files after the run
@@ -173,20 +183,22 @@ options!(
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
             help_heading = "Target")]
         force: bool,
-        /// What operations do [default: write]
+        /// Kind of operations [default: write]
         #[arg(long, value_enum, value_name = "WHAT", help_heading = "Load")]
         operation: OperationChoice,
-        /// Writes among the operations of a mixed job [default: 50]
+        /// Share of writes among the operations of a mixed job, in percent [default: 50]
         #[arg(long, value_name = "PERCENT", help_heading = "Load")]
         write_share: Percent,
-        /// sequential, uniform, nurand[:A], zipf:THETA or hotspot:ACCESSES/BLOCKS in percent [default: sequential]
+        /// Access pattern: sequential, uniform, nurand[:A], zipf:THETA, or hotspot:ACCESSES/BLOCKS
+        /// in percent [default: sequential]
         #[arg(long, value_name = "PATTERN", help_heading = "Load")]
         pattern: Pattern,
-        /// As fast as the target takes it (the default)
+        /// Run as fast as the target allows (the default)
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL",
             help_heading = "Load")]
         peak: bool,
-        /// Operations a second of each process; latency then counts from when each should have started
+        /// Operations a second of each process; latency then counts from the due time of an
+        /// operation
         #[arg(long, value_name = "OPS", help_heading = "Load")]
         rate: f64,
         /// Reads a second of each process of a mixed job
@@ -195,40 +207,43 @@ options!(
         /// Writes a second of each process of a mixed job
         #[arg(long, value_name = "OPS", help_heading = "Load")]
         write_rate: f64,
-        /// End after this long
+        /// Length of the run [default: no limit]
         #[arg(long, value_name = "DURATION", help_heading = "Load")]
         time: Span,
-        /// End after this much, over all processes [default, without --time: each file once]
+        /// Bytes that all processes together read and write [default: no limit with --time, else
+        /// the size of all files]
         #[arg(long, value_name = "SIZE", help_heading = "Load")]
         bytes: Size,
-        /// Operations under way in each process; for pool: the length of its batches [default: 1, or 32 with io-uring]
+        /// Operations in flight of each process; on pool: the length of a batch [default: 1, or 32
+        /// with io-uring]
         #[arg(long, value_name = "N", help_heading = "Load")]
         queue_depth: u32,
-        /// How operations reach files and devices [default: psync, or io-uring with --queue-depth above 1]
+        /// Interface to files and devices [default: psync, or io-uring with --queue-depth above 1]
         #[arg(long, value_enum, value_name = "HOW", help_heading = "Load")]
         engine: EngineChoice,
-        /// How far a write has to get [default: none]
+        /// Path that writes take to storage [default: none]
         #[arg(long, value_enum, value_name = "HOW", help_heading = "Load")]
         sync: SyncChoice,
-        /// Writes between two fsyncs, with --sync fsync or both [default: 1]
+        /// Writes of a process from one fdatasync to the next, with --sync fsync or both [default:
+        /// 1]
         #[arg(long, value_name = "N", help_heading = "Load")]
         fsync_every: u64,
-        /// When blocks are checked [default: none]
+        /// Time at which data are checked [default: none]
         #[arg(long, value_enum, value_name = "WHEN", help_heading = "Measurement")]
         verify: VerifyChoice,
-        /// Leave this long at the start out of the measurement [default: 0]
+        /// Length of the start of the run that is not measured [default: 0s]
         #[arg(long, value_name = "DURATION", help_heading = "Measurement")]
         ramp_up: Span,
-        /// Leave this long at the end out of the measurement [default: 0]
+        /// Length of the end of the run that is not measured [default: 0s]
         #[arg(long, value_name = "DURATION", help_heading = "Measurement")]
         cool_down: Span,
-        /// Length of an interval of the time series [default: 1s]
+        /// Length of the intervals of the time series [default: 1s]
         #[arg(long, value_name = "DURATION", help_heading = "Measurement")]
         interval: Span,
-        /// Write the accesses to each block, a line `<block> <accesses>` each
+        /// Write the number of accesses to each block to this file, as lines `<block> <accesses>`
         #[arg(long, value_name = "FILE", help_heading = "Measurement")]
         access_log: PathBuf,
-        /// Write every operation, 24 bytes each; `gemelo log FILE` prints them
+        /// Write each operation to this log of 24 bytes an operation; `gemelo log FILE` prints it
         #[arg(long, value_name = "FILE", help_heading = "Measurement")]
         log: PathBuf,
     }
@@ -249,7 +264,7 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// Returns these options, and the other's where one is absent.
+    /// Returns these options. Absent ones are taken from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! The loads of the DEDISbench paper (Paulo, Reis, Pereira, Sousa 2012, section 4), in its order. All
-//! of them run on the files of the first.
+//! The loads of the DEDISbench paper (Paulo, Reis, Pereira, Sousa 2012, section 4), in its order.
+//! All of them run on the files of the first.
 
 use crate::bench::ResolveError;
 use crate::options::{JobOptions, OperationChoice, VerifyChoice};
@@ -21,7 +21,7 @@ const LOADS: [(&str, OperationChoice, Pattern); 8] = [
     ("nurand-write", WRITE, NURAND),
 ];
 
-/// Returns the options of the eight jobs. `options` hold for all of them.
+/// Returns the options of the eight jobs. All of them get `options`.
 ///
 /// # Errors
 /// Fails if the options name an operation or a pattern, which the suite decides.
@@ -37,7 +37,7 @@ pub fn jobs(options: &JobOptions) -> Result<Vec<JobOptions>, ResolveError> {
         job.load.pattern = Some(pattern);
         let mut job = job.or(options.clone());
         if operation == WRITE {
-            // A job that only writes reads nothing that could be checked during the run.
+            // A job that only writes has no reads to check during the run.
             job.load.verify = job.load.verify.map(|verify| match verify {
                 VerifyChoice::Online => VerifyChoice::None,
                 VerifyChoice::Both => VerifyChoice::Final,

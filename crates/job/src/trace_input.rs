@@ -9,20 +9,23 @@ use std::path::PathBuf;
 /// The traces to read, and the parts of them.
 #[derive(Debug, Clone, Args)]
 pub struct TraceInput {
-    /// Trace files, plain, gzip or zstd; several are one trace, in order of time; - is standard input
+    /// Trace files, plain or compressed with gzip or zstd; several files are merged in order of
+    /// time;
+    /// - is standard input
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
-    /// fiu, xmu, blkparse, fio2, fio3, msr, alibaba, tencent, systor, cloudphysics or cloudphysics-csv
-    /// [default: what the content says]
+    /// Format of the traces: fiu, xmu, blkparse, fio2, fio3, msr, alibaba, tencent, systor,
+    /// cloudphysics or cloudphysics-csv [default: recognised by the content]
     #[arg(long, value_name = "FORMAT", help_heading = "Trace")]
     pub format: Option<TraceFormat>,
-    /// Take this device only, or under another name; may be repeated [default: all]
+    /// Read only the records of this device, and rename it with =NEW; may be given several times
+    /// [default: all devices]
     #[arg(long = "device", value_name = "NAME[=NEW]", help_heading = "Trace")]
     pub devices: Vec<DeviceRule>,
-    /// Count malformed lines and leave them out, instead of failing
+    /// Skip and count malformed lines instead of failing
     #[arg(long, help_heading = "Trace")]
     pub skip_malformed: bool,
-    /// Leave out so many records at the start
+    /// Skip this number of records at the start [default: 0]
     #[arg(
         long,
         value_name = "RECORDS",
@@ -31,10 +34,10 @@ pub struct TraceInput {
         help_heading = "Trace"
     )]
     pub skip: u64,
-    /// Take at most so many records
+    /// Most records to read [default: all]
     #[arg(long, value_name = "RECORDS", help_heading = "Trace")]
     pub limit: Option<u64>,
-    /// Take so much time of the trace
+    /// Length of the part of the trace to read [default: all]
     #[arg(long, value_name = "DURATION", help_heading = "Trace")]
     pub time: Option<Span>,
 }
@@ -46,15 +49,15 @@ pub struct ReadTrace {
     pub traces: Vec<PathBuf>,
     /// The format of each trace.
     pub formats: Vec<String>,
-    /// The devices that were taken, and their new names.
+    /// The devices that were read, and their new names.
     pub devices: Vec<String>,
-    /// Records left out at the start.
+    /// Records skipped at the start.
     pub skip: u64,
-    /// Most records taken.
+    /// Most records read.
     pub limit: Option<u64>,
-    /// Longest time taken, in nanoseconds of the trace.
+    /// Length of the part that was read, in nanoseconds of the trace.
     pub time_ns: Option<u64>,
-    /// Malformed lines that were left out.
+    /// Malformed lines that were skipped.
     pub malformed_skipped: u64,
 }
 
@@ -98,13 +101,16 @@ impl TraceInput {
         }
     }
 
-    /// Returns remarks on a trace that was read: what was left out, and what was odd.
+    /// Returns remarks on skipped lines and on oddities of a trace that was read.
     #[must_use]
     pub fn remarks(trace: &Merged) -> Vec<String> {
         let said = [
-            (trace.malformed(), "malformed lines were left out"),
-            (trace.unknown(), "records do not say whether they read or write; they were left out"),
-            (trace.out_of_order(), "records have a time before that of the record before them"),
+            (trace.malformed(), "malformed lines were skipped"),
+            (
+                trace.unknown(),
+                "records were skipped because they do not say whether they read or write",
+            ),
+            (trace.out_of_order(), "records have an earlier time than the record before them"),
         ];
         said.iter()
             .filter(|(count, _)| *count > 0)

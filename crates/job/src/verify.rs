@@ -1,4 +1,4 @@
-//! Checks the files that a run kept against its result.
+//! Checks the data that a run left on its target, by the run's result.
 
 use crate::JobEnvironment;
 use crate::bench::BenchFile;
@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum VerifyError {
     /// No job of the result kept its files.
-    #[error("the result has no job with --keep: there are no files to check")]
+    #[error("no job of the result has --keep: there are no files to check")]
     NothingKept,
     /// The job in the result is invalid.
     #[error(transparent)]
@@ -44,18 +44,18 @@ impl Classified for VerifyError {
 /// The files that were checked.
 #[derive(Debug)]
 pub struct Verified {
-    /// Place of the files.
+    /// The target that holds the files.
     pub target: TargetUri,
-    /// Blocks that were checked, and those that are wrong.
+    /// The numbers of checked and of wrong blocks.
     pub verification: Verification,
-    /// Failure of a read. The blocks before it were checked.
+    /// The failure of a read, if there was one. The blocks before it were checked.
     pub failure: Option<OperationFailure>,
 }
 
-/// Checks every block that a run left. The files are at `target`, or where the run wrote them.
+/// Checks every block that a run left on `target`, or without it on the target of the run.
 ///
 /// # Errors
-/// Fails if the result has no job that kept its files, or if these cannot be opened.
+/// Fails if no job of the result kept its files, or if the files cannot be opened.
 pub fn verify(
     file: &BenchFile,
     target: Option<TargetUri>,

@@ -19,6 +19,7 @@ mod report;
 mod request;
 mod service;
 mod settings;
+mod space;
 mod systemd;
 mod transfer;
 mod watch;

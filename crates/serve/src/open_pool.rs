@@ -5,6 +5,7 @@ use crate::failure::{Remedy, RequestFailure};
 use crate::report::{ServerStat, StatReport, Thresholds, used_share, warnings};
 use crate::request::{CheckedReport, PoolRequest, Reply};
 use crate::settings::Settings;
+use crate::space::SpaceCounter;
 use gemelo_base::units::format_counted;
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::{BlockDevice, FrontEndFigures, Listening};
@@ -25,6 +26,7 @@ pub(crate) struct OpenPool {
     is_only_looked_at: bool,
     /// The front ends, once the pool is served.
     front_ends: OnceLock<Vec<Arc<dyn Listening>>>,
+    space: SpaceCounter,
 }
 
 impl OpenPool {
@@ -36,7 +38,8 @@ impl OpenPool {
         let pool = Pool::open(directory, tuning, Arc::new(SystemClock::new()))?;
         let directory = directory.to_owned();
         let (is_only_looked_at, front_ends) = (false, OnceLock::new());
-        Ok(Self { pool, directory, thresholds, is_only_looked_at, front_ends })
+        let space = SpaceCounter::default();
+        Ok(Self { pool, directory, thresholds, is_only_looked_at, front_ends, space })
     }
 
     /// Opens the pool with its own settings. `is_only_looked_at` opens it read-only.
@@ -95,6 +98,13 @@ impl OpenPool {
         let pool = &self.pool;
         match request {
             PoolRequest::Stat => return Ok(Reply::Stat(Box::new(self.stat()?))),
+            PoolRequest::VolumeSpace { name } => {
+                let spaces = self.space.of_volumes(pool, name.as_deref(), monitor, stop)?;
+                return Ok(Reply::VolumeSpace(spaces));
+            }
+            PoolRequest::SnapshotSpace => {
+                return Ok(Reply::SnapshotSpace(self.space.of_snapshots(pool, stop)?));
+            }
             PoolRequest::CreateVolume { name, size_bytes, mode, is_imported: false } => {
                 pool.create_volume(name, *size_bytes, *mode)?;
             }

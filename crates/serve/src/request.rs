@@ -3,8 +3,9 @@
 
 use crate::report::StatReport;
 use gemelo_format::DedupMode;
-use gemelo_volume::{FinderReport, GcReport, LiveCheck};
+use gemelo_volume::{FinderReport, GcReport, LiveCheck, SnapshotSpace, VolumeSpace};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A request to an open pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +13,13 @@ use serde::{Deserialize, Serialize};
 pub enum PoolRequest {
     /// Reports the figures of the pool.
     Stat,
+    /// Computes the space that volumes hold alone and share. Walks the map of each volume.
+    VolumeSpace {
+        /// Name of the volume; [`None`] for all volumes.
+        name: Option<String>,
+    },
+    /// Counts the blocks with and without snapshots. Walks the maps of all volumes.
+    SnapshotSpace,
     /// Creates a volume.
     CreateVolume {
         /// Name of the volume.
@@ -92,6 +100,10 @@ pub enum Reply {
     Done,
     /// The reply to [`PoolRequest::Stat`].
     Stat(Box<StatReport>),
+    /// The reply to [`PoolRequest::VolumeSpace`], by the names of the volumes.
+    VolumeSpace(BTreeMap<String, VolumeSpace>),
+    /// The reply to [`PoolRequest::SnapshotSpace`].
+    SnapshotSpace(SnapshotSpace),
     /// The reply to [`PoolRequest::Collect`].
     Collected(GcReport),
     /// The reply to [`PoolRequest::Find`].

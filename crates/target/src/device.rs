@@ -30,7 +30,8 @@ pub(crate) fn check_file_unused(path: &Path, status: &Stat) -> Result<(), Target
     gemelo_disk::check_file_unused(path, status).map_err(refused)
 }
 
-/// Refuses a path below `/dev` that names no existing device. A file made there would fill memory.
+/// Refuses a path below `/dev` that names no existing device. A file created there would fill
+/// memory.
 pub(crate) fn check_existing(path: &Path) -> Result<(), TargetError> {
     gemelo_disk::check_existing_device(path).map_err(refused)
 }

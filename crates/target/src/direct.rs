@@ -28,7 +28,7 @@ pub(crate) fn check(path: &Path, layout: &PlaceLayout) -> Result<(), TargetError
 
 fn sector_bytes(path: &Path) -> Result<u64, TargetError> {
     let flags = if path.is_dir() {
-        // An unnamed file behaves like the files that will be made here, and is gone when it is
+        // An unnamed file has the same properties as the files of the job. It vanishes when it is
         // closed.
         OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT
     } else {
@@ -51,8 +51,8 @@ fn sector_bytes(path: &Path) -> Result<u64, TargetError> {
 pub(crate) fn is_writable(path: &Path) -> bool {
     let access = rustix::fs::Access::WRITE_OK;
     let permitted = rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok();
-    // A block device has a read-only flag of its own, so the file system it is listed in does not
-    // count.
+    // A block device has its own read-only flag. The file system of its device node does not
+    // matter.
     let is_device = rustix::fs::stat(path)
         .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice);
     let mounted_read_only = !is_device

@@ -51,7 +51,7 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// The directory of the target does not exist.
-    #[error("{} does not exist: make this directory first", path.display())]
+    #[error("{} does not exist: create this directory first", path.display())]
     NoDirectory {
         /// The missing directory.
         path: PathBuf,
@@ -157,7 +157,7 @@ pub enum TargetError {
     },
 }
 
-/// The error of an [`crate::Adapter`]. It reads as the error itself.
+/// The error of an [`crate::Adapter`]. Its text is that of the error inside.
 #[derive(Debug)]
 pub struct AdapterError(Box<dyn Classified + Send + Sync>);
 

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DedupPolicy {
-    /// Never: every write gets a block of its own.
+    /// The volume does not look for duplicates: each block written is stored.
     Off,
-    /// Before a write is acknowledged.
+    /// The volume looks for duplicates before a write is acknowledged.
     Inline,
-    /// In the background, after a write was acknowledged.
+    /// The volume looks for duplicates in the background, after a write was acknowledged.
     Offline,
 }
 
@@ -19,7 +19,7 @@ pub enum DedupPolicy {
 pub struct PoolFigures {
     /// Bytes of a block of the pool.
     pub block_bytes: u64,
-    /// Time at which the volume looks for duplicates.
+    /// The time at which the volume looks for duplicates.
     pub mode: DedupPolicy,
     /// Mapped blocks of all volumes of the pool. A block that several volumes share counts once for
     /// each.

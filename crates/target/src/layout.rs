@@ -50,7 +50,7 @@ impl PlaceAccess {
 pub enum AtStart {
     /// Zeros, because the files or the volume are new.
     Zeros,
-    /// Unknown.
+    /// Unknown, because the storage existed before.
     Unknown,
 }
 

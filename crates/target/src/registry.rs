@@ -7,7 +7,7 @@ use crate::{TargetError, TargetUri};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A kind of storage beside files, devices and `null:`.
+/// A kind of storage other than files, devices and `null:`.
 pub trait Adapter: Send + Sync {
     /// Returns the schemes of the names, such as `pool` for `pool:DIRECTORY/VOLUME`.
     fn schemes(&self) -> &'static [&'static str];
@@ -18,7 +18,7 @@ pub trait Adapter: Send + Sync {
     /// Returns the storage of a name with one of the schemes.
     ///
     /// # Errors
-    /// Fails if the name is invalid. Whether the storage exists is not examined yet.
+    /// Fails if the name is invalid. It is not checked yet that the storage exists.
     fn storage(&self, uri: &TargetUri) -> Result<Arc<dyn Storage>, TargetError>;
 }
 
@@ -65,7 +65,7 @@ impl Targets {
         }
     }
 
-    /// The forms of all names, for messages.
+    /// Returns the forms of all names, for messages.
     fn forms(&self) -> String {
         let adapters = self.adapters.iter().flat_map(|adapter| adapter.forms());
         let all = ["a directory", "a file", "a block device"].iter().chain(adapters);

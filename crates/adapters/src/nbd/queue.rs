@@ -229,8 +229,8 @@ impl Queue for NbdQueue {
         };
         loop {
             if let Err(error) = self.exchange(in_client, done) {
-                // The failure of a connection names no request, so any request in flight represents
-                // it.
+                // The failure of a connection belongs to no single request. It is reported with any
+                // request in flight.
                 let any = self.flights.iter().flatten().next().map(|flight| flight.request);
                 let nothing =
                     TargetRequest { operation: TargetOperation::Sync, offset: 0, bytes: 0 };

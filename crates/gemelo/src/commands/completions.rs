@@ -1,4 +1,4 @@
-//! `gemelo completions`: scripts that let a shell complete the command line.
+//! `gemelo completions` prints scripts with which a shell completes the command line.
 
 use super::Arguments as CommandLine;
 use crate::context::Context;
@@ -8,9 +8,9 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::io::Write;
 
-/// Prints a script that lets a shell complete commands, options and their values.
+/// Print a script with which a shell completes commands, options and their values.
 ///
-/// For bash, in the running shell: source <(gemelo completions bash)
+/// To use it in a running bash: source <(gemelo completions bash)
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The shell that reads the script

@@ -1,4 +1,4 @@
-//! `gemelo dedisbench`: says which gemelo job a DEDISbench command line stands for, and runs it.
+//! `gemelo dedisbench` translates a DEDISbench command line to a job of gemelo, and runs it.
 
 use super::bench;
 use crate::context::Context;
@@ -8,14 +8,14 @@ use anyhow::{Context as _, anyhow};
 use clap::{Args, Parser};
 use gemelo_job::dedisbench::{DedisbenchError, DedisbenchJob};
 
-/// Says which `gemelo bench` command the DEDISbench command line stands for, and runs it.
+/// Translate a DEDISbench command line to a `gemelo bench` command, print it, and run it.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only say it
+    /// Print the command, and do not run it
     #[arg(long)]
     dry_run: bool,
-    /// The words after DEDISbench: -p or -n<OPS>, -w, -r or -m, -t<MINUTES> or -s<MB>, -f<FILE>, and the older
-    /// -a<PATTERN>, -b<BYTES>, -c<PROCESSES>, -v<SEED>
+    /// The arguments of DEDISbench: -p or -n<OPS>, -w, -r or -m, -t<MINUTES> or -s<MB>, -f<FILE>,
+    /// and of older versions -a<PATTERN>, -b<BYTES>, -c<PROCESSES>, -v<SEED>
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Ok(Outcome::Done);
     }
     let bench = Bench::try_parse_from(&words)
-        .context("this is a fault of gemelo: its translation is no job")?;
+        .context("this is a defect of gemelo: its translation is not a valid job")?;
     bench::run(&bench.arguments, context)
 }
 
@@ -48,7 +48,7 @@ struct Bench {
     arguments: bench::Arguments,
 }
 
-/// Reads a command line and the configuration that it names.
+/// Reads a DEDISbench command line and the configuration file that it names.
 fn read(words: &[String]) -> anyhow::Result<DedisbenchJob> {
     let job = DedisbenchJob::of_words(words).or_bad_input()?;
     let Some(path) = job.configuration().map(ToOwned::to_owned) else { return Ok(job) };

@@ -1,4 +1,4 @@
-//! `gemelo generate`: a data set alone, as fast as storage takes it.
+//! `gemelo generate` writes a data set as fast as storage accepts it.
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
@@ -15,15 +15,15 @@ use gemelo_job::{ContentOptions, contents};
 use gemelo_load::{Generated, Output};
 use std::path::PathBuf;
 
-/// Writes a data set whose contents have the distribution, the entropy and the compressibility asked for.
+/// Write a data set with a chosen distribution of duplicates, entropy and compressibility.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A new file, or with --files a new directory; - is standard output
+    /// The new file, or with --files the new directory; - is standard output
     output: PathBuf,
-    /// Size of the data set [default: that of the distribution]
+    /// Size of the data set, a multiple of the block size [default: the size of the distribution]
     #[arg(long, value_name = "SIZE")]
     bytes: Option<Size>,
-    /// Write a tree of so many files, a thousand in each directory
+    /// Write a tree of N files, with a thousand files in each directory
     #[arg(long, value_name = "N")]
     files: Option<u64>,
     /// Overwrite an existing file
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Some(size) if size.0 > 0 && size.0.is_multiple_of(block_bytes) => size.0 / block_bytes,
         Some(size) => {
             return Err(bad_input(anyhow!(
-                "{} bytes are no whole number of blocks of {block_bytes} bytes",
+                "--bytes {} is not a multiple of the block size, {block_bytes} bytes",
                 size.0
             )));
         }
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     Ok(if generated.is_complete { Outcome::Done } else { Outcome::Partial })
 }
 
-/// What fails or is interrupted leaves nothing under the name of the output.
+/// Writes a single file. Nothing is left under its name if the work fails or is interrupted.
 fn write_file(
     arguments: &Arguments,
     spec: &ContentSpec,
@@ -95,12 +95,12 @@ fn write_tree(
 ) -> anyhow::Result<Generated> {
     if files::is_standard_output(&arguments.output) {
         return Err(bad_input(anyhow!(
-            "--files makes a directory, which standard output is not: name one"
+            "--files creates a directory, and standard output cannot be one: name a directory"
         )));
     }
     if arguments.force {
         return Err(bad_input(anyhow!(
-            "--force overwrites a file: leave it out, and name a new directory"
+            "--force overwrites a file only: leave it out, and name a new directory"
         )));
     }
     let new = NewDirectory::create(&arguments.output)?;

@@ -1,4 +1,4 @@
-//! `gemelo log`: a log of operations as CSV.
+//! `gemelo log` prints a log of operations as CSV.
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
@@ -9,10 +9,12 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::PathBuf;
 
-/// Prints the log that `gemelo bench --log` wrote: a line for each operation, times in nanoseconds.
+/// Print the log that `gemelo bench --log` wrote.
+///
+/// Each operation is a line of comma-separated values. Times are in nanoseconds.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The log
+    /// The log file
     file: PathBuf,
 }
 
@@ -33,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<O
         .with_context(|| format!("cannot read {}", name()))
         .or_bad_input()?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    // The header waits for the first record, so that what is no log prints nothing.
+    // The header is printed with the first record, so that a file that is not a log prints nothing.
     let mut rows = 0u64;
     let mut written = Ok(());
     let read = read_log(&mut BufReader::new(file), |record: LogRecord| {
@@ -43,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, _context: &Context) -> anyhow::Result<O
         rows += 1;
     });
     match read {
-        // What came before the damage is good: each chunk has a checksum.
+        // The records before the damage are good, because each chunk has a checksum.
         Ok(_) | Err(LogError::Cut { .. } | LogError::Damaged { .. }) => (),
         Err(error) => return Err(error).with_context(name).or_bad_input(),
     }

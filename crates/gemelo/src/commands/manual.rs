@@ -1,5 +1,5 @@
-//! `gemelo manual`: the manual pages, one for each command, made from the definition of the command
-//! line.
+//! `gemelo manual` writes the manual pages, one for each command, from the definition of the
+//! command line.
 
 use super::Arguments as CommandLine;
 use crate::context::Context;
@@ -10,17 +10,17 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use std::path::PathBuf;
 
-/// Writes the manual pages: gemelo.1, and one for each command.
+/// Write the manual pages: gemelo.1, and one page for each command.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The directory of the pages; it is made if it does not exist
+    /// The directory of the pages, which is created if it does not exist
     directory: PathBuf,
     /// Overwrite existing pages
     #[arg(long)]
     force: bool,
 }
 
-/// A page: its file name and its text in roff.
+/// The file name of a page, and its text in roff.
 type Page = (String, Vec<u8>);
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let mut pages = Vec::new();
     render(&command, &mut pages)?;
     std::fs::create_dir_all(directory)
-        .with_context(|| format!("cannot make the directory {}", directory.display()))
+        .with_context(|| format!("cannot create the directory {}", directory.display()))
         .or_bad_input()?;
     let paths = pages.iter().map(|(name, _)| directory.join(name)).collect::<Vec<_>>();
     files::check_all_new(paths.iter().map(PathBuf::as_path), *force)?;
@@ -46,12 +46,12 @@ fn render(command: &Command, pages: &mut Vec<Page>) -> anyhow::Result<()> {
     for below in command.get_subcommands() {
         render(below, pages)?;
     }
-    // The date stays empty, so that equal versions make equal pages.
+    // The pages have no date, so that equal versions give equal pages.
     let page = Man::new(command.clone())
         .source(concat!("gemelo ", env!("CARGO_PKG_VERSION")))
         .manual("gemelo manual");
     let mut text = Vec::new();
-    page.render(&mut text).context("cannot make a manual page")?;
+    page.render(&mut text).context("cannot render a manual page")?;
     pages.push((page.get_filename(), text));
     Ok(())
 }

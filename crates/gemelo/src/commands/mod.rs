@@ -1,4 +1,4 @@
-//! One module a command: its arguments, the call of the library, the printed result.
+//! The commands. Each has a module with its arguments, the call of the library, and the output.
 
 pub(crate) mod bench;
 mod completions;
@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use clap::{Parser, Subcommand};
 
-/// Deduplicated storage: analyse data, generate load with the same duplicates, measure.
+/// Analyse data, generate load with the same duplicates, and store data with deduplication.
 #[derive(Debug, Parser)]
 #[command(name = "gemelo", version, max_term_width = 100, infer_subcommands = false)]
 pub(crate) struct Arguments {
@@ -29,45 +29,35 @@ pub(crate) struct Arguments {
     command: Command,
 }
 
+/// The commands. A variant without a text has the text of its arguments.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show, check, scale, convert, compare and fit duplicate distributions
     Distribution(distribution::Arguments),
-    /// Find out which duplicates data has
     Scan(Box<scan::Arguments>),
-    /// Write a data set with a chosen distribution of duplicates
     Generate(generate::Arguments),
-    /// Run load with realistic duplicates, hot spots and entropy
     Bench(Box<bench::Arguments>),
-    /// Run the eight loads of the DEDISbench paper, in its order
     Suite(Box<suite::Arguments>),
-    /// Run an existing DEDISbench command line
     Dedisbench(dedisbench::Arguments),
-    /// Run a script of Filebench's workload language, with data of a chosen entropy or distribution
     Filebench(Box<filebench::Arguments>),
-    /// Re-check the files that a run kept
     Verify(verify::Arguments),
-    /// Print a log of operations as CSV
     Log(log::Arguments),
-    /// Replay recorded block I/O with its content
     Replay(Box<replay::Arguments>),
-    /// Count, convert and make block I/O traces
+    /// Analyse, convert and synthesise traces of block I/O
     Trace(Box<trace::Arguments>),
-    /// Make, measure, check and grow pools
+    /// Create, list, check, grow and remove pools
     Pool(pool::Arguments),
-    /// Make, copy, fill, read and remove the volumes of a pool
+    /// Create, copy, fill, read and remove the volumes of a pool
     Volume(volume::Arguments),
     /// Export the volumes of a pool over NBD
     ///
-    /// Serves until SIGTERM or Ctrl-C; then takes no more clients, does what they have sent,
-    /// flushes and closes the pool. A second signal ends it at once, as a crash would.
+    /// The server runs until SIGTERM or Ctrl-C. It then accepts no more clients, executes the
+    /// requests that clients have sent, flushes, and closes the pool. A second signal ends it at
+    /// once, as a crash would.
     ///
-    /// Every `pool` and `volume` command works on the pool meanwhile. With socket activation it listens at the sockets it was
-    /// started with.
+    /// All `pool` and `volume` commands work on the pool while it is served. With socket
+    /// activation, the server also listens at the sockets that the service manager hands over.
     Serve(Box<serve::Arguments>),
-    /// Print a script that completes the command line in a shell
     Completions(completions::Arguments),
-    /// Write the manual pages
     Manual(manual::Arguments),
 }
 

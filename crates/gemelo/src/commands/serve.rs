@@ -1,4 +1,4 @@
-//! `gemelo serve`: the volumes of a pool over NBD.
+//! `gemelo serve` exports the volumes of a pool over NBD.
 
 mod permissions;
 
@@ -95,7 +95,8 @@ pub(crate) struct Arguments {
     /// Time after a write before the finder reads the block [default: 5s]
     #[arg(long, value_name = "DURATION")]
     finder_delay: Option<Span>,
-    /// Memory for the metadata of the backends table and btree [default: as the pool was made, 256m]
+    /// Memory for the metadata of the backends table and btree [default: as the pool was made,
+    /// 256m]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
     /// Make writes durable after this time at the latest, even if no client flushes [default: as
@@ -141,7 +142,7 @@ impl Arguments {
 
     fn options(&self) -> anyhow::Result<ServeOptions> {
         Ok(ServeOptions {
-            // Each protocol by which clients reach volumes is a line here.
+            // Each protocol of clients is a line here.
             front_ends: vec![Box::new(self.nbd()?)],
             volumes: self.volume.clone(),
             tuning: self.tuning()?,

@@ -1,4 +1,4 @@
-//! `gemelo suite`: the loads of the DEDISbench paper, in its order, on the same files.
+//! `gemelo suite` runs the loads of the DEDISbench paper in its order, on the same files.
 
 use super::bench;
 use crate::context::Context;
@@ -7,13 +7,17 @@ use clap::Args;
 use gemelo_job::{JobOptions, suite};
 use std::path::PathBuf;
 
-/// Sequential write, rewrite, read and reread, uniform read and write, NURand read and write: the order in which the
-/// DEDISbench paper (Paulo, Reis, Pereira, Sousa 2012, section 4) measures storage. All run on the files of the first.
+/// Measure storage under the eight loads of the DEDISbench paper, in its order.
+///
+/// The loads are sequential write, rewrite, read and reread, uniform read and write, and NURand
+/// read and write (Paulo, Reis, Pereira and Sousa, 2012, section 4). All use the files of the first
+/// load.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     options: JobOptions,
-    /// Write the results with all histograms to this file; - is standard output
+    /// Write the results with all histograms as JSON to this file; - writes to standard output in
+    /// place of the text
     #[arg(long, value_name = "FILE", help_heading = "Measurement")]
     json: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `gemelo verify`: re-checks the files that a run kept, from its result file.
+//! `gemelo verify` checks the data that a run left on its target, by the run's result file.
 
 use super::bench::verified;
 use crate::context::Context;
@@ -11,12 +11,14 @@ use gemelo_load::RunResult;
 use gemelo_target::TargetUri;
 use std::path::PathBuf;
 
-/// Checks every block that a run with --keep left, against what the result file says it wrote.
+/// Check every block that a run with --keep left on its target.
+///
+/// The result file of the run determines the expected content of each block.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The result that `gemelo bench --json` wrote
+    /// The result file that `gemelo bench --json` wrote
     result: PathBuf,
-    /// Where the files are now [default: where the run wrote them]
+    /// The target that holds the data now [default: the target of the run]
     #[arg(long, value_name = "URI")]
     target: Option<TargetUri>,
 }

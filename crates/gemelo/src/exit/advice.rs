@@ -1,7 +1,7 @@
 //! Advice on errors of the libraries, in the words of the command line.
 //!
-//! A library does not know which options exist. It returns a typed error; the option that helps is
-//! named here.
+//! Libraries do not know the options of the command line. They return typed errors, and this module
+//! names the option that helps.
 
 use gemelo_disk::DiskError;
 use gemelo_serve::{Remedy, RequestFailure, TransferError};
@@ -13,8 +13,8 @@ use std::error::Error;
 
 type Advice = Cow<'static, str>;
 
-/// The options that help against an error, if there are any. The words follow the text of the
-/// error, after a colon.
+/// Returns advice on an error that names the options which help, if there are any. The advice
+/// follows the text of the error after a colon.
 pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
     const ASKED: [fn(&(dyn Error + 'static)) -> Option<Advice>; 12] = [
         |error| of_volume(error.downcast_ref()?),
@@ -35,7 +35,8 @@ pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<Advice> {
     known.or_else(|| advice(inner(error)?))
 }
 
-/// The error that one of the library of jobs passes on as its own, so that no chain shows it.
+/// Returns the error inside a transparent error of the crate `job`. Chains of causes do not show
+/// it, because the outer error has the same text.
 fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     use gemelo_job::bench::ResolveError;
     use gemelo_job::filebench::FilebenchJobError;
@@ -69,7 +70,7 @@ fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     of_bench.or(of_replay).or(of_filebench).or(of_verify)
 }
 
-const ANOTHER_DEVICE: &str = "name another device, or say --force to overwrite it";
+const ANOTHER_DEVICE: &str = "name another device, or use --force to overwrite it";
 
 const CONVERT: &str = "convert it with `gemelo pool convert`";
 
@@ -87,15 +88,15 @@ fn of_disk(error: &DiskError) -> Option<Advice> {
 
 fn of_failure(failure: &RequestFailure) -> Option<Advice> {
     Some(match failure.remedy? {
-        Remedy::ForceRemoval => "say --force to remove it".into(),
-        Remedy::ForceCut => "say --force to cut it".into(),
+        Remedy::ForceRemoval => "use --force to remove it".into(),
+        Remedy::ForceCut => "use --force to cut it".into(),
         Remedy::Overwrite => ANOTHER_DEVICE.into(),
         Remedy::Convert => CONVERT.into(),
-        Remedy::Check => "see what is left with `gemelo pool check`".into(),
-        Remedy::Encrypt => "encrypt with --tls-certificate and --tls-key, or say --insecure".into(),
-        Remedy::Listen => "say --listen unix:PATH or tcp:HOST:PORT".into(),
+        Remedy::Check => "run `gemelo pool check` to see what is left".into(),
+        Remedy::Encrypt => "encrypt with --tls-certificate and --tls-key, or use --insecure".into(),
+        Remedy::Listen => "give --listen unix:PATH or --listen tcp:HOST:PORT".into(),
         Remedy::ListenAtFile => {
-            "say --listen unix:PATH, or leave out --socket-mode and --socket-group".into()
+            "give --listen unix:PATH, or leave out --socket-mode and --socket-group".into()
         }
         Remedy::Memory => "raise --memory, or allow fewer clients with --most-connections".into(),
     })
@@ -103,16 +104,16 @@ fn of_failure(failure: &RequestFailure) -> Option<Advice> {
 
 fn of_transfer(error: &TransferError) -> Option<Advice> {
     let is_read = matches!(error, TransferError::Volume { action: "read", .. });
-    is_read.then(|| "--salvage exports the rest, with zeros in the place of bad blocks".into())
+    is_read.then(|| "--salvage exports the rest, with zeros in place of bad blocks".into())
 }
 
 fn of_target(error: &TargetError) -> Option<Advice> {
     Some(match error {
         TargetError::Exists { .. } => {
-            "give another target, or say --force to overwrite the file".into()
+            "give another target, or use --force to overwrite the file".into()
         }
         TargetError::HoldsData { .. } => {
-            "give another target, or say --force to overwrite it".into()
+            "give another target, or use --force to overwrite it".into()
         }
         TargetError::NoDirect { .. } => {
             "use --sync none or --sync fsync, and leave out --direct".into()
@@ -125,10 +126,10 @@ fn of_target(error: &TargetError) -> Option<Advice> {
 
 fn of_trace(error: &TraceError) -> Option<Advice> {
     Some(match error {
-        TraceError::Line { .. } => "--skip-malformed leaves such lines out".into(),
-        TraceError::Unrecognised { .. } => "name its format with --format".into(),
+        TraceError::Line { .. } => "use --skip-malformed to skip such lines".into(),
+        TraceError::Unrecognised { .. } => "give its format with --format".into(),
         TraceError::TooManyFiles { .. } => {
-            "merge some of them first with `gemelo trace convert`".into()
+            "merge some of the files first with `gemelo trace convert`".into()
         }
         _ => return None,
     })
@@ -141,7 +142,7 @@ fn block_size(error: &BlockError) -> Advice {
 fn of_stat(error: &StatError) -> Option<Advice> {
     Some(match error {
         StatError::Block(error) => block_size(error),
-        StatError::Memory { .. } => "raise --memory, or take fewer records or devices".into(),
+        StatError::Memory { .. } => "raise --memory, or count fewer records or devices".into(),
         StatError::Place { .. } => return None,
     })
 }
@@ -186,9 +187,10 @@ fn of_replay(error: &gemelo_replay::ReplayError) -> Option<Advice> {
 
 fn of_filebench(error: &gemelo_filebench::WorkloadError) -> Option<Advice> {
     match error {
-        gemelo_filebench::WorkloadError::Exists { .. } => {
-            Some("say it to use what is there, or say --force to remove it".into())
-        }
+        gemelo_filebench::WorkloadError::Exists { .. } => Some(
+            "add reuse to the fileset to use the existing files, or use --force to remove them"
+                .into(),
+        ),
         _ => None,
     }
 }
@@ -198,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_a_library_is_told_with_the_option_that_helps() {
+    fn the_advice_on_an_error_of_a_library_names_the_option_that_helps() {
         let of = |error: &(dyn Error + 'static)| advice(error).unwrap_or_default().into_owned();
         let exists = TargetError::Exists { path: "x".into() };
         assert!(of(&exists).contains("--force"));

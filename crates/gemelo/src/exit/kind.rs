@@ -1,10 +1,10 @@
-//! The kind of an error, by its type and by when it was found.
+//! The kind of an error, which follows from its type and from the time at which it was found.
 
 use gemelo_base::units::UnitError;
 use gemelo_base::{Classified, FailureKind};
 use std::error::Error;
 
-/// When an error was found, where its type does not tell.
+/// The time at which an error was found, if its type does not imply it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ErrorMoment {
     /// Before anything was touched.
@@ -13,7 +13,7 @@ enum ErrorMoment {
     Midway,
 }
 
-/// An error that is marked with when it was found. The mark has no text of its own.
+/// An error with a mark that says when it was found. The mark adds no text.
 #[derive(Debug)]
 struct MarkedError {
     error: anyhow::Error,
@@ -32,7 +32,7 @@ impl Error for MarkedError {
     }
 }
 
-/// Turns a result into one whose error is bad input.
+/// Marks the error of a result as bad input.
 pub(crate) trait OrBadInput<T> {
     /// Marks the error, if there is one, as found before anything was touched.
     fn or_bad_input(self) -> anyhow::Result<T>;
@@ -44,18 +44,18 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
     }
 }
 
-/// Marks an error as found before anything was touched: a plain failure is bad input then.
+/// Marks an error as found before anything was touched. A plain failure then counts as bad input.
 pub(crate) fn bad_input(error: anyhow::Error) -> anyhow::Error {
     MarkedError { error, found: ErrorMoment::Untouched }.into()
 }
 
-/// Marks an error as found after work had begun: it cannot be bad input then.
+/// Marks an error as found after work had begun. It then does not count as bad input.
 pub(crate) fn midway(error: impl Into<anyhow::Error>) -> anyhow::Error {
     MarkedError { error: error.into(), found: ErrorMoment::Midway }.into()
 }
 
-/// The kind of an error: that of the outermost cause whose type tells one, as far as the outermost
-/// mark permits it.
+/// Returns the kind of an error. It is the kind of the outermost cause with a known type, changed
+/// by the outermost mark.
 pub(super) fn kind_of(error: &anyhow::Error) -> FailureKind {
     let kind = find(error, &typed_kind).unwrap_or(FailureKind::Failed);
     let mark = |cause: &(dyn Error + 'static)| Some(cause.downcast_ref::<MarkedError>()?.found);
@@ -85,7 +85,7 @@ fn kind_as<E: Classified + 'static>(error: &(dyn Error + 'static)) -> Option<Fai
 
 type KindAs = fn(&(dyn Error + 'static)) -> Option<FailureKind>;
 
-/// The error types of all libraries.
+/// A function for each error type of the libraries.
 const KNOWN: &[KindAs] = &[
     kind_as::<UnitError>,
     kind_as::<gemelo_content::ContentError>,
@@ -137,7 +137,7 @@ const KNOWN: &[KindAs] = &[
     kind_as::<std::io::Error>,
 ];
 
-/// The kind that the type of an error tells.
+/// Returns the kind of an error with a known type.
 fn typed_kind(error: &(dyn Error + 'static)) -> Option<FailureKind> {
     KNOWN.iter().find_map(|kind_as| kind_as(error))
 }

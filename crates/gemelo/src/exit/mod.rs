@@ -1,6 +1,6 @@
-//! How a command ends: exit status and error text, decided in one place.
+//! The end of a command: the only place that decides the exit status and the error text.
 //!
-//! `docs/reference/exit-status.md` is the user's table of the statuses.
+//! `docs/reference/exit-status.md` lists the statuses for users.
 
 mod advice;
 mod kind;
@@ -13,21 +13,21 @@ use kind::{find, kind_of};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// How a command ended that did not fail.
+/// The end of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The command did all of its work.
     Done,
-    /// The command did a part of its work, and its output said which.
+    /// The command did a part of its work, and its output names that part.
     Partial,
     /// The command did its work, and found stored data damaged.
     FoundDamage,
 }
 
-/// The exit status of all that was asked for being done.
+/// The exit status of a command that did all of its work.
 const DONE: u8 = 0;
 
-/// The exit status of a kind of failure.
+/// Returns the exit status for a kind of failure.
 const fn status(kind: FailureKind) -> u8 {
     match kind {
         FailureKind::Failed => 1,
@@ -40,14 +40,14 @@ const fn status(kind: FailureKind) -> u8 {
     }
 }
 
-/// The one way from the end of a command to the exit status of the program. Prints the error of a
-/// command that failed.
+/// Returns the exit status of the program for the end of a command. Prints the error of a command
+/// that failed.
 pub(crate) fn exit_code(ended: &anyhow::Result<Outcome>) -> ExitCode {
     ExitCode::from(match ended {
         Ok(Outcome::Done) => DONE,
         Ok(Outcome::Partial) => status(FailureKind::Failed),
         Ok(Outcome::FoundDamage) => status(FailureKind::Damaged),
-        // The reader of the output has seen enough: `gemelo scan / | head`.
+        // The reader of the output closed it early, as in `gemelo scan / | head`.
         Err(error) if is_broken_pipe(error) => DONE,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "gemelo: {}", message(error));
@@ -56,14 +56,15 @@ pub(crate) fn exit_code(ended: &anyhow::Result<Outcome>) -> ExitCode {
     })
 }
 
-/// Prints the answer of the parser of arguments: help and version with status 0, errors with that
-/// of bad input.
+/// Prints the message of the argument parser. Returns status 0 for help and version, and the status
+/// of bad input for errors.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { status(FailureKind::BadInput) } else { DONE })
 }
 
-/// Failures after there was a result. One output that cannot be written must not cost the others.
+/// Failures that occur after the result exists. If one output cannot be written, the others still
+/// are.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     first: Option<anyhow::Error>,
@@ -79,13 +80,13 @@ impl Failures {
         }
     }
 
-    /// Returns the first failure, or how the command ended without one.
+    /// Returns the first failure. Without a failure, returns the outcome.
     pub(crate) fn or(self, outcome: Outcome) -> anyhow::Result<Outcome> {
         self.first.map_or(Ok(outcome), Err)
     }
 }
 
-/// Several faults, a line each.
+/// Several faults, one on each line.
 #[derive(Debug)]
 struct Lines(String);
 
@@ -97,13 +98,13 @@ impl std::fmt::Display for Lines {
 
 impl std::error::Error for Lines {}
 
-/// An error that lists several faults, a line each.
+/// Makes an error that lists several faults, one on each line.
 pub(crate) fn lines(wrong: &[String]) -> anyhow::Error {
     Lines(wrong.iter().map(|one| format_line(one)).collect::<Vec<_>>().join("\n")).into()
 }
 
-/// The error, its causes and the advice on it, safe to print: on one line, unless a cause has lines
-/// of its own.
+/// Returns the error, its causes and the advice on it as text without control characters. The text
+/// is one line, unless a cause has several lines of its own.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut text = format!("{error:#}");
     if let Some(advice) = find(error, &advice::advice) {

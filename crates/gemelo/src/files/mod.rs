@@ -1,9 +1,9 @@
-//! Reading and writing whole files, with errors that name them. Every command writes its results
-//! through this module.
+//! Reading and writing of whole files, with errors that name the file. Every command writes its
+//! results through this module.
 //!
-//! A result file appears complete or not at all: it is written under a temporary name beside its
-//! place, synchronised, and renamed. [`OutputPlace`] says which outputs are files of that kind; all
-//! others (devices, FIFOs, descriptors) are written through and never replaced.
+//! A result file appears complete or not at all: it is written under a temporary name in the same
+//! directory, synchronised, and renamed. [`OutputPlace`] tells these files from devices, FIFOs and
+//! descriptors, which are written directly and never replaced.
 
 mod new_directory;
 mod new_file;
@@ -21,31 +21,31 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// Reads a text file that the user named.
+/// Reads a text file. An error is bad input, because the user named the file.
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path)
         .with_context(|| format!("cannot read {}", path.display()))
         .or_bad_input()
 }
 
-/// Whether a result with this name goes to standard output: `-`, `/dev/stdout` and the like.
+/// Returns whether a name stands for standard output, as `-` and `/dev/stdout` do.
 pub(crate) fn is_standard_output(path: &Path) -> bool {
     matches!(OutputPlace::of(path), Ok(OutputPlace::StandardOutput))
 }
 
-/// [`is_standard_output`] of an option that may be absent.
+/// Returns whether an option is present and names standard output.
 pub(crate) fn is_some_standard_output(path: Option<&Path>) -> bool {
     path.is_some_and(is_standard_output)
 }
 
-/// Refuses, before any work is done for it, an output that cannot be written or that exists without
-/// `force`.
+/// Refuses an output that cannot be written, and without `force` one that exists. Called before any
+/// work is done for the output.
 pub(crate) fn check_new(path: &Path, force: bool) -> anyhow::Result<()> {
     OutputPlace::of(path)?.check(path, force)
 }
 
-/// Refuses outputs that cannot be written, and two of them that are the same file: the second would
-/// replace the first.
+/// Refuses outputs that cannot be written, and outputs of which two are the same file, because the
+/// second would replace the first.
 pub(crate) fn check_all_new<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
     force: bool,
@@ -66,14 +66,14 @@ pub(crate) fn check_all_new<'a>(
     Ok(())
 }
 
-/// Writes a whole file.
+/// Writes a file as a whole.
 pub(crate) fn write_whole(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
     let mut file = NewFile::create(path, force)?;
     file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
     file.finish()
 }
 
-/// Writes a result file, indented.
+/// Writes a result file as indented JSON.
 pub(crate) fn write_json<Input: Serialize, Measured: Serialize>(
     path: &Path,
     force: bool,

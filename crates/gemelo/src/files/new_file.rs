@@ -1,4 +1,4 @@
-//! A file that is written piece by piece, and is in its place only once it is finished.
+//! An output file that is written piece by piece and gets its name only when it is complete.
 
 use super::place::{OutputPlace, directory_of, temporary_beside};
 use anyhow::{Context as _, anyhow};
@@ -8,13 +8,14 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A file that is written piece by piece. Dropped before [`NewFile::finish`], it leaves nothing.
+/// An output file that is written piece by piece. If it is dropped before [`NewFile::finish`], it
+/// is removed.
 pub(crate) enum NewFile {
-    /// Standard output.
+    /// Writes to standard output.
     StandardOutput,
-    /// Standard error.
+    /// Writes to standard error.
     StandardError,
-    /// Something that is written through: a device, a FIFO, a descriptor.
+    /// A device, a FIFO or a descriptor, which is written directly.
     Through(File),
     /// A file under a temporary name.
     Temporary(TemporaryFile),
@@ -28,15 +29,15 @@ pub(crate) struct TemporaryFile {
 }
 
 impl NewFile {
-    /// Begins to write what [`super::check_new`] found to be writable.
+    /// Begins to write an output that [`super::check_new`] accepted.
     pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
         Ok(match OutputPlace::of(path)? {
             OutputPlace::StandardOutput => Self::StandardOutput,
             OutputPlace::StandardError => Self::StandardError,
             OutputPlace::Descriptor(descriptor) => {
-                // Of a regular file this is a second opening: appending keeps what was written
-                // through the first.
+                // This opens a regular file a second time. Appending keeps the bytes that were
+                // written through the first descriptor.
                 Self::Through(
                     OpenOptions::new().append(true).open(descriptor).with_context(cannot)?,
                 )
@@ -52,7 +53,7 @@ impl NewFile {
         })
     }
 
-    /// The file itself, for what writes through a handle; none of a standard stream.
+    /// Returns the file, for writers that need a handle; [`None`] for a standard stream.
     pub(crate) fn file(&self) -> Option<&File> {
         match self {
             Self::StandardOutput | Self::StandardError => None,
@@ -61,12 +62,12 @@ impl NewFile {
         }
     }
 
-    /// Whether this is a file that any place of can be written, in any order.
+    /// Returns whether any offset of the file can be written, in any order.
     pub(crate) const fn is_regular(&self) -> bool {
         matches!(self, Self::Temporary(_))
     }
 
-    /// Puts the file into its place.
+    /// Flushes the file and gives it its name.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         self.flush().context("cannot write to standard output")?;
         match self {
@@ -99,20 +100,21 @@ impl Write for NewFile {
 }
 
 impl TemporaryFile {
-    /// Gives the file its name. A complete result is kept under its temporary name if that fails.
+    /// Gives the file its name. If that fails, the complete file keeps its temporary name.
     fn put_in_place(self) -> anyhow::Result<()> {
         let place = self.place.display().to_string();
         self.temporary.as_file().sync_all().with_context(|| format!("cannot write {place}"))?;
         let Self { temporary, place: path, force } = self;
         let renamed = match path.symlink_metadata() {
-            Ok(there) if force && !there.is_file() => {
-                Err((temporary, anyhow!("it is no file any more")))
-            }
+            Ok(there) if force && !there.is_file() => Err((
+                temporary,
+                anyhow!("it was replaced meanwhile by something that is not a file"),
+            )),
             Ok(there) if force => {
                 take_over(temporary.as_file(), &there);
                 persist(temporary, |temporary| temporary.persist(&path))
             }
-            Ok(_) => Err((temporary, anyhow!("a file of this name was made meanwhile"))),
+            Ok(_) => Err((temporary, anyhow!("a file of this name was created meanwhile"))),
             Err(_) => persist(temporary, |temporary| temporary.persist_noclobber(&path)),
         };
         if let Err((temporary, error)) = renamed {
@@ -122,8 +124,8 @@ impl TemporaryFile {
                 error.context(format!("cannot write {place} (the complete result is in {kept})"))
             );
         }
-        // The name is on the medium once the directory is; where that cannot be synchronised, it
-        // soon will be.
+        // The name is durable once the directory is synchronised. On file systems that cannot
+        // synchronise directories, it becomes durable a little later.
         let _ = File::open(directory_of(&path)).and_then(|directory| directory.sync_all());
         Ok(())
     }
@@ -138,12 +140,12 @@ fn persist(
     rename(temporary).map(drop).map_err(|failed| (failed.file, failed.error.into()))
 }
 
-/// Gives the new file the owner, as far as the user may do that, and the mode of the one it
-/// replaces.
+/// Gives the new file the mode of the file that it replaces, and its owner and group as far as the
+/// user has the right to.
 fn take_over(file: &File, there: &std::fs::Metadata) {
     if fchown(file, Some(there.uid()), Some(there.gid())).is_err() {
         let _ = fchown(file, None, Some(there.gid()));
     }
-    // After the owner, a change of which may clear bits of the mode.
+    // The mode comes last, because a change of the owner may clear bits of the mode.
     let _ = file.set_permissions(there.permissions());
 }

@@ -1,10 +1,10 @@
-//! The files that jobs write beside their results.
+//! The files that jobs write in addition to their results.
 
 use super::NewFile;
 use gemelo_job::{OutputError, OutputFile, OutputFiles};
 use std::path::Path;
 
-/// Makes each output as a [`NewFile`].
+/// Creates each output as a [`NewFile`].
 pub(crate) struct NewFiles;
 
 impl OutputFiles for NewFiles {

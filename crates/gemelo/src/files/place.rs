@@ -1,4 +1,4 @@
-//! Where a result goes, and how that place may be written.
+//! The destination of a result, and the checks whether it can be written.
 
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
@@ -9,41 +9,41 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// How temporary names begin and end: they say whose they are, should the program be killed before
-/// they are renamed or removed. The name to be is no part of them, since that may be as long as
-/// names can be.
+/// Prefix and suffix of temporary names. They identify files that a killed program left behind. The
+/// final name is not part of them, because it may already have the greatest length of a name.
 pub(super) const TEMPORARY: (&str, &str) = (".gemelo-", ".part");
 
-/// Symbolic links that lead to one file: the kernel follows no more either.
+/// Most symbolic links that are followed to one file. The kernel has the same limit.
 const MOST_LINKS: usize = 40;
 
-/// Where a result goes.
+/// The destination of a result.
 #[derive(Debug)]
 pub(super) enum OutputPlace {
-    /// `-`, or a name of descriptor 1 such as `/dev/stdout`.
+    /// Standard output: `-`, or a name of descriptor 1 such as `/dev/stdout`.
     StandardOutput,
-    /// A name of descriptor 2.
+    /// Standard error: a name of descriptor 2.
     StandardError,
-    /// A descriptor that the process was started with, such as that of the shell's `>(...)`.
+    /// A descriptor that the process inherited, such as that of the shell's `>(...)`.
     Descriptor(PathBuf),
-    /// A device node or a FIFO: written through.
+    /// A device node or a FIFO, which is written directly.
     Through { path: PathBuf, is_block_device: bool },
-    /// A regular file, or nothing yet, at the end of all symbolic links: replaced as a whole.
+    /// A regular file, or a name that does not exist, at the end of all symbolic links. It is
+    /// replaced as a whole.
     File { path: PathBuf, exists: bool },
 }
 
 impl OutputPlace {
-    /// Finds out what a name stands for.
+    /// Returns the destination that a name stands for.
     ///
     /// # Errors
-    /// If nothing can be written there: a directory, a socket, a link that must not be followed.
-    /// All are bad input.
+    /// Fails with bad input if nothing can be written there, for example because the name is a
+    /// directory, a socket, or a link that must not be followed.
     pub(super) fn of(path: &Path) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
             return Ok(Self::StandardOutput);
         }
         let cannot = || format!("cannot write {}", path.display());
-        // The kernel decides first whether links may be followed (proc(5), protected_symlinks).
+        // The kernel decides whether links may be followed (proc(5), protected_symlinks).
         let kind = match path.metadata() {
             Ok(status) => Some(status.file_type()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -93,7 +93,8 @@ impl OutputPlace {
         }
     }
 
-    /// What two names of one place have in common; none where several results may go.
+    /// Returns a path that is equal for all names of one file; [`None`] for destinations that can
+    /// take several results.
     pub(super) fn key(&self) -> Option<PathBuf> {
         match self {
             Self::StandardOutput => Some("-".into()),
@@ -105,8 +106,8 @@ impl OutputPlace {
         }
     }
 
-    /// Refuses a place that exists and would be overwritten without `force`, or that cannot be
-    /// written. `path` is its name in messages.
+    /// Refuses a destination that cannot be written, and without `force` one that exists and would
+    /// be overwritten. Messages name it `path`.
     pub(super) fn check(&self, path: &Path, force: bool) -> anyhow::Result<()> {
         match self {
             Self::StandardOutput | Self::StandardError | Self::Descriptor(_) => Ok(()),
@@ -119,17 +120,17 @@ impl OutputPlace {
                     .or_bad_input()
             }
             Self::File { exists: true, .. } if !force => Err(bad_input(anyhow!(
-                "{} exists: name another file, or say --force",
+                "{} exists: name another file, or use --force to overwrite it",
                 path.display()
             ))),
             Self::File { path: file, .. } => {
-                // A file that does not exist below /dev is a misspelt device.
+                // A name below /dev that does not exist is a misspelt device.
                 gemelo_target::check_overwritable(file, force).or_bad_input()?;
                 let directory = directory_of(file);
                 if !directory.is_dir() {
                     let directory = directory.display();
                     return Err(bad_input(anyhow!(
-                        "{directory} is not a directory: make it first"
+                        "{directory} is not a directory: create it first"
                     )));
                 }
                 temporary_beside(file, path).map(drop).or_bad_input()
@@ -138,13 +139,13 @@ impl OutputPlace {
     }
 }
 
-/// The directory that a file is in.
+/// Returns the directory of a file.
 pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The number of this process's descriptor that a path names, as `/dev/fd/63` and
-/// `/proc/self/fd/63` do.
+/// Returns the number of this process's descriptor that a path such as `/dev/fd/63` or
+/// `/proc/self/fd/63` names.
 fn descriptor_of(path: &Path) -> Option<u32> {
     let number = path.file_name()?.to_str()?.parse().ok()?;
     let directory = directory_of(path).canonicalize().ok()?;
@@ -152,7 +153,7 @@ fn descriptor_of(path: &Path) -> Option<u32> {
     (directory == own).then_some(number)
 }
 
-/// A temporary file that can become `file`; `path` is its name in messages.
+/// Creates a temporary file in the directory of `file`. Messages name it `path`.
 pub(super) fn temporary_beside(
     file: &Path,
     path: &Path,
@@ -161,16 +162,16 @@ pub(super) fn temporary_beside(
     tempfile::Builder::new()
         .prefix(TEMPORARY.0)
         .suffix(TEMPORARY.1)
-        // The umask takes from these what the user does not want.
+        // The umask removes the permissions that the user does not want.
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
         .tempfile_in(directory)
         .map_err(|error| match error.get_ref() {
-            // The error of tempfile names its random path, which says nothing to the user.
+            // The error of tempfile names a random path, which does not help the user.
             Some(_) => std::io::Error::from(error.kind()),
             None => error,
         })
         .with_context(|| {
             let (path, directory) = (path.display(), directory.display());
-            format!("cannot write {path}: no file can be made in {directory}")
+            format!("cannot write {path}: cannot create a file in {directory}")
         })
 }

@@ -33,7 +33,8 @@ impl Archive {
         self.entries += 1;
         let (name_bytes, content_bytes) = (name.len() as u32 + 1, content.len() as u32);
         let [major, minor] = device;
-        // Number, mode, user, group, links, time, length, device of the file, device it is, length of the name, checksum.
+        // Number, mode, user, group, links, time, length, device of the file, device it is, length
+        // of the name, checksum.
         let fields =
             [self.entries, mode, 0, 0, 1, 0, content_bytes, 0, 0, major, minor, name_bytes, 0];
         self.bytes.extend_from_slice(b"070701");

@@ -38,8 +38,8 @@ pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]
     }
 }
 
-/// Whether the machine has a program that a test needs. Without it the test says so and is over; with
-/// `GEMELO_REQUIRE_TOOLS` set, as where everything is installed, that is a failure.
+/// Whether the machine has a program that a test needs. Without it the test says so and is over;
+/// with `GEMELO_REQUIRE_TOOLS` set, as where everything is installed, that is a failure.
 pub(crate) fn has_tool(name: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let is_found = std::env::split_paths(&paths).any(|directory| directory.join(name).exists());

@@ -1,5 +1,6 @@
-//! What each sector of a volume may hold after a crash: what was written last before the last flush, or anything written
-//! there since. Contents are numbered, and a content's number gives its bytes.
+//! What each sector of a volume may hold after a crash: what was written last before the last
+//! flush, or anything written there since. Contents are numbered, and a content's number gives its
+//! bytes.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,8 @@ pub(crate) const SECTOR: usize = 512;
 /// The number of a content; 0 is zeros.
 pub(crate) type ContentNumber = u64;
 
-/// What a sector holds: a part of a content. The same content at two places is a duplicate if the parts fall alike.
+/// What a sector holds: a part of a content. The same content at two places is a duplicate if the
+/// parts fall alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) content: ContentNumber,
@@ -37,8 +39,8 @@ struct Written {
     acknowledged: Option<u64>,
 }
 
-/// The sectors of a volume, in the order of their writes. Requests that overlap are never under way together, so the order
-/// is known.
+/// The sectors of a volume, in the order of their writes. Requests that overlap are never under way
+/// together, so the order is known.
 pub(crate) struct History {
     sectors: Vec<Vec<Written>>,
     /// Sectors with more than one possible content.

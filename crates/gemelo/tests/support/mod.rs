@@ -25,7 +25,8 @@ pub(crate) fn small(capacity_bytes: u64) -> PoolOptions {
     PoolOptions { capacity_bytes, ..PoolOptions::default() }
 }
 
-/// Every kind of fingerprint, of backend and of mode, and blocks of several sizes, with a name for messages.
+/// Every kind of fingerprint, of backend and of mode, and blocks of several sizes, with a name for
+/// messages.
 pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, DedupMode)> {
     use {BackendKind as Backend, FingerprintKind as Kind};
     let of = |block_bytes, fingerprint, backend| PoolOptions {

@@ -1,5 +1,5 @@
-//! A volume as a disk of this machine: `nbdfuse` makes it a file, a loop device makes that a disk, and a file system on it
-//! is mounted. All needs root, as making file systems does.
+//! A volume as a disk of this machine: `nbdfuse` makes it a file, a loop device makes that a disk,
+//! and a file system on it is mounted. All needs root, as making file systems does.
 
 use super::tools::{all_of, missing, run, tool};
 use super::{PATIENCE, TestPool};

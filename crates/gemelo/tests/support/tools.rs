@@ -1,5 +1,5 @@
-//! Programs that tests run. Without one a test says so and is over; with `GEMELO_REQUIRE_TOOLS` set, as where everything is
-//! installed, that is a failure.
+//! Programs that tests run. Without one a test says so and is over; with `GEMELO_REQUIRE_TOOLS`
+//! set, as where everything is installed, that is a failure.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

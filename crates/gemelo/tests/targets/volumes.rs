@@ -37,7 +37,7 @@ fn a_volume_stores_what_the_profile_predicts() {
         "{}",
         text.out
     );
-    assert!(text.out.contains("got a block of their own"), "{}", text.out);
+    assert!(text.out.contains("of the blocks written"), "{}", text.out);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Finds options that have no effect in any job, because their user expects an effect.
+//! Finds options that have no effect in any job. They are refused, because the user expects an
+//! effect.
 
 use super::error::ResolveError;
 use crate::options::{LoadOptions, SyncChoice};
@@ -48,8 +49,8 @@ pub(super) fn given(options: &LoadOptions, job: &Job, storage: &dyn Storage) -> 
     given.map(|(_, option, has_effect, purpose)| Given { option, has_effect, purpose }).collect()
 }
 
-/// Refuses an option that has no effect in any of the jobs. A key that a file gives for all its jobs
-/// need not have an effect in each.
+/// Refuses an option that has no effect in any of the jobs. A key that a file gives for all its
+/// jobs need not have an effect in each.
 pub(super) fn check(jobs: &[&[Given]]) -> Result<(), ResolveError> {
     let all = || jobs.iter().copied().flatten();
     let idle =

@@ -10,7 +10,7 @@ use std::collections::TryReserveError;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// The reason why options describe no job. Nothing was touched.
+/// The reason why options are not a valid job. Nothing was touched.
 #[derive(Debug, Error)]
 pub enum ResolveError {
     /// A job of several is refused.
@@ -21,7 +21,7 @@ pub enum ResolveError {
         /// The reason.
         source: Box<ResolveError>,
     },
-    /// The content options describe no contents.
+    /// The content options are invalid.
     #[error(transparent)]
     ContentOptions(#[from] ContentOptionsError),
     /// The contents do not suit the job.
@@ -33,38 +33,43 @@ pub enum ResolveError {
     /// The target is refused.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The job names no target.
+    /// The job has no target.
     #[error(
         "say where load goes: --target DIRECTORY, FILE, DEVICE, pool:DIRECTORY/VOLUME, \
          nbd://HOST/EXPORT or null:"
     )]
     NoTarget,
-    /// The engine was named for a volume or an export.
-    #[error("--engine is for files and devices: leave it out for {target}, and say --queue-depth")]
+    /// An engine was given for a volume or an export.
+    #[error("--engine is for files and devices: leave it out for {target}, and give --queue-depth")]
     NoEngines {
         /// The target of the job.
         target: TargetUri,
     },
-    /// Both a peak load and a rate were asked for.
-    #[error("--peak is as fast as possible, a rate is not: say one of them")]
+    /// Both a peak load and a rate were given.
+    #[error("--peak and a rate exclude each other: give one of them")]
     PeakAndRate,
     /// One of the separate rates is missing.
-    #[error("--read-rate and --write-rate go together, or say --rate for both")]
+    #[error("--read-rate and --write-rate go together: give both, or --rate")]
     OneRate,
     /// A common rate and a separate one were given.
-    #[error("--rate is for all operations: leave out --read-rate and --write-rate")]
+    #[error(
+        "--rate covers all operations: leave it out, or leave out --read-rate and --write-rate"
+    )]
     RateForAll,
     /// A duration does not fit 64 bits of nanoseconds.
-    #[error("a duration is above 584 years")]
+    #[error("a duration is longer than 584 years, the limit: give a shorter one")]
     Duration,
     /// The target has less than a block for each process.
-    #[error("{target} is too small for a block for each process")]
+    #[error(
+        "{target} is too small to give each process a block: use fewer --processes or a smaller \
+         --block-size"
+    )]
     NoRoom {
         /// The target of the job.
         target: TargetUri,
     },
     /// An option has no effect in any of the jobs.
-    #[error("{option} has no effect here, it is for {purpose}: leave it out")]
+    #[error("{option} has no effect here, because it is for {purpose}: leave it out")]
     NoEffect {
         /// The option.
         option: &'static str,
@@ -72,7 +77,7 @@ pub enum ResolveError {
         purpose: &'static str,
     },
     /// An option was given that the suite decides itself.
-    #[error("the loads of the suite have their own {option}: leave it out")]
+    #[error("the suite sets {option} itself: leave it out")]
     OfSuite {
         /// The option.
         option: &'static str,
@@ -131,7 +136,7 @@ pub enum ExecuteError {
     #[error("cannot write the log of operations")]
     Log(#[source] std::io::Error),
     /// The counts of accesses do not fit into memory.
-    #[error("no memory for {}", path.display())]
+    #[error("the counts of accesses for {} do not fit into memory: leave out --access-log", path.display())]
     Memory {
         /// The file that was to hold the counts.
         path: PathBuf,
@@ -146,7 +151,7 @@ pub enum ExecuteError {
         /// Error of the system call.
         source: std::io::Error,
     },
-    /// A file beside the result cannot be made or completed.
+    /// A further output file cannot be created or completed.
     #[error(transparent)]
     Output(OutputError),
 }

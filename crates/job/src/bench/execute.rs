@@ -74,8 +74,8 @@ pub fn check(jobs: &[ResolvedJob]) -> Result<(), ExecuteError> {
     Ok(())
 }
 
-/// Runs the jobs in order, until one fails, the user stops them, or `each` breaks. `each` gets every
-/// result as it comes. Measurements are returned whatever fails after them.
+/// Runs the jobs in order, until one fails, the user stops them, or `each` breaks. Calls `each`
+/// with every result when it is complete. A later failure does not discard earlier measurements.
 pub fn run(
     jobs: Vec<ResolvedJob>,
     environment: &JobEnvironment<'_>,
@@ -114,7 +114,7 @@ impl ResolvedJob {
         ExecuteError::Plan { job: self.input.name.clone(), source }
     }
 
-    /// Returns the places of the job before, if they fit, or else own ones.
+    /// Returns the places of the job before if they fit, or else opens new ones.
     fn place_after(&mut self, before: Option<Open>) -> Result<Open, ExecuteError> {
         match before {
             Some(before) if before.fits(self) => {
@@ -173,9 +173,9 @@ impl ResolvedJob {
             log,
         )
         .map_err(|source| ExecuteError::Begin { job: self.input.name.clone(), source })?;
-        // The result tells of a log that could not be written. The incomplete log is dropped.
+        // The result reports a log that could not be written. The incomplete log is dropped.
         let log_file = log_file.filter(|_| result.log_failure.is_none());
-        // Neither output is lost because the other one cannot be written.
+        // If one output cannot be written, the other one still is.
         let logged = log_file.map_or(Ok(()), finish_log);
         let logged = logged.and(self.write_access_log(&result, environment));
         place.history.clone_from(&result.history);

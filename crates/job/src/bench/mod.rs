@@ -1,4 +1,4 @@
-//! Jobs of load: resolved, checked, and run one after the other.
+//! Resolves, checks and runs jobs of load, one after the other.
 
 mod effect;
 mod error;
@@ -28,7 +28,7 @@ pub fn resolve_all(
     mut jobs: Vec<JobOptions>,
     environment: &JobEnvironment<'_>,
 ) -> Result<Vec<ResolvedJob>, ResolveError> {
-    // Jobs that name no run id share one, because a job that continues with the files of another
+    // Jobs without a run id share one, because a job that continues with the files of another
     // must write the same contents.
     let run_id = fresh_word();
     for job in &mut jobs {

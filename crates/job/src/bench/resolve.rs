@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Size in bytes of each process's file if the job names none.
+/// Size in bytes of each process's file if the job sets none.
 const USUAL_FILE_BYTES: u64 = 1 << 30;
-/// Length of an interval if the job names none.
+/// Length of an interval if the job sets none.
 const USUAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A resolved job, as a result file keeps it.
@@ -47,7 +47,7 @@ pub struct ResolvedJob {
     pub(super) force: bool,
     pub(super) access_log: Option<PathBuf>,
     pub(super) log: Option<PathBuf>,
-    /// `true` if the user named what files hold before the run.
+    /// `true` if the user set the data of the files before the run.
     pub(super) says_populate: bool,
     /// Given options that may have no effect.
     pub(super) given: Vec<Given>,
@@ -61,7 +61,7 @@ struct Destination<'a> {
 }
 
 impl ResolvedJob {
-    /// Returns the files that the job writes beside its result.
+    /// Returns the files that the job writes in addition to its result.
     pub fn outputs(&self) -> impl Iterator<Item = &Path> {
         [&self.access_log, &self.log].into_iter().flatten().map(PathBuf::as_path)
     }
@@ -121,7 +121,7 @@ fn kind_of(pattern: Pattern) -> String {
     text.split(':').next().unwrap_or(&text).to_owned()
 }
 
-/// Share of blocks in contents that were cut short from which the user is warned.
+/// Share of blocks in contents that were cut short above which the user is warned.
 const WORTH_TELLING: f64 = 0.001;
 
 fn warn_of_cut_contents(contents: &Contents, monitor: &dyn Monitor) {
@@ -130,7 +130,8 @@ fn warn_of_cut_contents(contents: &Contents, monitor: &dyn Monitor) {
     let share = cut_blocks as f64 / scaled.blocks() as f64;
     if share > WORTH_TELLING {
         monitor.warn(&format!(
-            "{:.2} % of blocks are in contents with fewer copies than the distribution has: {} blocks have no room for more",
+            "{:.2} % of blocks are in contents with fewer copies than the distribution has, because \
+             {} blocks have no space for more",
             share * 100.0,
             scaled.blocks()
         ));
@@ -205,7 +206,7 @@ fn pace(options: &LoadOptions) -> Result<Pace, ResolveError> {
     }
 }
 
-/// Returns the size of each process's file or region if the job names none. A device, volume, export
+/// Returns the size of each process's file or region if the job sets none. A device, volume, export
 /// or existing file is used as a whole.
 fn usual_file_bytes(
     target: Destination<'_>,

@@ -28,9 +28,9 @@ pub enum DedisbenchError {
         /// The missing flags.
         what: &'static str,
     },
-    /// The distribution comes with DEDISbench alone.
+    /// Only DEDISbench has the distribution.
     #[error(
-        "gemelo has no figures of {name}: give the path of a distribution file, such as \
+        "gemelo does not have the distribution {name}: give the path of its file, such as \
          distfile=./{name}"
     )]
     UnknownDistribution {

@@ -1,18 +1,19 @@
-//! The INI files that DEDISbench reads, line by line: sections, `key=value`, comments from `;` or `#`.
+//! The parser of the INI files that DEDISbench reads. They have sections, lines `key=value`, and
+//! comments that begin with `;` or `#`.
 
 use super::error::DedisbenchError;
 
-/// One `key=value`.
+/// A line `key=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Counted from 1.
+    /// Number of the line, counted from 1.
     pub(crate) line: usize,
     pub(crate) section: String,
     pub(crate) key: String,
     pub(crate) value: String,
 }
 
-/// The entries of a text, in order.
+/// Returns the entries of a text, in order.
 pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, DedisbenchError> {
     let mut section = None;
     let mut entries = Vec::new();
@@ -37,7 +38,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, DedisbenchError> {
             .ok_or_else(|| wrong(format!("expected key=value, found '{}'", shown(content))))?;
         let section = section
             .clone()
-            .ok_or_else(|| wrong(format!("'{}' stands before any [section]", shown(key))))?;
+            .ok_or_else(|| wrong(format!("'{}' is before the first [section]", shown(key))))?;
         entries.push(Entry {
             line: index + 1,
             section,
@@ -48,10 +49,10 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, DedisbenchError> {
     Ok(entries)
 }
 
-/// Characters of a wrong line that an error shows.
+/// Most characters of a wrong line that an error shows.
 const SHOWN: usize = 40;
 
-/// What an error shows of a text: its beginning, without what a terminal would act on.
+/// Returns the beginning of a text for an error, without control characters.
 pub(super) fn shown(text: &str) -> String {
     text.chars()
         .take(SHOWN)
@@ -59,7 +60,8 @@ pub(super) fn shown(text: &str) -> String {
         .collect()
 }
 
-/// The line without a comment: a whole line from `;` or `#`, the rest of one from a `;` or `#` after white space.
+/// Returns the line without its comment. A comment begins with a `;` or `#` at the start of the
+/// line or after white space.
 fn without_comment(line: &str) -> &str {
     let mut after_space = true;
     for (place, letter) in line.char_indices() {

@@ -1,7 +1,7 @@
 //! Translates DEDISbench command lines and configurations into the options of a job.
 //!
-//! `ini` reads configuration files, `parse` understands flags and keys, and `translate` says the
-//! same in options of `gemelo bench`.
+//! The module `ini` reads configuration files, `parse` interprets flags and keys, and `translate`
+//! makes options of `gemelo bench` of them.
 
 mod error;
 mod ini;
@@ -28,7 +28,7 @@ impl DedisbenchJob {
         self.configuration.as_deref().map(Path::new)
     }
 
-    /// Adds the text of a configuration file. Flags of the command line go before it.
+    /// Adds the text of a configuration file. Flags of the command line take precedence.
     ///
     /// # Errors
     /// Fails with the first wrong line.

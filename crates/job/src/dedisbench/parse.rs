@@ -1,5 +1,5 @@
-//! Reads DEDISbench command lines and configurations as a [`DedisbenchJob`]: its flags, the older
-//! flags, and the keys of its INI file. It reads no file and knows nothing of gemelo's jobs.
+//! Parses DEDISbench command lines and configurations as a [`DedisbenchJob`]: the flags, the older
+//! flags, and the keys of the INI file. This module reads no file and does not know gemelo's jobs.
 
 use super::error::DedisbenchError;
 use super::ini::{Entry, shown};
@@ -11,19 +11,19 @@ pub struct DedisbenchJob {
     pub(crate) operation: Option<DedisbenchOperation>,
     pub(crate) minutes: Option<u64>,
     pub(crate) megabytes: Option<u64>,
-    /// The INI file.
+    /// Path of the INI file.
     pub(crate) configuration: Option<String>,
     pub(crate) distribution: Option<String>,
     pub(crate) pattern: Option<DedisbenchPattern>,
     pub(crate) processes: Option<u32>,
-    /// Of each process's file, or of the whole device.
+    /// Size of each process's file, or of the whole device.
     pub(crate) file_megabytes: Option<u64>,
     pub(crate) block_bytes: Option<u64>,
     pub(crate) populate: Option<DedisbenchPopulate>,
     pub(crate) sync: Option<Sync>,
     pub(crate) raw_device: Option<String>,
     pub(crate) integrity: Option<Integrity>,
-    /// A number, or any text of the older `-v`.
+    /// A number, or with the older `-v` any text.
     pub(crate) seed: Option<String>,
     pub(crate) directory: Option<String>,
     pub(crate) logs_operations: Option<bool>,
@@ -32,11 +32,11 @@ pub struct DedisbenchJob {
     pub(crate) general_results: Option<GeneralResults>,
     pub(crate) removes_files: Option<bool>,
     pub(crate) keeps_databases: Option<bool>,
-    /// Whether a flag of the time before the INI file was used.
+    /// `true` if a flag was used that is older than the INI file.
     pub(crate) has_older_flags: bool,
 }
 
-/// How fast operations come.
+/// The pace of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DedisbenchLoad {
     Peak,
@@ -44,7 +44,7 @@ pub(crate) enum DedisbenchLoad {
     Nominal {
         rate: u64,
     },
-    /// The same for reads and writes apart.
+    /// Reads and writes a second of each process.
     NominalMixed {
         reads: Option<u64>,
         writes: Option<u64>,
@@ -95,10 +95,10 @@ pub(crate) struct GeneralResults {
     pub(crate) cool_down_s: u64,
 }
 
-/// Flags with a value of their own, which may also be the next word.
+/// Flags that take a value. The value follows the flag directly or is the next word.
 const VALUED: &str = "ntsfabcv";
 
-/// Reads the words after `DEDISbench`.
+/// Parses the words after `DEDISbench`.
 pub(crate) fn command_line<Word: AsRef<str>>(
     words: &[Word],
 ) -> Result<DedisbenchJob, DedisbenchError> {
@@ -118,7 +118,7 @@ pub(crate) fn command_line<Word: AsRef<str>>(
             }
             ""
         } else if glued.is_empty() {
-            words.next().ok_or_else(|| wrong("takes a value, such as -t5"))?
+            words.next().ok_or_else(|| wrong("the flag takes a value, such as -t5"))?
         } else {
             glued
         };
@@ -127,7 +127,7 @@ pub(crate) fn command_line<Word: AsRef<str>>(
     Ok(job)
 }
 
-const KNOWN_FLAGS: &str = "is no DEDISbench flag: these are -p -n<OPS> -nr<OPS> -nw<OPS> -w -r -m -t<MINUTES> -s<MB> \
+const KNOWN_FLAGS: &str = "not a DEDISbench flag; the flags are -p -n<OPS> -nr<OPS> -nw<OPS> -w -r -m -t<MINUTES> -s<MB> \
     -f<FILE> and the older -a<PATTERN> -b<BYTES> -c<PROCESSES> -v<SEED>";
 
 impl DedisbenchJob {
@@ -163,7 +163,7 @@ impl DedisbenchJob {
         set(
             &mut self.load,
             DedisbenchLoad::Nominal { rate: at_least_one(value)? },
-            "the load was given already",
+            "give only one load: -p, -n, or -nr with -nw",
         )
     }
 
@@ -174,13 +174,13 @@ impl DedisbenchJob {
         let load =
             self.load.get_or_insert(DedisbenchLoad::NominalMixed { reads: None, writes: None });
         let DedisbenchLoad::NominalMixed { reads, writes } = load else {
-            return Err("the load was given already".to_owned());
+            return Err("give only one load: -p, -n, or -nr with -nw".to_owned());
         };
         change(reads, writes);
         Ok(())
     }
 
-    /// Lays a configuration under the flags, which go before it.
+    /// Adds a configuration. The flags take precedence.
     pub(super) fn with_entries(mut self, entries: &[Entry]) -> Result<Self, DedisbenchError> {
         let flags = self.clone();
         for entry in entries {
@@ -196,7 +196,8 @@ impl DedisbenchJob {
         Ok(self)
     }
 
-    /// One key. The documentation and the files that come with DEDISbench differ on some names; both are taken.
+    /// Sets the value of one key. Some names differ between the documentation of DEDISbench and the
+    /// files that come with it; both are accepted.
     fn entry(&mut self, entry: &Entry) -> Result<(), String> {
         let value = entry.value.as_str();
         match (entry.section.as_str(), entry.key.as_str()) {
@@ -239,7 +240,10 @@ impl DedisbenchJob {
                 self.keeps_databases = Some(choice(value, &[false, true])?);
             }
             (section, _) => {
-                return Err(format!("DEDISbench has no such key in [{}]", shown(section)));
+                return Err(format!(
+                    "the section [{}] of DEDISbench does not have this key",
+                    shown(section)
+                ));
             }
         }
         Ok(())
@@ -248,7 +252,7 @@ impl DedisbenchJob {
 
 const ONE_OPERATION: &str = "give one of -w, -r and -m";
 
-/// Sets what was not set, or set to the same.
+/// Sets a value. Refuses to replace it by another one.
 fn set<Value: PartialEq>(
     slot: &mut Option<Value>,
     value: Value,
@@ -276,7 +280,7 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 
 fn processes(text: &str) -> Result<u32, String> {
     u32::try_from(at_least_one(text)?)
-        .map_err(|_| format!("{} processes are too many", shown(text)))
+        .map_err(|_| format!("{} processes are too many: give at most 2^32 - 1", shown(text)))
 }
 
 fn text(value: &str) -> Result<String, String> {
@@ -290,7 +294,7 @@ fn pattern(value: &str) -> Result<DedisbenchPattern, String> {
     )
 }
 
-/// One of these, by its place.
+/// Returns the value with this index.
 fn choice<Value: Copy>(value: &str, known: &[Value]) -> Result<Value, String> {
     let place = usize::try_from(number(value)?).ok();
     let found = place.and_then(|place| known.get(place)).copied();
@@ -299,7 +303,7 @@ fn choice<Value: Copy>(value: &str, known: &[Value]) -> Result<Value, String> {
     })
 }
 
-/// `FILE:RU:CD`; a file's name may itself hold colons.
+/// Parses `FILE:RU:CD`. The name of the file may contain colons.
 fn general_results(value: &str) -> Result<GeneralResults, String> {
     let wrong = || {
         format!("expected FILE:RU:CD (ramp-up and cool-down in seconds), found '{}'", shown(value))

@@ -1,8 +1,9 @@
-//! A [`DedisbenchJob`] as the options of `gemelo bench`.
+//! Translates a [`DedisbenchJob`] to the options of `gemelo bench`.
 //!
-//! Where DEDISbench and gemelo count differently, the sums agree: of a mixed run's processes DEDISbench makes half
-//! writers and half readers of the same files, gemelo's do both, so half as many do the same; a raw device has the given
-//! size in all, gemelo gives a region to each process.
+//! DEDISbench and gemelo count some things differently; the translation keeps the sums. In a mixed
+//! run half of DEDISbench's processes write and the other half read the same files. A process of
+//! gemelo does both, so half the number of processes is enough. The size of a raw device is a total
+//! in DEDISbench, and gemelo gives each process a region of it.
 
 use super::error::DedisbenchError;
 use super::parse::{
@@ -11,15 +12,15 @@ use super::parse::{
 };
 use gemelo_base::random::mix_pair;
 
-/// Processes, where neither flag nor configuration says them.
+/// Number of processes if neither a flag nor the configuration sets it.
 const PROCESSES: u32 = 4;
-/// Processes of DEDISbench's own default configuration, which it reads if none is named.
+/// Number of processes in DEDISbench's default configuration, which it reads if none is given.
 const DEFAULT_CONFIGURATION_PROCESSES: u32 = 1;
-/// Size of files where nothing says it, in MB.
+/// Size of files in MB if nothing sets it.
 const FILE_MEGABYTES: u64 = 2048;
-/// Intervals in which DEDISbench tells throughput and latency beside its general results.
+/// Intervals in which DEDISbench reports throughput and latency with its general results.
 const INTERVAL: &str = "30s";
-/// Distributions that come with DEDISbench, and gemelo's of the same data sets.
+/// Distributions of DEDISbench, and the distributions of gemelo for the same data sets.
 const DISTRIBUTIONS: [(&str, Option<&str>); 5] = [
     ("dist_personalfiles", Some("personal")),
     ("dist_highperf", Some("primary")),
@@ -29,10 +30,11 @@ const DISTRIBUTIONS: [(&str, Option<&str>); 5] = [
 ];
 
 impl DedisbenchJob {
-    /// The options of `gemelo bench` that do the same.
+    /// Returns the equivalent options of `gemelo bench`.
     ///
     /// # Errors
-    /// If the command line lacks what DEDISbench requires, or names a distribution that only DEDISbench has.
+    /// Fails if the command line lacks a flag that DEDISbench requires, or names a distribution that
+    /// only DEDISbench has.
     pub fn to_bench_arguments(&self) -> Result<Vec<String>, DedisbenchError> {
         let operation = self.operation.ok_or(DedisbenchError::Missing { what: "-w, -r or -m" })?;
         let mut words = Words::default();
@@ -56,7 +58,7 @@ impl DedisbenchJob {
         self.load(&mut words, operation)?;
         self.ends(&mut words)?;
         words.add("--distribution", self.distribution()?);
-        // As DEDISbench draws them; leave it out for contents that keep the shares at every size.
+        // DEDISbench draws contents at random.
         words.add("--content", "sampled");
         words.add_if("--block-size", self.block_bytes);
         words.add_if("--seed", self.seed.as_deref().map(seed_of));
@@ -65,16 +67,16 @@ impl DedisbenchJob {
         Ok(words.0)
     }
 
-    /// What the translation leaves out, a sentence each.
+    /// Returns a sentence for each thing that the translation leaves out.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(text) = self.seed.as_deref().filter(|text| text.parse::<u64>().is_err()) {
-            notes.push(format!("-v{text}: seed {} stands for this text", seed_of(text)));
+            notes.push(format!("-v{text}: the seed of this text is {}", seed_of(text)));
         }
         if let Some(file) = &self.distribution_results {
             notes.push(format!(
-                "dist_results={file}: the distribution that was written is part of the result, see --json"
+                "dist_results={file}: the written distribution is part of the result, see --json"
             ));
         }
         if self.keeps_databases == Some(true) {
@@ -104,7 +106,7 @@ impl DedisbenchJob {
                 let kilobytes = all.saturating_mul(1024) / u64::from(processes);
                 words.add("--file-size", format!("{kilobytes}k"));
             }
-            // The device's share.
+            // Each process gets a share of the device.
             (Some(_), None) => (),
         }
     }
@@ -118,7 +120,7 @@ impl DedisbenchJob {
             DedisbenchLoad::Peak => words.0.push("--peak".to_owned()),
             DedisbenchLoad::Nominal { rate } => words.add("--rate", rate),
             DedisbenchLoad::NominalMixed { .. } if operation != DedisbenchOperation::Mixed => {
-                return Err(DedisbenchError::Missing { what: "-m, which -nr and -nw belong to" });
+                return Err(DedisbenchError::Missing { what: "-m, which -nr and -nw require" });
             }
             DedisbenchLoad::NominalMixed { reads: Some(reads), writes: Some(writes) } => {
                 words.add("--read-rate", reads);
@@ -196,7 +198,7 @@ impl DedisbenchJob {
     }
 }
 
-/// A number is itself; any other text a number of its own.
+/// Returns the seed of a text: its value if it is a number, or else a hash of the text.
 fn seed_of(text: &str) -> u64 {
     text.parse()
         .unwrap_or_else(|_| text.bytes().fold(0, |seed, byte| mix_pair(seed, u64::from(byte))))

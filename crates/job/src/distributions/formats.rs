@@ -8,22 +8,22 @@ use thiserror::Error;
 /// A file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DistributionFormat {
-    /// `<duplicates> <contents>` a line, as DEDISbench reads it
+    /// Lines `<duplicates> <contents>`, as DEDISbench reads them
     Text,
-    /// TOML with name, source, block size and the nature of contents
+    /// TOML with name, source, block size, entropy and compressibility
     Profile,
-    /// The profile as JSON
+    /// A profile as JSON
     Json,
-    /// Columns duplicates,contents
+    /// CSV with the columns duplicates and contents
     Csv,
 }
 
 /// The distribution in a file.
 #[derive(Debug)]
 pub struct Parsed {
-    /// Duplicates of contents.
+    /// The distribution of duplicates.
     pub distribution: Distribution,
-    /// Source, block size and nature of contents, where the file states them.
+    /// Source, block size and nature of the contents; [`None`] if the file does not state them.
     pub profile: Option<Profile>,
     /// Remarks about accepted oddities of the file.
     pub notes: Vec<ParseNote>,
@@ -32,7 +32,7 @@ pub struct Parsed {
 /// A fault of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DistributionProblem {
-    /// Counted from 1, if the fault is on one line.
+    /// Number of the line, counted from 1; [`None`] if the fault is not on one line.
     line: Option<usize>,
     message: String,
 }
@@ -86,7 +86,7 @@ impl DistributionProblem {
         let line = toml.span().map(|span| {
             text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
         });
-        // The further lines of the message only draw the place in the text.
+        // Further lines of the message only show the place in the text.
         let message = toml.message().lines().next().unwrap_or_default();
         Self { line, message: format!("not a profile: {message}") }
     }

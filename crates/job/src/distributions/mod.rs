@@ -1,7 +1,7 @@
 //! Finds a distribution by its name or file, in the same way for every job and command.
 //!
-//! A built-in name comes first (`./personal` is the file of that name). Else the name is a file in a
-//! format that [`formats`] recognises by its content; `-` is standard input.
+//! A built-in name comes first (`./personal` is the file of that name). Else the name is a file in
+//! a format that [`formats`] recognises by its content; `-` is standard input.
 
 pub mod formats;
 
@@ -27,9 +27,9 @@ pub const USUAL_BLOCK_BYTES: u64 = 4096;
 pub struct NamedDistribution {
     /// The name or path that the user gave.
     pub name: String,
-    /// Duplicates of contents.
+    /// The distribution of duplicates.
     pub distribution: Distribution,
-    /// Source, block size and nature of contents, where the file states them.
+    /// Source, block size and nature of the contents; [`None`] if the file does not state them.
     pub profile: Option<Profile>,
     /// Remarks about accepted oddities of the file.
     pub notes: Vec<ParseNote>,
@@ -42,7 +42,8 @@ impl NamedDistribution {
         self.profile.as_ref().map(|profile| profile.block_bytes)
     }
 
-    /// Returns the profile, or makes one if the file is none. A given block size replaces its own.
+    /// Returns the profile, or makes one if the file is not a profile. A given block size replaces
+    /// that of the profile.
     #[must_use]
     pub fn to_profile(&self, block_bytes: Option<u64>) -> Profile {
         let mut profile = self.profile.clone().unwrap_or_else(|| {
@@ -65,7 +66,9 @@ impl NamedDistribution {
 #[derive(Debug, Error)]
 pub enum NamedDistributionError {
     /// There is no file and no built-in distribution of this name.
-    #[error("no file and no built-in distribution is called '{name}'; built in are {known}")]
+    #[error(
+        "there is no file and no built-in distribution '{name}'; the built-in ones are {known}"
+    )]
     Unknown {
         /// The name as the user gave it.
         name: String,
@@ -89,12 +92,12 @@ pub enum NamedDistributionError {
         source: io::Error,
     },
     /// The file is too large.
-    #[error("{name} has more than 256 MiB, which no distribution needs")]
+    #[error("{name} is larger than 256 MiB, the limit of a distribution: name another file")]
     TooLarge {
         /// The path as the user gave it.
         name: String,
     },
-    /// The file has a fault, which is told with its place.
+    /// The file has a fault. The text includes its place.
     #[error("{0}")]
     Malformed(String),
     /// A built-in profile cannot be used.
@@ -150,7 +153,7 @@ fn of_profile(name: &str, profile: Profile) -> Result<NamedDistribution, NamedDi
 /// Reads the text of a file or of standard input.
 ///
 /// # Errors
-/// Fails if there is no such file, or if it cannot be read as text of a sane length.
+/// Fails if the file does not exist, is not text, or is longer than the limit.
 pub fn read(name: &str) -> Result<String, NamedDistributionError> {
     if name == "-" {
         return read_limited(io::stdin().lock(), "standard input");

@@ -27,9 +27,9 @@ pub enum FilebenchJobError {
         /// Path of the script.
         script: PathBuf,
     },
-    /// The script does nothing.
+    /// The script has nothing to run.
     #[error(
-        "{} says nothing to do: it defines no process and has no command",
+        "{} has nothing to run: it defines no process and has no command",
         script.display()
     )]
     NothingToDo {
@@ -49,7 +49,7 @@ pub enum FilebenchJobError {
     #[error(transparent)]
     Refused(WorkloadError),
     /// A run failed. Its earlier measurements are kept.
-    #[error("the run failed; what was measured before is kept")]
+    #[error("the run failed; earlier measurements are kept")]
     Run(#[source] WorkloadError),
 }
 

@@ -31,11 +31,11 @@ pub struct FilebenchInput {
     pub script: String,
     /// Text of the script.
     pub script_text: String,
-    /// Directory that contains all filesets, if the options name one.
+    /// Directory that contains all filesets, if the options set one.
     pub dir: Option<String>,
     /// Variables that the options set.
     pub definitions: BTreeMap<String, String>,
-    /// Data source of filesets that have none.
+    /// Data source of filesets without one.
     pub source: Option<String>,
     /// Name of the sweep.
     pub sweep: Option<String>,

@@ -8,33 +8,34 @@ use std::path::PathBuf;
 /// The options of a run of a Filebench script.
 #[derive(Debug, Clone, Args)]
 pub struct FilebenchOptions {
-    /// The script
+    /// The script of Filebench's workload language
     pub script: PathBuf,
-    /// Set a variable, whatever the script sets it to
+    /// Set a variable; the value of the script is ignored
     #[arg(short = 'D', long = "define", value_name = "NAME=VALUE", value_parser = pair)]
     pub define: Vec<(String, String)>,
-    /// Do everything below this directory: the script's $dir [default: what the script says]
+    /// Directory of all files, the script's variable $dir [default: the script's]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Length of every run [default: the script's, or 60s]
+    /// Length of each run [default: the script's, or 60s]
     #[arg(long, value_name = "DURATION")]
     pub time: Option<Span>,
-    /// Data source of filesets that have none: entro, duplicates, random or file, with attributes
+    /// Data source of filesets without one: entro, duplicates, random or file, with attributes
     #[arg(long, value_name = "NAME,ATTRIBUTE=VALUE,...")]
     pub source: Option<String>,
-    /// Run once for each value of a variable or of a data source's attribute: entropy=0,1,...,8
+    /// Run once for each value of a variable or of an attribute of the data source, such as
+    /// entropy=0,1,...,8
     #[arg(long, value_name = "NAME=VALUE,...")]
     pub sweep: Option<Sweep>,
-    /// Decides shapes, sizes, places and contents [default: 1]
+    /// Seed of file trees, sizes, places and contents [default: 1]
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
     pub seed: u64,
-    /// Tells unique contents of runs and hosts apart [default: random]
+    /// Run id, which makes the unique contents of runs and hosts differ [default: random]
     #[arg(long, value_name = "N")]
     pub run_id: Option<u64>,
-    /// Keep the files that the run made
+    /// Keep the files that the run created
     #[arg(long)]
     pub keep: bool,
-    /// Remove existing trees where filesets will be, and overwrite results
+    /// Remove existing trees at the places of filesets, and overwrite result files
     #[arg(long)]
     pub force: bool,
 }

@@ -34,7 +34,7 @@ impl FromStr for Sweep {
             }
             parts if parts.contains(&"...") => {
                 return Err(
-                    "'...' stands between two values and the last one: 0,1,...,8".to_owned()
+                    "write '...' between two values and the last one, as in 0,1,...,8".to_owned()
                 );
             }
             parts => parts.iter().map(|part| (*part).to_owned()).collect(),
@@ -45,14 +45,12 @@ impl FromStr for Sweep {
 
 /// Returns the values from `from` to `last` in steps of the distance between `from` and `second`.
 fn progression(from: &str, second: &str, last: &str) -> Result<Vec<String>, String> {
-    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is no number"));
+    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is not a number"));
     let (from, second, last) = (number(from)?, number(second)?, number(last)?);
     let step = second - from;
     let count = ((last - from) / step + 1e-9).floor();
     if !(1.0..MOST_VALUES as f64).contains(&count) {
-        return Err(format!(
-            "the values do not lead to the last one in at most {MOST_VALUES} steps"
-        ));
+        return Err(format!("the steps do not reach the last value within {MOST_VALUES} values"));
     }
     // Rounding removes the error that steps such as 0.1 accumulate.
     Ok((0..=count as u32)

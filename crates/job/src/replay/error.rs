@@ -15,28 +15,30 @@ pub(super) const MOST_QUEUE_DEPTH: u32 = 1024;
 #[derive(Debug, Error)]
 pub enum ReplayJobError {
     /// The number of processes is outside its range.
-    #[error("--processes is {0}, it has to be from 1 to {most}", most = ReplayOptions::MOST_PROCESSES)]
+    #[error("--processes is {0}: give a number from 1 to {most}", most = ReplayOptions::MOST_PROCESSES)]
     Processes(u32),
-    /// The engine was named for a volume or an export.
-    #[error("--engine is for files and devices: leave it out for {target}, and say --queue-depth")]
+    /// An engine was given for a volume or an export.
+    #[error("--engine is for files and devices: leave it out for {target}, and give --queue-depth")]
     NoEngines {
         /// The target of the replay.
         target: TargetUri,
     },
     /// The queue depth is outside its range.
-    #[error("--queue-depth is {0}, it has to be from 1 to {MOST_QUEUE_DEPTH}")]
+    #[error("--queue-depth is {0}: give a number from 1 to {MOST_QUEUE_DEPTH}")]
     QueueDepth(usize),
     /// The engine does one operation at a time.
-    #[error("--engine psync does one operation at a time: use io-uring for --queue-depth {0}")]
+    #[error("--engine psync performs one operation at a time: use io-uring for --queue-depth {0}")]
     SynchronousDepth(usize),
     /// The block size is outside its range.
-    #[error("--block-size is {0}, it has to be from 512 to 1m")]
+    #[error("--block-size is {0} bytes: give a size from 512 bytes to 1 MiB")]
     BlockSize(u64),
     /// The trace comes from standard input.
-    #[error("a replay reads its trace twice: standard input cannot be")]
+    #[error("cannot replay standard input, because a replay reads its trace twice: name a file")]
     StandardInput,
-    /// A distribution was named, and the trace states all contents.
-    #[error("--distribution has no effect here: the trace says the content of every block")]
+    /// A distribution was given, and the trace states all contents.
+    #[error(
+        "--distribution has no effect, because the trace states the content of every block: leave it out"
+    )]
     NoDrawnBlocks,
     /// The trace cannot be read.
     #[error(transparent)]
@@ -47,7 +49,7 @@ pub enum ReplayJobError {
     /// The target is refused or cannot be prepared.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The content options describe no contents.
+    /// The content options are invalid.
     #[error(transparent)]
     ContentOptions(#[from] ContentOptionsError),
     /// The contents do not suit the trace.

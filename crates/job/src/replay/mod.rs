@@ -199,7 +199,8 @@ impl ResolvedReplay {
 }
 
 impl ReplayRun {
-    /// Returns whether the trace was replayed to its end, and every block that was checked is right.
+    /// Returns whether the trace was replayed to its end, and every block that was checked is
+    /// right.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.result.is_complete && self.result.verification.wrong == 0
@@ -243,7 +244,7 @@ fn advice(result: &ReplayResult) -> Vec<String> {
     }
     if result.verification.contradictions > 0 {
         advice.push(format!(
-            "{} read with another content than the trace wrote there: writes are missing from it",
+            "{} read with a content other than the trace wrote there: the trace lacks some writes",
             format_counted(result.verification.contradictions, "block")
         ));
     }

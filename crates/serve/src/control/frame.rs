@@ -42,7 +42,8 @@ impl Frames {
         Ok(Self { stream, clock: SystemClock::new() })
     }
 
-    /// Returns the socket, without timeouts. All bytes after the last received frame are still in it.
+    /// Returns the socket, without timeouts. All bytes after the last received frame are still in
+    /// it.
     pub(super) fn into_stream(self) -> io::Result<UnixStream> {
         self.stream.set_read_timeout(None)?;
         self.stream.set_write_timeout(None)?;
@@ -66,8 +67,8 @@ impl Frames {
         }
     }
 
-    /// Receives a frame of at most `most` bytes. Returns [`None`] if the flag was raised or the time
-    /// was up before the whole frame arrived.
+    /// Receives a frame of at most `most` bytes. Returns [`None`] if the flag was raised or the
+    /// time was up before the whole frame arrived.
     pub(super) fn receive<T: DeserializeOwned>(
         &mut self,
         most: usize,

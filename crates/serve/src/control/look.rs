@@ -1,7 +1,7 @@
 //! The socket of a command that has a pool for a while. Other processes may ask it for figures.
 //!
-//! Its name differs from that of a server's socket. A process that wants to change the pool does not
-//! find it, and waits until the command is done.
+//! Its name differs from that of a server's socket. A process that wants to change the pool does
+//! not find it, and waits until the command is done.
 
 use super::frame::Frames;
 use super::{ControlAddress, LOOK_NAME, MOST_REQUEST_BYTES, Message};
@@ -35,8 +35,8 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Opens the socket in the directory of a pool. This process has the pool alone, so a socket that
-    /// is already there belongs to a dead process and is replaced.
+    /// Opens the socket in the directory of a pool. This process has the pool alone, so a socket
+    /// that is already there belongs to a dead process and is replaced.
     ///
     /// # Errors
     /// Fails if the directory cannot be written.

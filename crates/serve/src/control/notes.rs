@@ -11,8 +11,8 @@ use std::io;
 
 /// Interval between two messages of progress.
 const PROGRESS_EVERY_NS: u64 = 100_000_000;
-/// Most bytes that are kept for a client that accepts nothing. Beyond the limit, amounts of progress
-/// are added up, and any other message stops the work.
+/// Most bytes that are kept for a client that accepts nothing. Beyond the limit, amounts of
+/// progress are added up, and any other message stops the work.
 const MOST_UNSENT_BYTES: usize = 256 << 10;
 
 /// Sends progress to a client. Stops the work if the client has left or the server is closing.

@@ -1,7 +1,8 @@
 //! An HTTP server with one page.
 //!
 //! `hyper` reads and writes HTTP/1.1, on one thread. Clients are limited in number and time. A
-//! client beyond the limit ends the oldest one, so that silent connections cannot exclude a scraper.
+//! client beyond the limit ends the oldest one, so that silent connections cannot exclude a
+//! scraper.
 
 use gemelo_base::{Classified, FailureKind, StopFlag};
 use http_body_util::Full;

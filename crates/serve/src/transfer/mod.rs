@@ -16,8 +16,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
-/// Bytes that are copied at once: the most that the engine executes at once, and a multiple of every
-/// block size.
+/// Bytes that are copied at once: the most that the engine executes at once, and a multiple of
+/// every block size.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// The result of a copy.

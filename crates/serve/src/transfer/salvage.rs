@@ -4,8 +4,8 @@ use gemelo_device::DeviceError;
 use serde::Serialize;
 use std::io;
 
-/// Most ranges in the list. Of further ranges only the bytes are counted. A volume with that many is
-/// lost anyway.
+/// Most ranges in the list. Of further ranges only the bytes are counted. A volume with that many
+/// is lost anyway.
 const MOST_RANGES: usize = 1 << 16;
 
 /// A range of a volume that cannot be read.
@@ -35,7 +35,8 @@ pub struct BadRanges {
 }
 
 impl BadRanges {
-    /// Adds a block. Each thread adds its blocks in order, so a block often continues the last range.
+    /// Adds a block. Each thread adds its blocks in order, so a block often continues the last
+    /// range.
     pub(super) fn add(&mut self, offset_bytes: u64, length_bytes: u64, error: &DeviceError) {
         self.total_bytes += length_bytes;
         let is_full = self.ranges.len() >= MOST_RANGES;

@@ -1,5 +1,5 @@
-//! Imports a volume from a file or device, which any thread reads at any place, or from a stream, in
-//! order.
+//! Imports a volume from a file or device, which any thread reads at any place, or from a stream,
+//! in order.
 
 use super::{PIECE_BYTES, Tally, TransferError, Transferred, first_error, run_workers, runs};
 use gemelo_base::{Monitor, StopFlag, Unit};
@@ -73,8 +73,8 @@ impl Rest {
     }
 }
 
-/// Returns the next place that is no hole, and [`None`] if only a hole is left. Clears `has_holes` if
-/// the file cannot tell.
+/// Returns the next place that is no hole, and [`None`] if only a hole is left. Clears `has_holes`
+/// if the file cannot tell.
 fn next_data(file: &File, from: u64, has_holes: &mut bool) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(start) => Ok(Some(start)),

@@ -143,7 +143,7 @@ pub enum Engine {
     Native,
 }
 
-/// The text names no engine.
+/// The error that a text is not the name of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown engine '{0}': use psync or io-uring")]
 pub struct UnknownEngine(String);

@@ -1,4 +1,4 @@
-//! `gemelo bench`: load with realistic contents against any storage.
+//! `gemelo bench` runs load with realistic contents on any storage and measures it.
 
 mod text;
 
@@ -15,14 +15,17 @@ use gemelo_report::Provenance;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Runs load against a target and measures it. Options on the command line go before those of the job file.
+/// Run load on a target and measure it.
+///
+/// Options of the command line take precedence over those of the job file.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A TOML file with these options as keys; several [[job]] tables run in order
+    /// A TOML file with the options below as keys; several [[job]] tables run in order
     job_file: Option<PathBuf>,
     #[command(flatten)]
     options: JobOptions,
-    /// Write the result with all histograms to this file; - is standard output
+    /// Write the result with all histograms as JSON to this file; - writes to standard output in
+    /// place of the text
     #[arg(long, value_name = "FILE", help_heading = "Measurement")]
     json: Option<PathBuf>,
 }
@@ -42,14 +45,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         if let (None, Some(path)) = (&job.load.target, &arguments.job_file) {
             let path = path.display();
             return Err(bad_input(anyhow!(
-                "{path}: a job has no target: give it the key target, or say --target"
+                "{path}: a job has no target: add the key target, or give --target"
             )));
         }
     }
     run_jobs(jobs, arguments.json.as_deref(), context)
 }
 
-/// Resolves, checks and runs jobs, prints their results and writes them to a file.
+/// Resolves, checks and runs jobs. Prints their results and writes them to a file.
 pub(crate) fn run_jobs(
     jobs: Vec<JobOptions>,
     json: Option<&Path>,

@@ -1,4 +1,4 @@
-//! A run as text for people.
+//! The result of a run as text.
 
 use crate::stored::stored_text;
 use crate::table::Table;
@@ -12,10 +12,10 @@ use gemelo_load::{
 };
 use std::fmt::Write as _;
 
-/// The percentiles that the text shows; the result file has more.
+/// Percentiles that the text shows. The result file has more.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// The result of one job.
+/// Returns the result of one job.
 pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     let mut text = format!("{}: {}\n", input.name, load(input));
     let mut line = |name: &str, value: String| {
@@ -53,7 +53,7 @@ pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     text
 }
 
-/// All jobs side by side, for a run of several.
+/// Returns a table of all jobs, for a run of several.
 pub(crate) fn summary(inputs: &[JobInput], results: &[RunResult]) -> String {
     let mut table = Table::new();
     table.row(["job", "operations/s", "rate", "mean latency", "99 %", "max"]);
@@ -183,7 +183,7 @@ fn latencies(total: &Measured, pace: Pace) -> String {
     table.render(2)
 }
 
-/// The distribution written, beside the one asked for at that size.
+/// Returns the distribution that was written, beside the requested one at the size of a data set.
 fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     let Ok(found) = Distribution::try_from(written.distribution.clone()) else {
         return String::new();
@@ -213,7 +213,7 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     if found.blocks() > data_set {
         let _ = writeln!(
             text,
-            "  ({data_sets:.1} data sets; each has the distribution, and the same shared contents)"
+            "  ({data_sets:.1} data sets; each has the distribution and the same shared contents)"
         );
     } else if found.blocks() < data_set {
         let share = data_sets * 100.0;
@@ -225,7 +225,7 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     if written.counted_blocks < written.blocks || written.sampled_share < 1.0 {
         let _ = writeln!(
             text,
-            "  (of {} blocks the first {} were counted, of shared contents {:.1} %)",
+            "  (counted: the first {1} of {0} blocks, and {2:.1} % of the shared contents)",
             format_count(written.blocks),
             format_count(written.counted_blocks),
             written.sampled_share * 100.0
@@ -234,7 +234,7 @@ fn written_text(input: &JobInput, written: &WrittenDistribution) -> String {
     text
 }
 
-/// What checking found, worst first.
+/// Returns the result of verification, with the wrong blocks.
 pub(crate) fn verified(verification: &Verification) -> String {
     let mut text =
         format!("  verified    {}", format_counted(verification.checked_blocks, "block"));
@@ -243,10 +243,11 @@ pub(crate) fn verified(verification: &Verification) -> String {
         wrong => format!(", {} WRONG", format_count(wrong)),
     };
     if verification.unknown_blocks > 0 {
-        let _ = write!(text, "; {} that nobody knows", format_count(verification.unknown_blocks));
+        let _ =
+            write!(text, "; {} with unknown content", format_count(verification.unknown_blocks));
     }
     if !verification.is_complete {
-        text += "; not all were checked";
+        text += "; not all blocks were checked";
     }
     text.push('\n');
     for mismatch in &verification.mismatches {

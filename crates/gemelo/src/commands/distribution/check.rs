@@ -1,4 +1,4 @@
-//! `gemelo distribution check`: whether files are distributions, and what is odd about them.
+//! `gemelo distribution check` checks files of distributions and reports their oddities.
 
 use crate::context::Context;
 use crate::exit::{self, Outcome, bad_input};
@@ -9,7 +9,7 @@ use gemelo_job::distributions::{self, formats};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Distributions
+    /// Distributions to check
     #[arg(required = true, value_name = "NAME|FILE")]
     distributions: Vec<String>,
 }
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     Err(bad_input(exit::lines(&problems)))
 }
 
-/// What is to be said of a sound distribution; else its problems, a line each.
+/// Returns the report on a valid distribution, or the problems of an invalid one, one on each line.
 fn check(name: &str) -> Result<String, Vec<String>> {
     let lines = |error| vec![format!("{:#}", anyhow::Error::from(error))];
     let named = if built_in(name).is_some() {

@@ -1,4 +1,5 @@
-//! Distributions side by side: a column of figures each, and a column of differences from the first.
+//! The comparison of distributions. Each has a column of figures and a column of differences from
+//! the first.
 
 use super::figures::ratio;
 use crate::table::Table;
@@ -6,7 +7,7 @@ use gemelo_base::units::{format_count, format_percent};
 use gemelo_content::{Comparison, Distribution, ExpectedSample, range_label};
 use serde::Serialize;
 
-/// The figures of a column. Shares are of all blocks, 0 to 1.
+/// The figures of a distribution. Shares are of all blocks, from 0 to 1.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Column {
     pub(super) name: String,
@@ -16,13 +17,13 @@ pub(super) struct Column {
     pub(super) distinct_with_duplicates_share: f64,
     pub(super) duplicate_share: f64,
     pub(super) duplicates_per_duplicated_content: f64,
-    /// Not known of expected figures.
+    /// [`None`] for expected figures, which do not include it.
     pub(super) most_duplicates: Option<u64>,
-    /// In the order of ranges.
+    /// The share of blocks in each range, in the order of the ranges.
     pub(super) range_shares: Vec<f64>,
 }
 
-/// Where a column lies furthest from the first.
+/// The largest difference of a range from the first column.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Largest {
     pub(super) duplicates: String,
@@ -30,7 +31,7 @@ pub(super) struct Largest {
     pub(super) percentage_points: f64,
 }
 
-/// Columns and what they differ in.
+/// The columns and their largest difference.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
@@ -108,7 +109,7 @@ impl Columns {
         }
     }
 
-    /// The columns for people.
+    /// Returns the columns as text.
     pub(super) fn to_text(&self) -> String {
         let mut table = Table::new();
         let mut header = vec![String::new()];
@@ -187,17 +188,17 @@ impl Columns {
     }
 }
 
-/// A difference of shares in percentage points: `+0.02`.
+/// Returns a difference of shares in percentage points, such as `+0.02`.
 fn points(first: f64, other: f64) -> String {
     signed(100.0 * (other - first))
 }
 
-/// A relative difference: `+0.01 %`.
+/// Returns a relative difference, such as `+0.01 %`.
 fn relative(first: f64, other: f64) -> String {
     signed(100.0 * (other / first - 1.0)) + " %"
 }
 
-/// Two decimals and a sign, but none for what rounds to nothing.
+/// Returns a number with a sign and two decimals; `0.00` has no sign.
 fn signed(value: f64) -> String {
     if value.abs() < 0.005 { "0.00".to_owned() } else { format!("{value:+.2}") }
 }

@@ -1,4 +1,4 @@
-//! `gemelo distribution compare`: how far distributions lie apart.
+//! `gemelo distribution compare` prints the differences of distributions.
 
 use super::SCHEMA;
 use super::columns::{Column, Columns};
@@ -10,10 +10,10 @@ use gemelo_job::distributions;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The distribution that the others are measured against
+    /// The distribution with which the others are compared
     #[arg(value_name = "NAME|FILE")]
     first: String,
-    /// The others
+    /// The other distributions
     #[arg(required = true, value_name = "NAME|FILE")]
     others: Vec<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(super) fn print(
     Ok(Outcome::Done)
 }
 
-/// A file's name without its directory.
+/// Returns the name of a file without its directory.
 pub(super) fn short(name: &str) -> &str {
     name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! `gemelo distribution convert`: the same distribution in another format.
+//! `gemelo distribution convert` writes a distribution in another format.
 
 use super::OutputOptions;
 use crate::context::Context;
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A distribution of any format
+    /// A distribution in any format
     #[arg(value_name = "NAME|FILE")]
     distribution: String,
-    /// Block size to note in a profile [default: the one it has, or 4k]
+    /// Block size to write to a profile [default: the profile's, or 4k]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<BlockSize>,
     #[command(flatten)]

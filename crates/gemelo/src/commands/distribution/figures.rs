@@ -5,7 +5,7 @@ use gemelo_base::units::{format_count, format_percent, format_size};
 use gemelo_content::{Distribution, range_label};
 use serde::Serialize;
 
-/// What is said of a distribution. Shares are of all blocks, 0 to 1.
+/// The summary figures of a distribution. Shares are of all blocks, from 0 to 1.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Figures {
     pub(super) name: String,
@@ -73,7 +73,7 @@ impl Figures {
         }
     }
 
-    /// The figures for people.
+    /// Returns the figures as text.
     pub(super) fn to_text(&self) -> String {
         let mut text = format!("{}\n", self.name);
         if let Some(source) = &self.source {
@@ -120,7 +120,7 @@ impl Figures {
     }
 }
 
-/// A dedup ratio, to five digits.
+/// Returns a dedup ratio with five digits.
 pub(super) fn ratio(ratio: f64) -> String {
     if ratio < 1000.0 { format!("{ratio:.4}") } else { format!("{ratio:.0}") }
 }

@@ -1,4 +1,4 @@
-//! `gemelo distribution fit`: a distribution from the summary figures that papers print.
+//! `gemelo distribution fit` makes a distribution from the summary figures that papers publish.
 
 use super::{OutputOptions, figures::Figures};
 use crate::context::Context;
@@ -8,29 +8,32 @@ use clap::Args;
 use gemelo_content::{Distribution, Figure, Profile, SummaryFigures};
 use gemelo_job::distributions::USUAL_BLOCK_BYTES;
 
-/// Two of unique share, duplicate share (or dedup ratio) and duplicates per content say how much is duplicated; more must
-/// agree to the rounding of their last digit. Duplicates are shared out by a power law.
+/// Fit a distribution to summary figures that papers publish.
+///
+/// Two figures determine the amount of duplication: two of the unique share, the duplicate share
+/// (or the dedup ratio) and the duplicates per content. Further figures must agree to the rounding
+/// of their last digit. The duplicates are distributed by a power law.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Unique contents, of all blocks
+    /// Share of unique contents among all blocks, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     unique_share: Option<Figure>,
-    /// Duplicates, of all blocks
+    /// Share of duplicates among all blocks, in percent
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     duplicate_share: Option<Figure>,
-    /// Mean duplicates of the contents that have any
+    /// Mean number of duplicates of the contents that have duplicates
     #[arg(long, value_name = "X", value_parser = number)]
     duplicates_per_content: Option<Figure>,
-    /// Logical to physical blocks
+    /// Logical blocks divided by physical blocks
     #[arg(long, value_name = "R", value_parser = number)]
     dedup_ratio: Option<Figure>,
-    /// The most duplicates of a content [default: 10000, or what the blocks allow]
+    /// Most duplicates of a content [default: 10000, or fewer if the blocks do not allow as many]
     #[arg(long, value_name = "N")]
     most_duplicates: Option<u64>,
-    /// Blocks of the data set [default: 16777216]
+    /// Number of blocks of the data set [default: 16777216]
     #[arg(long, value_name = "N")]
     blocks: Option<u64>,
-    /// Size of a block, in bytes [default: 4k]
+    /// Size of a block [default: 4k]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<BlockSize>,
     #[command(flatten)]
@@ -68,7 +71,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 }
 
 impl Arguments {
-    /// The figures that were asked for, in words.
+    /// Returns the given figures as text.
     fn asked(&self) -> String {
         let percent = |figure: Figure| format!("{} %", round(100.0 * figure.value()));
         let number = |figure: Figure| round(figure.value()).to_string();
@@ -84,7 +87,7 @@ impl Arguments {
     }
 }
 
-/// Without the noise of binary fractions.
+/// Rounds away the noise of binary fractions.
 fn round(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

@@ -1,5 +1,4 @@
-//! `gemelo distribution`: what duplicate distributions say, whether they are sound, and how they look at another size
-//! or in another format.
+//! `gemelo distribution`: commands on distributions of duplicates.
 
 mod check;
 mod columns;
@@ -20,8 +19,11 @@ use gemelo_content::Profile;
 use gemelo_job::distributions::formats::DistributionFormat;
 use std::path::PathBuf;
 
-/// Wherever a distribution is named: a built-in one (personal, primary, debian-usr, unique, all-duplicates), a file in the
-/// DEDISbench format (a line is `DUPLICATES CONTENTS`), a profile (TOML or JSON), a CSV file, or - for standard input.
+/// Show, compare, check, scale, convert and fit distributions of duplicates.
+///
+/// A distribution is named by a built-in name (personal, primary, debian-usr, unique or
+/// all-duplicates), by a file, or by - for standard input. The file has the DEDISbench format (each
+/// line is `DUPLICATES CONTENTS`), or is a profile (TOML or JSON) or a CSV file.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -30,17 +32,16 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print the summary figures and the share of blocks by duplicates
+    /// Print the summary figures, and the share of blocks by their duplicates
     Show(show::Arguments),
-    /// Put distributions side by side and tell the largest difference
+    /// Compare distributions side by side, with their largest difference
     Compare(compare::Arguments),
-    /// Find malformed lines and oddities
+    /// Check files for malformed lines and oddities
     Check(check::Arguments),
-    /// Print what a data set of a given size will have
+    /// Print the distribution that a data set of a given size will have
     Scale(scale::Arguments),
-    /// Write a distribution in another format
+    /// Convert a distribution to another format
     Convert(convert::Arguments),
-    /// Make a distribution from summary figures
     Fit(fit::Arguments),
 }
 
@@ -55,13 +56,14 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
     }
 }
 
-/// Where a distribution is written.
+/// The output of a distribution.
 #[derive(Debug, Args)]
 struct OutputOptions {
     /// Write the distribution to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Format of the output [default: by the file's name: .toml is profile, .json, .csv, else text]
+    /// Format of the output [default: by the ending of the file's name: .toml for profile, .json,
+    /// .csv, else text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Option<DistributionFormat>,
     /// Overwrite existing files
@@ -78,14 +80,14 @@ impl OutputOptions {
     fn check_with(&self, json: Option<&JsonOption>) -> anyhow::Result<()> {
         if self.output.is_none() && self.to.is_some() {
             return Err(bad_input(anyhow!(
-                "--to is the format of --output: name the file with --output"
+                "--to sets the format of --output: give --output as well"
             )));
         }
         let json = json.and_then(JsonOption::path);
         files::check_all_new(self.output.as_deref().into_iter().chain(json), self.force)
     }
 
-    /// Whether standard output belongs to the distribution.
+    /// Returns whether the distribution goes to standard output.
     fn is_standard_output(&self) -> bool {
         files::is_some_standard_output(self.output.as_deref())
     }
@@ -97,5 +99,6 @@ impl OutputOptions {
     }
 }
 
-/// The layout of the figures in JSON: a list of [`figures::Figures`], the first being what others differ from.
+/// The schema of the figures in JSON: a list of [`figures::Figures`]. Differences are from the
+/// first.
 const SCHEMA: &str = "gemelo.distribution/1";

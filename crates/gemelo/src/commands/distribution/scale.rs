@@ -1,4 +1,5 @@
-//! `gemelo distribution scale`: what a data set of a given size will have, exact or sampled.
+//! `gemelo distribution scale` computes the distribution that a data set of a given size will have,
+//! exact or sampled.
 
 use super::columns::{Column, Columns};
 use super::compare::short;
@@ -16,10 +17,10 @@ use gemelo_job::distributions::{self, NamedDistribution, USUAL_BLOCK_BYTES};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A distribution
+    /// The distribution to scale
     #[arg(value_name = "NAME|FILE")]
     distribution: String,
-    /// Blocks of the data set
+    /// Number of blocks of the data set
     #[arg(long, value_name = "N", required_unless_present = "bytes", conflicts_with = "bytes")]
     blocks: Option<u64>,
     /// Size of the data set
@@ -28,11 +29,11 @@ pub(super) struct Arguments {
     /// Size of a block [default: the profile's, or 4k]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<BlockSize>,
-    /// Show beside it what drawing every block, as DEDISbench does, gives at that size: expected figures, or with
-    /// --seed drawn ones
+    /// Also show the figures of drawing each block, as DEDISbench does: the expected ones, or with
+    /// --seed those of one drawn data set
     #[arg(long)]
     sampled: bool,
-    /// Draw with this seed; --output then gets the drawn distribution
+    /// Draw a data set with this seed; --output then writes its distribution
     #[arg(long, value_name = "N", requires = "sampled")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -45,7 +46,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     arguments.output.check_with(Some(&arguments.json))?;
     if arguments.sampled && arguments.seed.is_none() && arguments.output.output.is_some() {
         return Err(bad_input(anyhow!(
-            "expected figures are no distribution that --output could write: add --seed N to draw one"
+            "--sampled without --seed gives expected figures, which --output cannot write: add --seed N \
+             to draw a distribution"
         )));
     }
     let named = distributions::load(&arguments.distribution).or_bad_input()?;
@@ -56,7 +58,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         .unwrap_or(USUAL_BLOCK_BYTES);
     let blocks = arguments.blocks(block_bytes)?;
     let scaled = ScaledDistribution::new(&named.distribution, blocks)
-        .map_err(|_| anyhow!("{blocks} blocks are more than the 2^43 that a data set can have"))
+        .map_err(|_| anyhow!("{blocks} blocks are too many: a data set has at most 2^43 blocks"))
         .or_bad_input()?;
     let exact = scaled.to_distribution()?;
     let mut columns =
@@ -90,13 +92,14 @@ impl Arguments {
             self.blocks.unwrap_or_else(|| self.bytes.map_or(0, |size| size.0 / block_bytes));
         if blocks == 0 {
             return Err(bad_input(anyhow!(
-                "the data set has no whole block of {block_bytes} bytes: ask for more"
+                "the data set is smaller than a block of {block_bytes} bytes: give a larger size"
             )));
         }
         Ok(blocks)
     }
 
-    /// Expected figures without a seed, a drawn distribution with one.
+    /// Returns expected figures. With a seed, returns those of a drawn distribution and the
+    /// distribution itself.
     fn sample(
         &self,
         source: &Distribution,
@@ -110,7 +113,8 @@ impl Arguments {
             .drawn_sample(blocks, seed)
             .map_err(|_| {
                 anyhow!(
-                    "too many blocks or contents to draw: see the expected figures, without --seed"
+                    "the data set has too many blocks or contents to draw: leave out --seed to get the \
+                     expected figures"
                 )
             })
             .or_bad_input()?;
@@ -118,7 +122,7 @@ impl Arguments {
     }
 }
 
-/// The result as a profile that keeps what is known of the contents' nature.
+/// Returns the result as a profile that keeps the entropy and the compressibility of the classes.
 fn profile(
     named: &NamedDistribution,
     written: &Distribution,
@@ -130,13 +134,14 @@ fn profile(
     Profile { classes: source.classes, ..Profile::new(&source.name, &text, block_bytes, written) }
 }
 
-/// A line for each content that has fewer copies than its class.
+/// Returns a line for each content that has fewer copies than its class.
 fn cut_short(scaled: &ScaledDistribution) -> Vec<String> {
     scaled
         .cut_short()
         .map(|class| {
             format!(
-                "cut short: {} content of {} duplicates gets {}, its share of the data set has no room for more",
+                "cut short: {} content of {} duplicates gets {}, because its share of the data set has \
+                 no space for more",
                 format_count(class.contents),
                 format_count(class.source_duplicates),
                 format_count(class.copies - 1)

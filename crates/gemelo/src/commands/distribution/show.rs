@@ -1,4 +1,4 @@
-//! `gemelo distribution show`: the figures of one distribution, or several side by side.
+//! `gemelo distribution show` prints the figures of one distribution, or of several side by side.
 
 use super::{SCHEMA, compare, figures::Figures};
 use crate::context::Context;
@@ -10,10 +10,10 @@ use gemelo_job::distributions::{self, USUAL_BLOCK_BYTES};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A distribution, or several to see side by side
+    /// A distribution, or several to show side by side
     #[arg(required = true, value_name = "NAME|FILE")]
     distributions: Vec<String>,
-    /// Size of a block, for the size of the data [default: the profile's, or 4k]
+    /// Size of a block, from which the size of the data follows [default: the profile's, or 4k]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<BlockSize>,
     #[command(flatten)]

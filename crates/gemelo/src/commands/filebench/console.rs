@@ -1,4 +1,4 @@
-//! Lines with the seconds since the start in front, as the original prints them.
+//! The console of a script. Each line begins with the seconds since the start, as in Filebench.
 
 use gemelo_base::units::format_lines;
 use gemelo_base::{Clock, Monitor, SystemClock};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 pub(super) struct Lines {
-    /// Counts from the start.
+    /// Measures the time since the start.
     clock: SystemClock,
     to_stderr: bool,
     monitor: Arc<dyn Monitor>,
@@ -23,7 +23,7 @@ impl Console for Lines {
     fn line(&self, text: &str) {
         self.monitor.finish();
         let line = format!("{:.3}: {}\n", self.clock.now_ns() as f64 / 1e9, format_lines(text));
-        // Nobody may be reading any more; the run goes on.
+        // An error means that the reader has closed the output. The run continues.
         let _ = if self.to_stderr {
             std::io::stderr().lock().write_all(line.as_bytes())
         } else {

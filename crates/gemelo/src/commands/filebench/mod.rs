@@ -1,4 +1,4 @@
-//! `gemelo filebench`: runs a script of Filebench's workload language.
+//! `gemelo filebench` runs a script of Filebench's workload language.
 
 mod console;
 mod sweep;
@@ -14,16 +14,18 @@ use gemelo_report::Provenance;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Runs a script of Filebench's workload language on files, with data of a chosen entropy or distribution. All
-/// processes of the script are threads of this one. Errors point into the script.
+/// Run a script of Filebench's workload language, with data of a chosen entropy or distribution.
+///
+/// The processes of the script are threads of this program. Errors name the line of the script.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     job: FilebenchOptions,
-    /// Check the script and do nothing
+    /// Check the script, and do not run it
     #[arg(long, conflicts_with_all = ["json", "keep"])]
     check: bool,
-    /// Write the results to this file; - is standard output
+    /// Write the results as JSON to this file; - writes to standard output, and the lines of the
+    /// run go to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -36,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let resolved = resolve(job, text)?;
     if *check {
-        context.print(&format!("{}: nothing wrong\n", job.script.display()))?;
+        context.print(&format!("{}: the script is valid\n", job.script.display()))?;
         return Ok(Outcome::Done);
     }
     let to_stderr = files::is_some_standard_output(json.as_deref());

@@ -1,10 +1,10 @@
-//! The table of a sweep.
+//! The results of a sweep as a table.
 
 use crate::table::Table;
 use gemelo_base::units::format_size;
 use gemelo_job::filebench::Point;
 
-/// Returns rates, latency and stored bytes against the values.
+/// Returns a table with the rates, the latency and the stored bytes for each value.
 pub(super) fn table(name: &str, points: &[Point]) -> String {
     let mut table = Table::new();
     table.row([

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory; nobody may serve it meanwhile
+    /// The pool's directory; no other process may use the pool meanwhile
     #[arg(value_name = "POOL")]
     pool: PathBuf,
 }
@@ -23,15 +23,15 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let mut text = format!("{name}: converted to format version 2\n");
     if let Some(old) = &converted.old_metadata {
         text += &format!(
-            "its metadata are in its directory now; the old ones are left in {}\n",
+            "the new metadata are in the pool's directory; the old metadata stay in {}\n",
             old.display()
         );
     }
     if converted.lost_blocks > 0 {
         let blocks = format_counted(converted.lost_blocks, "block");
         text += &format!(
-            "{blocks} of volumes did not have their fingerprints: they were damaged before, and reads of \
-             them fail\n"
+            "{blocks} of volumes did not match their fingerprints: they were damaged before the \
+             conversion, and reads of them fail\n"
         );
     }
     context.print(&text)?;

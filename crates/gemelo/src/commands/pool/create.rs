@@ -14,61 +14,64 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The pool's directory; made if it is not there
+    /// The pool's directory, which is created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Where contents are to be, if not in the directory: a block device, or a new or empty file
+    /// Store contents here: a block device, or a new or empty file [default: a file in the
+    /// directory]
     #[arg(long, value_name = "FILE|DEVICE")]
     data: Option<PathBuf>,
-    /// Where metadata are to be, if not in the directory: a block device, a new or empty file, or a directory
+    /// Store metadata here: a block device, a new or empty file, or a directory [default: a file in
+    /// the pool's directory]
     #[arg(long, value_name = "FILE|DEVICE|DIR")]
     metadata: Option<PathBuf>,
-    /// Size of the data store; a file takes space only for what is stored [default: 64g, or all of the device]
+    /// Size of the data store; a file takes space only for stored blocks [default: 64g, or the
+    /// whole device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
-    /// Size of a block: a power of two from 512 to 1m
+    /// Size of a block, the unit of deduplication: a power of two from 512 bytes to 1m
     #[arg(long, value_name = "SIZE", default_value = "4k")]
     block_size: Size,
-    /// Where metadata are kept while the pool is open
+    /// Backend that keeps the metadata
     #[arg(long, value_name = "KIND", default_value = "log", value_parser = backend_parser())]
     backend: BackendKind,
-    /// Memory for metadata, with the backends table and btree [default: 256m]
+    /// Memory for metadata with the backends table and btree [default: 256m]
     #[arg(long, value_name = "SIZE")]
     cache: Option<Size>,
-    /// Which hash tells contents apart
+    /// Hash by which equal contents are found
     #[arg(long, value_name = "KIND", default_value = "blake3")]
     fingerprint: FingerprintOption,
-    /// Make writes durable at least this often, even if no client asks for it [default: 5s]
+    /// Make writes durable after this time at the latest, even if no client flushes [default: 5s]
     #[arg(long, value_name = "DURATION")]
     commit_interval: Option<Span>,
-    /// Compare bytes before a block is shared, whatever the fingerprint
+    /// Compare bytes before a block is shared, with every kind of fingerprint
     #[arg(long)]
     verify_bytes: bool,
     /// Compare contents with their checksums at every read, so that damage is an error and never a
     /// wrong content [default: on]
     #[arg(long, value_name = "on|off")]
     verify_reads: Option<OnOff>,
-    /// Use a device for data or metadata although it holds something
+    /// Overwrite a device that holds data, if it is given with --data or --metadata
     #[arg(long)]
     force: bool,
 }
 
-/// Reads the name of a backend; its help lists all backends.
+/// Makes the parser of backend names. The help lists all backends.
 fn backend_parser() -> impl TypedValueParser<Value = BackendKind> {
     let value = |kind: BackendKind| PossibleValue::new(kind.name()).help(about_backend(kind));
     PossibleValuesParser::new(BackendKind::ALL.map(value))
-        .try_map(|name| BackendKind::from_name(&name).ok_or("no such backend"))
+        .try_map(|name| BackendKind::from_name(&name).ok_or("unknown backend"))
 }
 
-/// The kinds of fingerprints by name.
+/// The kinds of fingerprints as values of options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FingerprintOption {
-    /// BLAKE3 with a key of the pool's own, so that nobody can prepare collisions
+    /// BLAKE3 with a key of the pool, so that collisions cannot be prepared
     Blake3,
-    /// XXH3, faster; bytes are always compared before a block is shared
+    /// XXH3, which is faster; bytes are always compared before a block is shared
     #[value(name = "xxh3+compare")]
     Xxh3Compare,
-    /// SHA-256 with a key of the pool's own
+    /// SHA-256 with a key of the pool
     Sha256,
     /// SHA-1, for comparison with other systems; bytes are always compared before a block is shared
     Sha1,
@@ -105,13 +108,13 @@ impl Arguments {
             (None, Some(data)) => device_bytes(data)?.unwrap_or(usual.capacity_bytes),
             (None, None) => usual.capacity_bytes,
         };
-        // A metadata disk in a directory has the name it would have in the pool's.
+        // A metadata file in another directory has the same name as in the pool's directory.
         let metadata = self.metadata.as_ref().map(|place| match place.is_dir() {
             true => place.join("metadata"),
             false => place.clone(),
         });
         Ok(PoolOptions {
-            // What does not fit is refused as a block size.
+            // The greatest value is refused as a block size.
             block_bytes: u32::try_from(self.block_size.0).unwrap_or(u32::MAX),
             capacity_bytes,
             fingerprint: self.fingerprint.into(),
@@ -124,7 +127,7 @@ impl Arguments {
     }
 }
 
-/// The size of a block device; nothing for what is none.
+/// Returns the size of a block device in bytes; [`None`] for any other file.
 fn device_bytes(path: &Path) -> anyhow::Result<Option<u64>> {
     use std::io::Seek;
     use std::os::unix::fs::FileTypeExt;

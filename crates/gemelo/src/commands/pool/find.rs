@@ -20,7 +20,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         return Err(pools::other_version());
     };
     context.print(&format!(
-        "{} blocks looked at: {} shared with others, {} with contents of their own, {} overtaken by writes or unreadable\n",
+        "{} blocks looked at: {} shared with others, {} with contents of their own, \
+         {} overwritten meanwhile or unreadable\n",
         format_count(report.examined_blocks),
         format_count(report.shared_blocks),
         format_count(report.identified_blocks),

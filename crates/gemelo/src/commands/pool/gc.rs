@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// Give back at most so much a second
+    /// Most space to return a second [default: no limit]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
 }

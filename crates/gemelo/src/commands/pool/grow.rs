@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// The data store's new size; a device has to be that large already
+    /// New size of the data store; a device must have this size already
     #[arg(long, value_name = "SIZE")]
     capacity: Size,
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Pools, and directories that pools are in
+    /// Pools, and directories that contain pools
     #[arg(value_name = "DIR", default_value = ".")]
     directories: Vec<PathBuf>,
     #[command(flatten)]
@@ -28,12 +28,11 @@ struct Input<'a> {
     directories: &'a [PathBuf],
 }
 
-/// A pool of the list.
 #[derive(Serialize)]
 struct Row {
     pool: PathBuf,
     state: State,
-    /// The process that has the pool, if one has.
+    /// The process that uses the pool; absent if it is idle.
     process_id: Option<u32>,
     /// Absent if the pool cannot be opened.
     figures: Option<Figures>,
@@ -106,7 +105,7 @@ fn is_pool(directory: &Path) -> bool {
     directory.join("metadata").exists() && directory.join("data").exists()
 }
 
-/// The pools among the directory and what is in it.
+/// Returns the directory if it is a pool, or else the pools in it.
 fn pools_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if is_pool(directory) {
         return Ok(vec![directory.to_owned()]);

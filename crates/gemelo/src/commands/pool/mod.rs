@@ -1,4 +1,4 @@
-//! `gemelo pool`: pools as a whole.
+//! `gemelo pool`: commands on whole pools.
 
 mod check;
 mod convert;
@@ -24,49 +24,49 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a pool
+    /// Create a pool
     Create(create::Arguments),
-    /// Show what a pool has and has done
+    /// Show the space, the metadata and the counters of a pool
     Stat(stat::Arguments),
-    /// Make freed blocks usable and give free space back to the system
+    /// Make freed blocks usable, and return free space to the file system or device
     ///
-    /// A served pool does so by itself in the background, within a rate, for runs of blocks freed since it was opened. This
-    /// does it for all free space.
+    /// A served pool returns runs of blocks that were freed since it was opened, in the background
+    /// and at a limited rate. This command returns all free space.
     Gc(gc::Arguments),
-    /// Look for duplicates in volumes with off-line deduplication, now and all of them
+    /// Deduplicate all blocks of volumes with off-line deduplication now
     ///
-    /// A served pool does so by itself in the background, some time after blocks were written.
+    /// A served pool does this in the background, some time after blocks were written.
     Find(find::Arguments),
-    /// Prove that a pool is what it should be, and repair it
+    /// Check the metadata of a pool, and repair it
     ///
-    /// An idle pool is checked from outside: every page of metadata, every count. A served pool counts its references again,
-    /// while requests wait, and with --data reads its contents, while they do not. Pages on disk are checked, and repairs
-    /// made, when nobody serves it.
+    /// The check of an idle pool reads every page of metadata and counts every reference. The check
+    /// of a served pool compares its counts in memory, and requests wait meanwhile; with --data it
+    /// also reads all contents, and requests continue. Pages on disk are checked, and repairs are
+    /// made, only while no process serves the pool.
     ///
-    /// Before a repair gives up anything, it says which blocks of which volumes, and does so only with
-    /// --yes or after it was told to on a terminal. A content that passes its checksum is never given up.
+    /// Before a repair gives up data, it lists the blocks of each volume, and asks on a terminal or
+    /// needs --yes. A content that passes its checksum is never given up.
     ///
-    /// Exit status 0 if nothing is wrong or a repair lost nothing, 4 if there is damage, 1 if only
-    /// the settings are wrong.
+    /// The exit status is 0 if nothing is wrong or a repair lost nothing, 4 if there is damage, and
+    /// 1 if only the settings are wrong.
     Check(check::Arguments),
-    /// Give a pool of an older version the present format
+    /// Convert a pool of format version 1 to the present format
     ///
-    /// Contents stay where they are and are read once, because the new format has a checksum for each.
-    /// The new metadata are made beside the old ones and replace them at the end, in one step: a
-    /// conversion that is stopped or killed leaves the pool as it was.
+    /// Every content is read once, because the present format has a checksum for each. Contents
+    /// stay in place. New metadata are written beside the old ones and replace them in one step at
+    /// the end, so a conversion that is stopped or killed leaves the pool unchanged.
     Convert(convert::Arguments),
-    /// Make the data store larger
+    /// Enlarge the data store of a pool
     Grow(grow::Arguments),
-    /// List the pools in directories
+    /// List the pools in directories, with the processes that use them
     Ls(ls::Arguments),
     /// Remove a pool with all its volumes
     ///
-    /// The files of the pool's directory are removed, and the directory if nothing else is in it. A
-    /// device, or a file elsewhere, that holds data or metadata of the pool stays, and its header
-    /// is wiped. A removal that was killed is completed by the same command.
-    ///
-    /// The volumes and files are named first, and removed only with --yes or after it was told to
-    /// on a terminal. A pool in use is refused.
+    /// The command lists the volumes and files first, and asks on a terminal or needs --yes. It
+    /// removes the files of the pool in its directory, and the directory if nothing else is in it.
+    /// A device, or a file elsewhere, that holds data or metadata of the pool stays, and its header
+    /// is wiped. To complete a removal that was killed, run the command again. A pool in use is
+    /// refused.
     Rm(rm::Arguments),
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// Remove the pool without a question
+    /// Remove the pool without asking
     #[arg(long)]
     yes: bool,
 }
@@ -24,19 +24,19 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let pool = arguments.pool.display().to_string();
     let about = |error: VolumeError| anyhow::Error::from(error).context(pool.clone());
-    // Asked before the pool is locked: a pool that is open cannot be opened again.
+    // The figures are read before the pool is locked, because a locked pool cannot be opened.
     let report = pools::stat(&arguments.pool, context);
     let removal = PoolRemoval::plan(&arguments.pool, &POOL_FILES).map_err(about)?;
     let mut text = match &report {
         Ok(report) => contents(&pool, report),
         Err(error) => format!(
-            "{pool}: its volumes are unknown, as it cannot be opened: {}\n",
+            "{pool}: its volumes are unknown, because it cannot be opened: {}\n",
             message(&anyhow!("{error:#}"))
         ),
     };
     removal.steps().iter().for_each(|step| text += &step_text(step));
     if !arguments.yes {
-        let refused = format!("{pool}: nothing was removed: say --yes to remove the pool");
+        let refused = format!("{pool}: nothing was removed: use --yes to remove the pool");
         confirm(&text, &format!("{pool}: type yes to remove it"), &refused, context)?;
     }
     let is_gone = removal.run().map_err(about)?;
@@ -46,12 +46,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     context.print(&if is_gone {
         format!("{pool}: removed\n")
     } else {
-        format!("{pool}: the pool is removed; the directory stays, as it is a link or not empty\n")
+        format!(
+            "{pool}: the pool is removed; the directory stays, because it is a link or not empty\n"
+        )
     })?;
     Ok(Outcome::Done)
 }
 
-/// The volumes that are lost with the pool.
+/// Lists the volumes that are removed with the pool.
 fn contents(pool: &str, report: &StatReport) -> String {
     let block_bytes = u64::from(report.pool.block_bytes);
     let mut text = format!(

@@ -6,6 +6,8 @@ use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
 use crate::pools;
 use clap::Args;
+use gemelo_serve::StatReport;
+use gemelo_volume::SnapshotSpace;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,11 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
+    /// Also compute the dedup ratio without snapshots and the space that snapshots take
+    ///
+    /// The computation reads the maps of all volumes. Requests of clients go on meanwhile.
+    #[arg(long)]
+    space: bool,
     #[command(flatten)]
     json: JsonOutput,
 }
@@ -23,14 +30,46 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Input<'a> {
     pool: &'a Path,
+    space: bool,
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    #[serde(flatten)]
+    report: &'a StatReport,
+    /// Absent unless it was asked for.
+    space: Option<Space>,
+}
+
+#[derive(Serialize)]
+struct Space {
+    #[serde(flatten)]
+    blocks: SnapshotSpace,
+    dedup_ratio: f64,
+    dedup_ratio_without_snapshots: f64,
+}
+
+impl From<SnapshotSpace> for Space {
+    fn from(blocks: SnapshotSpace) -> Self {
+        Self {
+            blocks,
+            dedup_ratio: blocks.dedup_ratio(),
+            dedup_ratio_without_snapshots: blocks.dedup_ratio_without_snapshots(),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check()?;
-    let report = pools::stat(&arguments.pool, context)?;
-    let input = Input { pool: &arguments.pool };
+    let Arguments { pool, space: with_space, .. } = arguments;
+    let access = pools::open(pool, pools::purpose_of_stat(*with_space), context)?;
+    let report = pools::stat_of(&access, context)?;
+    let space = with_space.then(|| pools::snapshot_space(&access, context)).transpose()?;
+    access.close()?;
     let warnings = report.warnings.clone();
-    let made = Made { schema: SCHEMA, input, result: &report, warnings };
-    arguments.json.finish(context, made, &stat_text::text(&report))?;
+    let text = stat_text::text(&report, space.as_ref());
+    let input = Input { pool, space: *with_space };
+    let result = Figures { report: &report, space: space.map(Space::from) };
+    arguments.json.finish(context, Made { schema: SCHEMA, input, result, warnings }, &text)?;
     Ok(Outcome::Done)
 }

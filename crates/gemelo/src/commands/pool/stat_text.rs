@@ -1,15 +1,18 @@
-//! A pool's figures for people.
+//! The figures of a pool as text.
 
 use crate::table::Table;
 use gemelo_base::units::{
     format_count, format_counted, format_duration_ns, format_percent, format_size,
 };
 use gemelo_serve::StatReport;
-use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, VolumeSummary};
+use gemelo_volume::{DamagedBlock, OperationKind, OperationStat, SnapshotSpace, VolumeSummary};
 
-/// The figures as text.
-pub(crate) fn text(report: &StatReport) -> String {
+/// Returns the figures as text. `snapshots` is present if the space of snapshots was computed.
+pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> String {
     let mut text = space(report);
+    if let Some(snapshots) = snapshots {
+        text += &snapshot_space(snapshots, u64::from(report.pool.block_bytes));
+    }
     text += "\nMetadata\n";
     text += &metadata(report).render(2);
     text += &damaged(report);
@@ -32,7 +35,7 @@ pub(crate) fn text(report: &StatReport) -> String {
     text
 }
 
-/// The damaged blocks, neighbours of a volume in one line.
+/// Lists the damaged blocks. Blocks of a volume that follow one another take one line.
 fn damaged(report: &StatReport) -> String {
     if report.damaged_blocks.is_empty() {
         return String::new();
@@ -77,6 +80,16 @@ fn space(report: &StatReport) -> String {
     )
 }
 
+fn snapshot_space(space: &SnapshotSpace, block_bytes: u64) -> String {
+    let of_snapshots =
+        space.physical_blocks.saturating_sub(space.physical_blocks_without_snapshots);
+    format!(
+        "dedup ratio without snapshots {:.4}, {} in blocks that only snapshots hold\n",
+        space.dedup_ratio_without_snapshots(),
+        format_size(of_snapshots * block_bytes)
+    )
+}
+
 fn metadata(report: &StatReport) -> Table {
     let pool = &report.pool;
     let mut table = Table::new();
@@ -97,7 +110,7 @@ fn metadata(report: &StatReport) -> Table {
     table
 }
 
-/// The counters of all volumes together that are not zero.
+/// Sums up the counters of all volumes. Leaves out those that are zero.
 fn activity(volumes: &[VolumeSummary]) -> Table {
     let mut table = Table::new();
     let names = volumes.first().map(|volume| volume.stat.named()).unwrap_or_default();
@@ -114,7 +127,7 @@ fn activity(volumes: &[VolumeSummary]) -> Table {
     table
 }
 
-/// What a person asks of latencies.
+/// Sums up the latencies of all volumes, by kind of request.
 fn latencies(volumes: &[VolumeSummary]) -> Table {
     let mut table = Table::new();
     table.row(["latency", "requests", "mean", "median below", "99 % below"]);

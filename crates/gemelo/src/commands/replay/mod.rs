@@ -1,4 +1,4 @@
-//! `gemelo replay`: a recorded trace, with its content, against storage.
+//! `gemelo replay` replays a recorded trace with its content on storage.
 
 mod text;
 
@@ -10,16 +10,18 @@ use gemelo_job::replay::{ReplayJobOptions, resolve};
 use gemelo_report::Provenance;
 use std::path::PathBuf;
 
-/// Replays recorded block I/O with its content: equal hashes become equal blocks. Traces without hashes get contents from
-/// --distribution.
+/// Replay a trace of block I/O with its content.
+///
+/// Blocks with equal hashes in the trace get equal contents. Traces without hashes get contents
+/// from --distribution.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     job: ReplayJobOptions,
-    /// Say what would be done, and end
+    /// Print the plan, and do not replay
     #[arg(long, conflicts_with = "json")]
     dry_run: bool,
-    /// Write the result as JSON; - is standard output, in place of the text
+    /// Write the result as JSON to this file; - writes it to standard output in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

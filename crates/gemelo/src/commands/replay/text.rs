@@ -1,4 +1,4 @@
-//! A plan and its replay for people.
+//! The plan and the result of a replay as text.
 
 use crate::stored::stored_text;
 use crate::table::Table;
@@ -8,13 +8,16 @@ use gemelo_base::units::{
 use gemelo_replay::{MapRule, ReplayFigures, ReplayOptions, ReplayPlan, ReplayResult, Speed};
 use gemelo_target::TargetUri;
 
-/// What will be done, said before it is.
+/// Returns the plan, which is printed before the replay.
 pub(super) fn plan(plan: &ReplayPlan, options: &ReplayOptions, target: &TargetUri) -> String {
     let map = match plan.map() {
-        MapRule::Refuse => "every place where the trace has it".to_owned(),
-        MapRule::Dense => "all places laid out dense".to_owned(),
+        MapRule::Refuse => "at the places of the trace".to_owned(),
+        MapRule::Dense => "with all places side by side".to_owned(),
         MapRule::Fold => {
-            format!("{} beyond the end folded back", format_counted(plan.folded_places, "place"))
+            format!(
+                "with {} beyond the end moved inside",
+                format_counted(plan.folded_places, "place")
+            )
         }
     };
     let duration_ns = match options.speed {
@@ -31,8 +34,9 @@ pub(super) fn plan(plan: &ReplayPlan, options: &ReplayOptions, target: &TargetUr
     );
     if plan.populated_blocks() > 0 {
         let blocks = format_counted(plan.populated_blocks(), "block");
-        text +=
-            &format!("{blocks} to populate first, since the trace reads there before it writes\n");
+        text += &format!(
+            "{blocks} to write first, because the trace reads them before it writes them\n"
+        );
     }
     let drawn = plan.drawn_blocks();
     if drawn > 0 {
@@ -47,7 +51,7 @@ pub(super) fn plan(plan: &ReplayPlan, options: &ReplayOptions, target: &TargetUr
     text
 }
 
-/// What was measured.
+/// Returns the result.
 pub(super) fn result(result: &ReplayResult) -> String {
     let mut text = format!(
         "{} in {}\n",
@@ -113,7 +117,7 @@ fn row(name: &str, side: &ReplayFigures, duration_ns: u64) -> [String; 7] {
     ]
 }
 
-/// Mismatches that are shown.
+/// Most mismatches that are printed.
 const SHOWN: usize = 10;
 
 fn verification(result: &ReplayResult) -> String {

@@ -9,7 +9,7 @@ use gemelo_scan::{Counting, ScanFingerprintKind, ScanRequest, TailPolicy, ZeroPo
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Reads files, directories and block devices and tells which duplicates their blocks have.
+/// Count the duplicate blocks of files, directories and block devices
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
@@ -21,48 +21,49 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
-    /// Unite fingerprint sets that --save wrote, to the result of one scan of everything
     Merge(MergeArguments),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ScanArguments {
-    /// Files, directories (with all below) and block devices; symbolic links are followed only here
+    /// Files, directories with everything below them, and block devices; only symbolic links that
+    /// are given here are followed
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Block sizes, all in one reading pass: multiples of 512 up to 1m
+    /// Block sizes, multiples of 512 bytes up to 1m; all are counted in one reading pass
     #[arg(long, value_name = "SIZE,...", default_value = "4k", value_delimiter = ',', value_parser = block_size)]
     pub(super) block_size: Vec<u32>,
-    /// What becomes of a file's last block if it is short
+    /// Treatment of a file's last block if it is short
     #[arg(long, value_enum, default_value_t = Tail::Keep)]
     tail: Tail,
-    /// Whether blocks of zeros enter the dedup ratio and the distribution
+    /// Treatment of blocks of zeros in the dedup ratio and the distribution
     #[arg(long, value_enum, default_value_t = Zeros::Include)]
     zeros: Zeros,
-    /// The hash that tells contents apart, cut to 128 bits
+    /// Hash function of the fingerprints, which have 128 bits
     #[arg(long, value_enum, default_value_t = FingerprintOption::Xxh3)]
     fingerprint: FingerprintOption,
-    /// Do not scan files and directories that match; without / a name anywhere, with / a path below
-    /// PATH
+    /// Skip files and directories that match; a glob without / matches names at any depth, a glob
+    /// with / matches paths relative to PATH
     #[arg(long, value_name = "GLOB", help_heading = "Files")]
     exclude: Vec<String>,
-    /// Stay on the file systems of the paths
+    /// Skip directories on file systems other than those of the paths
     #[arg(long, help_heading = "Files")]
     one_file_system: bool,
-    /// Count a file once for each hard link to it
+    /// Count a file once for each of its hard links [default: once]
     #[arg(long, help_heading = "Files")]
     count_hard_links: bool,
-    /// Reading and hashing threads; fewer where a limit of memory has no room [default: the processors]
+    /// Threads that read and hash; a limit of memory may reduce them [default: one per processor]
     #[arg(long, value_name = "N", help_heading = "Effort")]
     threads: Option<usize>,
-    /// Memory of the whole scan; what does not fit goes to temporary files, and figures stay exact
+    /// Most memory of the scan; counts that do not fit go to temporary files, and figures stay
+    /// exact [default: no limit]
     #[arg(long, value_name = "SIZE", help_heading = "Effort", conflicts_with = "estimate")]
     memory: Option<Size>,
     /// Directory of the temporary files [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIRECTORY", help_heading = "Effort", requires = "memory")]
     spill_dir: Option<PathBuf>,
-    /// Count a sample of the contents in this much memory, however large the data; figures come with the 95 %
-    /// interval that the true ones lie in [default without a SIZE: 64m]
+    /// Count a sample of the contents within this memory, and report 95 % confidence intervals; the
+    /// memory does not depend on the size of the data [default without a SIZE: 64m]
     #[arg(
         long,
         value_name = "SIZE",
@@ -73,7 +74,7 @@ pub(super) struct ScanArguments {
         conflicts_with = "save"
     )]
     estimate: Option<Size>,
-    /// Say what memory and time the scan would need, and do not scan
+    /// Print the memory and the time that the scan would take, and do not scan
     #[arg(long, help_heading = "Effort", conflicts_with_all = ["save", "distribution"])]
     pub(super) plan: bool,
     #[command(flatten)]
@@ -87,20 +88,20 @@ fn block_size(text: &str) -> Result<u32, String> {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Tail {
-    /// It is not counted
+    /// The short block is not counted
     Skip,
-    /// It is filled up with zeros
+    /// The short block is filled up with zeros
     Pad,
-    /// It is a block of its own length
+    /// The short block is counted with its own length
     Keep,
 }
 
-/// Whether blocks of zeros enter ratio and distribution.
+/// The treatment of blocks of zeros.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum Zeros {
-    /// They are contents like any other
+    /// Blocks of zeros count as any other content
     Include,
-    /// They are counted apart only
+    /// Blocks of zeros are counted separately and left out of the figures
     Exclude,
 }
 
@@ -158,7 +159,7 @@ impl ScanArguments {
             exclude: self.exclude.clone(),
             one_file_system: self.one_file_system,
             count_hard_links: self.count_hard_links,
-            // Only a progress bar has a use for it.
+            // Only a progress bar shows the total.
             find_total: std::io::stderr().is_terminal(),
         }
     }

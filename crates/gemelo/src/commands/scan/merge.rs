@@ -8,13 +8,15 @@ use crate::exit::Outcome;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Unites fingerprint sets, taken on one host or on several.
+/// Merge fingerprint sets that were saved on one host or on several.
+///
+/// The result equals that of one scan of all the data.
 #[derive(Debug, Args)]
 pub(super) struct MergeArguments {
-    /// Files that `gemelo scan --save` wrote, all with the same block sizes, fingerprints and tails
+    /// Files that `gemelo scan --save` wrote with equal block sizes, --fingerprint and --tail
     #[arg(required = true, value_name = "SET")]
     sets: Vec<PathBuf>,
-    /// Whether blocks of zeros enter the dedup ratio and the distribution
+    /// Treatment of blocks of zeros in the dedup ratio and the distribution
     #[arg(long, value_enum, default_value_t = Zeros::Include)]
     zeros: Zeros,
     #[command(flatten)]
@@ -32,7 +34,7 @@ pub(super) fn run(arguments: &MergeArguments, context: &Context) -> anyhow::Resu
         &context.stop,
     )?;
     let sizes = saved.result.block_sizes.iter().map(|size| size.block_bytes).collect::<Vec<_>>();
-    // Only the sets say which block sizes there are, and so which distributions.
+    // The block sizes, and thus the files of distributions, are known only from the sets.
     arguments.outputs.check(&sizes)?;
     finish(saved, saving, &arguments.sets, &arguments.outputs, context)
 }

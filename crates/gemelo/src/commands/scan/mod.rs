@@ -1,4 +1,4 @@
-//! `gemelo scan`: which duplicates data has, at which block size.
+//! `gemelo scan` counts the duplicates of data at several block sizes.
 
 mod arguments;
 mod merge;
@@ -14,7 +14,7 @@ use arguments::{Action, ScanArguments};
 use gemelo_scan::{Saved, ScanOptions};
 use outputs::Saving;
 
-/// What a result file of this command says it is.
+/// The schema of the result files of this command.
 const SCHEMA: &str = "gemelo.scan/1";
 
 pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -34,7 +34,7 @@ fn scan(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome>
     finish(saved?, saving, &options.request(), &arguments.outputs, context)
 }
 
-/// Prints and writes a result: every output that can be, whatever becomes of the others.
+/// Prints a result and writes its files. A failure of one output does not prevent the others.
 fn finish<Input: serde::Serialize>(
     saved: Saved,
     saving: Saving<'_>,

@@ -1,4 +1,4 @@
-//! The files that a scan can write.
+//! The output files of a scan.
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, bad_input, midway};
@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 pub(super) struct OutputOptions {
     #[command(flatten)]
     pub(super) json: JsonOption,
-    /// Write the distribution in the DEDISbench format, and beside it FILE.toml with entropy and compressibility;
-    /// several block sizes get a file each, FILE.4096 and so on
+    /// Write the distribution to this file in the DEDISbench format, and entropy and
+    /// compressibility to FILE.toml; each of several block sizes gets its own file, such as
+    /// FILE.4096
     #[arg(long, value_name = "FILE")]
     distribution: Option<PathBuf>,
-    /// Keep the fingerprint set (Parquet), to merge it with others
+    /// Save the fingerprint set to this file (Parquet), for `gemelo scan merge`
     #[arg(long, value_name = "FILE")]
     pub(super) save: Option<PathBuf>,
     /// Overwrite existing files
@@ -29,7 +30,7 @@ pub(super) struct OutputOptions {
 }
 
 impl OutputOptions {
-    /// Refuses files that exist, of a scan with these block sizes.
+    /// Refuses output files that exist or cannot be written, for a scan with these block sizes.
     pub(super) fn check(&self, block_sizes: &[u32]) -> anyhow::Result<()> {
         for (option, path) in [("--distribution", &self.distribution), ("--save", &self.save)] {
             if files::is_some_standard_output(path.as_deref()) {
@@ -47,7 +48,7 @@ impl OutputOptions {
         files::check_all_new(paths.iter().map(PathBuf::as_path), self.force)
     }
 
-    /// The distribution's file of every block size.
+    /// Returns the file of the distribution for every block size.
     fn distribution_paths(&self, block_sizes: &[u32]) -> Vec<PathBuf> {
         let Some(path) = &self.distribution else { return Vec::new() };
         match block_sizes {
@@ -56,7 +57,7 @@ impl OutputOptions {
         }
     }
 
-    /// Writes the result as JSON, if it was asked for.
+    /// Writes the result as JSON if the option was given.
     pub(super) fn write_json<Input: serde::Serialize, Output: serde::Serialize>(
         &self,
         context: &Context,
@@ -65,12 +66,12 @@ impl OutputOptions {
         self.json.write(self.force, context, made)
     }
 
-    /// Writes each block size's distribution and profile.
+    /// Writes the distribution and the profile of each block size.
     pub(super) fn write_distributions(&self, result: &ScanResult) -> anyhow::Result<()> {
         let sizes: Vec<u32> = result.block_sizes.iter().map(|size| size.block_bytes).collect();
         for (path, size) in self.distribution_paths(&sizes).iter().zip(&result.block_sizes) {
             write_distribution(path, self.force, size)
-                .context("there is no distribution to write")
+                .context("cannot write the distribution")
                 .map_err(midway)?;
         }
         Ok(())
@@ -89,7 +90,7 @@ fn write_distribution(path: &Path, force: bool, size: &BlockSizeResult) -> anyho
     files::write_whole(&with_ending(path, "toml"), force, profile.to_toml()?.as_bytes())
 }
 
-/// `name` to `name.ending`.
+/// Appends a dot and an ending to a file name.
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut whole = OsString::from(path);
     whole.push(".");
@@ -97,7 +98,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(whole)
 }
 
-/// A fingerprint set on its way to its file, which appears complete or not at all.
+/// The file of a fingerprint set that is being saved. The file appears complete or not at all.
 pub(super) struct Saving<'path> {
     file: Option<(NewFile, &'path Path)>,
 }
@@ -108,8 +109,10 @@ impl<'path> Saving<'path> {
         let file = NewFile::create(path, outputs.force).or_bad_input()?;
         if !file.is_regular() {
             let path = path.display();
-            // The checksum at the head is written last.
-            return Err(bad_input(anyhow!("--save needs a regular file, which {path} is not")));
+            // The file must be seekable, because the checksum at its start is written last.
+            return Err(bad_input(anyhow!(
+                "--save needs a regular file, and {path} is not one: name another file"
+            )));
         }
         Ok(Self { file: Some((file, path)) })
     }
@@ -118,7 +121,7 @@ impl<'path> Saving<'path> {
         self.file.as_ref().and_then(|(file, _)| file.file())
     }
 
-    /// Puts the set into its place, if all of it was written.
+    /// Gives the file its name if the whole set was written.
     pub(super) fn finish(self, written: Result<(), SavedSetError>) -> anyhow::Result<()> {
         let Some((file, path)) = self.file else { return Ok(()) };
         written.with_context(|| format!("{} was not written", path.display()))?;

@@ -1,4 +1,4 @@
-//! `gemelo scan --plan`.
+//! `gemelo scan --plan` predicts the memory and the time of a scan.
 
 use super::arguments::ScanArguments;
 use crate::context::Context;
@@ -8,7 +8,7 @@ use crate::table::Table;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_scan::{PlanResult, ScanOptions};
 
-/// What a result file of this command says it is.
+/// The schema of the result files of this command.
 const SCHEMA: &str = "gemelo.scan-plan/1";
 
 pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -45,7 +45,8 @@ fn text(plan: &PlanResult) -> String {
     table.row(["time".to_owned(), time]);
     let sampled = format_size(plan.sampled_bytes);
     format!(
-        "{}The rate is that of {sampled} from random places, cached or not as they were.\n",
+        "{}The rate was measured on {sampled} from random places. The page cache can have made it \
+         higher than that of the scan.\n",
         table.render(0)
     )
 }

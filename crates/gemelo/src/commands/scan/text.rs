@@ -1,4 +1,4 @@
-//! A scan's result as text for people.
+//! The result of a scan as text.
 
 use crate::table::Table;
 use gemelo_base::units::{
@@ -10,33 +10,32 @@ use gemelo_scan::{
     NatureResult, Repeated, ScanResult,
 };
 
-/// What a path may stand for, one and several.
+/// Singular and plural of the thing that a path names.
 const FILE_OR_DIRECTORY: (&str, &str) = ("file or directory", "files or directories");
 
 /// The widest bar of a histogram, in characters.
 const BAR_WIDTH: f64 = 40.0;
 
-/// Below so many sampled contents, means say little.
+/// Number of sampled contents below which means are unreliable.
 const FEW_CONTENTS: u64 = 100;
 
-/// Advice computed from the data.
+/// Returns warnings that follow from the result.
 pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
     let mut warnings = Vec::new();
     if result.partial {
         warnings.push(
-            "the scan did not come to its end: all figures are of what was read until then"
-                .to_owned(),
+            "the scan did not complete: all figures cover only the data that was read".to_owned(),
         );
     }
     if result.files.unreadable > 0 {
         let count =
             format_counted_as(result.files.unreadable, FILE_OR_DIRECTORY.0, FILE_OR_DIRECTORY.1);
-        warnings.push(format!("{count} could not be read, and the blocks are missing"));
+        warnings.push(format!("{count} could not be read: the figures do not include them"));
     }
     if result.files.changed > 0 {
         let count = format_counted(result.files.changed, "file");
         warnings.push(format!(
-            "{count} changed under the scan: of some blocks it saw the old, of some the new"
+            "{count} changed during the scan: the figures mix old and new contents of them"
         ));
     }
     for size in &result.block_sizes {
@@ -53,7 +52,7 @@ pub(super) fn warnings(result: &ScanResult) -> Vec<String> {
     warnings
 }
 
-/// The whole result.
+/// Returns the whole result.
 pub(super) fn of_result(result: &ScanResult) -> String {
     let mut text = files(result);
     for size in &result.block_sizes {
@@ -84,7 +83,7 @@ fn files(result: &ScanResult) -> String {
         (counts.special_skipped, ("special file", "special files"), ", skipped"),
         (counts.excluded, FILE_OR_DIRECTORY, ", excluded"),
         (counts.other_file_systems_skipped, FILE_OR_DIRECTORY, " on other file systems, skipped"),
-        (counts.changed, ("file", "files"), " changed under the scan"),
+        (counts.changed, ("file", "files"), " changed during the scan"),
         (counts.unreadable, FILE_OR_DIRECTORY, " could not be read"),
     ] {
         if count > 0 {
@@ -285,7 +284,7 @@ fn of_nature(nature: &NatureResult) -> String {
     text + &histogram(steps)
 }
 
-/// A line for each step from the first to the last that has something.
+/// Returns a line for each step, from the first to the last that is not empty.
 fn histogram(steps: impl Iterator<Item = (String, u64)>) -> String {
     let steps: Vec<(String, u64)> = steps.collect();
     let all = steps.iter().map(|(_, count)| count).sum::<u64>().max(1) as f64;

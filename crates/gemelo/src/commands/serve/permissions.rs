@@ -1,10 +1,10 @@
-//! Modes and groups of files, as users write them.
+//! Modes and groups of files as values of options.
 
 use nix::unistd::Group;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Permission bits, in octal.
+/// Permission bits of a file, written in octal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileMode(pub(super) u32);
 
@@ -25,7 +25,7 @@ impl FromStr for FileMode {
     }
 }
 
-/// Number of a group of this system.
+/// The number of a group of this system, given as its number or name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupId(pub(super) u32);
 

@@ -1,4 +1,5 @@
-//! `gemelo trace convert`: a trace in another format, and what that format could not carry.
+//! `gemelo trace convert` writes a trace in another format and warns of information that the format
+//! cannot hold.
 
 use super::input::for_each;
 use super::output::TraceFile;
@@ -18,7 +19,7 @@ pub(super) struct Arguments {
     /// The format to write
     #[arg(long, value_name = "FORMAT")]
     to: TraceFormat,
-    /// The file to write, compressed if it ends in .gz or .zst; - is standard output
+    /// The file to write, compressed if its name ends in .gz or .zst; - is standard output
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// Overwrite an existing file
@@ -46,9 +47,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if !is_complete {
         let output = arguments.output.display();
-        context
-            .monitor
-            .warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
+        context.monitor.warn(&format!("interrupted: {output} is incomplete and was removed"));
         return Ok(Outcome::Partial);
     }
     if !files::is_standard_output(&arguments.output) {

@@ -1,13 +1,14 @@
-//! The loop over the records of a trace, with progress and interruption.
+//! The loop over the records of a trace, which reports progress and can be interrupted.
 
 use crate::context::Context;
 use gemelo_base::Unit;
 use gemelo_trace::{Record, RecordSource};
 
-/// Records between two looks at the stop flag, and reports of progress.
+/// Number of records between two checks of the stop flag and two reports of progress.
 const REPORT_EVERY: u64 = 1 << 14;
 
-/// Gives every record to `each`. Returns whether the trace came to its end, rather than to Ctrl-C.
+/// Calls `each` with every record. Returns `true` at the end of the trace, and `false` if it was
+/// interrupted before.
 pub(crate) fn for_each<Source: RecordSource>(
     source: &mut Source,
     context: &Context,

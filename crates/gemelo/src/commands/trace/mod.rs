@@ -1,4 +1,4 @@
-//! `gemelo trace`: what block I/O traces say, in other formats, and made from figures.
+//! `gemelo trace`: statistics, conversion and synthesis of traces of block I/O.
 
 mod convert;
 pub(crate) mod input;
@@ -19,11 +19,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Count what a trace writes, reads and repeats; make a distribution and a job of it
+    /// Compute the statistics of a trace, and derive a distribution and a job from it
     Stat(stat::Arguments),
-    /// Write a trace in another format
+    /// Convert a trace to another format
     Convert(convert::Arguments),
-    /// Make a trace from a distribution, a pattern, a read share and an arrival process
     Synthesize(synthesize::Arguments),
 }
 

@@ -1,14 +1,15 @@
-//! A trace file as it is written: compressed if its name says so, and in its place only once it is complete.
+//! The file of a trace that is being written. It is compressed if its name says so, and gets its
+//! name only when it is complete.
 
 use crate::files::NewFile;
 use anyhow::Context as _;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A level that keeps up with the writing of a trace.
+/// A compression level that is as fast as the writing of a trace.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Where a trace is written.
+/// A trace file that is being written.
 pub(super) enum TraceFile {
     Plain(NewFile),
     Gzip(flate2::write::GzEncoder<NewFile>),
@@ -16,7 +17,8 @@ pub(super) enum TraceFile {
 }
 
 impl TraceFile {
-    /// A file, gzip if its name ends in `.gz`, zstd if in `.zst`; `-` is standard output.
+    /// Creates a file. It is compressed with gzip if its name ends in `.gz`, and with zstd if it
+    /// ends in `.zst`. `-` is standard output.
     pub(super) fn create(path: &Path, force: bool) -> anyhow::Result<Self> {
         let file = NewFile::create(path, force)?;
         let ending = path.extension().and_then(|ending| ending.to_str());
@@ -29,7 +31,7 @@ impl TraceFile {
         })
     }
 
-    /// Puts the file into its place.
+    /// Completes the compression and gives the file its name.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         let file = match self {
             Self::Plain(file) => file,

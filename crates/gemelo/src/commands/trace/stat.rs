@@ -1,4 +1,5 @@
-//! `gemelo trace stat`: what the papers' tables say of a trace, and a distribution and a job made of it.
+//! `gemelo trace stat` computes the statistics that papers publish of traces, and derives a
+//! distribution and a job.
 
 use super::input::for_each;
 use super::stat_text;
@@ -25,19 +26,21 @@ const SCHEMA: &str = "gemelo.trace-stat/1";
 pub(super) struct Arguments {
     #[command(flatten)]
     input: TraceInput,
-    /// Size of the blocks that are counted
+    /// Size of the blocks to count
     #[arg(long, value_name = "SIZE", default_value = "4k")]
     block_size: BlockSize,
-    /// Fail rather than take more memory; counting takes 25 to 100 bytes for each distinct place and content
+    /// Most memory; counting takes 25 to 100 bytes for each distinct place and content, and fails
+    /// if that is not enough
     #[arg(long, value_name = "SIZE", default_value = "4g")]
     memory: Size,
-    /// Write the distribution of duplicates; as a profile if the name ends in .toml
+    /// Write the distribution of duplicates to this file, as a profile if its name ends in .toml
     #[arg(long, value_name = "FILE")]
     distribution: Option<PathBuf>,
-    /// Which copies of a content the distribution counts
+    /// Copies of a content that the distribution counts
     #[arg(long, value_enum, default_value = "writes", requires = "distribution")]
     copies: Copies,
-    /// Write a job file for gemelo bench with the same share of writes, pattern, size and distribution
+    /// Write a job file for gemelo bench with the share of writes, the pattern, the size and the
+    /// distribution of the trace
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     #[command(flatten)]
@@ -49,9 +52,9 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Copies {
-    /// Every write, as a load has it
+    /// Every write of the content, as in a load
     Writes,
-    /// Every place that holds the content at the end, as storage has it
+    /// Every place that holds the content at the end of the trace, as on storage
     AtEnd,
 }
 
@@ -62,7 +65,7 @@ struct Input {
     memory_bytes: u64,
 }
 
-/// What is kept of a count.
+/// The figures of a trace.
 #[derive(Debug, Serialize)]
 struct Counted {
     #[serde(flatten)]
@@ -84,7 +87,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     trace.source().check_devices()?;
     let mut warnings = TraceInput::remarks(trace.source());
     if !is_complete {
-        warnings.push("interrupted: these are the figures of the records up to there".to_owned());
+        warnings.push(
+            "interrupted: the figures cover only the records that were read before".to_owned(),
+        );
     }
     let counted = Counted {
         figures: statistics.figures(trace.names()),
@@ -93,7 +98,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     };
     if counted.figures.records == 0 {
         return Err(bad_input(anyhow!(
-            "no record is left: --skip, --limit and --time leave nothing"
+            "the trace has no record that --skip, --limit and --time select"
         )));
     }
     warnings.extend(stat_text::advice(&counted.figures));
@@ -146,7 +151,7 @@ impl Arguments {
             let formats: Vec<String> =
                 trace.source().formats().iter().map(ToString::to_string).collect();
             bad_input(anyhow!(
-                "{} traces do not say contents: there is no distribution",
+                "{} traces hold no contents: leave out --distribution",
                 formats.join(", ")
             ))
         })?;
@@ -159,7 +164,7 @@ impl Arguments {
         Ok(distribution.to_text())
     }
 
-    /// A job file: a comment for what a job cannot say.
+    /// Returns the job file. Figures that a job cannot express are in a comment.
     fn job_text(&self, counted: &Counted) -> anyhow::Result<String> {
         let profile = &counted.access_profile;
         let block_bytes = self.block_size.0;

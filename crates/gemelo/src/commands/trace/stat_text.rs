@@ -1,10 +1,10 @@
-//! The figures of a trace for people.
+//! The figures of a trace as text.
 
 use crate::table::Table;
 use gemelo_base::units::{format_count, format_counted, format_duration_ns, format_size};
 use gemelo_trace::{AccessProfile, Concentration, Figures, TraceFormat};
 
-/// Devices that get a row of their own.
+/// Most devices that are listed.
 const MOST_DEVICES: usize = 20;
 
 fn ratio(value: Option<f64>) -> String {
@@ -19,7 +19,7 @@ fn share(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-/// The figures as text.
+/// Returns the figures as text.
 pub(super) fn text(figures: &Figures, profile: &AccessProfile, formats: &[TraceFormat]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     let mut text = format!(
@@ -131,21 +131,22 @@ fn devices(figures: &Figures) -> String {
     format!("devices\n{}{more}", table.render(2))
 }
 
-/// From what share of unaligned requests on the figures are doubtful.
+/// Share of unaligned requests above which the figures of blocks are unreliable.
 const MANY_UNALIGNED: f64 = 0.1;
 
-/// What the figures should make one wary of.
+/// Returns warnings that follow from the figures.
 pub(super) fn advice(figures: &Figures) -> Vec<String> {
     let mut advice = Vec::new();
     if figures.contradictions > 0 {
         advice.push(format!(
-            "{} blocks were read with another content than the trace wrote there: writes are missing from it",
+            "{} blocks were read with a content other than the trace wrote there: the trace lacks \
+             some writes",
             figures.contradictions
         ));
     }
     if figures.unaligned_share > MANY_UNALIGNED {
         advice.push(format!(
-            "{} of the requests are not whole blocks of {}: a smaller --block-size may tell more",
+            "{} of the requests do not consist of whole blocks of {}: try a smaller --block-size",
             share(figures.unaligned_share),
             format_size(figures.block_bytes)
         ));

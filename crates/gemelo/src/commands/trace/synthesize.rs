@@ -1,4 +1,4 @@
-//! `gemelo trace synthesize`: a trace in FIU format from a preset or from figures.
+//! `gemelo trace synthesize` makes a trace from a preset or from figures.
 
 use super::input::for_each;
 use super::output::TraceFile;
@@ -20,58 +20,65 @@ use gemelo_trace::{
 };
 use std::path::PathBuf;
 
-/// Makes a trace in FIU format. A preset has the published figures of a trace; every option replaces one of them.
+/// Synthesise a trace.
+///
+/// A preset has the published figures of a recorded trace. Each option replaces one of its figures.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// web, mail or homes: the FIU traces by their published figures
+    /// Preset with the published figures of an FIU trace: web, mail or homes
     #[arg(long, value_name = "NAME", required_unless_present = "distribution")]
     preset: Option<String>,
-    /// Contents of what is written: a built-in distribution, a DEDISbench file or a profile
+    /// Distribution of the written contents: a built-in one, a DEDISbench file or a profile
     #[arg(long, value_name = "NAME|FILE")]
     distribution: Option<String>,
-    /// Contents of places that are read before they are written [default: the preset's, or as --distribution]
+    /// Distribution of the contents that are read before they are written [default: the preset's,
+    /// or that of --distribution]
     #[arg(long, value_name = "NAME|FILE")]
     read_distribution: Option<String>,
-    /// Records, each of one block
+    /// Number of records, each of one block
     #[arg(long, value_name = "N", required_unless_present = "time")]
     records: Option<u64>,
     /// Length of the trace, in place of --records
     #[arg(long, value_name = "DURATION", conflicts_with = "records")]
     time: Option<Span>,
-    /// Blocks read among all blocks [default: the preset's, or 50]
+    /// Share of reads among all records, in percent [default: the preset's, or 50]
     #[arg(long, value_name = "PERCENT")]
     read_share: Option<Percent>,
-    /// uniform, hotspot:ACCESSES/BLOCKS in percent, zipf:THETA, nurand[:A] or sequential [default: hotspot:80/20]
+    /// Access pattern: uniform, hotspot:ACCESSES/BLOCKS in percent, zipf:THETA, nurand[:A] or
+    /// sequential [default: hotspot:80/20]
     #[arg(long, value_name = "PATTERN")]
     pattern: Option<Pattern>,
-    /// Distinct places written [default: the preset's for as many records, or half of what is written]
+    /// Size of the distinct places that are written [default: the preset's for this number of
+    /// records, or half of the written data]
     #[arg(long, value_name = "SIZE")]
     written_places: Option<Size>,
-    /// Distinct places read [default: the preset's for as many records, or half of what is read]
+    /// Size of the distinct places that are read [default: the preset's for this number of records,
+    /// or half of the read data]
     #[arg(long, value_name = "SIZE")]
     read_places: Option<Size>,
-    /// Mean size of a request, which is one record a block [default: the preset's, or a block]
+    /// Mean size of a request; each of its blocks is a record [default: the preset's, or one block]
     #[arg(long, value_name = "SIZE")]
     request_size: Option<Size>,
-    /// Records a second on average [default: the preset's, or 100]
+    /// Mean number of records a second [default: the preset's, or 100]
     #[arg(long, value_name = "RECORDS")]
     rate: Option<f64>,
-    /// poisson, bursty or bursty:BUSY/BURST, such as bursty:10/10s [default: the preset's, or poisson]
+    /// Arrival process: poisson, bursty, or bursty:BUSY/BURST with the percentage of busy time and
+    /// the length of a burst, such as bursty:10/10s [default: the preset's, or poisson]
     #[arg(long, value_name = "PROCESS")]
     arrival: Option<Arrival>,
     /// Size of a block [default: 4k]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<BlockSize>,
-    /// What a hash stands for, 512 or 4096 [default: the preset's, or 4096]
+    /// Size of the data of one hash, 512 or 4096 bytes [default: the preset's, or 4096]
     #[arg(long, value_name = "SIZE")]
     hash_size: Option<Size>,
-    /// Decides all that is left to chance
+    /// Seed of all random choices; the same seed gives the same trace
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// fiu, or xmu, which joins hashes with dashes
+    /// Format of the trace: fiu, or xmu, which joins hashes with dashes
     #[arg(long, value_name = "FORMAT", default_value = "fiu")]
     to: TraceFormat,
-    /// The file to write, compressed if it ends in .gz or .zst; - is standard output
+    /// The file to write, compressed if its name ends in .gz or .zst; - is standard output
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// Overwrite an existing file
@@ -87,7 +94,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     files::check_new(&arguments.output, arguments.force)?;
     if !arguments.to.carries_hashes() {
         return Err(bad_input(anyhow!(
-            "{} traces carry no contents: make a fiu trace, and convert it",
+            "{} traces hold no contents: use --to fiu, and convert the trace",
             arguments.to
         )));
     }
@@ -109,9 +116,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     if !is_complete {
         let output = arguments.output.display();
-        context
-            .monitor
-            .warn(&format!("interrupted: {output} was not written to its end, and is not kept"));
+        context.monitor.warn(&format!("interrupted: {output} is incomplete and was removed"));
         return Ok(Outcome::Partial);
     }
     if !to_standard_output {
@@ -160,7 +165,7 @@ impl Arguments {
     fn of_preset(&self, name: &str) -> anyhow::Result<SynthesisSpec> {
         let preset = Preset::named(name).ok_or_else(|| {
             let known: Vec<&str> = presets().iter().map(|preset| preset.name).collect();
-            bad_input(anyhow!("'{name}' is no preset: {}", known.join(", ")))
+            bad_input(anyhow!("'{name}' is not a preset: use one of {}", known.join(", ")))
         })?;
         let sound = |error: SynthesisError| bad_input(error.into());
         let published = preset.spec(preset.published_records(), self.seed).map_err(sound)?;
@@ -201,7 +206,7 @@ impl Arguments {
     fn records_at(&self, per_s: f64) -> anyhow::Result<u64> {
         if !(per_s > 0.0 && per_s.is_finite()) {
             return Err(bad_input(anyhow!(
-                "--rate {per_s} is no rate: give records a second above 0"
+                "--rate {per_s} is not valid: give a number of records a second above 0"
             )));
         }
         let of_time = self.time.map(|time| (time.0.as_secs_f64() * per_s).round() as u64);

@@ -1,4 +1,4 @@
-//! What changes a volume as a whole: `resize`, `rename`, `rm`, `set`.
+//! The commands `resize`, `rename`, `rm` and `set`, which change a volume as a whole.
 
 use super::mode::Mode;
 use crate::context::Context;
@@ -18,7 +18,7 @@ pub(crate) struct Resize {
     /// The new size, a multiple of the pool's block size
     #[arg(long, value_name = "SIZE")]
     size: Size,
-    /// Make it smaller: what is beyond the new end is lost
+    /// Permit a smaller size; data beyond the new end are lost
     #[arg(long)]
     force: bool,
 }
@@ -47,7 +47,7 @@ pub(super) fn rename(arguments: &Rename, context: &Context) -> anyhow::Result<Ou
     let request =
         PoolRequest::RenameVolume { name: volume.name.clone(), new_name: new_name.clone() };
     pools::change(&volume.pool, &request, context)?;
-    context.print(&format!("{volume}: its name is {new_name}\n"))?;
+    context.print(&format!("{volume}: renamed to {new_name}\n"))?;
     Ok(Outcome::Done)
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Rm {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
-    /// Remove it with all that it holds, and disconnect its clients
+    /// Remove a volume that holds data or has connected clients, which are disconnected
     #[arg(long)]
     force: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Set {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
-    /// When duplicates are found
+    /// Mode of deduplication of further writes
     #[arg(long, value_name = "MODE")]
     dedup: Mode,
 }

@@ -1,4 +1,4 @@
-//! `gemelo volume snapshot` and `clone`: a map copied by reference.
+//! `gemelo volume snapshot` and `clone`, which copy the map of a volume by reference.
 
 use crate::context::Context;
 use crate::exit::Outcome;

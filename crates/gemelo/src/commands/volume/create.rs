@@ -15,10 +15,10 @@ pub(crate) struct Arguments {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
-    /// Its size, a multiple of the pool's block size
+    /// Size of the volume, a multiple of the pool's block size
     #[arg(long, value_name = "SIZE")]
     size: Size,
-    /// When duplicates are found
+    /// Mode of deduplication
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
 }

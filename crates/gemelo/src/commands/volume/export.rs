@@ -20,10 +20,10 @@ use std::sync::Arc;
 /// The layout of the result in JSON.
 const SCHEMA: &str = "gemelo.volume-export/1";
 
-/// Threads that copy, each with a piece of 4 MiB in flight.
+/// Number of threads that copy. Each has a piece of 4 MiB in flight.
 const THREADS: usize = 2;
 
-/// Bad ranges that the text lists; the JSON has them all.
+/// Most bad ranges that the text lists. The JSON lists all.
 const MOST_LISTED: usize = 100;
 
 #[derive(Debug, Args)]
@@ -31,15 +31,16 @@ pub(crate) struct Arguments {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
-    /// Where to write; - for standard output
+    /// The output: a file, a device, or - for standard output
     #[arg(value_name = "FILE|DEVICE|-")]
     output: PathBuf,
-    /// Write zeros in the place of blocks that cannot be read, list them, and end with exit status 1
+    /// Write zeros in place of blocks that cannot be read, list those blocks, and end with exit
+    /// status 1
     #[arg(long)]
     salvage: bool,
     #[command(flatten)]
     json: JsonOption,
-    /// Replace a file that exists, or overwrite a device that holds something
+    /// Replace an existing file, or overwrite a device that holds data
     #[arg(long)]
     force: bool,
 }
@@ -52,7 +53,7 @@ struct Input<'a> {
     salvage: bool,
 }
 
-/// What came of it.
+/// The result of an export.
 #[derive(Serialize)]
 struct Exported {
     #[serde(flatten)]
@@ -117,7 +118,7 @@ impl Arguments {
         }
     }
 
-    /// Opens a device that is large enough.
+    /// Opens a device. Refuses it if it is smaller than the volume.
     fn open_device(&self, size_bytes: u64) -> anyhow::Result<std::fs::File> {
         use std::io::Seek;
         let opened = || -> std::io::Result<(std::fs::File, u64)> {
@@ -129,7 +130,7 @@ impl Arguments {
         let (device, length) = opened().with_context(cannot).or_bad_input()?;
         if length < size_bytes {
             return Err(bad_input(anyhow!(
-                "{} has {length} bytes, fewer than the {size_bytes} of the volume",
+                "{} has {length} bytes, and the volume has {size_bytes}: name a larger device",
                 self.output.display()
             )));
         }
@@ -148,7 +149,7 @@ impl Arguments {
             return text;
         }
         text += &format!(
-            "{} of {} cannot be read, in {}; zeros stand in their place:\n",
+            "{} of {} cannot be read, in {}; zeros were written in their place:\n",
             format_size(bad.total_bytes),
             self.volume,
             format_counted(bad.ranges.len() as u64, "range")

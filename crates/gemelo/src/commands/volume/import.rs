@@ -20,35 +20,37 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Threads that copy, each with a piece of 4 MiB in flight.
+/// Number of threads that copy. Each has a piece of 4 MiB in flight.
 const THREADS: usize = 2;
-/// The size of a volume that standard input is read into, until it is known: it takes no space.
+/// Size in bytes of a volume that is filled from a stream, until the length of the stream is known.
+/// The size takes no space.
 const STREAM_BYTES: u64 = 16 << 40;
 
-/// The end of a volume's name until its import is complete, so that a killed import leaves nothing that looks whole.
+/// Suffix of a volume's name until its import is complete. A killed import thus leaves no volume
+/// that looks complete.
 const UNFINISHED: &str = ".importing";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What to read; - for standard input
+    /// The input: a file, a device, or - for standard input
     #[arg(value_name = "FILE|DEVICE|-")]
     input: PathBuf,
     /// The pool's directory and the new volume's name
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
-    /// The volume's size [default: what there is to read, in whole blocks]
+    /// Size of the volume [default: the length of the input, rounded up to whole blocks]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// When duplicates are found
+    /// Mode of deduplication of the new volume
     #[arg(long, value_name = "MODE", default_value = "inline")]
     dedup: Mode,
-    /// Replace what a volume of this name holds, also under connected clients; it keeps its size
-    /// and mode
+    /// Replace the content of an existing volume, also while clients are connected; the volume
+    /// keeps its size and mode
     #[arg(long)]
     force: bool,
 }
 
-/// Opens the input: what to copy, and its length if that is known.
+/// Opens the input. Also returns its length in bytes, if it is known.
 fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
     if path.as_os_str() == "-" {
         return Ok((Source::Stream(Box::new(std::io::stdin())), None));
@@ -62,7 +64,7 @@ fn source(path: &Path) -> anyhow::Result<(Source, Option<u64>)> {
         if kind.is_fifo() || kind.is_char_device() {
             return Ok((file, None));
         }
-        // Of a device the metadata tell no length.
+        // The metadata of a device do not state its length.
         let length = file.seek(std::io::SeekFrom::End(0))?;
         Ok((file, Some(length)))
     };
@@ -91,7 +93,8 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     Ok(Outcome::Done)
 }
 
-/// Clients that are connected to a volume of a served pool.
+/// Returns the number of clients of a volume; [`None`] unless the pool is served and has the
+/// volume.
 fn clients_of(report: &StatReport, name: &str) -> Option<u64> {
     let at = report.volumes.iter().position(|volume| volume.record.name == name)?;
     report.server.as_ref()?.volume_connections.get(at).copied()
@@ -140,27 +143,29 @@ impl Arguments {
             Ok(transferred)
         });
         if finished.is_err() {
-            // What is half a volume is none. The first error is the one to tell.
+            // An incomplete volume is removed. The user gets the error of the import, which is the
+            // cause.
             let _ = pools::ask(access, &PoolRequest::RemoveVolume { name, force: true }, context);
         }
         finished
     }
 
-    /// The volume's name until the import is complete.
+    /// Returns the name of the volume until the import is complete.
     fn unfinished_name(&self) -> anyhow::Result<String> {
         let name = &self.volume.name;
         let most = MAX_NAME_BYTES - UNFINISHED.len();
         if name.len() > most {
             let bytes = name.len();
             return Err(bad_input(anyhow!(
-                "the name of the volume has {bytes} bytes, an import takes {most}: it is called \
+                "the name of the volume has {bytes} bytes, an import takes {most}: the volume is called \
                  NAME{UNFINISHED} until it is complete"
             )));
         }
         Ok(format!("{name}{UNFINISHED}"))
     }
 
-    /// Removes what a killed import left. On a served pool nobody can tell it from one that is under way.
+    /// Removes the volume that a killed import left. On a served pool it is refused, because the
+    /// volume may belong to an import that is under way.
     fn clear_leftover(
         &self,
         name: &str,
@@ -174,8 +179,8 @@ impl Arguments {
         let leftover = format!("{}/{name}", self.volume.pool.display());
         if access.is_served() {
             return Err(bad_input(anyhow!(
-                "{leftover} exists: an import is under way, or was killed; if none is, remove what it left: \
-                 gemelo volume rm --force {leftover}"
+                "{leftover} exists: an import is under way, or was killed; if none is under way, remove \
+                 the volume: gemelo volume rm --force {leftover}"
             )));
         }
         pools::ask(
@@ -185,22 +190,23 @@ impl Arguments {
         )?;
         context
             .monitor
-            .warn(&format!("{leftover} was left by an import that was killed: it is removed"));
+            .warn(&format!("{leftover} was left by an import that was killed, and is removed"));
         Ok(())
     }
 
-    /// Whether the volume is to be made; refuses what does not fit.
+    /// Returns whether the volume has to be created. Refuses options that do not fit an existing
+    /// volume, and an input that is too long.
     fn is_new(&self, report: &StatReport, length: Option<u64>) -> anyhow::Result<bool> {
         let volume = &self.volume;
         let there = report.volumes.iter().find(|one| one.record.name == volume.name);
         if there.is_some() && !self.force {
             return Err(bad_input(anyhow!(
-                "{volume} exists: name another volume, or say --force to replace it"
+                "{volume} exists: name another volume, or use --force to replace its content"
             )));
         }
         if there.is_some_and(|one| one.record.read_only) {
             return Err(bad_input(anyhow!(
-                "{volume} is a snapshot, which takes no writes: clone it and write there"
+                "{volume} is a snapshot, which takes no writes: clone it and import to the clone"
             )));
         }
         if there.is_some() && self.size.is_some() {
@@ -216,7 +222,8 @@ impl Arguments {
         }
     }
 
-    /// Clears a volume that exists, and fills it. Until it is full, it holds a part of the input.
+    /// Clears an existing volume and fills it. Until the import is complete, the volume holds a
+    /// part of the input.
     fn replace(
         &self,
         access: &PoolAccess,
@@ -230,8 +237,8 @@ impl Arguments {
         let mut batch = [Request { operation, outcome: Ok(()) }];
         device.execute(&mut batch);
         let [Request { outcome, .. }] = batch;
-        outcome.with_context(|| format!("{}: cannot clear it", self.volume))?;
-        // A server may take only so many connections.
+        outcome.with_context(|| format!("cannot clear {}", self.volume))?;
+        // The connection is closed first, because a server limits the number of connections.
         drop(device);
         let volume = &self.volume;
         self.fill(access, name, source, context).with_context(|| {

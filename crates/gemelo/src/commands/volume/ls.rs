@@ -1,5 +1,6 @@
 //! `gemelo volume ls`.
 
+use super::birth;
 use super::mode::name_of;
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -8,7 +9,11 @@ use crate::pools;
 use crate::table::Table;
 use clap::Args;
 use gemelo_base::units::format_size;
+use gemelo_format::{Origin, VolumeRecord};
+use gemelo_serve::StatReport;
+use gemelo_volume::VolumeSpace;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -16,6 +21,12 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
+    /// Also compute the space that only each volume holds and the space that it shares
+    ///
+    /// Removing a volume frees its exclusive space. The computation reads the maps of all volumes.
+    /// Requests of clients go on meanwhile.
+    #[arg(long)]
+    space: bool,
     #[command(flatten)]
     json: JsonOutput,
 }
@@ -25,56 +36,96 @@ const SCHEMA: &str = "gemelo.volume-list/1";
 #[derive(Serialize)]
 struct Input<'a> {
     pool: &'a Path,
+    space: bool,
 }
 
-/// A volume of the list.
 #[derive(Serialize)]
 struct Row<'a> {
     name: &'a str,
     size_bytes: u64,
     mapped_bytes: u64,
+    /// Bytes of the blocks that only this volume refers to; absent unless it was asked for.
+    exclusive_bytes: Option<u64>,
+    /// Bytes of the blocks that other volumes refer to as well; absent unless it was asked for.
+    shared_bytes: Option<u64>,
     dedup: &'static str,
     read_only: bool,
     /// Connected clients; absent unless the pool is served.
     clients: Option<u64>,
+    created_s: Option<u64>,
+    origin: &'a Origin,
+    #[serde(skip)]
+    record: &'a VolumeRecord,
 }
 
 impl Row<'_> {
-    fn cells(&self) -> [String; 6] {
-        [
+    fn cells(&self, with_space: bool) -> Vec<String> {
+        let size_of = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_size);
+        let mut cells = vec![
             self.name.to_owned(),
             format_size(self.size_bytes),
             format_size(self.mapped_bytes),
+        ];
+        if with_space {
+            cells.extend([size_of(self.exclusive_bytes), size_of(self.shared_bytes)]);
+        }
+        cells.extend([
             self.dedup.to_owned(),
             if self.read_only { "read" } else { "write" }.to_owned(),
             self.clients.map_or_else(|| "-".to_owned(), |clients| clients.to_string()),
-        ]
+        ]);
+        cells.extend([birth::origin(self.record), birth::created(self.record)]);
+        cells
     }
+}
+
+fn rows<'a>(report: &'a StatReport, spaces: &BTreeMap<String, VolumeSpace>) -> Vec<Row<'a>> {
+    let block_bytes = u64::from(report.pool.block_bytes);
+    let connections = report.server.as_ref().map(|server| &server.volume_connections);
+    let row = |(at, volume): (usize, &'a gemelo_volume::VolumeSummary)| {
+        let record = &volume.record;
+        let space = spaces.get(&record.name);
+        Row {
+            name: &record.name,
+            size_bytes: record.size_bytes,
+            mapped_bytes: volume.mapped_blocks * block_bytes,
+            exclusive_bytes: space.map(|space| space.exclusive_blocks * block_bytes),
+            shared_bytes: space.map(|space| space.shared_blocks * block_bytes),
+            dedup: name_of(record.mode),
+            read_only: record.read_only,
+            clients: connections.and_then(|connections| connections.get(at).copied()),
+            created_s: record.birth.created_s,
+            origin: &record.birth.origin,
+            record,
+        }
+    };
+    report.volumes.iter().enumerate().map(row).collect()
+}
+
+fn table(rows: &[Row<'_>], with_space: bool) -> Table {
+    let mut table = Table::new();
+    let space: &[&str] = if with_space { &["exclusive", "shared"] } else { &[] };
+    let names = [
+        &["volume", "size", "mapped"],
+        space,
+        &["dedup", "access", "clients", "origin", "created"],
+    ];
+    table.row(names.concat());
+    rows.iter().for_each(|row| table.row(row.cells(with_space)));
+    table
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check()?;
-    let report = pools::stat(&arguments.pool, context)?;
-    let block_bytes = u64::from(report.pool.block_bytes);
-    let connections = report.server.as_ref().map(|server| &server.volume_connections);
-    let rows: Vec<Row<'_>> = report
-        .volumes
-        .iter()
-        .enumerate()
-        .map(|(at, volume)| Row {
-            name: &volume.record.name,
-            size_bytes: volume.record.size_bytes,
-            mapped_bytes: volume.mapped_blocks * block_bytes,
-            dedup: name_of(volume.record.mode),
-            read_only: volume.record.read_only,
-            clients: connections.and_then(|connections| connections.get(at).copied()),
-        })
-        .collect();
-    let mut table = Table::new();
-    table.row(["volume", "size", "mapped", "dedup", "access", "clients"]);
-    rows.iter().for_each(|row| table.row(row.cells()));
-    let input = Input { pool: &arguments.pool };
+    let Arguments { pool, space, .. } = arguments;
+    let access = pools::open(pool, pools::purpose_of_stat(*space), context)?;
+    let report = pools::stat_of(&access, context)?;
+    let spaces =
+        if *space { pools::volume_space(&access, None, context)? } else { BTreeMap::new() };
+    access.close()?;
+    let rows = rows(&report, &spaces);
+    let input = Input { pool, space: *space };
     let made = Made { schema: SCHEMA, input, result: &rows, warnings: Vec::new() };
-    arguments.json.finish(context, made, &table.render(0))?;
+    arguments.json.finish(context, made, &table(&rows, *space).render(0))?;
     Ok(Outcome::Done)
 }

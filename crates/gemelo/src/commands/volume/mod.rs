@@ -1,5 +1,6 @@
-//! `gemelo volume`: the volumes of a pool.
+//! `gemelo volume`: commands on the volumes of a pool.
 
+mod birth;
 mod change;
 mod copy;
 mod create;
@@ -21,43 +22,43 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a volume; it takes no space before it is written
+    /// Create a volume; it takes no space until it is written
     Create(create::Arguments),
     /// List the volumes of a pool
     Ls(ls::Arguments),
-    /// Show what a volume has and has done
+    /// Show the size, the settings, the origin and the counters of a volume
     Stat(stat::Arguments),
-    /// Give a volume another size
+    /// Change the size of a volume
     Resize(change::Resize),
-    /// Give a volume another name
+    /// Change the name of a volume
     ///
-    /// Clients that are connected stay so; new ones find it under the new name.
+    /// Connected clients stay connected. New clients use the new name.
     Rename(change::Rename),
     /// Remove a volume
     ///
-    /// One that holds something, or that clients are connected to, is removed with --force only.
+    /// A volume that holds data or has connected clients is removed only with --force.
     Rm(change::Rm),
-    /// Make a read-only volume that is what another is now
+    /// Create a read-only copy of a volume at this moment
     ///
-    /// It takes no space but for its map, until the other changes.
+    /// The copy shares all blocks. It takes further space only when the original volume changes.
     Snapshot(copy::Snapshot),
-    /// Make a volume that begins as what another is now
+    /// Create a writable copy of a volume or of a snapshot at this moment
     ///
-    /// It takes writes of its own. Clone a snapshot to go back to it.
+    /// The copy shares all blocks until either volume is written. Clone a snapshot to return to it.
     Clone(copy::Clone),
-    /// Change how a volume deduplicates its further writes
+    /// Change the mode of deduplication of a volume
     ///
-    /// What is written from now on is deduplicated so, also while the volume is served.
+    /// The mode applies to all further writes, also while the volume is served. Stored data stay.
     Set(change::Set),
-    /// Make a volume of a file, a device or standard input
+    /// Fill a volume from a file, a device or standard input
     ///
-    /// Zeros and holes are skipped. Other formats than raw come through
-    /// `qemu-img convert` to the export of a served pool.
+    /// The input has the raw format. Holes are not read, and zeros are not stored. To import other
+    /// formats, serve the pool and run `qemu-img convert` with the export as its target.
     Import(import::Arguments),
     /// Write a volume to a file, a device or standard output
     ///
-    /// What is zero becomes holes of the file. Of a volume that clients
-    /// write to meanwhile, make a snapshot first and export that.
+    /// Zeros become holes of the file. If clients write to the volume meanwhile, create a snapshot
+    /// first and export that, because an export does not read all blocks at the same moment.
     Export(export::Arguments),
 }
 

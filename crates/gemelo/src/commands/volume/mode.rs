@@ -1,16 +1,16 @@
-//! How a volume deduplicates, by name.
+//! The modes of deduplication as values of options.
 
 use clap::ValueEnum;
 use gemelo_format::DedupMode;
 
-/// How a volume deduplicates.
+/// A mode of deduplication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// Not at all: every write gets a block of its own
+    /// Writes are not deduplicated: each block written is stored
     Off,
-    /// Before a write is acknowledged
+    /// Writes are deduplicated before they are acknowledged
     Inline,
-    /// In the background, after it was
+    /// Writes are deduplicated in the background after they were acknowledged
     Offline,
 }
 
@@ -24,7 +24,7 @@ impl From<Mode> for DedupMode {
     }
 }
 
-/// The name of a mode.
+/// Returns the name of a mode.
 pub(crate) const fn name_of(mode: DedupMode) -> &'static str {
     match mode {
         DedupMode::Off => "off",

@@ -1,5 +1,6 @@
 //! `gemelo volume stat`.
 
+use super::birth;
 use super::mode::name_of;
 use crate::context::Context;
 use crate::exit::{Outcome, bad_input};
@@ -9,8 +10,7 @@ use crate::table::Table;
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{format_count, format_size};
-use gemelo_volume::VolumePath;
-use gemelo_volume::VolumeSummary;
+use gemelo_volume::{VolumePath, VolumeSummary};
 use serde::Serialize;
 use std::path::Path;
 
@@ -21,6 +21,12 @@ pub(crate) struct Arguments {
     /// The pool's directory and the volume's name
     #[arg(value_name = "POOL/NAME")]
     volume: VolumePath,
+    /// Also compute the space that only this volume holds and the space that it shares
+    ///
+    /// Removing the volume frees the exclusive space. The computation reads the whole map of the
+    /// volume. Requests of clients go on meanwhile.
+    #[arg(long)]
+    space: bool,
     #[command(flatten)]
     json: JsonOutput,
 }
@@ -29,33 +35,62 @@ pub(crate) struct Arguments {
 struct Input<'a> {
     pool: &'a Path,
     volume: &'a str,
+    space: bool,
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    #[serde(flatten)]
+    volume: &'a VolumeSummary,
+    /// Bytes of the blocks that only this volume refers to; absent unless it was asked for.
+    exclusive_bytes: Option<u64>,
+    /// Bytes of the blocks that other volumes refer to as well; absent unless it was asked for.
+    shared_bytes: Option<u64>,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     arguments.json.check()?;
     let VolumePath { pool, name } = &arguments.volume;
-    let report = pools::stat(pool, context)?;
+    let access = pools::open(pool, pools::purpose_of_stat(arguments.space), context)?;
+    let report = pools::stat_of(&access, context)?;
     let block_bytes = u64::from(report.pool.block_bytes);
     let is_served = report.server.is_some();
-    let Some(volume) = report.volumes.into_iter().find(|volume| volume.record.name == *name) else {
+    let Some(volume) = report.volumes.iter().find(|volume| volume.record.name == *name) else {
         return Err(bad_input(anyhow!("{}: there is no volume '{name}'", pool.display())));
     };
-    let input = Input { pool, volume: name };
-    let text = text(&volume, block_bytes, is_served);
-    let made = Made { schema: SCHEMA, input, result: &volume, warnings: Vec::new() };
+    let space = if arguments.space {
+        pools::volume_space(&access, Some(name), context)?.remove(name)
+    } else {
+        None
+    };
+    access.close()?;
+    let figures = Figures {
+        volume,
+        exclusive_bytes: space.map(|space| space.exclusive_blocks * block_bytes),
+        shared_bytes: space.map(|space| space.shared_blocks * block_bytes),
+    };
+    let input = Input { pool, volume: name, space: arguments.space };
+    let text = text(&figures, block_bytes, is_served);
+    let made = Made { schema: SCHEMA, input, result: &figures, warnings: Vec::new() };
     arguments.json.finish(context, made, &text)?;
     Ok(Outcome::Done)
 }
 
-fn text(volume: &VolumeSummary, block_bytes: u64, is_served: bool) -> String {
+fn text(figures: &Figures<'_>, block_bytes: u64, is_served: bool) -> String {
+    let Figures { volume, exclusive_bytes, shared_bytes } = figures;
+    let record = &volume.record;
     let mut table = Table::new();
-    table.row(["size".to_owned(), format_size(volume.record.size_bytes)]);
+    table.row(["size".to_owned(), format_size(record.size_bytes)]);
     table.row(["mapped".to_owned(), format_size(volume.mapped_blocks * block_bytes)]);
-    table.row(["dedup".to_owned(), name_of(volume.record.mode).to_owned()]);
-    table.row([
-        "access".to_owned(),
-        if volume.record.read_only { "read" } else { "write" }.to_owned(),
-    ]);
+    for (name, bytes) in [("exclusive", exclusive_bytes), ("shared", shared_bytes)] {
+        if let Some(bytes) = bytes {
+            table.row([name.to_owned(), format_size(*bytes)]);
+        }
+    }
+    table.row(["dedup", name_of(record.mode)]);
+    table.row(["access", if record.read_only { "read" } else { "write" }]);
+    table.row(["origin".to_owned(), birth::origin(record)]);
+    table.row(["created".to_owned(), birth::created(record)]);
     if is_served {
         for (name, value) in volume.stat.named() {
             let value =
@@ -63,5 +98,5 @@ fn text(volume: &VolumeSummary, block_bytes: u64, is_served: bool) -> String {
             table.row([name.trim_end_matches("_bytes").replace('_', " "), value]);
         }
     }
-    format!("{}\n{}", volume.record.name, table.render(2))
+    format!("{}\n{}", record.name, table.render(2))
 }
