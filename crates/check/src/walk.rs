@@ -4,10 +4,10 @@ use crate::CheckReport;
 use crate::store::{TreeReader, compare_counts, compare_index};
 use gemelo_disk::Disk;
 use gemelo_format::{
-    DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES, MAP_PAGE_ENTRIES_V1,
-    PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES, Slot, StoreTable,
-    Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain, read_superblock,
-    replay_journal,
+    AtLoss, DiskRole, Fingerprint, FormatError, Identity, Layout, MAP_PAGE_ENTRIES,
+    MAP_PAGE_ENTRIES_V1, PAGE_BYTES, Page, PageRef, Part, Place, PoolSeed, RECORD_PAGE_ENTRIES,
+    Slot, StoreTable, Superblock, Table, Version, VolumeId, VolumeRecord, find_roots, read_chain,
+    read_superblock, replay_journal,
 };
 use gemelo_store::PoolDisks;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -124,12 +124,15 @@ impl Walk {
             walk.compare_totals(&root, report);
         }
         let superblock = walk.superblock.clone();
-        let replayed = replay_journal(disk, &superblock, &root, seed, |changes| {
+        let replayed = replay_journal(disk, &superblock, &root, AtLoss::Stop, |commit| {
             report.commits += 1;
-            changes.into_iter().try_for_each(|change| walk.replay(change))
+            commit.changes.into_iter().try_for_each(|change| walk.replay(change))
         })?;
-        if let Some(what) = replayed.lost {
-            report.add(true, what);
+        for number in replayed.mended {
+            report.add(false, format!("both copies of commit {number} are damaged in part"));
+        }
+        if let Some(lost) = replayed.lost {
+            report.add(true, lost.what);
         }
         report.volumes = walk.volumes.len() as u64;
         Ok(walk)

@@ -14,6 +14,7 @@ mod error;
 mod fingerprint;
 mod hash_many;
 mod journal;
+mod mark;
 mod root;
 mod store;
 mod superblock;
@@ -26,7 +27,10 @@ pub use commit::{COMMIT_HEADER_BYTES, Commit, CommitHeader, build_commit, mirror
 pub use disks::DiskRole;
 pub use error::FormatError;
 pub use fingerprint::Fingerprinter;
-pub use journal::{LastCommit, Replayed, replay_journal, ring_offset};
+pub use journal::{
+    AtLoss, LastCommit, LostHistory, Replayed, ReplayedCommit, replay_journal, ring_offset,
+};
+pub use mark::{FlushMark, FlushMarks};
 pub use root::{Root, RootSearch, find_roots};
 pub use store::{
     BUCKET_ENTRIES, DIRECTORY_ENTRIES, MOST_LEVELS, NODE_REF_BYTES, Node, NodeRef, Part,

@@ -6,7 +6,7 @@ use gemelo_device::{BlockDevice, Durability, Operation, Request};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolOptions, Tuning, repair_cost};
+use gemelo_volume::{Pool, PoolOptions, Tuning, repair_outlook};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -155,7 +155,7 @@ pub(crate) fn use_pool(data: Vec<u8>, metadata: Vec<u8>) {
     let checked = || check(&disks, CheckOptions { data: true }, &Silent, &StopFlag::new());
     let was_clean = checked().is_ok_and(|report| report.is_clean());
     if !was_clean {
-        let _ = repair_cost(&disks, true, &Silent, &StopFlag::new());
+        let _ = repair_outlook(&disks, true, &Silent, &StopFlag::new());
     }
     let opened = Pool::open_disks(disks.clone(), tuning(), Arc::new(SystemClock::new()));
     let Ok(pool) = opened else { return };

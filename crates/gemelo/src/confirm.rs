@@ -15,6 +15,20 @@ pub(crate) fn confirm(
     refused: &str,
     context: &Context,
 ) -> anyhow::Result<()> {
+    let answer = ask(lost, question, refused, context)?;
+    if answer == "yes" { Ok(()) } else { Err(bad_input(anyhow!("{refused}"))) }
+}
+
+/// Tells what is given up, and returns the answer to a question asked on a terminal.
+///
+/// # Errors
+/// Fails with `refused` if there is no terminal to ask on.
+pub(crate) fn ask(
+    lost: &str,
+    question: &str,
+    refused: &str,
+    context: &Context,
+) -> anyhow::Result<String> {
     lost.lines().for_each(|line| context.monitor.warn(line));
     let (input, output) = (std::io::stdin(), std::io::stderr());
     if !input.is_terminal() || !output.is_terminal() {
@@ -23,5 +37,5 @@ pub(crate) fn confirm(
     context.monitor.warn(question);
     let mut answer = String::new();
     input.read_line(&mut answer).context("cannot read the answer")?;
-    if answer.trim() == "yes" { Ok(()) } else { Err(bad_input(anyhow!("{refused}"))) }
+    Ok(answer.trim().to_owned())
 }

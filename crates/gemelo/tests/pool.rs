@@ -12,8 +12,12 @@ mod common;
 mod served;
 
 use common::gemelo;
+use gemelo_base::SystemClock;
+use gemelo_volume::{Pool, Tuning};
 use served::{TestPool, done, in_use, noise, refused, sparse_file};
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
 #[test]
 fn a_pool_is_made_as_asked_and_never_over_another() {
@@ -240,6 +244,71 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
         "{}",
         read.err
     );
+}
+
+/// A pool whose volume 'a' was written in three steps of two commits each. The last commit of the second
+/// step is damaged in both of its copies.
+fn pool_with_lost_commit() -> TestPool {
+    use gemelo_device::{BlockDevice, Durability, Operation, Request};
+    let pool = TestPool::new(&[]);
+    done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
+    let tuning = Tuning { background: false, ..Tuning::default() };
+    let clock = Arc::new(SystemClock::new());
+    let open = Pool::open(Path::new(&pool.path()), tuning, clock).unwrap();
+    let volume = open.volume("a").unwrap();
+    for step in 0..3 {
+        for offset in [0, (1 + step) * 4096] {
+            let data = noise(step, 4096);
+            let operation =
+                Operation::Write { offset, data: &data, durability: Durability::Immediate };
+            let mut batch = [Request { operation, outcome: Ok(()) }];
+            volume.execute(&mut batch);
+            assert!(batch[0].outcome.is_ok());
+        }
+    }
+    // Without being closed, so that the journal is needed.
+    drop((volume, open));
+    let file = pool.file("pool/metadata");
+    let mut metadata = fs::read(&file).unwrap();
+    let number = |page: &[u8]| u64::from_le_bytes(page[8..16].try_into().unwrap());
+    let commits = || metadata.chunks(4096).filter(|page| page.starts_with(b"GEMELOJC"));
+    let lost = commits().map(number).max().unwrap() - 2;
+    for page in metadata.chunks_mut(4096).filter(|page| page.starts_with(b"GEMELOJC")) {
+        if number(page) == lost {
+            page[48] ^= 1;
+        }
+    }
+    fs::write(&file, metadata).unwrap();
+    pool
+}
+
+#[test]
+fn a_lost_commit_is_skipped_or_rolled_back_as_asked() {
+    let pool = pool_with_lost_commit();
+    let looked = gemelo(&["pool", "check", &pool.path()]);
+    assert_eq!(looked.status, 1, "{}{}", looked.out, looked.err);
+    for part in ["--lost-commit skip", "--lost-commit roll-back", "1 lost commit, at most"] {
+        assert!(looked.out.contains(part), "{}", looked.out);
+    }
+    assert!(looked.out.contains("volume 'a': up to 2 blocks written last"), "{}", looked.out);
+    let asked = gemelo(&["pool", "check", &pool.path(), "--repair"]);
+    assert_eq!(asked.status, 2, "{}{}", asked.out, asked.err);
+    assert!(asked.err.contains("say --yes"), "{}", asked.err);
+    assert!(
+        refused(&["pool", "check", &pool.path(), "--lost-commit", "skip"]).contains("--repair")
+    );
+    // The block that only the lost commit wrote, and the two that a later one wrote.
+    for (options, newest) in [(&[][..], 2), (&["--lost-commit", "roll-back"], 1)] {
+        let pool = pool_with_lost_commit();
+        let path = pool.path();
+        gemelo(&[&["pool", "check", &path, "--repair", "--yes"], options].concat());
+        pool.assert_clean();
+        done(&["volume", "export", &pool.volume("a"), &pool.file("back")]);
+        let back = fs::read(pool.file("back")).unwrap();
+        assert!(back[..4096] == noise(newest, 4096), "{options:?}");
+        let last = if newest == 2 { noise(2, 4096) } else { vec![0; 4096] };
+        assert!(back[3 * 4096..4 * 4096] == last, "{options:?}");
+    }
 }
 
 #[test]

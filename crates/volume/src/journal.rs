@@ -1,10 +1,11 @@
 //! The ring of commits: the place of the next one, and writing it. `gemelo-format` reads them back.
 
 use crate::error::{Result, VolumeError};
+use crate::marker::Marker;
 use gemelo_disk::Disk;
 use gemelo_format::{
-    COMMIT_HEADER_BYTES, CommitHeader, DiskRole, LastCommit, PAGE_BYTES, PoolSeed, Root,
-    Superblock, build_commit, mirror_commit, ring_offset,
+    COMMIT_HEADER_BYTES, CommitHeader, DiskRole, FlushMarks, LastCommit, PAGE_BYTES, PoolSeed,
+    Root, Superblock, build_commit, mirror_commit, ring_offset,
 };
 
 /// The ring of commits. Offsets are bytes from its start.
@@ -16,13 +17,36 @@ pub(crate) struct Journal {
     /// The offset of the next commit, if it fits there.
     head: u64,
     seed: PoolSeed,
+    marker: Marker,
 }
 
 impl Journal {
     /// Makes the journal after a root. Its last commit ends at `head`.
-    pub(crate) fn new(superblock: &Superblock, root: &Root, seed: PoolSeed, head: u64) -> Self {
+    pub(crate) fn new(
+        superblock: &Superblock,
+        root: &Root,
+        seed: PoolSeed,
+        (head, marks): (u64, FlushMarks),
+    ) -> Self {
         let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
-        Self { ring_bytes, tail: root.journal_offset.min(ring_bytes), head, seed }
+        let tail = root.journal_offset.min(ring_bytes);
+        Self { ring_bytes, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
+    }
+
+    /// The journal behind a root as one that has no room: nothing is written to it before a checkpoint.
+    pub(crate) fn full(
+        superblock: &Superblock,
+        root: &Root,
+        seed: PoolSeed,
+        marks: FlushMarks,
+    ) -> Self {
+        let mut journal = Self::new(superblock, root, seed, (0, marks));
+        // A commit takes two pages at least, one for each copy.
+        journal.head = match journal.tail {
+            0 => journal.ring_bytes,
+            tail => tail.saturating_sub(PAGE_BYTES as u64),
+        };
+        journal
     }
 
     pub(crate) const fn head(&self) -> u64 {
@@ -76,6 +100,11 @@ impl Journal {
             self.head = at + bytes as u64;
         }
         debug_assert!(self.head <= self.ring_bytes, "the head is in the ring");
+    }
+
+    /// The flush marks that go with the commits.
+    pub(crate) const fn marker(&mut self) -> &mut Marker {
+        &mut self.marker
     }
 
     /// Drops the commits before this offset, which the newest durable checkpoint covers.

@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod journal;
 mod load;
+mod marker;
 mod pool;
 mod sync;
 mod volume;
@@ -27,8 +28,9 @@ pub use engine::{DamagedBlock, FinderReport, GcReport, SnapshotSpace, VolumeSpac
 pub use error::VolumeError;
 pub use load::{LoadStat, OperationKind, OperationStat};
 pub use pool::{
-    Conversion, LiveCheck, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval, PoolStat,
-    RemovalStep, RepairCost, Tuning, VolumeSummary, convert, record_damage, repair, repair_cost,
+    Conversion, LiveCheck, LossChoice, NewPool, Pool, PoolDirectory, PoolOptions, PoolRemoval,
+    PoolStat, RemovalStep, RenamedVolume, RepairCost, RepairOptions, RepairOutlook, RepairPlan,
+    Tuning, VolumeSummary, convert, record_damage, repair, repair_outlook,
 };
 pub use volume::Volume;
 pub use volume_path::{VolumePath, VolumePathError};

@@ -14,7 +14,7 @@ mod common;
 use common::driver::{Driver, Model, check_recovered};
 use common::scatter::ScatterStore;
 use common::simulated::{Fault, Simulation};
-use common::{first_seed, open, options_with, rounds, tuning};
+use common::{first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -40,7 +40,7 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
     let mut crashes = 0;
     for _ in 0..CRASHES {
         check_from_outside(&simulation);
-        let pool = open(&simulation.disks(), tuning()).unwrap();
+        let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
         check_recovered(&pool, &mut model);
         simulation.set_fault(Fault::CrashAt(1 + random.below(200)));
         let steps = random.below(MOST_STEPS);
@@ -56,10 +56,10 @@ fn live(backend: BackendKind, open_store: OpenStore, seed: u64) -> u64 {
         };
         simulation = crash_while_opening(simulation, &mut random);
     }
-    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
     check_recovered(&pool, &mut model);
     pool.close().unwrap();
-    let pool = open(&simulation.disks(), tuning()).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning()).unwrap();
     check_recovered(&pool, &mut model);
     crashes
 }
@@ -76,7 +76,7 @@ fn crash_while_opening(simulation: Simulation, random: &mut Random) -> Simulatio
         return simulation;
     }
     simulation.set_fault(Fault::CrashAt(1 + random.below(3)));
-    let opened = open(&simulation.disks(), tuning());
+    let opened = open_ticking(&simulation.disks(), tuning());
     simulation.pull_plug();
     drop(opened);
     simulation.after_crash(random.next_u64())

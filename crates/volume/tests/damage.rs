@@ -23,7 +23,9 @@ use gemelo_format::{
     read_superblock,
 };
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, RepairCost, Tuning, VolumeError, repair, repair_cost};
+use gemelo_volume::{
+    LossChoice, Pool, RepairCost, RepairOptions, Tuning, VolumeError, repair, repair_outlook,
+};
 
 const PAGE: usize = 4096;
 
@@ -41,10 +43,11 @@ fn check_with(disks: &PoolDisks, data: bool) -> CheckReport {
 
 /// Repairs a pool. Returns the losses, and checks that they were announced before.
 fn repair_with(disks: &PoolDisks, data: bool) -> Result<Vec<RepairCost>, VolumeError> {
-    let cost = repair_cost(disks, data, &Silent, &StopFlag::new()).unwrap();
-    let given_up = repair(disks, data, &Silent, &StopFlag::new())?;
-    assert_eq!(given_up, cost);
-    Ok(given_up)
+    let outlook = repair_outlook(disks, data, &Silent, &StopFlag::new()).unwrap();
+    let options = RepairOptions { data, choice: LossChoice::RollBack };
+    let given_up = repair(disks, options, &Silent, &StopFlag::new())?;
+    assert_eq!(given_up, outlook.roll_back);
+    Ok(given_up.costs)
 }
 
 /// Makes a pool and a model of it by random work.

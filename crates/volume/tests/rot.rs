@@ -20,7 +20,9 @@ use gemelo_check::{CheckOptions, CheckReport, check};
 use gemelo_device::DeviceError;
 use gemelo_format::{BackendKind, DedupMode, FingerprintKind};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, PoolOptions, RepairCost, record_damage, repair};
+use gemelo_volume::{
+    LossChoice, Pool, PoolOptions, RepairCost, RepairOptions, record_damage, repair,
+};
 
 const MODES: [DedupMode; 3] = [DedupMode::Off, DedupMode::Inline, DedupMode::Offline];
 const PAGE: usize = 4096;
@@ -32,7 +34,8 @@ fn check_data(disks: &PoolDisks) -> CheckReport {
 }
 
 fn repair_data(disks: &PoolDisks) -> Vec<RepairCost> {
-    repair(disks, true, &Silent, &StopFlag::new()).unwrap()
+    let options = RepairOptions { data: true, choice: LossChoice::RollBack };
+    repair(disks, options, &Silent, &StopFlag::new()).unwrap().costs
 }
 
 /// Makes a pool with a volume that was written in every way, some of it in the checkpoint and some

@@ -24,7 +24,7 @@ use common::collide::Collider;
 use common::judge::{Contents, History};
 use common::simulated::{Fault, Nature, Shot, Simulation};
 use common::storm::{Storm, Target};
-use common::{BLOCK, first_seed, open, options_with, rounds, tuning};
+use common::{BLOCK, first_seed, open_ticking, options_with, rounds, tuning};
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
@@ -65,7 +65,7 @@ impl Life<'_> {
     fn live(&mut self, simulation: &Simulation, before: &mut History) -> (Simulation, History) {
         let clock = Arc::new(AtomicU64::new(1));
         simulation.set_nature(Nature { shot_one_in: 4, ..Nature::default() }, &clock);
-        let pool = open(&simulation.disks(), self.tuning).unwrap();
+        let pool = open_ticking(&simulation.disks(), self.tuning).unwrap();
         simulation.set_nature(Nature::default(), &clock);
         // A power cut during the opening must not lose anything that the life before made durable.
         for shot in simulation.take_shots() {
@@ -153,7 +153,7 @@ impl Life<'_> {
         let options = CheckOptions { data: true };
         let report = check(&simulation.disks(), options, &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
-        let pool = open(&simulation.disks(), self.tuning).unwrap();
+        let pool = open_ticking(&simulation.disks(), self.tuning).unwrap();
         let contents = Contents::of(&pool);
         history.check(&contents, at).unwrap_or_else(|why| panic!("power cut at {at}: {why}"));
         let wrong = pool.prove(10).unwrap();
@@ -179,7 +179,7 @@ fn live(backend: BackendKind, seed: u64) -> u64 {
     for _ in 0..LIVES {
         (simulation, history) = life.live(&simulation, &mut history);
     }
-    let pool = open(&simulation.disks(), tuning).unwrap();
+    let pool = open_ticking(&simulation.disks(), tuning).unwrap();
     history.check(&Contents::of(&pool), u64::MAX).unwrap();
     pool.close().unwrap();
     life.points

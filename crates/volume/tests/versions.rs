@@ -16,7 +16,9 @@ use gemelo_base::{ManualClock, Silent, StopFlag};
 use gemelo_check::{CheckOptions, check};
 use gemelo_format::{BackendKind, Birth, DedupMode, Origin, Version, VolumeId};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{Pool, VolumeError, convert, repair, repair_cost};
+use gemelo_volume::{
+    LossChoice, Pool, RepairOptions, RepairOutlook, VolumeError, convert, repair, repair_outlook,
+};
 use std::path::PathBuf;
 
 /// The backends of which pools of versions 1 and 2 are kept.
@@ -91,9 +93,11 @@ fn an_older_pool_is_checked_refused_and_converted() {
         let report =
             check(&old.disks(), CheckOptions::default(), &Silent, &StopFlag::new()).unwrap();
         assert!(report.is_clean(), "{backend:?}: {:?}", report.problems);
-        let cost = repair_cost(&old.disks(), true, &Silent, &StopFlag::new()).unwrap();
-        assert!(cost.is_empty(), "a pool that has to be converted first cannot be repaired");
-        let refused = repair(&old.disks(), true, &Silent, &StopFlag::new());
+        let outlook = repair_outlook(&old.disks(), true, &Silent, &StopFlag::new()).unwrap();
+        let none = RepairOutlook::default();
+        assert_eq!(outlook, none, "a pool that has to be converted first cannot be repaired");
+        let options = RepairOptions { data: true, choice: LossChoice::Skip };
+        let refused = repair(&old.disks(), options, &Silent, &StopFlag::new());
         assert!(matches!(refused, Err(VolumeError::OldFormat { version: 1 })), "{refused:?}");
         let new = Simulation::new(1);
         let lost = convert(&old.disks(), new.disks().metadata, &Silent, &StopFlag::new()).unwrap();

@@ -28,6 +28,7 @@ fn maintain(engine: &Engine, stop: &StopSignal, is_due: bool) -> Result<()> {
     if is_due || engine.log.is_commit_long() {
         engine.flush()?;
     }
+    engine.log.mark_if_idle()?;
     if is_due {
         engine.data.free_retired();
         // Clears volumes whose removal found no room. Those that still find none stay hidden.

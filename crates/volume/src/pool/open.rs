@@ -1,14 +1,15 @@
 //! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
 
-use super::{Pool, Tuning};
+use super::past_loss::PastLoss;
+use super::{LossChoice, Pool, Tuning};
 use crate::backend::{self, BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend};
 use crate::engine::{Engine, EngineParts, Space, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
 use gemelo_format::{
-    DiskRole, LastCommit, Lbn, MAX_VOLUME_BLOCKS, Place, PoolSeed, Root, Superblock, Version,
-    VolumeId, find_roots, read_superblock, replay_journal,
+    AtLoss, DiskRole, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place, PoolSeed, Root,
+    Superblock, Version, VolumeId, find_roots, read_superblock, replay_journal,
 };
 use gemelo_store::{PoolDisks, Store};
 use parking_lot::Mutex;
@@ -25,8 +26,12 @@ pub(crate) struct Recovered {
     pub(crate) backend: Box<dyn MetadataBackend>,
     /// Whether changes that were durable are not in it.
     pub(crate) has_lost_history: bool,
+    /// The history that is missing in the journal.
+    pub(crate) lost_history: Option<LostHistory>,
     /// Blocks of each volume that commits changed which are given up with the lost history.
     pub(crate) undone: BTreeMap<VolumeId, u64>,
+    /// What could not be kept of the commits that follow a lost one.
+    pub(crate) past_loss: PastLoss,
     root: Root,
     last_commit: Option<LastCommit>,
     /// Whether what is lost is known to be, and the pool may be written.
@@ -37,8 +42,22 @@ pub(crate) struct Recovered {
     damage: Damage,
 }
 
-/// Reads all metadata; writes nothing. Lost history is an error, unless what is left is to be salvaged.
-pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Result<Recovered> {
+/// Returns where the replay of the journal goes on after a lost commit.
+const fn at_loss(salvage: Option<LossChoice>) -> AtLoss {
+    match salvage {
+        Some(LossChoice::Skip) => AtLoss::Skip,
+        Some(LossChoice::RollBack) | None => AtLoss::Stop,
+    }
+}
+
+/// Reads all metadata; writes nothing. Lost history is an error, unless what is left is to be salvaged
+/// with a choice of what becomes of commits that follow a lost one.
+pub(crate) fn recover(
+    disks: &PoolDisks,
+    salvage: Option<LossChoice>,
+    cache_bytes: u64,
+) -> Result<Recovered> {
+    let is_salvaged = salvage.is_some();
     let mut damage = Damage::default();
     let superblock = read_superblock(&*disks.metadata, &mut damage.harmless)?;
     if superblock.version != Version::V2 {
@@ -53,41 +72,60 @@ pub(crate) fn recover(disks: &PoolDisks, salvage: bool, cache_bytes: u64) -> Res
     }
     let newest = found.newest.generation;
     let mut root = found.newest;
-    let options = LoadOptions { cache_bytes, salvages: salvage };
+    let options = LoadOptions { cache_bytes, salvages: is_salvaged };
     let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
     let mut loaded = backend::load(&home, &root, options, &mut damage);
-    if let (true, Err(VolumeError::Damaged { .. }), Some(older)) = (salvage, &loaded, found.older) {
+    if let (true, Err(VolumeError::Damaged { .. }), Some(older)) =
+        (is_salvaged, &loaded, found.older)
+    {
         root = older;
         loaded = backend::load(&home, &root, options, &mut damage);
     }
     let mut backend = loaded?;
-    let replayed = replay_journal(&*disks.metadata, &superblock, &root, seed, |changes| {
-        backend.apply(&changes, &mut Vec::new())
-    })?;
-    let journal = Journal::new(&superblock, &root, seed, replayed.head);
+    let mut past_loss = PastLoss::default();
+    let replayed = replay_journal(
+        &*disks.metadata,
+        &superblock,
+        &root,
+        at_loss(salvage),
+        |commit| match commit.follows_loss {
+            true => past_loss.apply(&mut *backend, &commit),
+            false => backend.apply(&commit.changes, &mut Vec::new()),
+        },
+    )?;
+    for number in &replayed.mended {
+        damage.harmless.push(format!("both copies of commit {number} in part"));
+    }
+    // A repair that is interrupted must find the journal as it was.
+    let journal = match is_salvaged {
+        true => Journal::full(&superblock, &root, seed, replayed.marks),
+        false => Journal::new(&superblock, &root, seed, (replayed.head, replayed.marks)),
+    };
     backend.settle()?;
     let has_lost_history = replayed.lost.is_some() || root.generation < newest;
-    if let Some(what) = replayed.lost {
-        if !salvage {
+    if let Some(LostHistory { what, .. }) = &replayed.lost {
+        let what = what.clone();
+        if !is_salvaged {
             return Err(VolumeError::Damaged { what });
         }
         damage.lost.push(what);
     }
     find_absent(&*store, &*backend, &mut damage)?;
     let generation = replayed.generation.max(newest);
-    let next_commit = replayed.next_commit;
     Ok(Recovered {
         superblock,
         store,
         backend,
         has_lost_history,
+        lost_history: replayed.lost,
         undone: replayed.undone,
+        past_loss,
         root,
         last_commit: replayed.last,
-        is_salvaged: salvage,
+        is_salvaged,
         generation,
         journal,
-        next_commit,
+        next_commit: replayed.next_commit,
         damage,
     })
 }
@@ -139,7 +177,7 @@ impl Pool {
     /// # Errors
     /// If it is no pool, or damaged so that it cannot be served.
     pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
-        let recovered = recover(&disks, false, tuning.cache_bytes)?;
+        let recovered = recover(&disks, None, tuning.cache_bytes)?;
         Self::of_recovered(disks, recovered, tuning, clock)
     }
 

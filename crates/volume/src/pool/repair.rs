@@ -3,85 +3,78 @@
 //! Every map entry has a checksum of its content, so each block is judged on its own: it is kept if its
 //! content passes, whatever else was damaged.
 
+use super::judge::{Assessment, Judge, assess};
 use super::open::{Recovered, each_place, recover};
+use super::plan::{LossChoice, RepairCost, RepairOptions, RepairOutlook, RepairPlan};
 use super::{Pool, Tuning};
 use crate::backend::Map;
-use crate::engine::Wanted;
 use crate::error::{Result, VolumeError};
-use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_format::{
-    DiskRole, Fingerprint, Fingerprinter, Lbn, PAGE_BYTES, Pbn, Place, PoolSeed, VolumeId,
-    VolumeRecord, read_superblock,
+    DiskRole, Fingerprint, Lbn, PAGE_BYTES, Pbn, Place, VolumeId, VolumeRecord, read_superblock,
 };
-use gemelo_store::{ContentRead, PoolDisks, Store};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use gemelo_store::PoolDisks;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The blocks of a volume that a repair gives up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RepairCost {
-    /// The name of the volume.
-    pub volume: String,
-    /// Blocks that give an error afterwards, because their content is lost.
-    pub lost_blocks: u64,
-    /// Blocks that go back to an older content, because a commit that changed them, or one before
-    /// it, is lost.
-    pub undone_blocks: u64,
-}
-
-/// The outcome of a look at all contents that a repair has to judge.
-#[derive(Default)]
-struct Assessment {
-    /// Fingerprints that were lost with their records.
-    computed: Vec<(Pbn, Fingerprint)>,
-    /// Map entries whose contents are lost.
-    lost: HashSet<Place>,
-    /// LBNs of each volume that are lost.
-    lost_blocks: BTreeMap<VolumeId, u64>,
-}
-
 /// Repairs the pool on two disks, which no process may have open: rewrites what is intact, marks the
-/// rest as lost, and returns what was given up. With `data`, all contents are read and judged.
+/// rest as lost, and returns what was given up. Nothing of the old state is overwritten before the new
+/// one is durable, so a repair that is interrupted can be begun again with another choice.
 ///
 /// # Errors
 /// If there is no pool that can be repaired, a disk cannot be read or written, or the work was
 /// stopped.
 pub fn repair(
     disks: &PoolDisks,
-    data: bool,
+    options: RepairOptions,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Vec<RepairCost>> {
-    let mut recovered = recover(disks, true, Tuning::default().cache_bytes)?;
-    let assessment = assess(&recovered, data, monitor, stop)?;
-    let costs = costs(&recovered, &assessment);
-    recovered.backend.restore(&assessment.computed, &assessment.lost)?;
+) -> Result<RepairPlan> {
+    let mut recovered = recover(disks, Some(options.choice), Tuning::default().cache_bytes)?;
+    let mut judge = Judge::new(&recovered)?;
+    let assessment = assess(&mut judge, &recovered, options.data, (monitor, stop))?;
+    let plan = plan(&mut recovered, &assessment);
+    let computed: Vec<(Pbn, Fingerprint)> = assessment.computed.into_iter().collect();
+    recovered.backend.restore(&computed, &assessment.lost)?;
     rewrite_headers(disks)?;
     let tuning = Tuning { background: false, ..Tuning::default() };
     let pool = Pool::of_recovered(disks.clone(), recovered, tuning, Arc::new(SystemClock::new()))?;
     pool.close()?;
-    Ok(costs)
+    Ok(plan)
 }
 
-/// Returns what [`repair`] would give up, and writes nothing. The list is empty for a pool that
-/// cannot be repaired: it is damaged beyond that, or has to be converted first.
+/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook is empty for a
+/// pool that cannot be repaired: it is damaged beyond that, or has to be converted first.
 ///
 /// # Errors
 /// If there is no pool, a disk cannot be read, or the work was stopped.
-pub fn repair_cost(
+pub fn repair_outlook(
     disks: &PoolDisks,
     data: bool,
     monitor: &dyn Monitor,
     stop: &StopFlag,
-) -> Result<Vec<RepairCost>> {
-    let recovered = match recover(disks, true, Tuning::default().cache_bytes) {
+) -> Result<RepairOutlook> {
+    let salvage = |choice| recover(disks, Some(choice), Tuning::default().cache_bytes);
+    let mut recovered = match salvage(LossChoice::RollBack) {
         Ok(recovered) => recovered,
         // A check reports both.
-        Err(VolumeError::Damaged { .. } | VolumeError::OldFormat { .. }) => return Ok(Vec::new()),
+        Err(VolumeError::Damaged { .. } | VolumeError::OldFormat { .. }) => {
+            return Ok(RepairOutlook::default());
+        }
         Err(error) => return Err(error),
     };
-    let assessment = assess(&recovered, data, monitor, stop)?;
-    Ok(costs(&recovered, &assessment))
+    let mut judge = Judge::new(&recovered)?;
+    let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
+    let roll_back = plan(&mut recovered, &assessment);
+    let lost_history = recovered.lost_history.take();
+    drop(recovered);
+    let mut skip = None;
+    if lost_history.as_ref().is_some_and(|lost| lost.can_skip) {
+        let mut recovered = salvage(LossChoice::Skip)?;
+        let assessment = assess(&mut judge, &recovered, data, (monitor, stop))?;
+        skip = Some(plan(&mut recovered, &assessment));
+    }
+    Ok(RepairOutlook { lost_history, roll_back, skip })
 }
 
 /// Marks blocks of the pool on two disks, which no process may have open, as damaged, so that their
@@ -105,89 +98,26 @@ pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
     pool.close()
 }
 
-/// Judges the contents: those that may have been used again since the state that is left, those beyond
-/// the end of the data disk, and with `data` all of them. Computes fingerprints that were lost.
-fn assess(
-    recovered: &Recovered,
-    data: bool,
-    monitor: &dyn Monitor,
-    stop: &StopFlag,
-) -> Result<Assessment> {
-    let backend = &*recovered.backend;
-    let superblock = &recovered.superblock;
-    let must_scrub = data || recovered.has_lost_history;
-    let present = recovered.store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
-    let mut judge = Judge {
-        store: &*recovered.store,
-        seed: PoolSeed::of(superblock),
-        fingerprinter: Fingerprinter::new(superblock.fingerprint, superblock.key),
-        content: vec![0; superblock.block_bytes as usize],
-        judged: HashMap::new(),
-        computed: Vec::new(),
-    };
-    let mut assessment = Assessment::default();
-    monitor.begin("Looking at what a repair keeps", Unit::Items, Some(backend.totals().references));
-    for volume in backend.volumes() {
-        each_place(backend, volume.id, |lbn, place| {
-            if stop.is_raised() {
-                return Err(VolumeError::Interrupted);
-            }
-            monitor.advance(1);
-            let Place::Stored(pbn, checksum) = place else { return Ok(()) };
-            let is_record_lost = backend.is_record_lost(pbn);
-            let is_present = u64::from(pbn.number()) < present;
-            let is_good = is_present
-                && (!must_scrub && !is_record_lost
-                    || judge.is_good(Wanted { lbn, pbn, checksum }, is_record_lost));
-            if !is_good {
-                assessment.lost.insert(place);
-                *assessment.lost_blocks.entry(volume.id).or_default() += 1;
-            }
-            Ok(())
-        })?;
-    }
-    monitor.finish();
-    assessment.computed = judge.computed;
-    Ok(assessment)
-}
-
-/// Reads contents and compares them with the checksums in the maps, each once.
-struct Judge<'j> {
-    store: &'j dyn Store,
-    seed: PoolSeed,
-    fingerprinter: Fingerprinter,
-    content: Vec<u8>,
-    judged: HashMap<(Pbn, u32), bool>,
-    computed: Vec<(Pbn, Fingerprint)>,
-}
-
-impl Judge<'_> {
-    fn is_good(&mut self, wanted: Wanted, is_record_lost: bool) -> bool {
-        let Wanted { pbn, checksum, .. } = wanted;
-        if let Some(known) = self.judged.get(&(pbn, checksum.0)) {
-            return *known;
-        }
-        let mut reads = [ContentRead::new(pbn, 0, &mut self.content)];
-        self.store.read(&mut reads);
-        let [read] = reads;
-        let is_good = read.outcome.is_ok() && self.seed.of_content(&self.content) == checksum;
-        self.judged.insert((pbn, checksum.0), is_good);
-        if is_good && is_record_lost {
-            self.computed.push((pbn, self.fingerprinter.of(&self.content)));
-        }
-        is_good
-    }
-}
-
-fn costs(recovered: &Recovered, assessment: &Assessment) -> Vec<RepairCost> {
+/// What is given up of a pool that was recovered, to be said once.
+fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
+    let past_loss = std::mem::take(&mut recovered.past_loss);
+    let of = |blocks: &BTreeMap<VolumeId, u64>, id| blocks.get(&id).copied().unwrap_or(0);
     let cost = |volume: VolumeRecord| {
-        let of_map = lost_in_map(&*recovered.backend, volume.id);
-        let lost_blocks = assessment.lost_blocks.get(&volume.id).copied().unwrap_or(0) + of_map;
-        let undone_blocks = recovered.undone.get(&volume.id).copied().unwrap_or(0);
-        RepairCost { volume: volume.name, lost_blocks, undone_blocks }
+        let id = volume.id;
+        let lost_blocks = of(&assessment.lost_blocks, id) + lost_in_map(&*recovered.backend, id);
+        let vanished = of(&past_loss.vanished, id);
+        RepairCost {
+            volume: volume.name,
+            lost_blocks: lost_blocks.max(vanished),
+            undone_blocks: of(&recovered.undone, id).saturating_add(of(&past_loss.undone, id)),
+        }
     };
     let is_cost = |cost: &RepairCost| cost.lost_blocks > 0 || cost.undone_blocks > 0;
-    recovered.backend.volumes().into_iter().map(cost).filter(is_cost).collect()
+    RepairPlan {
+        costs: recovered.backend.volumes().into_iter().map(cost).filter(is_cost).collect(),
+        left_out_changes: past_loss.left_out,
+        renamed: past_loss.renamed,
+    }
 }
 
 /// LBNs whose map entries are lost. A map that cannot be read has none that could be counted.

@@ -13,12 +13,13 @@ pub mod scatter;
 pub mod simulated;
 pub mod storm;
 
-use gemelo_base::{ManualClock, random::mix_pair};
+use gemelo_base::{Clock, ManualClock, random::mix_pair};
 use gemelo_device::{BlockDevice, DeviceError, Durability, Operation, Request};
 use gemelo_format::BackendKind;
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, PoolOptions, Tuning, Volume, VolumeError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const BLOCK: usize = 512;
 
@@ -44,6 +45,27 @@ pub fn tuning() -> Tuning {
 
 pub fn open(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {
     Pool::open_disks(disks.clone(), tuning, Arc::new(ManualClock::new()))
+}
+
+/// A clock on which time passes at every look, so that flush marks are written again and again.
+struct TickingClock(AtomicU64);
+
+/// A look takes this long: a mark is due at every other one.
+const TICK_NS: u64 = 500_000_000;
+
+impl Clock for TickingClock {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(TICK_NS, Ordering::Relaxed)
+    }
+
+    fn sleep_until_ns(&self, deadline_ns: u64) {
+        self.0.fetch_max(deadline_ns, Ordering::Relaxed);
+    }
+}
+
+/// As [`open`], on a clock on which time passes.
+pub fn open_ticking(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {
+    Pool::open_disks(disks.clone(), tuning, Arc::new(TickingClock(AtomicU64::new(0))))
 }
 
 /// Makes the content of an id. The content of 0 is zeros.

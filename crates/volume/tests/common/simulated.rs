@@ -411,7 +411,7 @@ impl SimulatedDisk {
         let Some(offset) = run.first().map(|read| read.offset) else { return };
         self.wait(Call::Read, offset);
         let mut world = self.world.lock().unwrap();
-        let ranges = run.iter().map(|read| range(read.offset, read.buffer.len())).collect();
+        let ranges: Vec<_> = run.iter().map(|read| range(read.offset, read.buffer.len())).collect();
         let hit = world.enter_run((self.which, Call::Read), &ranges, false);
         for (number, read) in run.iter_mut().enumerate() {
             let start = read.offset as usize;
@@ -438,7 +438,8 @@ impl SimulatedDisk {
         // The metadata disk has its journal and roots from the start. Contents go to a sparse file.
         let end = run.last().map_or(0, |write| write.offset as usize + write.bytes.len());
         let takes_space = self.which == DATA || end > world.images[METADATA].live.len();
-        let ranges = run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
+        let ranges: Vec<_> =
+            run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
         let was_down = world.is_down;
         let hit = world.enter_run((self.which, Call::Write), &ranges, takes_space);
         for (number, write) in run.iter_mut().enumerate() {

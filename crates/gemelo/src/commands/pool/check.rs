@@ -1,17 +1,22 @@
 //! `gemelo pool check`.
 
-use crate::confirm::confirm;
+use super::outlook::{describe, gives_up};
+use crate::confirm::ask;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, bad_input};
 use crate::json::{JsonOutput, Made};
 use crate::pools;
-use clap::Args;
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
 use gemelo_base::units::{format_count, format_counted};
 use gemelo_check::{CheckOptions, CheckReport, Problem, check};
 use gemelo_disk::DiskAccess;
 use gemelo_serve::{CheckedReport, PoolRequest, Purpose, Reply, RequestFailure, Settings};
 use gemelo_store::PoolDisks;
-use gemelo_volume::{PoolDirectory, RepairCost, VolumeError, record_damage, repair, repair_cost};
+use gemelo_volume::{
+    LossChoice, PoolDirectory, RepairOptions, RepairOutlook, VolumeError, record_damage, repair,
+    repair_outlook,
+};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +36,27 @@ pub(crate) struct Arguments {
     yes: bool,
     #[command(flatten)]
     json: JsonOutput,
+    /// With --repair, what to do about a commit of the journal that is lost: keep the later ones, or go
+    /// back to the state before it [default: asked for; skip with --yes]
+    #[arg(long, value_name = "CHOICE", requires = "repair")]
+    lost_commit: Option<LostCommit>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LostCommit {
+    /// Keep the later commits: loses least
+    Skip,
+    /// Go back to the state before the lost commit: a state that the pool had
+    RollBack,
+}
+
+impl From<LostCommit> for LossChoice {
+    fn from(choice: LostCommit) -> Self {
+        match choice {
+            LostCommit::Skip => Self::Skip,
+            LostCommit::RollBack => Self::RollBack,
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -49,8 +75,9 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
                 record(&arguments.pool, &checked.report, context);
                 return show_idle(arguments, &checked, settings.as_ref(), context);
             }
-            arguments.confirm(&checked.repair_cost, context)?;
-            repair(&disks, arguments.data, &*context.monitor, &context.stop).map_err(about)?;
+            let choice = arguments.choose(&checked.outlook, context)?;
+            let options = RepairOptions { data: arguments.data, choice };
+            repair(&disks, options, &*context.monitor, &context.stop).map_err(about)?;
             checked.is_repaired = true;
             show_idle(arguments, &checked, settings.as_ref(), context)
         }
@@ -75,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 struct Checked {
     report: CheckReport,
     /// What a repair gives up, if there is something to repair.
-    repair_cost: Vec<RepairCost>,
+    outlook: RepairOutlook,
     is_repaired: bool,
 }
 
@@ -83,24 +110,34 @@ impl Checked {
     fn of(disks: &PoolDisks, data: bool, context: &Context) -> Result<Self, VolumeError> {
         let (monitor, stop) = (&*context.monitor, &context.stop);
         let report = check(disks, CheckOptions { data }, monitor, stop)?;
-        let repair_cost = match report.is_clean() {
-            true => Vec::new(),
-            false => repair_cost(disks, data, monitor, stop)?,
+        let outlook = match report.is_clean() {
+            true => RepairOutlook::default(),
+            false => repair_outlook(disks, data, monitor, stop)?,
         };
-        Ok(Self { report, repair_cost, is_repaired: false })
+        Ok(Self { report, outlook, is_repaired: false })
     }
 }
 
 impl Arguments {
-    /// Asks whether to give up what a repair cannot keep, if there is anything.
-    fn confirm(&self, given_up: &[RepairCost], context: &Context) -> anyhow::Result<()> {
-        if given_up.is_empty() || self.yes {
-            return Ok(());
+    /// Asks whether to give up what a repair cannot keep, if there is anything, and what to do about a
+    /// lost commit, if there is a choice.
+    fn choose(&self, outlook: &RepairOutlook, context: &Context) -> anyhow::Result<LossChoice> {
+        let chosen = self.lost_commit.map(LossChoice::from);
+        let choice = chosen.unwrap_or(LossChoice::Skip);
+        if self.yes || !gives_up(outlook) {
+            return Ok(choice);
         }
         let pool = self.pool.display();
-        let question = format!("{pool}: type yes to repair it all the same");
         let refused = format!("{pool}: nothing was repaired: say --yes to give up what is lost");
-        confirm(&cost(given_up), &question, &refused, context)
+        let wanted: &[(&str, LossChoice)] = match outlook.skip.is_some() && chosen.is_none() {
+            true => &[("skip", LossChoice::Skip), ("roll-back", LossChoice::RollBack)],
+            false => &[("yes", choice)],
+        };
+        let words: Vec<&str> = wanted.iter().map(|(word, _)| *word).collect();
+        let question = format!("{pool}: type {} to repair it all the same", words.join(" or "));
+        let answer = ask(&describe(outlook), &question, &refused, context)?;
+        let answer = wanted.iter().find(|(word, _)| *word == answer);
+        answer.map(|(_, choice)| *choice).ok_or_else(|| bad_input(anyhow!("{refused}")))
     }
 
     /// Prints what was found, and writes it as JSON if that was asked for.
@@ -152,27 +189,6 @@ struct FoundProblem {
     loses_data: bool,
 }
 
-/// The cost of a repair, a line for each volume.
-fn cost(given_up: &[RepairCost]) -> String {
-    let mut text = String::from("a repair gives up:\n");
-    for RepairCost { volume, lost_blocks, undone_blocks } in given_up {
-        let mut parts = Vec::new();
-        if *lost_blocks > 0 {
-            let blocks = format_counted(*lost_blocks, "block");
-            parts
-                .push(format!("{blocks} whose content is lost: reads fail until they are written"));
-        }
-        if *undone_blocks > 0 {
-            let blocks = format_counted(*undone_blocks, "block");
-            parts.push(format!(
-                "up to {blocks} written last: they go back to what they held before"
-            ));
-        }
-        text += &format!("  volume '{}': {}\n", volume.escape_debug(), parts.join("; "));
-    }
-    text
-}
-
 /// Sees to it that nothing shares contents that were found damaged. Where the pool cannot be written
 /// nothing can be shared either.
 fn record(pool: &Path, report: &CheckReport, context: &Context) {
@@ -200,7 +216,7 @@ fn show_idle(
     settings: Option<&RequestFailure>,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
-    let Checked { report, repair_cost, is_repaired } = checked;
+    let Checked { report, outlook, is_repaired } = checked;
     let mut text = settings_line(settings);
     for problem in &report.problems {
         text += if problem.loses_data { "lost: " } else { "wrong: " };
@@ -225,8 +241,8 @@ fn show_idle(
         let (blocks, are) = (format_counted(report.lost_blocks, "block"), are(report.lost_blocks));
         text += &format!("{blocks} of volumes {are} lost: reads fail until they are written\n");
     }
-    if !repair_cost.is_empty() && !is_repaired {
-        text += &cost(repair_cost);
+    if !is_repaired {
+        text += &describe(outlook);
     }
     text += match (report.is_clean(), *is_repaired) {
         (true, _) if settings.is_some() => {

@@ -7,6 +7,7 @@ mod find;
 mod gc;
 mod grow;
 mod ls;
+mod outlook;
 mod rm;
 mod stat;
 mod stat_text;

@@ -136,7 +136,7 @@ impl<L: Layout> MetadataBackend for CachedBackend<L> {
     }
 
     fn settle(&mut self) -> Result<()> {
-        Ok(())
+        self.settle_all()
     }
 
     fn totals(&self) -> Totals {

@@ -141,10 +141,12 @@ impl<L: Layout> CachedBackend<L> {
         freed: &mut Vec<Pbn>,
     ) -> Result<()> {
         self.check(at, pbn)?;
-        self.active.counts.insert(pbn.number(), 1);
         self.active.set_identity(pbn.number(), Identity::of(fingerprint));
-        self.physical = self.physical.saturating_add(1);
-        self.references = self.references.saturating_add(1);
+        if self.is_counting {
+            self.active.counts.insert(pbn.number(), 1);
+            self.physical = self.physical.saturating_add(1);
+            self.references = self.references.saturating_add(1);
+        }
         self.set_word(at, Place::Stored(pbn, checksum).word(), freed)
     }
 
@@ -161,7 +163,7 @@ impl<L: Layout> CachedBackend<L> {
 
     fn suspect(&mut self, pbn: Pbn, is_suspect: bool) -> Result<()> {
         self.check_pbn(pbn)?;
-        if self.count(pbn.number())? > 0 {
+        if !self.is_counting || self.count(pbn.number())? > 0 {
             let identity = self.identity(pbn.number())?.with_suspect(is_suspect);
             self.active.set_identity(pbn.number(), identity);
         }
@@ -178,6 +180,9 @@ impl<L: Layout> CachedBackend<L> {
     }
 
     fn add_reference(&mut self, pbn: u32) -> Result<()> {
+        if !self.is_counting {
+            return Ok(());
+        }
         let count = self.count(pbn)?;
         if count == 0 {
             return Err(VolumeError::damaged(format!(
@@ -218,8 +223,8 @@ impl<L: Layout> CachedBackend<L> {
             .saturating_add(u64::from(word != 0))
             .saturating_sub(u64::from(before != 0));
         match Place::from_word(before) {
-            Place::Stored(pbn, _) => self.drop_reference(pbn.number(), freed),
-            Place::Unmapped | Place::Damaged => Ok(()),
+            Place::Stored(pbn, _) if self.is_counting => self.drop_reference(pbn.number(), freed),
+            Place::Stored(..) | Place::Unmapped | Place::Damaged => Ok(()),
         }
     }
 
@@ -235,9 +240,10 @@ impl<L: Layout> CachedBackend<L> {
 
     fn insert_volume(&mut self, volume: CachedVolume) -> Result<()> {
         let id = volume.record.id;
-        if self.volumes.insert(id, volume).is_some() {
+        if self.volumes.contains_key(&id) {
             return Err(VolumeError::damaged(format!("the metadata have volume {id} twice")));
         }
+        self.volumes.insert(id, volume);
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
     }

@@ -186,12 +186,10 @@ impl<L: Layout> CachedBackend<L> {
         let (values, lost) = self.read_all(&table.fingerprints, Part::Fingerprints)?;
         damage.harmless.extend(lost.iter().map(|_| String::from("a part of the fingerprints")));
         self.lost_fingerprints = lost;
-        self.count_again()?;
         for (pbn, bits) in values {
-            if self.active.counts.contains_key(&(pbn as u32)) {
-                self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
-            }
+            self.active.set_identity(pbn as u32, Identity::from_bytes(bits.to_le_bytes()));
         }
+        self.is_counting = false;
         for (tree, part, what) in [
             (&table.counts, Part::Counts, "reference counts"),
             (&table.index, Part::Index, "index"),
@@ -206,6 +204,20 @@ impl<L: Layout> CachedBackend<L> {
         let mut salvage = Salvage { pages: &self.pages, values: Vec::new(), lost: Vec::new() };
         L::walk(&self.pages, tree, part, 0, &mut salvage)?;
         Ok((salvage.values, salvage.lost))
+    }
+
+    /// Ends the replay of the journal: counts the references of a pool that is salvaged.
+    pub(super) fn settle_all(&mut self) -> Result<()> {
+        if self.is_counting {
+            return Ok(());
+        }
+        self.is_counting = true;
+        self.count_again()?;
+        let identities = self.active.identities.keys().copied();
+        let unused: Vec<u32> =
+            identities.filter(|pbn| !self.active.counts.contains_key(pbn)).collect();
+        unused.into_iter().for_each(|pbn| self.active.forget_identity(pbn));
+        Ok(())
     }
 
     /// Counts the references again from the words of the delta, which holds the whole state after a

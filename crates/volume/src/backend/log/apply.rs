@@ -235,9 +235,10 @@ impl LogBackend {
 
     fn insert_volume(&mut self, record: VolumeRecord, map: PagedMap) -> Result<()> {
         let id = record.id;
-        if self.volumes.insert(id, LogVolume { record, map }).is_some() {
+        if self.volumes.contains_key(&id) {
             return Err(VolumeError::damaged(format!("the metadata have volume {id} twice")));
         }
+        self.volumes.insert(id, LogVolume { record, map });
         self.next_volume = self.next_volume.max(id.0.saturating_add(1));
         Ok(())
     }
@@ -267,6 +268,12 @@ impl LogBackend {
     }
 
     fn clone_volume(&mut self, source: VolumeId, copy: VolumeRecord) -> Result<()> {
+        if self.volumes.contains_key(&copy.id) {
+            return Err(VolumeError::damaged(format!(
+                "the metadata have volume {} twice",
+                copy.id
+            )));
+        }
         let from = self.volumes.remove(&source).ok_or_else(|| {
             VolumeError::damaged(format!(
                 "the metadata refer to volume {source}, which does not exist"

@@ -161,6 +161,7 @@ impl Committer {
         debug_assert_eq!(generation, self.generation + 1, "roots follow one another");
         self.generation = generation;
         self.journal.trim(journal_offset);
+        self.journal.marker().note_root(next_commit);
         let mut freed = Vec::new();
         if self.durable + 1 < next_commit {
             for commit in self.waiting.drain(..) {
@@ -247,9 +248,12 @@ impl Log {
             if !committer.journal.has_room(commit.buffer.len()) {
                 return Ok(Written::NoRoom);
             }
+            let now_ns = self.clock.now_ns();
+            committer.journal.marker().write_if_due(&*self.disk, committer.durable, now_ns);
             committer.journal.write(&*self.disk, &commit.buffer)?;
             self.sync()?;
             committer.journal.advance(commit.buffer.len());
+            committer.journal.marker().note_commit(now_ns);
             debug_assert_eq!(commit.number, committer.durable + 1, "no commit is left out");
             committer.durable = commit.number;
             add(&self.counters.commits, 1);
@@ -260,6 +264,17 @@ impl Log {
             self.retire(&mut freed);
         }
         Ok(Written::All)
+    }
+
+    /// Marks the newest commit as durable if none has followed for a while: the next commit, which would
+    /// tell that it was there, may be long in coming.
+    pub(crate) fn mark_if_idle(&self) -> Result<()> {
+        let mut committer = self.committer.lock();
+        let (durable, now_ns) = (committer.durable, self.clock.now_ns());
+        if committer.journal.marker().write_if_idle(&*self.disk, durable, now_ns) {
+            self.sync()?;
+        }
+        Ok(())
     }
 
     /// Gives blocks that no durable state refers to back to the data path.

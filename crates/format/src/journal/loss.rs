@@ -1,0 +1,132 @@
+//! Telling the end of the journal from damage, and measuring what is lost.
+
+use super::reader::Found;
+use super::{JournalReader, LostHistory, Replayed};
+use crate::error::FormatError;
+use crate::{Commit, FlushMarks};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Lost commits that a replay went past.
+#[derive(Default)]
+pub(super) struct Gaps {
+    /// The number of the first lost commit, and of the commit that the replay went on with.
+    pub(super) first: Option<(u64, u64)>,
+    commits: u64,
+    most_changes: Option<u64>,
+}
+
+impl JournalReader<'_> {
+    /// Notes that commits before `next` are lost.
+    pub(super) fn note_gap(&mut self, next: Option<&Found>, headers: &[Commit]) {
+        let Some(next) = next.map(|found| found.commit.header.number) else { return };
+        if next == self.number {
+            return;
+        }
+        let most = most_changes(self.number..next, headers);
+        let gaps = &mut self.gaps;
+        gaps.most_changes = match gaps.first {
+            None => most,
+            Some(_) => gaps.most_changes.zip(most).map(|(a, b)| a.saturating_add(b)),
+        };
+        gaps.commits += next - self.number;
+        gaps.first.get_or_insert((self.number, next));
+    }
+
+    /// Tells the end of the journal from damage. A crash breaks at most the last commit, and that only if
+    /// no flush mark names it. If a later one is there, the one that should be next was damaged; if one of
+    /// a later generation is there, the root that went with it was.
+    pub(super) fn judge(mut self, marks: FlushMarks) -> Result<Replayed, FormatError> {
+        let next = self.number;
+        let headers = match self.headers.take() {
+            Some(headers) => headers,
+            None => self.ring.search(next)?,
+        };
+        let left: Vec<Commit> =
+            headers.iter().filter(|at| at.header.number >= next).copied().collect();
+        let newest = left.iter().map(|at| at.header.number).max();
+        let marked = marks.newest.map(|mark| mark.commit).filter(|commit| *commit >= next);
+        let generation = left.iter().map(|at| at.header.generation).max();
+        let generation = generation.unwrap_or(0).max(self.root.generation);
+        let what = self.describe_loss(&left, newest, marked);
+        let (mut next_commit, mut undone, mut lost) = (next, BTreeMap::new(), None);
+        if let Some(what) = what {
+            let after = newest.max(marked).unwrap_or(0).saturating_add(1);
+            next_commit = next.max(after);
+            undone = self.ring.count_changes(next, &headers)?;
+            lost = Some(self.measure_loss(what, (next, marked), &left)?);
+        }
+        Ok(Replayed {
+            next_commit,
+            head: self.head,
+            generation,
+            lost,
+            last: self.last,
+            mended: self.mended,
+            marks,
+            undone,
+        })
+    }
+
+    fn describe_loss(
+        &self,
+        left: &[Commit],
+        newest: Option<u64>,
+        marked: Option<u64>,
+    ) -> Option<String> {
+        let next = self.number;
+        let later = left.iter().find(|at| at.header.generation > self.root.generation);
+        if let Some(Commit { header, .. }) = later {
+            return Some(format!(
+                "the root of checkpoint {}, which commit {} follows; the newest one left is {}",
+                header.generation, header.number, self.root.generation
+            ));
+        }
+        let follower = newest.filter(|newest| *newest > next).map(|newest| (next, newest));
+        if let Some((lost, follower)) = self.gaps.first.or(follower) {
+            return Some(format!("commit {lost} of the journal, which commit {follower} follows"));
+        }
+        marked.map(|marked| {
+            format!(
+                "commit {next} of the journal: a flush mark says that commit {marked} is durable"
+            )
+        })
+    }
+
+    /// How much is lost: the commits that were skipped, or those at the end up to the first that can be
+    /// read.
+    fn measure_loss(
+        &self,
+        what: String,
+        (next, marked): (u64, Option<u64>),
+        left: &[Commit],
+    ) -> Result<LostHistory, FormatError> {
+        let follower = self.first_after(next, left)?.map(|found| found.commit.header.number);
+        let newest = left.iter().map(|at| at.header.number).max();
+        // A broken commit that nothing follows and no mark names is one that a crash tore.
+        let last = newest.filter(|newest| *newest > next).max(marked);
+        let end = follower.or(last.map(|last| last.saturating_add(1)));
+        let range = next..end.unwrap_or(next).max(next);
+        let most_at_end = most_changes(range.clone(), left);
+        let Gaps { first, commits, most_changes } = &self.gaps;
+        let most_changes = match first {
+            None => most_at_end,
+            Some(_) if range.is_empty() => *most_changes,
+            Some(_) => most_changes.zip(most_at_end).map(|(a, b)| a.saturating_add(b)),
+        };
+        Ok(LostHistory {
+            what,
+            commits: commits + (range.end - range.start),
+            most_changes,
+            can_skip: follower.is_some() || first.is_some(),
+        })
+    }
+}
+
+/// The most changes that commits can hold together, if the headers of all of them are there.
+fn most_changes(mut numbers: Range<u64>, headers: &[Commit]) -> Option<u64> {
+    numbers.try_fold(0u64, |sum, number| {
+        let at = headers.iter().find(|at| at.header.number == number)?;
+        Some(sum.saturating_add(at.header.most_changes()))
+    })
+}

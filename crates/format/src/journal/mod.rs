@@ -1,0 +1,190 @@
+//! The journal, read back after a crash: a ring of commits after the newest root.
+//!
+//! Writing commits is left to the engine.
+
+mod loss;
+mod mend;
+mod reader;
+
+use crate::error::FormatError;
+use crate::{
+    Change, Commit, FlushMarks, JOURNAL_PAGE, PAGE_BYTES, PoolSeed, Root, Superblock, VolumeId,
+};
+use gemelo_disk::Disk;
+use loss::Gaps;
+use reader::{Found, Ring};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Converts a byte offset in the ring to a byte offset on the metadata disk.
+#[must_use]
+pub const fn ring_offset(offset: u64) -> u64 {
+    JOURNAL_PAGE * PAGE_BYTES as u64 + offset
+}
+
+/// What a replay does at a commit that is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtLoss {
+    /// It ends with the commit before.
+    Stop,
+    /// It goes on with the next commit that can be read.
+    Skip,
+}
+
+/// A commit that is replayed.
+#[derive(Debug)]
+pub struct ReplayedCommit {
+    /// The number of the commit.
+    pub number: u64,
+    /// The changes of the commit, in order.
+    pub changes: Vec<Change>,
+    /// Whether a commit before it is lost, so that changes may rest on ones that are not there.
+    pub follows_loss: bool,
+}
+
+/// The newest commit that was replayed.
+#[derive(Debug)]
+pub struct LastCommit {
+    /// Header and place of the commit.
+    pub commit: Commit,
+    /// The encoded changes.
+    pub payload: Vec<u8>,
+}
+
+/// History that is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostHistory {
+    /// Description of what is missing.
+    pub what: String,
+    /// The number of commits that cannot be replayed, up to the first that can.
+    pub commits: u64,
+    /// The most changes that the lost commits can hold together, if the headers of all of them can be
+    /// read.
+    pub most_changes: Option<u64>,
+    /// Whether commits that follow a lost one can be replayed.
+    pub can_skip: bool,
+}
+
+/// The part of a journal that could be replayed.
+#[derive(Debug)]
+pub struct Replayed {
+    /// Number of the next commit. After lost history, a number that no commit had.
+    pub next_commit: u64,
+    /// End of the newest commit, in bytes from the ring's start.
+    pub head: u64,
+    /// The highest generation that a commit names.
+    pub generation: u64,
+    /// The history that is missing.
+    pub lost: Option<LostHistory>,
+    /// The newest commit, unless the journal had none.
+    pub last: Option<LastCommit>,
+    /// Commits that were put together from two damaged copies. The newest commit is not among them,
+    /// because a crash may have torn it.
+    pub mended: Vec<u64>,
+    /// The flush marks of the pool.
+    pub marks: FlushMarks,
+    /// Blocks of each volume that commits changed which were not replayed, as far as those can be read.
+    pub undone: BTreeMap<VolumeId, u64>,
+}
+
+/// Reads the commits from a root on, and calls `apply` with each.
+///
+/// # Errors
+/// If the disk cannot be read, a commit cannot be decoded, or `apply` fails.
+pub fn replay_journal<E: From<FormatError>>(
+    disk: &dyn Disk,
+    superblock: &Superblock,
+    root: &Root,
+    at_loss: AtLoss,
+    apply: impl FnMut(ReplayedCommit) -> Result<(), E>,
+) -> Result<Replayed, E> {
+    let ring_bytes = superblock.journal_pages * PAGE_BYTES as u64;
+    let seed = PoolSeed::of(superblock);
+    let reader = JournalReader {
+        ring: Ring { disk, ring_bytes, seed, version: superblock.version },
+        root,
+        head: root.journal_offset.min(ring_bytes),
+        number: root.next_commit,
+        headers: None,
+        gaps: Gaps::default(),
+        mended: Vec::new(),
+        last: None,
+    };
+    reader.replay(FlushMarks::read(disk, superblock, seed), at_loss, apply)
+}
+
+/// A replay under way.
+struct JournalReader<'d> {
+    ring: Ring<'d>,
+    root: &'d Root,
+    /// The expected place of the next commit, in bytes from the ring's start.
+    head: u64,
+    /// The number of the next commit.
+    number: u64,
+    /// All headers in the ring from the first missing commit on, once one is missing.
+    headers: Option<Vec<Commit>>,
+    gaps: Gaps,
+    mended: Vec<u64>,
+    last: Option<LastCommit>,
+}
+
+impl JournalReader<'_> {
+    /// A commit counts if one of its copies is good, or both together. The whole ring is searched before
+    /// the end of the journal is believed: a later commit means that the one that should be next was
+    /// damaged.
+    fn replay<E: From<FormatError>>(
+        mut self,
+        marks: FlushMarks,
+        at_loss: AtLoss,
+        mut apply: impl FnMut(ReplayedCommit) -> Result<(), E>,
+    ) -> Result<Replayed, E> {
+        while let Some(found) = self.next(at_loss)? {
+            let Found { commit, payload, is_mended } = found;
+            let number = commit.header.number;
+            let changes = Change::decode_all(&payload, self.ring.version).ok_or_else(|| {
+                let what = format!("the changes of commit {number} cannot be decoded");
+                FormatError::damaged(what)
+            })?;
+            apply(ReplayedCommit { number, changes, follows_loss: self.gaps.first.is_some() })?;
+            self.head = commit.offset + self.ring.commit_bytes(&commit.header).unwrap_or(0);
+            self.mended.extend(is_mended.then_some(number));
+            self.last = Some(LastCommit { commit, payload });
+            self.number = number + 1;
+        }
+        self.mended.retain(|number| number + 1 < self.number);
+        Ok(self.judge(marks)?)
+    }
+
+    /// The next commit that can be replayed.
+    fn next(&mut self, at_loss: AtLoss) -> Result<Option<Found>, FormatError> {
+        let (number, starts) = (self.number, [self.head, 0]);
+        let mut next = self.ring.commit_at_any(starts, number)?;
+        if next.is_none() {
+            let headers = match self.headers.take() {
+                Some(headers) => headers,
+                None => self.ring.search(number)?,
+            };
+            next = self.ring.second_copy(starts, number, &headers)?;
+            if next.is_none() && at_loss == AtLoss::Skip {
+                next = self.first_after(number, &headers)?;
+                self.note_gap(next.as_ref(), &headers);
+            }
+            self.headers = Some(headers);
+        }
+        Ok(next.filter(|found| found.commit.header.generation <= self.root.generation))
+    }
+
+    /// The first commit from this number on that can be replayed.
+    fn first_after(&self, number: u64, headers: &[Commit]) -> Result<Option<Found>, FormatError> {
+        let later = headers
+            .iter()
+            .map(|at| at.header)
+            .filter(|header| header.number >= number && header.generation <= self.root.generation);
+        let numbers: BTreeSet<u64> = later.map(|header| header.number).collect();
+        for number in numbers {
+            if let Some(found) = self.ring.commit_anywhere(number, headers)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}

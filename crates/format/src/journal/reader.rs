@@ -1,0 +1,182 @@
+//! Finding commits in the ring and reading their copies.
+
+use super::mend::mend_payload;
+use super::ring_offset;
+use crate::error::{FormatError, Result};
+use crate::{
+    COMMIT_HEADER_BYTES, Change, Commit, CommitHeader, DiskRole, PAGE_BYTES, PoolSeed, Version,
+    VolumeId,
+};
+use gemelo_disk::Disk;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes that are read at once in a search for commits.
+const SCAN_BYTES: usize = 1 << 20;
+
+/// A commit that was read.
+pub(super) struct Found {
+    pub(super) commit: Commit,
+    pub(super) payload: Vec<u8>,
+    /// Neither copy was intact; the payload was put together from both.
+    pub(super) is_mended: bool,
+}
+
+/// The ring of commits of a pool. Offsets are bytes from the ring's start.
+pub(super) struct Ring<'d> {
+    pub(super) disk: &'d dyn Disk,
+    pub(super) ring_bytes: u64,
+    pub(super) seed: PoolSeed,
+    pub(super) version: Version,
+}
+
+impl Ring<'_> {
+    /// Bytes of the ring that a commit takes with its copies.
+    pub(super) fn commit_bytes(&self, header: &CommitHeader) -> Option<u64> {
+        header.copy_bytes()?.checked_mul(self.version.commit_copies())
+    }
+
+    /// The commit of this number at one of two places: the head, or the ring's start. The header of its
+    /// first copy has to be good, as it says where the second one is.
+    pub(super) fn commit_at_any(&self, starts: [u64; 2], number: u64) -> Result<Option<Found>> {
+        for start in starts {
+            let Some(header) = self.header_at(start, number)? else { continue };
+            if let Some(found) = self.commit_from(start, &header)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The commit of this number from the header of its second copy, where that of the first one is
+    /// damaged. The first copy has to begin at one of two places.
+    pub(super) fn second_copy(
+        &self,
+        starts: [u64; 2],
+        number: u64,
+        headers: &[Commit],
+    ) -> Result<Option<Found>> {
+        if self.version.commit_copies() < 2 {
+            return Ok(None);
+        }
+        for Commit { header, offset } in headers.iter().filter(|at| at.header.number == number) {
+            let start = header.copy_bytes().and_then(|bytes| offset.checked_sub(bytes));
+            let Some(start) = start.filter(|start| starts.contains(start)) else { continue };
+            if let Some(found) = self.commit_from(start, header)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The commit of this number wherever one of its headers was found.
+    pub(super) fn commit_anywhere(&self, number: u64, headers: &[Commit]) -> Result<Option<Found>> {
+        for Commit { header, offset } in headers.iter().filter(|at| at.header.number == number) {
+            let as_second = header.copy_bytes().and_then(|bytes| offset.checked_sub(bytes));
+            for start in [Some(*offset), as_second].into_iter().flatten() {
+                if let Some(found) = self.commit_from(start, header)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The commit whose first copy begins here: from a copy that is good, or put together from both.
+    fn commit_from(&self, start: u64, header: &CommitHeader) -> Result<Option<Found>> {
+        let fits = self
+            .commit_bytes(header)
+            .is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(start));
+        let Some(copy_bytes) = header.copy_bytes().filter(|_| fits) else { return Ok(None) };
+        let commit = Commit { header: *header, offset: start };
+        for copy in 0..self.version.commit_copies() {
+            if let Some(payload) = self.payload_at(start + copy * copy_bytes, header)? {
+                return Ok(Some(Found { commit, payload, is_mended: false }));
+            }
+        }
+        let mended = self.mend(start, header)?;
+        Ok(mended.map(|payload| Found { commit, payload, is_mended: true }))
+    }
+
+    fn mend(&self, start: u64, header: &CommitHeader) -> Result<Option<Vec<u8>>> {
+        let copy_bytes = header.copy_bytes().and_then(|bytes| usize::try_from(bytes).ok());
+        let Some(copy_bytes) = copy_bytes.filter(|_| self.version.commit_copies() > 1) else {
+            return Ok(None);
+        };
+        let first = self.read(start, copy_bytes)?;
+        let second = self.read(start + copy_bytes as u64, copy_bytes)?;
+        Ok(mend_payload(header, self.seed, first, second))
+    }
+
+    fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+        let mut buffer = vec![0; bytes];
+        self.disk
+            .read_at(ring_offset(offset), &mut buffer)
+            .map_err(FormatError::io(DiskRole::Metadata, "read"))?;
+        Ok(buffer)
+    }
+
+    fn header_at(&self, offset: u64, number: u64) -> Result<Option<CommitHeader>> {
+        if offset + PAGE_BYTES as u64 > self.ring_bytes {
+            return Ok(None);
+        }
+        let first = self.read(offset, PAGE_BYTES)?;
+        Ok(CommitHeader::decode(&first, self.seed).filter(|header| header.number == number))
+    }
+
+    /// The payload of the copy that begins here, if it is the one that the header names.
+    fn payload_at(&self, offset: u64, header: &CommitHeader) -> Result<Option<Vec<u8>>> {
+        let fits = header
+            .copy_bytes()
+            .is_some_and(|bytes| bytes <= self.ring_bytes.saturating_sub(offset));
+        let Some(length) = usize::try_from(header.payload_bytes).ok().filter(|_| fits) else {
+            return Ok(None);
+        };
+        let payload = self.read(offset + COMMIT_HEADER_BYTES as u64, length)?;
+        Ok(header.fits(&payload, self.seed).then_some(payload))
+    }
+
+    /// All headers in the ring of commits from this number on.
+    pub(super) fn search(&self, number: u64) -> Result<Vec<Commit>> {
+        let mut found = Vec::new();
+        let mut buffer = vec![0; SCAN_BYTES];
+        let mut offset = 0;
+        while offset < self.ring_bytes {
+            let bytes = (self.ring_bytes - offset).min(SCAN_BYTES as u64);
+            let part = buffer.get_mut(..bytes as usize).unwrap_or_default();
+            self.disk
+                .read_at(ring_offset(offset), part)
+                .map_err(FormatError::io(DiskRole::Metadata, "read"))?;
+            for (page, at) in part.chunks(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
+                let header = CommitHeader::decode(page, self.seed);
+                found.extend(
+                    header
+                        .filter(|header| header.number >= number)
+                        .map(|header| Commit { header, offset: at }),
+                );
+            }
+            offset += bytes;
+        }
+        Ok(found)
+    }
+
+    /// Blocks of each volume that the commits from this number on change, as far as those can be read.
+    pub(super) fn count_changes(
+        &self,
+        from: u64,
+        headers: &[Commit],
+    ) -> Result<BTreeMap<VolumeId, u64>> {
+        let mut changed = BTreeMap::new();
+        let numbers: BTreeSet<u64> =
+            headers.iter().map(|at| at.header.number).filter(|number| *number >= from).collect();
+        for number in numbers {
+            let Some(found) = self.commit_anywhere(number, headers)? else { continue };
+            for change in Change::decode_all(&found.payload, self.version).unwrap_or_default() {
+                if let Some((volume, blocks)) = change.changed_blocks() {
+                    let sum: &mut u64 = changed.entry(volume).or_default();
+                    *sum = sum.saturating_add(blocks);
+                }
+            }
+        }
+        Ok(changed)
+    }
+}

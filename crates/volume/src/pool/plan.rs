@@ -1,0 +1,70 @@
+//! What a repair is told to do, and what it gives up.
+
+use super::past_loss::RenamedVolume;
+use gemelo_format::LostHistory;
+
+/// What a repair does about a commit of the journal that is lost, where later ones can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossChoice {
+    /// Keeps the later commits. Blocks that only the lost commit changed show their content before it, or
+    /// give an error. The pool as a whole never was in this state.
+    Skip,
+    /// Gives up the later commits. The pool goes back to the state before the lost commit.
+    RollBack,
+}
+
+/// How a pool is repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepairOptions {
+    /// Read and judge all contents.
+    pub data: bool,
+    /// What is done about a lost commit. It makes no difference where no later commit can be read.
+    pub choice: LossChoice,
+}
+
+/// The blocks of a volume that a repair gives up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairCost {
+    /// The name of the volume.
+    pub volume: String,
+    /// Blocks that give an error afterwards, because their content is lost.
+    pub lost_blocks: u64,
+    /// Blocks that go back to an older content, because a commit that changed them, or one before
+    /// it, is lost. Blocks that only a lost commit changed are not known and not counted.
+    pub undone_blocks: u64,
+}
+
+/// What a repair gives up and changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RepairPlan {
+    /// The volumes that lose blocks.
+    pub costs: Vec<RepairCost>,
+    /// Changes of commits after a lost one that are left out, because they rest on what only the lost
+    /// commit made.
+    pub left_out_changes: u64,
+    /// Volumes that get another name. The lost commit removed or renamed them, and their names were given
+    /// to other volumes later.
+    pub renamed: Vec<RenamedVolume>,
+}
+
+/// What each choice of a repair gives up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RepairOutlook {
+    /// The history that is missing in the journal.
+    pub lost_history: Option<LostHistory>,
+    /// The repair that keeps no commit after a lost one.
+    pub roll_back: RepairPlan,
+    /// The repair that keeps the commits after a lost one, where there are any.
+    pub skip: Option<RepairPlan>,
+}
+
+impl RepairOutlook {
+    /// What a repair with this choice gives up.
+    #[must_use]
+    pub fn plan(&self, choice: LossChoice) -> &RepairPlan {
+        match (choice, &self.skip) {
+            (LossChoice::Skip, Some(plan)) => plan,
+            _ => &self.roll_back,
+        }
+    }
+}
