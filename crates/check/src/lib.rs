@@ -1,4 +1,4 @@
-//! The offline checker: proves from outside that a pool which no process has open is consistent.
+//! The off-line checker: proves from outside that a pool which no process has open is consistent.
 //!
 //! It walks the structs of [`gemelo_format`] with code of its own, so a fault of the engine does
 //! not hide itself. It shares nothing else with the engine, and writes nothing: repair is the

@@ -42,6 +42,14 @@ pub(crate) struct Recovered {
     damage: Damage,
 }
 
+/// Returns where the replay of the journal goes on after a lost commit.
+const fn at_loss(salvage: Option<LossChoice>) -> AtLoss {
+    match salvage {
+        Some(LossChoice::Skip) => AtLoss::Skip,
+        Some(LossChoice::RollBack) | None => AtLoss::Stop,
+    }
+}
+
 /// Reads all metadata; writes nothing. Lost history is an error, unless what is left is to be salvaged
 /// with a choice of what becomes of commits that follow a lost one.
 pub(crate) fn recover(
@@ -74,17 +82,17 @@ pub(crate) fn recover(
         loaded = backend::load(&home, &root, options, &mut damage);
     }
     let mut backend = loaded?;
-    let at_loss = match salvage {
-        Some(LossChoice::Skip) => AtLoss::Skip,
-        Some(LossChoice::RollBack) | None => AtLoss::Stop,
-    };
     let mut past_loss = PastLoss::default();
-    let replayed = replay_journal(&*disks.metadata, &superblock, &root, at_loss, |commit| {
-        match commit.follows_loss {
+    let replayed = replay_journal(
+        &*disks.metadata,
+        &superblock,
+        &root,
+        at_loss(salvage),
+        |commit| match commit.follows_loss {
             true => past_loss.apply(&mut *backend, &commit),
             false => backend.apply(&commit.changes, &mut Vec::new()),
-        }
-    })?;
+        },
+    )?;
     for number in &replayed.mended {
         damage.harmless.push(format!("both copies of commit {number} in part"));
     }
@@ -104,7 +112,6 @@ pub(crate) fn recover(
     }
     find_absent(&*store, &*backend, &mut damage)?;
     let generation = replayed.generation.max(newest);
-    let next_commit = replayed.next_commit;
     Ok(Recovered {
         superblock,
         store,
@@ -118,7 +125,7 @@ pub(crate) fn recover(
         is_salvaged,
         generation,
         journal,
-        next_commit,
+        next_commit: replayed.next_commit,
         damage,
     })
 }
