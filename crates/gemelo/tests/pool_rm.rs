@@ -1,5 +1,5 @@
-//! `gemelo pool rm`: a pool goes with all that it made, and nothing else does, whenever it is
-//! killed.
+//! Tests of `gemelo pool rm`: a pool is removed with everything that it created and nothing else,
+//! also if the command is killed and repeated.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `gemelo volume` from outside, on idle and on served pools: the same commands with the same
+//! Tests of `gemelo volume` on idle and on served pools. The same commands must give the same
 //! results.
 
 #![allow(

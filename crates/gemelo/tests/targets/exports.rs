@@ -1,4 +1,4 @@
-//! Exports of NBD servers: this program's, nbdkit's and QEMU's.
+//! Tests of load on exports of NBD servers: those of this program, of nbdkit and of QEMU.
 
 use crate::place::{OtherServer, OwnServer, Place, json, refused, run};
 use gemelo_format::DedupMode;

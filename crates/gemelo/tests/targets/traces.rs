@@ -1,4 +1,4 @@
-//! Traces onto volumes: the pool ends up with the dedup ratio that `gemelo trace stat` predicts.
+//! Tests of traces on volumes: the pool has the dedup ratio that `gemelo trace stat` predicts.
 
 use crate::place::{Place, json, open, refused, run};
 use gemelo_format::DedupMode;

@@ -1,4 +1,4 @@
-//! The engine in-process: `pool:DIRECTORY/VOLUME`.
+//! Tests of load on volumes, with the engine in the same process (`pool:DIRECTORY/VOLUME`).
 
 use crate::place::{Place, in_use, json, open, refused, run};
 use gemelo_format::DedupMode;
