@@ -143,8 +143,8 @@ fn xfs_is_made_filled_checked_and_mounted_again() {
     is_made_filled_checked_and_mounted_again(XFS, &options, DedupMode::Inline);
 }
 
-/// What was synced before the server is killed is there after its restart, and the file system's
-/// journal makes the rest whole.
+/// Data that was synced before a kill of the server is there after its restart, and the journal of
+/// the file system makes everything else consistent.
 fn survives_kills(kind: Kind) {
     if !kind.is_there() {
         return;

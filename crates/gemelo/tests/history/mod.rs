@@ -9,8 +9,8 @@ pub(crate) const SECTOR: usize = 512;
 /// The number of a content; 0 is zeros.
 pub(crate) type ContentNumber = u64;
 
-/// What a sector holds: a part of a content. The same content at two places is a duplicate if the
-/// parts fall alike.
+/// The part of a content that a sector holds. Two places with the same content are duplicates if
+/// their parts are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) content: ContentNumber,
