@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Operation rates of three workloads: gemelo filebench and, where it is installed, the original on the same scripts.
-# Usage: benches/filebench.sh [DIR...]     folders to run in, each on the file system to measure [a temporary one, /dev/shm]
+# Usage: benches/filebench.sh [DIR...]
+# DIR: directories to run in, each on the file system to measure [a temporary one, /dev/shm]
 # GEMELO: the binary [target/release/gemelo]; FILEBENCH: the original [filebench]; SECONDS_EACH: length of a run [10];
 # ROUNDS: alternations, of which the median counts [3].
 set -euo pipefail
@@ -76,9 +77,9 @@ rate() { sed -n "s/.*IO Summary: *[0-9]* ops *\([0-9.]*\) ops\/s.*/\1/p" | tail 
 median() { sort -n | awk '{ value[NR] = $1 } END { print NR ? value[int((NR + 1) / 2)] : "none" }'; }
 
 command -v "$original" >/dev/null || echo "the original is not installed: its column is empty"
-printf '%-12s %-20s %14s %14s %8s\n' workload folder 'gemelo ops/s' 'original ops/s' ratio
-for folder in "$@"; do
-    dir=$folder/gemelo-filebench.$$
+printf '%-12s %-20s %14s %14s %8s\n' workload directory 'gemelo ops/s' 'original ops/s' ratio
+for directory in "$@"; do
+    dir=$directory/gemelo-filebench.$$
     mkdir -p "$dir"
     for name in fileserver varmail webserver; do
         script $name "$dir" >"$work/$name.f"
@@ -95,7 +96,7 @@ for folder in "$@"; do
         ours=$(median <"$work/ours")
         theirs=$(median <"$work/theirs")
         ratio=$(awk "BEGIN { if (\"$theirs\" != \"none\") printf \"%.2f\", $ours / $theirs }")
-        printf '%-12s %-20s %14s %14s %8s\n' $name "$folder" "$ours" "$theirs" "$ratio"
+        printf '%-12s %-20s %14s %14s %8s\n' $name "$directory" "$ours" "$theirs" "$ratio"
     done
     rm -rf "$dir"
 done

@@ -3,7 +3,8 @@
 #
 #   benches/load.sh [ROUNDS]     rounds of each pair, default 5
 #
-# BENCH_DIR is a folder on the file system to measure with direct I/O (default: a temporary folder under /var/tmp).
+# BENCH_DIR is a directory on the file system to measure with direct I/O (default: a temporary
+# directory under /var/tmp).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-5}

@@ -61,8 +61,8 @@ fi
 rm "$data/file"
 
 mkdir "$data/tree"
-for ((folder = 0; folder < files / 1000; folder++)); do
-    mkdir "$data/tree/$folder"
-    head -c 1000000 /dev/urandom | split -b 1000 -a 3 - "$data/tree/$folder/"
+for ((directory = 0; directory < files / 1000; directory++)); do
+    mkdir "$data/tree/$directory"
+    head -c 1000000 /dev/urandom | split -b 1000 -a 3 - "$data/tree/$directory/"
 done
 compare "small files" scan_tree find_and_cat 1 "$((files / 1000 * 1000))" "M/s "

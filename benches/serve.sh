@@ -16,18 +16,18 @@ gemelo="${GEMELO:-$PWD/target/release/gemelo}"
 for tool in fio nbdkit python3; do
     command -v "$tool" >/dev/null || { echo "benches/serve.sh needs $tool" >&2; exit 1; }
 done
-folder=$(mktemp -d "${BENCH_DIR:-/dev/shm}/gemelo-serve.XXXXXX")
+directory=$(mktemp -d "${BENCH_DIR:-/dev/shm}/gemelo-serve.XXXXXX")
 synced=$(mktemp -d "${SYNC_DIR:-/var/tmp}/gemelo-serve.XXXXXX")
 servers=()
 finish() {
     if [ -n "${zfs_fuse:-}" ]; then
         timeout 20 zpool destroy "${zpool:-}" 2>/dev/null || true
         kill -9 "$zfs_fuse" 2>/dev/null || true
-        umount -l "$folder/zfs-mount" 2>/dev/null || true
+        umount -l "$directory/zfs-mount" 2>/dev/null || true
     fi
     for server in "${servers[@]}"; do kill "$server" 2>/dev/null || true; done
     wait 2>/dev/null || true
-    rm -rf "$folder" "$synced"
+    rm -rf "$directory" "$synced"
 }
 trap finish EXIT
 
@@ -45,7 +45,7 @@ start() {
     exit 1
 }
 
-# serve FOLDER: a new pool there, served at FOLDER/socket.
+# serve DIRECTORY: a new pool there, served at DIRECTORY/socket.
 serve() {
     "$gemelo" pool create "$1/pool" --capacity 4g >/dev/null
     "$gemelo" volume create "$1/pool/disk" --size 512m >/dev/null
@@ -100,12 +100,12 @@ PY
 }
 
 # Both have all their space before anything is measured.
-mkdir "$folder/gemelo"
-serve "$folder/gemelo"
-ours=$folder/gemelo/socket
-fallocate -l 512m "$folder/file"
-start "$folder/nbdkit" nbdkit -f -U "$folder/nbdkit" file "$folder/file"
-theirs=$folder/nbdkit
+mkdir "$directory/gemelo"
+serve "$directory/gemelo"
+ours=$directory/gemelo/socket
+fallocate -l 512m "$directory/file"
+start "$directory/nbdkit" nbdkit -f -U "$directory/nbdkit" file "$directory/file"
+theirs=$directory/nbdkit
 fill "$ours"
 fill "$theirs"
 
@@ -123,12 +123,12 @@ pair "nbdkit file, all duplicates, depth 32" 1.2 \
 pair "nbdkit file, unique writes, depth 1" 0.8 "nbd $ours --rw=randwrite" "nbd $theirs --rw=randwrite"
 
 if command -v qemu-nbd >/dev/null && command -v qemu-img >/dev/null; then
-    qemu-img create -q -f qcow2 -o preallocation=falloc "$folder/qcow2" 512m
-    start "$folder/qemu" qemu-nbd --persistent --cache=writeback -f qcow2 -k "$folder/qemu" "$folder/qcow2"
-    fill "$folder/qemu"
-    pair "qemu-nbd qcow2, unique writes, depth 32" "" "nbd $ours $deep" "nbd $folder/qemu $deep"
+    qemu-img create -q -f qcow2 -o preallocation=falloc "$directory/qcow2" 512m
+    start "$directory/qemu" qemu-nbd --persistent --cache=writeback -f qcow2 -k "$directory/qemu" "$directory/qcow2"
+    fill "$directory/qemu"
+    pair "qemu-nbd qcow2, unique writes, depth 32" "" "nbd $ours $deep" "nbd $directory/qemu $deep"
     pair "qemu-nbd qcow2, random reads, depth 32" "" \
-        "nbd $ours --iodepth=32 --rw=randread" "nbd $folder/qemu --iodepth=32 --rw=randread"
+        "nbd $ours --iodepth=32 --rw=randread" "nbd $directory/qemu --iodepth=32 --rw=randread"
 else
     echo "qemu-nbd: not installed"
 fi
@@ -149,10 +149,10 @@ if command -v zfs-fuse >/dev/null && wanted "zfs-fuse"; then
     zfs-fuse --no-daemon >/dev/null 2>&1 &
     zfs_fuse=$!
     sleep 2
-    truncate -s 4g "$folder/zfs"
+    truncate -s 4g "$directory/zfs"
     zpool=gemelo-serve-$$
-    zpool create -m "$folder/zfs-mount" "$zpool" "$folder/zfs"
+    zpool create -m "$directory/zfs-mount" "$zpool" "$directory/zfs"
     zfs set dedup=on "$zpool"
     pair "zfs-fuse dedup, half duplicates" "" "nbd $ours $deep --dedupe_percentage=50" \
-        "rate --ioengine=psync --filename=$folder/zfs-mount/file --rw=randwrite --dedupe_percentage=50"
+        "rate --ioengine=psync --filename=$directory/zfs-mount/file --rw=randwrite --dedupe_percentage=50"
 fi

@@ -23,7 +23,7 @@ guest="${CARGO_TARGET_DIR:-target}/guest"
 
 PATH="$PATH:/usr/sbin:/sbin"
 # Debian keeps PostgreSQL's programs apart by version.
-for folder in /usr/lib/postgresql/*/bin; do PATH="$PATH:$folder"; done
+for directory in /usr/lib/postgresql/*/bin; do PATH="$PATH:$directory"; done
 
 # Package lists may be absent or old; they are fetched only if the first attempt fails.
 install() {
@@ -33,39 +33,39 @@ install() {
 
 # The parts of QEMU have to be of one version, and qemu-utils may have come from backports.
 install_from_backports() {
-    local folder release site
-    folder=$(mktemp -d)
+    local directory release site
+    directory=$(mktemp -d)
     release=$(. /etc/os-release && echo "$VERSION_CODENAME")
     site=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' |
         awk -v release="$release" '$2 == release { print $1; exit }')
-    mkdir -p "$folder/lists/partial"
-    printf 'deb %s %s main\n' "$site" "$release" "$site" "$release-backports" >"$folder/sources.list"
-    local from=(-o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=-
-        -o "Dir::State::lists=$folder/lists")
+    mkdir -p "$directory/lists/partial"
+    printf 'deb %s %s main\n' "$site" "$release" "$site" "$release-backports" >"$directory/sources.list"
+    local from=(-o "Dir::Etc::sourcelist=$directory/sources.list" -o Dir::Etc::sourceparts=-
+        -o "Dir::State::lists=$directory/lists")
     apt-get "${from[@]}" update >/dev/null
     apt-get "${from[@]}" install --yes --no-install-recommends --no-remove -o Dpkg::Use-Pty=0 \
         --target-release "$release-backports" "$@"
-    rm -r "$folder"
+    rm -r "$directory"
 }
 
 fetch_guest_kernel() {
-    local folder package
-    folder=$(mktemp -d)
+    local directory package
+    directory=$(mktemp -d)
     package=$(apt-cache depends "$kernel" | awk '$1 == "Depends:" { print $2; exit }')
-    (cd "$folder" && apt-get download "$package" >/dev/null 2>&1)
-    dpkg -x "$folder"/*.deb "$folder/all"
-    mkdir -p "$folder/guest/boot"
-    mv "$folder"/all/boot/vmlinuz-* "$folder/guest/boot"
+    (cd "$directory" && apt-get download "$package" >/dev/null 2>&1)
+    dpkg -x "$directory"/*.deb "$directory/all"
+    mkdir -p "$directory/guest/boot"
+    mv "$directory"/all/boot/vmlinuz-* "$directory/guest/boot"
     # The drivers of virtual disks are modules.
-    (cd "$folder/all" && find lib/modules -path '*/kernel/drivers/virtio/*' -o -path '*/kernel/drivers/block/*') |
-        copy_named "$folder/all" "$folder/guest"
+    (cd "$directory/all" && find lib/modules -path '*/kernel/drivers/virtio/*' -o -path '*/kernel/drivers/block/*') |
+        copy_named "$directory/all" "$directory/guest"
     mkdir -p "$(dirname "$guest")"
     rm -rf "$guest"
-    mv "$folder/guest" "$guest"
-    rm -r "$folder"
+    mv "$directory/guest" "$guest"
+    rm -r "$directory"
 }
 
-# Copies the files named on standard input from one folder to another.
+# Copies the files named on standard input from one directory to another.
 copy_named() {
     tar -C "$1" --no-recursion --files-from=- -c | tar -C "$2" -x
 }

@@ -267,8 +267,8 @@ mod tests {
     /// A list of writes and one of reads, in runs longer than a system call takes and with gaps.
     #[test]
     fn lists_are_done_whatever_their_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FileDisk::create(&directory.path().join("disk")).unwrap();
         disk.set_len(16384).unwrap();
         let bytes: Vec<u8> = (0..3000).map(|i| (i % 251) as u8).collect();
         let offset = |at: usize| 100 + at as u64 + if at < 2500 { 0 } else { 4000 };
@@ -295,8 +295,8 @@ mod tests {
     /// The requests of a run before the end of the file succeed, even if the run goes beyond it.
     #[test]
     fn each_request_of_a_run_has_its_own_outcome() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FileDisk::create(&directory.path().join("disk")).unwrap();
         disk.write_at(0, &[7; 1000]).unwrap();
         let mut buffers = [[0; 400]; 3];
         let mut reads: Vec<DiskRead<'_>> = buffers
@@ -312,9 +312,9 @@ mod tests {
 
     #[test]
     fn reading_beyond_the_end_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = FileDisk::create(&folder.path().join("disk")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FileDisk::create(&directory.path().join("disk")).unwrap();
         assert_eq!(disk.read_at(0, &mut [0]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        assert!(FileDisk::create(&folder.path().join("disk")).is_err());
+        assert!(FileDisk::create(&directory.path().join("disk")).is_err());
     }
 }

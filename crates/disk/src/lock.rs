@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn readers_share_and_a_writer_is_alone_and_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
         fs::write(&path, "").unwrap();
         let open = || File::open(&path).unwrap();
         let (one, two, three) = (open(), open(), open());
@@ -145,7 +145,7 @@ mod tests {
         let ours = format!("process {} ({})", std::process::id(), command.trim_end());
         assert_eq!(holder(&three), ours);
         // A lock on another file must not count as a lock on this one.
-        let other = File::create(folder.path().join("other")).unwrap();
+        let other = File::create(directory.path().join("other")).unwrap();
         assert!(take(&other, DiskAccess::Exclusive, false).unwrap());
         drop((one, two));
         assert_eq!(holder(&three), "another process");

@@ -42,10 +42,10 @@ pub fn check_existing_device(path: &Path) -> Result<()> {
     // A link without a target does not exist either.
     let is_missing = rustix::fs::stat(path).is_err();
     let place = std::path::absolute(link_target(path)).unwrap_or_else(|_| path.to_owned());
-    let folder = place.parent().unwrap_or(Path::new("/"));
+    let directory = place.parent().unwrap_or(Path::new("/"));
     // The directory may be misspelt as well.
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    if is_missing && folder.starts_with("/dev") && !folder.starts_with("/dev/shm") {
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    if is_missing && directory.starts_with("/dev") && !directory.starts_with("/dev/shm") {
         return Err(DiskError::NoDevice { path: path.to_owned() });
     }
     Ok(())
@@ -54,8 +54,8 @@ pub fn check_existing_device(path: &Path) -> Result<()> {
 /// The target of a link, which may not exist, or the path itself if it is not a link.
 fn link_target(path: &Path) -> PathBuf {
     let target = std::fs::read_link(path).ok();
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    target.map_or_else(|| path.to_owned(), |target| folder.join(target))
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    target.map_or_else(|| path.to_owned(), |target| directory.join(target))
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn a_misspelt_device_is_told_from_a_file_to_be_made() {
-        let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("link");
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
         std::os::unix::fs::symlink("/dev/no-such-disk", &link).unwrap();
         for path in [Path::new("/dev/no-such-disk"), Path::new("/dev/disk/by-id/no/such"), &link] {
             let refused = check_existing_device(path);
@@ -74,7 +74,7 @@ mod tests {
         }
         for path in [
             Path::new("/dev/shm/no-such-file"),
-            &folder.path().join("file"),
+            &directory.path().join("file"),
             Path::new("/dev/null"),
         ] {
             check_overwritable(path, false).unwrap();

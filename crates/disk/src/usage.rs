@@ -133,8 +133,8 @@ fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
-fn first_entry(folder: &Path) -> Option<String> {
-    let entry = fs::read_dir(folder).ok()?.flatten().next()?;
+fn first_entry(directory: &Path) -> Option<String> {
+    let entry = fs::read_dir(directory).ok()?.flatten().next()?;
     Some(entry.file_name().to_string_lossy().into_owned())
 }
 

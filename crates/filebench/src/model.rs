@@ -227,3 +227,11 @@ pub enum Step {
     /// Ends the program.
     Quit,
 }
+
+/// Calls `act` with each flowop, those of composites included.
+pub(crate) fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
+    for flowop in flowops {
+        act(flowop);
+        each_flowop(&flowop.body, act);
+    }
+}

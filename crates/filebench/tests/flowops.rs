@@ -20,7 +20,7 @@ fn bytes_of(ran: &common::Ran, fileset: &str) -> Vec<u8> {
 }
 
 #[test]
-fn prealloc_makes_its_share_of_the_files_in_a_tree_of_folders() {
+fn prealloc_makes_its_share_of_the_files_in_a_tree_of_directories() {
     let ran = run(&once(SET, "flowop statfile name=s,filesetname=set"));
     assert!(ran.outcome.error.is_none());
     let files = ran.files("set");
@@ -159,7 +159,7 @@ fn syncs_count_every_open_file_of_the_set() {
 }
 
 #[test]
-fn leaf_folders_are_made_removed_and_listed() {
+fn leaf_directories_are_made_removed_and_listed() {
     let definitions = "define fileset name=dirs,path=$dir,leafdirs=30,dirwidth=5,prealloc=50";
     let ran = run(&once(
         definitions,
@@ -170,14 +170,14 @@ fn leaf_folders_are_made_removed_and_listed() {
     let (count, bytes) = ran.flowop("l");
     assert!(count == 20 && bytes > 20 * 560, "{bytes}: at least . and .. in each");
     // The test adds ten directories to those that existed and removes three.
-    let leaves = |ran: &common::Ran| count_folders(&ran.folder.path().join("dirs"));
+    let leaves = |ran: &common::Ran| count_directories(&ran.directory.path().join("dirs"));
     let before = run(&once(definitions, "flowop listdir name=l,filesetname=dirs"));
     assert_eq!(leaves(&ran), leaves(&before) + 10 - 3);
 }
 
-fn count_folders(folder: &std::path::Path) -> usize {
-    let below = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    below.map(|path| 1 + count_folders(&path)).sum()
+fn count_directories(directory: &std::path::Path) -> usize {
+    let below = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    below.map(|path| 1 + count_directories(&path)).sum()
 }
 
 #[test]

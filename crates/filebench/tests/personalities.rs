@@ -34,7 +34,7 @@ fn works(name: &str, text: &str) {
     let last = result.intervals.last().expect("statistics");
     assert!(last.operations > 0, "{name}: {:?}", ran.lines);
     assert!(ran.lines.iter().any(|line| line.contains("IO Summary: ")), "{name}");
-    let left = std::fs::read_dir(ran.folder.path()).unwrap().count();
+    let left = std::fs::read_dir(ran.directory.path()).unwrap().count();
     let reuses = text.contains("reuse");
     assert_eq!(
         left == 0,
@@ -324,7 +324,7 @@ fn filemicro_of_one_file() {
 }
 
 #[test]
-fn files_and_folders_by_the_dozen() {
+fn files_and_directories_by_the_dozen() {
     let set = |more: &str| {
         format!(
             "set mode quit firstdone\ndefine fileset name=set,path=$dir,dirwidth=5,size=1k,{more}\n"

@@ -204,8 +204,8 @@ fn psrun_takes_statistics_every_period() {
 
 #[test]
 fn what_the_run_made_goes_away_and_what_was_there_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    let deep = folder.path().join("a/b");
+    let directory = tempfile::tempdir().unwrap();
+    let deep = directory.path().join("a/b");
     let text = once(
         "define fileset name=set,path=$dir,entries=9,dirwidth=3,size=1k,prealloc",
         "flowop statfile name=s,filesetname=set",
@@ -213,7 +213,11 @@ fn what_the_run_made_goes_away_and_what_was_there_stays() {
     let stop = StopFlag::new();
     let (outcome, _) = run_in(&deep, &text, &Options::default(), &stop);
     assert!(outcome.unwrap().error.is_none());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "folders above are gone too");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "directories above are gone too"
+    );
 
     std::fs::create_dir_all(deep.join("set")).unwrap();
     std::fs::write(deep.join("set/precious"), "x").unwrap();
@@ -238,23 +242,23 @@ fn what_the_run_made_goes_away_and_what_was_there_stays() {
 }
 
 #[test]
-fn everything_stays_below_the_folder_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = Options { dir: Some(folder.path().join("in")), ..Options::default() };
+fn everything_stays_below_the_directory_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { dir: Some(directory.path().join("in")), ..Options::default() };
     for path in ["$dir/..", "$dir/out", "/tmp"] {
         let text = once(
             &format!("define file name=file,path=\"{path}\""),
             "flowop statfile name=s,filename=file",
         );
-        let (outcome, _) = run_in(folder.path(), &text, &options, &StopFlag::new());
+        let (outcome, _) = run_in(directory.path(), &text, &options, &StopFlag::new());
         assert_eq!(outcome.unwrap_err().kind(), FailureKind::BadInput, "{path}");
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_raised_flag_ends_a_run_at_once_with_what_was_measured() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let stop = StopFlag::new();
     let raised = stop.clone();
     std::thread::spawn(move || {
@@ -266,12 +270,12 @@ fn a_raised_flag_ends_a_run_at_once_with_what_was_measured() {
          thread name=u {{ flowop block name=b }} }}\nrun 60"
     );
     let begin = Instant::now();
-    let (outcome, _) = run_in(folder.path(), &text, &Options::default(), &stop);
+    let (outcome, _) = run_in(directory.path(), &text, &Options::default(), &stop);
     let outcome = outcome.unwrap();
     assert!(begin.elapsed() < Duration::from_secs(20));
     assert!(outcome.interrupted && !outcome.runs[0].complete);
     assert!(outcome.runs[0].intervals[0].operations > 0);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -299,7 +303,7 @@ fn system_runs_a_shell_and_the_same_seed_makes_the_same_tree() {
     let (one, other) = (run(text), run(text));
     assert!(one.lines[0].starts_with("made by /"), "{:?}", one.lines);
     let shape = |ran: &common::Ran| -> Vec<(String, u64)> {
-        let root = ran.folder.path();
+        let root = ran.directory.path();
         ran.files("set")
             .iter()
             .map(|(path, bytes)| (path.strip_prefix(root).unwrap().display().to_string(), *bytes))

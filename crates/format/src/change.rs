@@ -158,51 +158,32 @@ pub enum Change {
 impl Change {
     /// Appends the encoded change to a payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let head = |out: &mut Vec<u8>, tag: u8, volume: &VolumeId| {
-            out.push(tag);
-            put_varint(out, u64::from(volume.0));
-        };
         match self {
             Self::Store { volume, lbn, pbn, fingerprint, checksum } => {
-                head(out, 1, volume);
-                put_varint(out, lbn.0);
-                out.extend_from_slice(&pbn.number().to_le_bytes());
+                put_mapped(out, 1, *volume, *lbn, *pbn);
                 out.extend_from_slice(&fingerprint.to_bytes());
                 out.extend_from_slice(&checksum.0.to_le_bytes());
             }
             Self::Share { volume, lbn, pbn, checksum } => {
-                head(out, 2, volume);
-                put_varint(out, lbn.0);
-                out.extend_from_slice(&pbn.number().to_le_bytes());
+                put_mapped(out, 2, *volume, *lbn, *pbn);
                 out.extend_from_slice(&checksum.0.to_le_bytes());
             }
-            Self::Unmap { volume, first, count } => {
-                head(out, 3, volume);
-                put_varint(out, first.0);
-                put_varint(out, *count);
-            }
+            Self::Unmap { volume, first, count } => put_range(out, 3, *volume, *first, *count),
             Self::Create(record) => {
                 out.push(19);
                 record.encode(out);
             }
-            Self::Remove { volume } => head(out, 5, volume),
+            Self::Remove { volume } => put_head(out, 5, *volume),
             Self::Rename { volume, name } => {
-                head(out, 6, volume);
+                put_head(out, 6, *volume);
                 put_text(out, name);
             }
-            Self::Resize { volume, size_bytes } => {
-                head(out, 7, volume);
-                put_varint(out, *size_bytes);
-            }
+            Self::Resize { volume, size_bytes } => put_size(out, 7, *volume, *size_bytes),
             Self::Clone { source, volume, name, read_only, created_s } => {
-                head(out, 20, source);
-                put_varint(out, u64::from(volume.0));
-                put_text(out, name);
-                out.push(u8::from(*read_only));
-                put_varint(out, created_s.unwrap_or(0));
+                put_copy(out, 20, (*source, *volume), name, *read_only, *created_s);
             }
             Self::SetMode { volume, mode } => {
-                head(out, 9, volume);
+                put_head(out, 9, *volume);
                 out.push(mode.byte());
             }
             Self::Grow { data_blocks } => {
@@ -211,38 +192,27 @@ impl Change {
             }
             Self::Identify { pbn, fingerprint } => {
                 out.push(16);
-                out.extend_from_slice(&pbn.number().to_le_bytes());
+                put_pbn(out, *pbn);
                 out.extend_from_slice(&fingerprint.to_bytes());
             }
             Self::Suspect { pbn, is_suspect } => {
                 out.push(17);
-                out.extend_from_slice(&pbn.number().to_le_bytes());
+                put_pbn(out, *pbn);
                 out.push(u8::from(*is_suspect));
             }
-            Self::Lose { volume, first, count } => {
-                head(out, 18, volume);
-                put_varint(out, first.0);
-                put_varint(out, *count);
-            }
-            Self::Hide { volume } => head(out, 11, volume),
-            Self::Show { volume } => head(out, 12, volume),
+            Self::Lose { volume, first, count } => put_range(out, 18, *volume, *first, *count),
+            Self::Hide { volume } => put_head(out, 11, *volume),
+            Self::Show { volume } => put_head(out, 12, *volume),
             Self::Begin { source, volume, name, read_only, created_s } => {
-                head(out, 21, source);
-                put_varint(out, u64::from(volume.0));
-                put_text(out, name);
-                out.push(u8::from(*read_only));
-                put_varint(out, created_s.unwrap_or(0));
+                put_copy(out, 21, (*source, *volume), name, *read_only, *created_s);
             }
             Self::Copy { source, volume, first, count } => {
-                head(out, 14, source);
+                put_head(out, 14, *source);
                 put_varint(out, u64::from(volume.0));
                 put_varint(out, first.0);
                 put_varint(out, *count);
             }
-            Self::Shrink { volume, size_bytes } => {
-                head(out, 15, volume);
-                put_varint(out, *size_bytes);
-            }
+            Self::Shrink { volume, size_bytes } => put_size(out, 15, *volume, *size_bytes),
         }
     }
 
@@ -303,15 +273,7 @@ impl Change {
                 checksum: checksum_from(reader, version)?,
             },
             3 => Self::Unmap { volume, first: Lbn(reader.varint()?), count: reader.varint()? },
-            4 => Self::Create(VolumeRecord {
-                id: volume,
-                name: reader.text()?.to_owned(),
-                size_bytes: reader.varint()?,
-                mode: DedupMode::from_byte(reader.u8()?)?,
-                read_only: false,
-                is_hidden: false,
-                birth: Birth::default(),
-            }),
+            4 => Self::Create(record_without_birth(reader, volume)?),
             5 => Self::Remove { volume },
             6 => Self::Rename { volume, name: reader.text()?.to_owned() },
             7 => Self::Resize { volume, size_bytes: reader.varint()? },
@@ -343,6 +305,60 @@ impl Change {
             _ => return None,
         })
     }
+}
+
+fn put_head(out: &mut Vec<u8>, tag: u8, volume: VolumeId) {
+    out.push(tag);
+    put_varint(out, u64::from(volume.0));
+}
+
+fn put_pbn(out: &mut Vec<u8>, pbn: Pbn) {
+    out.extend_from_slice(&pbn.number().to_le_bytes());
+}
+
+fn put_mapped(out: &mut Vec<u8>, tag: u8, volume: VolumeId, lbn: Lbn, pbn: Pbn) {
+    put_head(out, tag, volume);
+    put_varint(out, lbn.0);
+    put_pbn(out, pbn);
+}
+
+fn put_range(out: &mut Vec<u8>, tag: u8, volume: VolumeId, first: Lbn, count: u64) {
+    put_head(out, tag, volume);
+    put_varint(out, first.0);
+    put_varint(out, count);
+}
+
+fn put_size(out: &mut Vec<u8>, tag: u8, volume: VolumeId, size_bytes: u64) {
+    put_head(out, tag, volume);
+    put_varint(out, size_bytes);
+}
+
+fn put_copy(
+    out: &mut Vec<u8>,
+    tag: u8,
+    (source, volume): (VolumeId, VolumeId),
+    name: &str,
+    read_only: bool,
+    created_s: Option<u64>,
+) {
+    put_head(out, tag, source);
+    put_varint(out, u64::from(volume.0));
+    put_text(out, name);
+    out.push(u8::from(read_only));
+    put_varint(out, created_s.unwrap_or(0));
+}
+
+/// Decodes the record of a new volume as early versions wrote it.
+fn record_without_birth(reader: &mut Reader<'_>, volume: VolumeId) -> Option<VolumeRecord> {
+    Some(VolumeRecord {
+        id: volume,
+        name: reader.text()?.to_owned(),
+        size_bytes: reader.varint()?,
+        mode: DedupMode::from_byte(reader.u8()?)?,
+        read_only: false,
+        is_hidden: false,
+        birth: Birth::default(),
+    })
 }
 
 fn volume_from(reader: &mut Reader<'_>) -> Option<VolumeId> {

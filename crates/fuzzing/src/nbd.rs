@@ -71,7 +71,7 @@ pub(crate) fn wire(bytes: &[u8]) {
 }
 
 /// The directory of the sockets. It exists as long as the program runs.
-static FOLDER: LazyLock<Option<PathBuf>> =
+static DIRECTORY: LazyLock<Option<PathBuf>> =
     LazyLock::new(|| tempfile::tempdir().ok().map(tempfile::TempDir::keep));
 
 /// The socket of a server that exports the volumes of the small pool.
@@ -86,7 +86,7 @@ fn serve() -> anyhow::Result<PathBuf> {
         exports.insert(Export::new(name, Arc::new(pool.volume(name)?)));
     }
     let path =
-        FOLDER.as_ref().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?.join("server");
+        DIRECTORY.as_ref().ok_or(ErrorKind::NotFound).map_err(std::io::Error::from)?.join("server");
     let listener = Listener::bind(&ListenAddress::Unix(path.clone()))?;
     let config = ServerConfig { handshake_timeout: PATIENCE / 2, ..ServerConfig::default() };
     let server = Server::new(Arc::new(exports), config, Arc::new(Silent));
@@ -117,7 +117,7 @@ pub(crate) fn server(bytes: &[u8]) {
 
 /// The socket to which the fuzzed client connects.
 static PRETENDER: LazyLock<Option<(UnixListener, PathBuf)>> = LazyLock::new(|| {
-    let path = FOLDER.as_ref()?.join("client");
+    let path = DIRECTORY.as_ref()?.join("client");
     Some((UnixListener::bind(&path).ok()?, path))
 });
 

@@ -101,9 +101,9 @@ fn no_parser_misbehaves() {
 
 #[test]
 fn every_target_has_its_file_and_every_file_its_target() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-    let files: BTreeSet<String> = std::fs::read_dir(folder.join("fuzz_targets"))
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = std::fs::read_to_string(directory.join("Cargo.toml")).unwrap();
+    let files: BTreeSet<String> = std::fs::read_dir(directory.join("fuzz_targets"))
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
         .collect();
@@ -114,7 +114,8 @@ fn every_target_has_its_file_and_every_file_its_target() {
             manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")),
             "{name} in fuzz/Cargo.toml"
         );
-        let text = std::fs::read_to_string(folder.join(format!("fuzz_targets/{name}.rs"))).unwrap();
+        let text =
+            std::fs::read_to_string(directory.join(format!("fuzz_targets/{name}.rs"))).unwrap();
         assert!(text.contains(&format!("run(\"{name}\", bytes)")), "{name}");
     }
 }

@@ -250,7 +250,7 @@ fn fio_verifies_what_several_jobs_wrote_at_depth_32() {
         let quarter = image_bytes() / 4;
         let fio = |volume: &str, rw: &str, seed: u64| {
             let mut fio = tool("fio").unwrap();
-            fio.current_dir(pool.folder.path())
+            fio.current_dir(pool.directory.path())
                 .args([
                     "--name=verify",
                     "--ioengine=nbd",

@@ -62,9 +62,9 @@ fn fio_dedupe(path: &Path) -> Option<(u64, u64)> {
 
 #[test]
 fn generated_data_has_the_distribution_at_every_size_from_100_000_blocks_on() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, blocks) in [("personal", 100_000), ("personal", 123_457), ("primary", 200_003)] {
-        let path = folder.path().join(format!("{name}-{blocks}"));
+        let path = directory.path().join(format!("{name}-{blocks}"));
         generate(&path, blocks, &["--distribution", name]);
         let (asked, found) =
             (built_in(name).unwrap().unwrap().to_distribution().unwrap(), scanned(&path));
@@ -90,10 +90,10 @@ fn generated_data_has_the_distribution_at_every_size_from_100_000_blocks_on() {
 
 #[test]
 fn several_processes_and_a_tree_of_files_carry_the_distribution_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let tree = folder.path().join("tree");
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
     generate(&tree, 20_000, &["--files", "77", "--distribution", "personal"]);
-    let target = folder.path().join("bench");
+    let target = directory.path().join("bench");
     fs::create_dir(&target).unwrap();
     words(&[
         "bench",
@@ -115,10 +115,10 @@ fn several_processes_and_a_tree_of_files_carry_the_distribution_too() {
 
 #[test]
 fn runs_of_the_same_seed_share_duplicated_contents_and_no_unique_one() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("d"), "0 500\n1 250\n").unwrap();
-    let distribution = folder.path().join("d");
-    let data = folder.path().join("data");
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("d"), "0 500\n1 250\n").unwrap();
+    let distribution = directory.path().join("d");
+    let data = directory.path().join("data");
     fs::create_dir(&data).unwrap();
     for name in ["one", "two"] {
         generate(&data.join(name), 1000, &["--distribution", distribution.to_str().unwrap()]);
@@ -129,8 +129,8 @@ fn runs_of_the_same_seed_share_duplicated_contents_and_no_unique_one() {
 /// `scan` must measure the requested properties of generated data.
 #[test]
 fn entropy_compressibility_and_distance_are_found_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("set");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("set");
     let name = path.to_str().unwrap();
     let make = |options: &[&str]| {
         let _ = fs::remove_file(&path);

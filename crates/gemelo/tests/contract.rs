@@ -225,8 +225,8 @@ fn filled(reader: &Reader, input: &Path, output: &Path) -> Vec<String> {
 
 #[test]
 fn input_that_is_not_there_or_makes_no_sense_is_named_and_nothing_is_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
     fs::write(path("empty"), "").unwrap();
     fs::write(
         path("bytes"),
@@ -236,11 +236,11 @@ fn input_that_is_not_there_or_makes_no_sense_is_named_and_nothing_is_written() {
     fs::write(path("zeros"), vec![0u8; 10_000]).unwrap();
     fs::write(path("line"), "x".repeat(1 << 20)).unwrap();
     fs::write(path("kept"), "precious").unwrap();
-    fs::create_dir(path("folder")).unwrap();
+    fs::create_dir(path("directory")).unwrap();
     for reader in READERS {
         let mut inputs = vec!["missing"];
         if reader.refuses_garbage {
-            inputs.extend(["bytes", "zeros", "line", "folder"]);
+            inputs.extend(["bytes", "zeros", "line", "directory"]);
         }
         if reader.refuses_empty {
             inputs.push("empty");
@@ -255,7 +255,7 @@ fn input_that_is_not_there_or_makes_no_sense_is_named_and_nothing_is_written() {
         }
         assert_eq!(fs::read_to_string(path("kept")).unwrap(), "precious", "{:?}", reader.words);
         assert!(
-            fs::read_dir(folder.path()).unwrap().count() == 6,
+            fs::read_dir(directory.path()).unwrap().count() == 6,
             "{:?} left something",
             reader.words
         );

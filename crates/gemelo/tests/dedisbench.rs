@@ -26,8 +26,8 @@ fn the_older_command_line_is_translated() {
 
 #[test]
 fn a_command_line_with_its_configuration_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     fs::create_dir(path("data")).unwrap();
     let text = format!(
         "[execution]\nnprocs=2\nfilesize=1\naccess_type=0\nseed=5\n[results]\ntempfilespath={}\n\
@@ -49,8 +49,8 @@ fn a_command_line_with_its_configuration_runs() {
 
 #[test]
 fn what_is_wrong_is_named_with_its_place_before_anything_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("conf.ini");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("conf.ini");
     fs::write(&path, "[execution]\n\nsync=7\n").unwrap();
     let ran = gemelo(&["dedisbench", "-p", "-w", "-t1", "-f", path.to_str().unwrap()]);
     assert_eq!((ran.status, ran.out.as_str()), (2, ""));

@@ -25,8 +25,8 @@ fn bad(arguments: &[&str]) -> String {
     ran.err
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> String {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, text: &str) -> String {
+    let path = directory.join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
@@ -50,9 +50,9 @@ fn show_writes_the_same_as_json() {
 
 #[test]
 fn several_distributions_are_compared() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = write(folder.path(), "first.dist", "0 50\n1 25\n");
-    let other = write(folder.path(), "other.dist", "1 20\n0 60\n");
+    let directory = tempfile::tempdir().unwrap();
+    let first = write(directory.path(), "first.dist", "0 50\n1 25\n");
+    let other = write(directory.path(), "other.dist", "1 20\n0 60\n");
     let text = good(&["compare", &first, &other]);
     assert!(
         text.contains(
@@ -77,8 +77,8 @@ fn a_distribution_comes_from_standard_input_too() {
 
 #[test]
 fn check_names_file_and_line_of_every_problem() {
-    let folder = tempfile::tempdir().unwrap();
-    let odd = write(folder.path(), "odd", "0 5\n0 6\n3 0\n");
+    let directory = tempfile::tempdir().unwrap();
+    let odd = write(directory.path(), "odd", "0 5\n0 6\n3 0\n");
     assert_eq!(
         good(&["check", &odd]),
         format!(
@@ -86,7 +86,7 @@ fn check_names_file_and_line_of_every_problem() {
              {odd}:3: the class of 3 duplicates has no contents; left out\n{odd}: sound, 1 class, 11 blocks\n"
         )
     );
-    let wrong = write(folder.path(), "wrong", "0 5\nx\n1 1 1\n");
+    let wrong = write(directory.path(), "wrong", "0 5\nx\n1 1 1\n");
     let message = bad(&["check", &wrong]);
     assert!(message.contains(&format!("{wrong}:2: expected")), "{message}");
     assert!(message.contains(&format!("\n{wrong}:3: expected")), "{message}");
@@ -97,7 +97,7 @@ fn check_names_file_and_line_of_every_problem() {
 
 #[test]
 fn files_that_are_no_distribution_are_refused_with_their_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (name, text, message) in [
         ("empty", "", "no contents"),
         ("zeros", "0 0\n0 0\n", "no contents"),
@@ -106,13 +106,13 @@ fn files_that_are_no_distribution_are_refused_with_their_name() {
         ("json", "{}", "not a profile"),
         ("csv", "duplicates,contents\n0;1\n", "csv:2: expected"),
     ] {
-        let path = write(folder.path(), name, text);
+        let path = write(directory.path(), name, text);
         let error = bad(&["show", &path]);
         assert!(error.contains(&path) && error.contains(message), "{error}");
     }
-    fs::write(folder.path().join("bytes"), [0u8, 255, 254]).unwrap();
-    assert!(bad(&["show", folder.path().join("bytes").to_str().unwrap()]).contains("bytes"));
-    assert!(bad(&["show", folder.path().to_str().unwrap()]).contains("irectory"));
+    fs::write(directory.path().join("bytes"), [0u8, 255, 254]).unwrap();
+    assert!(bad(&["show", directory.path().join("bytes").to_str().unwrap()]).contains("bytes"));
+    assert!(bad(&["show", directory.path().to_str().unwrap()]).contains("irectory"));
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn scale_shows_what_the_sampled_algorithm_misses() {
     );
     let error = bad(&["scale", "unique", "--blocks", "9999999999", "--sampled", "--seed", "1"]);
     assert!(error.contains("without --seed"), "{error}");
-    let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().join("out");
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out");
     let error = bad(&[
         "scale",
         "unique",
@@ -183,11 +183,11 @@ fn scale_shows_what_the_sampled_algorithm_misses() {
 
 #[test]
 fn convert_goes_through_every_format_and_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = good(&["convert", "personal"]);
-    let mut from = write(folder.path(), "start", &text);
+    let mut from = write(directory.path(), "start", &text);
     for name in ["a.toml", "b.json", "c.csv", "d.dist"] {
-        let to = folder.path().join(name).to_str().unwrap().to_owned();
+        let to = directory.path().join(name).to_str().unwrap().to_owned();
         assert_eq!(good(&["convert", &from, "--output", &to]), "");
         from = to;
     }
@@ -200,8 +200,8 @@ fn convert_goes_through_every_format_and_back() {
 
 #[test]
 fn nothing_is_overwritten_without_force() {
-    let folder = tempfile::tempdir().unwrap();
-    let kept = write(folder.path(), "kept", "precious");
+    let directory = tempfile::tempdir().unwrap();
+    let kept = write(directory.path(), "kept", "precious");
     assert!(bad(&["convert", "unique", "--output", &kept]).contains("--force"));
     assert!(bad(&["show", "unique", "--json", &kept]).contains("--force"));
     assert!(bad(&["scale", "unique", "--blocks", "5", "--output", &kept]).contains("--force"));
@@ -212,8 +212,8 @@ fn nothing_is_overwritten_without_force() {
 
 #[test]
 fn fit_reproduces_what_it_was_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("fitted.toml").to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fitted.toml").to_str().unwrap().to_owned();
     let figures = [
         "--unique-share",
         "76",

@@ -73,8 +73,8 @@ fn every_example_is_tested_and_listed() {
 #[test]
 fn job_files_run() {
     for job in files("bench") {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().to_str().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().to_str().unwrap();
         let small = ["--file-size", "1m", "--time", "200ms", "--ramp-up", "0s"];
         let words = [&["bench", job.to_str().unwrap(), "--target", target], &small[..]].concat();
         let out = run(&words);
@@ -87,8 +87,8 @@ fn job_files_run() {
 fn traces_are_counted_and_replayed() {
     for trace in files("trace") {
         let trace = trace.to_str().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("target");
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
         let counted = run(&["trace", "stat", trace]);
         let records = counted.split_whitespace().next().unwrap();
         let replayed = run(&[
@@ -107,8 +107,8 @@ fn traces_are_counted_and_replayed() {
 #[test]
 fn filebench_scripts_run() {
     for script in files("filebench") {
-        let folder = tempfile::tempdir().unwrap();
-        let directory = folder.path().to_str().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().to_str().unwrap();
         let small = ["--time", "1s", "-D", "nfiles=50"];
         let words =
             [&["filebench", script.to_str().unwrap(), "--dir", directory], &small[..]].concat();
@@ -167,18 +167,20 @@ fn options_and_drop_ins_of_the_units_are_understood() {
     if !has_tool("systemd-analyze") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd");
     let unit = text(&units.join("gemelo@.service"))
         .replace("/usr/local/bin/gemelo", env!("CARGO_BIN_EXE_gemelo"));
-    let drop_ins = folder.path().join("gemelo@test.service.d");
+    let drop_ins = directory.path().join("gemelo@test.service.d");
     fs::create_dir(&drop_ins).unwrap();
     fs::copy(examples("systemd/block-device.conf"), drop_ins.join("x.conf")).unwrap();
-    fs::write(folder.path().join("gemelo@test.service"), unit).unwrap();
-    fs::copy(units.join("gemelo@.socket"), folder.path().join("gemelo@test.socket")).unwrap();
+    fs::write(directory.path().join("gemelo@test.service"), unit).unwrap();
+    fs::copy(units.join("gemelo@.socket"), directory.path().join("gemelo@test.socket")).unwrap();
     let mut verify = Command::new("systemd-analyze");
-    let output =
-        verify.args(["--man=no", "verify"]).arg(folder.path().join("gemelo@test.service")).output();
+    let output = verify
+        .args(["--man=no", "verify"])
+        .arg(directory.path().join("gemelo@test.service"))
+        .output();
     let output = output.unwrap();
     succeeded(&output);
     assert!(output.stderr.is_empty(), "{output:?}");

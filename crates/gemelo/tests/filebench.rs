@@ -29,10 +29,10 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_script_runs_below_a_folder_and_leaves_nothing_but_its_result() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_script_runs_below_a_directory_and_leaves_nothing_but_its_result() {
+    let directory = tempfile::tempdir().unwrap();
     let (script, dir, json) =
-        (folder.path().join("s.f"), folder.path().join("d"), folder.path().join("r.json"));
+        (directory.path().join("s.f"), directory.path().join("d"), directory.path().join("r.json"));
     fs::write(&script, SCRIPT).unwrap();
     let words = strings(&[
         "filebench",
@@ -66,8 +66,8 @@ fn a_script_runs_below_a_folder_and_leaves_nothing_but_its_result() {
 
 #[test]
 fn a_sweep_has_a_row_for_each_value() {
-    let folder = tempfile::tempdir().unwrap();
-    let (script, dir) = (folder.path().join("s.f"), folder.path().join("d"));
+    let directory = tempfile::tempdir().unwrap();
+    let (script, dir) = (directory.path().join("s.f"), directory.path().join("d"));
     fs::write(&script, SCRIPT).unwrap();
     let ran = gemelo(&strings(&[
         "filebench",
@@ -92,8 +92,8 @@ struct Btrfs(PathBuf);
 
 impl Btrfs {
     /// Needs root and loop devices; `None` where they are not to be had.
-    fn mount(folder: &Path) -> Option<Self> {
-        let (image, point) = (folder.join("image"), folder.join("btrfs"));
+    fn mount(directory: &Path) -> Option<Self> {
+        let (image, point) = (directory.join("image"), directory.join("btrfs"));
         fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
         fs::create_dir(&point).unwrap();
         let succeeds = |command: &mut Command| command.output().unwrap().status.success();
@@ -120,9 +120,9 @@ fn a_sweep_tells_what_the_target_stores() {
     if !has_tool("mkfs.btrfs") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let Some(btrfs) = Btrfs::mount(folder.path()) else { return };
-    let script = folder.path().join("s.f");
+    let directory = tempfile::tempdir().unwrap();
+    let Some(btrfs) = Btrfs::mount(directory.path()) else { return };
+    let script = directory.path().join("s.f");
     let text = "set mode quit alldone\ndefine fileset name=set,path=$dir,entries=32,dirwidth=20,size=1m,datasource=entro\n\
         define process name=p { thread name=t,memsize=2m { flowop createfile name=c,filesetname=set,fd=1\n\
         flowop writewholefile name=w,fd=1,iosize=1m\nflowop closefile name=x,fd=1 } }\nrun 60\n";
@@ -145,10 +145,10 @@ fn a_sweep_tells_what_the_target_stores() {
 
 #[test]
 fn wrong_input_is_refused_before_anything_is_touched() {
-    let folder = tempfile::tempdir().unwrap();
-    let (script, dir) = (folder.path().join("s.f"), folder.path().join("d"));
+    let directory = tempfile::tempdir().unwrap();
+    let (script, dir) = (directory.path().join("s.f"), directory.path().join("d"));
     fs::write(&script, SCRIPT).unwrap();
-    let wrong = folder.path().join("wrong.f");
+    let wrong = directory.path().join("wrong.f");
     fs::write(&wrong, SCRIPT.replace("createfile", "creatfile")).unwrap();
     let (good, bad, dir_name) = (text(&script), text(&wrong), text(&dir));
     for (words, message) in [

@@ -59,12 +59,12 @@ impl Kind {
 /// The content of each file of a tree.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Fills a folder with files of many sizes; many are copies, and some get another content or are
+/// Fills a directory with files of many sizes; many are copies, and some get another content or are
 /// removed again.
-fn fill(folder: &Path, tree: &mut Tree, random: &mut Random, files: u64) {
+fn fill(directory: &Path, tree: &mut Tree, random: &mut Random, files: u64) {
     for _ in 0..files {
         let name = PathBuf::from(format!("d{}/f{}", random.below(7), random.below(200)));
-        let path = folder.join(&name);
+        let path = directory.join(&name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         if random.below(8) == 0 && tree.remove(&name).is_some() {
             fs::remove_file(&path).unwrap();
@@ -77,15 +77,16 @@ fn fill(folder: &Path, tree: &mut Tree, random: &mut Random, files: u64) {
     }
 }
 
-/// The folder holds the tree and nothing else.
-fn compare(folder: &Path, tree: &Tree) {
+/// The directory holds the tree and nothing else.
+fn compare(directory: &Path, tree: &Tree) {
     for (name, content) in tree {
-        let found = fs::read(folder.join(name))
+        let found = fs::read(directory.join(name))
             .unwrap_or_else(|error| panic!("{}: {error}", name.display()));
         assert!(found == *content, "{} differs", name.display());
     }
-    let folders = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = folders.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with('d'));
+    let directories = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let files =
+        directories.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with('d'));
     let count: usize = files.map(|path| fs::read_dir(path).unwrap().count()).sum();
     assert_eq!(count, tree.len());
 }
@@ -206,7 +207,7 @@ fn fsx(pool: &TestPool, file: &Path, settings: &str, operations: u64, seed: u64)
         .arg("-f")
         .arg(&configuration)
         .args(["-N", &operations.to_string(), "-S", &seed.to_string(), "-P"])
-        .arg(pool.folder.path())
+        .arg(pool.directory.path())
         .arg(file)
         .output()
         .unwrap();

@@ -150,13 +150,13 @@ fn a_full_pool_refuses_new_blocks_serves_the_rest_and_recovers_by_collection_and
 struct Small(PathBuf);
 
 impl Small {
-    fn mount(folder: PathBuf, size_bytes: u64) -> Self {
-        std::fs::create_dir_all(&folder).unwrap();
+    fn mount(directory: PathBuf, size_bytes: u64) -> Self {
+        std::fs::create_dir_all(&directory).unwrap();
         run(tool("mount")
             .unwrap()
             .args(["-t", "tmpfs", "-o", &format!("size={size_bytes}"), "tmpfs"])
-            .arg(&folder));
-        Self(folder)
+            .arg(&directory));
+        Self(directory)
     }
 
     fn resize(&self, size_bytes: u64) {
@@ -182,8 +182,8 @@ fn a_file_system_full_below_the_pool_is_no_space_and_recovers_when_it_grows() {
     if !can_mount() || !all_there(&["mount", "umount"]) {
         return;
     }
-    let folder = tempfile::Builder::new().prefix("gemelo-").tempdir().unwrap();
-    let below = Small::mount(folder.path().join("small"), 16 * MIB);
+    let directory = tempfile::Builder::new().prefix("gemelo-").tempdir().unwrap();
+    let below = Small::mount(directory.path().join("small"), 16 * MIB);
     let options = PoolOptions { data: Some(below.path().join("data")), ..small(256 * MIB) };
     let pool = TestPool::new(&options, &[("disk", 64 * MIB, DedupMode::Inline)]);
     let server = pool.serve();

@@ -78,16 +78,16 @@ poweroff -f
 ";
 
 /// The directory of the unpacked kernel.
-fn guest_folder() -> PathBuf {
+fn guest_directory() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =
         target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
     target.join("guest")
 }
 
-/// The one thing in a folder whose name begins so.
-fn only(folder: &Path, prefix: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+/// The one thing in a directory whose name begins so.
+fn only(directory: &Path, prefix: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
     entries.into_iter().find(|path| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
     })
@@ -112,8 +112,8 @@ impl Guest {
             return None;
         }
         let busybox = PathBuf::from(tool("busybox")?.get_program());
-        let kernel = only(&guest_folder().join("boot"), "vmlinuz-");
-        let modules = only(&guest_folder().join("lib/modules"), "");
+        let kernel = only(&guest_directory().join("boot"), "vmlinuz-");
+        let modules = only(&guest_directory().join("lib/modules"), "");
         let Some((kernel, modules)) = kernel.zip(modules) else {
             missing("a kernel for the guest in target/guest (scripts/setup.sh fetches it)");
             return None;
@@ -124,8 +124,8 @@ impl Guest {
     /// The initial memory disk.
     fn memory_disk(&self) -> Vec<u8> {
         let mut archive = Archive::default();
-        for folder in ["bin", "dev", "root"] {
-            archive.folder(folder);
+        for directory in ["bin", "dev", "root"] {
+            archive.directory(directory);
         }
         archive.device("dev/console", 5, 1);
         archive.file("init", BEFORE_ROOT.as_bytes());
@@ -140,8 +140,8 @@ impl Guest {
     }
 
     /// The guest's root file system as an image.
-    fn root_image(&self, folder: &Path) -> PathBuf {
-        let root = folder.join("root");
+    fn root_image(&self, directory: &Path) -> PathBuf {
+        let root = directory.join("root");
         for name in ["bin", "sbin", "proc", "dev", "data"] {
             fs::create_dir_all(root.join(name)).unwrap();
         }
@@ -149,7 +149,7 @@ impl Guest {
         fs::write(root.join("sbin/init"), INIT).unwrap();
         fs::set_permissions(root.join("sbin/init"), fs::Permissions::from_mode(0o755)).unwrap();
         symlink("busybox", root.join("bin/sh")).unwrap();
-        let image = folder.join("root.img");
+        let image = directory.join("root.img");
         fs::File::create(&image).unwrap().set_len(ROOT_BYTES).unwrap();
         run(tool("mkfs.ext4")
             .unwrap()
@@ -215,7 +215,7 @@ fn a_guest_boots_from_a_volume_writes_it_and_finds_it_again() {
     let volumes = [("root", ROOT_BYTES, DedupMode::Inline), ("raw", RAW_BYTES, DedupMode::Inline)];
     let pool = TestPool::new(&small(256 * MIB), &volumes);
     fs::write(pool.file("initrd"), guest.memory_disk()).unwrap();
-    let image = guest.root_image(pool.folder.path());
+    let image = guest.root_image(pool.directory.path());
     let server = pool.serve();
     let mut import = tool("qemu-img").unwrap();
     run(import.args(["convert", "-n", "-f", "raw", "-O", "raw"]).arg(&image).arg(pool.uri("root")));

@@ -153,7 +153,7 @@ fn fio_finds_what_it_flushed_after_every_kill() {
     let pool = TestPool::new(&options, &[("disk", 32 * MIB, DedupMode::Inline)]);
     let fio = |half: u64, seed: u64, more: &[&str]| {
         let mut fio = tool("fio").unwrap();
-        fio.current_dir(pool.folder.path())
+        fio.current_dir(pool.directory.path())
             .args([
                 "--name=kill",
                 "--ioengine=nbd",

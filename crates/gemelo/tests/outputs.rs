@@ -53,20 +53,20 @@ const WRITERS: &[&[&str]] = &[
     &["trace", "synthesize", "--preset", "web", "--records", "9", "--output", "OUT"],
 ];
 
-struct Place {
-    folder: tempfile::TempDir,
+struct TestDirectory {
+    directory: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDirectory {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("trace"), TRACE).unwrap();
-        fs::write(folder.path().join("script"), SCRIPT).unwrap();
-        Self { folder }
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("trace"), TRACE).unwrap();
+        fs::write(directory.path().join("script"), SCRIPT).unwrap();
+        Self { directory }
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
+        self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
     /// The words of a writer, its output being `out`.
@@ -83,7 +83,7 @@ impl Place {
 
     /// Returns the files that gemelo created and did not remove.
     fn leftovers(&self) -> Vec<String> {
-        let names = fs::read_dir(self.folder.path()).unwrap();
+        let names = fs::read_dir(self.directory.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
         names.filter(|name| name.starts_with(".gemelo-")).collect()
     }
@@ -96,28 +96,28 @@ fn succeeds(words: &[String]) {
 
 #[test]
 fn a_file_is_replaced_whole_through_links_and_keeps_its_mode() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     for writer in WRITERS {
-        let (file, link) = (place.path("file"), place.path("link"));
+        let (file, link) = (directory.path("file"), directory.path("link"));
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         symlink("file", &link).unwrap();
         let inode = fs::metadata(&file).unwrap().ino();
-        let ran = gemelo(&place.words(writer, &link, &[]));
+        let ran = gemelo(&directory.words(writer, &link, &[]));
         assert!(ran.status == 2 && ran.err.contains("--force"), "{writer:?}: {}", ran.err);
         assert_eq!(fs::read(&file).unwrap(), b"old", "{writer:?}");
         if *writer != ["generate", "--bytes", "16k", "OUT"] {
             assert_eq!(ran.out, "", "{writer:?}");
         }
-        succeeds(&place.words(writer, &link, &["--force"]));
+        succeeds(&directory.words(writer, &link, &["--force"]));
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "{writer:?}");
         let status = fs::metadata(&file).unwrap();
         assert_eq!(status.mode() & 0o777, 0o640, "{writer:?}");
         assert!(status.ino() != inode && fs::read(&file).unwrap() != b"old", "{writer:?}");
-        assert_eq!(place.leftovers(), [""; 0], "{writer:?}");
+        assert_eq!(directory.leftovers(), [""; 0], "{writer:?}");
         fs::remove_file(&file).unwrap();
         // The link alone overwrites nothing.
-        succeeds(&place.words(writer, &link, &[]));
+        succeeds(&directory.words(writer, &link, &[]));
         assert!(fs::metadata(&file).unwrap().is_file(), "{writer:?}");
         fs::remove_file(&file).unwrap();
         fs::remove_file(&link).unwrap();
@@ -126,8 +126,8 @@ fn a_file_is_replaced_whole_through_links_and_keeps_its_mode() {
 
 #[test]
 fn what_is_no_file_is_written_through_with_and_without_force() {
-    let place = Place::new();
-    let (null, pipe) = (place.path("null"), place.path("pipe"));
+    let directory = TestDirectory::new();
+    let (null, pipe) = (directory.path("null"), directory.path("pipe"));
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let device = rustix::fs::makedev(1, 3);
     let is_root =
@@ -138,13 +138,13 @@ fn what_is_no_file_is_written_through_with_and_without_force() {
     for writer in WRITERS {
         for more in [&[][..], &["--force"]] {
             if is_root {
-                succeeds(&place.words(writer, &null, more));
+                succeeds(&directory.words(writer, &null, more));
                 let kind = fs::symlink_metadata(&null).unwrap().file_type();
                 assert!(kind.is_char_device(), "{writer:?} replaced the device");
             }
             let read = std::thread::scope(|scope| {
                 let reader = scope.spawn(|| fs::read(&pipe).unwrap());
-                succeeds(&place.words(writer, &pipe, more));
+                succeeds(&directory.words(writer, &pipe, more));
                 reader.join().unwrap()
             });
             assert!(!read.is_empty(), "{writer:?}");
@@ -155,17 +155,17 @@ fn what_is_no_file_is_written_through_with_and_without_force() {
 
 #[test]
 fn descriptors_take_results_without_force() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     let gemelo = env!("CARGO_BIN_EXE_gemelo");
     for writer in WRITERS {
         let words = |out: &str| -> String {
-            let quoted = place.words(writer, out, &[]).into_iter();
+            let quoted = directory.words(writer, out, &[]).into_iter();
             quoted
                 .map(|word| if word == out { word } else { format!("'{word}'") })
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        let file = place.path("copy");
+        let file = directory.path("copy");
         // The shell does not wait for what is in >( ): the pipe of its standard output does.
         let script = format!(
             "{gemelo} {} 2>&1 >/dev/null | cat; cat {file}",
@@ -195,21 +195,21 @@ fn descriptors_take_results_without_force() {
 
 #[test]
 fn what_cannot_be_written_is_refused_before_any_work() {
-    let place = Place::new();
-    fs::create_dir(place.path("folder")).unwrap();
-    let socket = std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
+    let directory = TestDirectory::new();
+    fs::create_dir(directory.path("directory")).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(directory.path("socket")).unwrap();
     for writer in WRITERS {
         for (out, message) in [
             // Nobody makes files there, not even root.
             ("/proc/gemelo.out", "cannot create a file in /proc"),
-            ("/no/such/folder/out", "/no/such/folder is not a directory"),
-            (&place.path("folder"), "is a directory: name a file in it"),
-            (&place.path("new/"), "names a directory"),
-            (&place.path("socket"), "is a socket"),
+            ("/no/such/directory/out", "/no/such/directory is not a directory"),
+            (&directory.path("directory"), "is a directory: name a file in it"),
+            (&directory.path("new/"), "names a directory"),
+            (&directory.path("socket"), "is a socket"),
             ("/dev/fd/987", "is not an open descriptor"),
         ] {
             for more in [&[][..], &["--force"]] {
-                let ran = gemelo(&place.words(writer, out, more));
+                let ran = gemelo(&directory.words(writer, out, more));
                 assert_eq!(
                     (ran.status, ran.out.as_str()),
                     (2, ""),
@@ -225,18 +225,18 @@ fn what_cannot_be_written_is_refused_before_any_work() {
 
 #[test]
 fn two_results_in_one_file_are_refused() {
-    let place = Place::new();
-    let out = place.path("out");
+    let directory = TestDirectory::new();
+    let out = directory.path("out");
     for words in [
-        &["scan", &place.path("trace"), "--json", &out, "--distribution", &out][..],
+        &["scan", &directory.path("trace"), "--json", &out, "--distribution", &out][..],
         &[
             "trace",
             "stat",
-            &place.path("trace"),
+            &directory.path("trace"),
             "--json",
             &out,
             "--job",
-            &format!("{}/./out", place.path(".")),
+            &format!("{}/./out", directory.path(".")),
         ],
         &["bench", "--target", "null:", "--bytes", "4k", "--json", "/dev/stdout", "--log", "-"],
     ] {
@@ -274,13 +274,13 @@ impl Drop for Small {
 
 #[test]
 fn a_full_disk_leaves_no_half_file_and_costs_no_other_result() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     let Some(small) = Small::mounted() else { return };
     let on_small = |name: &str| small.0.path().join(name).to_str().unwrap().to_owned();
     let names = || fs::read_dir(small.0.path()).unwrap().count();
     // A hundred thousand contents make a set that is larger.
-    let data = place.path("data");
-    succeeds(&place.words(
+    let data = directory.path("data");
+    succeeds(&directory.words(
         &["generate", "--bytes", "64m", "--block-size", "512", "OUT"],
         &data,
         &[],
@@ -294,12 +294,12 @@ fn a_full_disk_leaves_no_half_file_and_costs_no_other_result() {
         "--save",
         &set,
         "--json",
-        &place.path("scan.json"),
+        &directory.path("scan.json"),
     ]);
     assert_eq!(ran.status, 5, "{}", ran.err);
     assert!(ran.out.contains("dedup ratio"), "the result is told: {}", ran.out);
     assert!(ran.err.contains("set was not written"), "{}", ran.err);
-    assert!(Path::new(&place.path("scan.json")).exists());
+    assert!(Path::new(&directory.path("scan.json")).exists());
     assert_eq!(names(), 0);
     for words in [
         vec!["generate", "--bytes", "4m"],
@@ -336,8 +336,8 @@ fn interrupted(words: &[String]) -> Child {
 
 #[test]
 fn ctrl_c_leaves_what_was_measured_and_nothing_that_is_half_written() {
-    let place = Place::new();
-    let out = place.path("out");
+    let directory = TestDirectory::new();
+    let out = directory.path("out");
     for (words, is_kept) in [
         (&["generate", "--bytes", "200g", "OUT"][..], false),
         (&["generate", "--bytes", "200g", "--files", "4000", "OUT"], false),
@@ -361,12 +361,12 @@ fn ctrl_c_leaves_what_was_measured_and_nothing_that_is_half_written() {
             true,
         ),
     ] {
-        let child = interrupted(&place.words(words, &out, &[]));
+        let child = interrupted(&directory.words(words, &out, &[]));
         let ran = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(1), "{words:?}: {err}");
         assert_eq!(Path::new(&out).exists(), is_kept, "{words:?}: {err}");
-        assert_eq!(place.leftovers(), [""; 0], "{words:?}");
+        assert_eq!(directory.leftovers(), [""; 0], "{words:?}");
         if is_kept {
             fs::remove_file(&out).unwrap();
         }
@@ -375,15 +375,16 @@ fn ctrl_c_leaves_what_was_measured_and_nothing_that_is_half_written() {
 
 #[test]
 fn control_characters_in_names_are_shown_and_end_no_line() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     let name = "a\nb\u{1b}[31mred";
-    let (file, shown) = (place.path(name), "a\\nb\\u{1b}[31mred");
+    let (file, shown) = (directory.path(name), "a\\nb\\u{1b}[31mred");
     fs::write(&file, [7; 8192]).unwrap();
-    let generate = place.words(&["generate", "--bytes", "16k", "OUT"], &place.path("c\nd"), &[]);
+    let generate =
+        directory.words(&["generate", "--bytes", "16k", "OUT"], &directory.path("c\nd"), &[]);
     for (words, status) in [
         (vec!["scan".to_owned(), file.clone()], 0),
-        (vec!["scan".to_owned(), place.path("no\nfile\u{1b}")], 2),
-        (place.words(&["distribution", "check", "OUT"], &file, &[]), 2),
+        (vec!["scan".to_owned(), directory.path("no\nfile\u{1b}")], 2),
+        (directory.words(&["distribution", "check", "OUT"], &file, &[]), 2),
         (generate, 0),
     ] {
         let ran = gemelo(&words);

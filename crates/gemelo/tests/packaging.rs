@@ -74,8 +74,8 @@ fn pages() -> Vec<PathBuf> {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path().join("new/man1");
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("new/man1");
     let words = ["manual", directory.to_str().unwrap()];
     let Ran { status, out, err } = gemelo(&words);
     assert_eq!((status, err.as_str()), (0, ""));
@@ -106,7 +106,7 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn shells_understand_the_completions() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let Ran { status, out, err } = gemelo(&["completions", shell]);
         assert_eq!((status, err.as_str()), (0, ""), "{shell}");
@@ -114,7 +114,7 @@ fn shells_understand_the_completions() {
             assert!(out.contains(word), "{word} for {shell}");
         }
         if has_tool(shell) {
-            let path = folder.path().join(shell);
+            let path = directory.path().join(shell);
             fs::write(&path, out).unwrap();
             run(Command::new(shell).arg("-n").arg(&path));
         }
@@ -123,7 +123,7 @@ fn shells_understand_the_completions() {
     let script = r#"source "$0" && COMP_WORDS=(gemelo pool st) COMP_CWORD=2 &&
         _gemelo gemelo st pool && echo "${COMPREPLY[@]}""#;
     let mut bash = Command::new("bash");
-    let said = run(bash.args(["-c", script]).arg(folder.path().join("bash")));
+    let said = run(bash.args(["-c", script]).arg(directory.path().join("bash")));
     assert_eq!(said, "stat\n");
 }
 
@@ -138,9 +138,9 @@ fn what_is_installed_works_and_can_be_removed() {
     if !has_tool("make") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    make("install", folder.path());
-    let installed = folder.path().join("opt/x");
+    let directory = tempfile::tempdir().unwrap();
+    make("install", directory.path());
+    let installed = directory.path().join("opt/x");
     let version = run(Command::new(installed.join("bin/gemelo")).arg("--version"));
     assert_eq!(version, format!("gemelo {}\n", env!("CARGO_PKG_VERSION")));
     for path in [
@@ -162,9 +162,9 @@ fn what_is_installed_works_and_can_be_removed() {
     // What others put there stays.
     fs::write(installed.join("bin/other"), "").unwrap();
     fs::write(installed.join("share/man/man1/gemelos.1"), "").unwrap();
-    make("uninstall", folder.path());
+    make("uninstall", directory.path());
     let left = [PathBuf::from("opt/x/bin/other"), "opt/x/share/man/man1/gemelos.1".into()];
-    assert_eq!(files(folder.path()), left);
+    assert_eq!(files(directory.path()), left);
 }
 
 /// Builds the package in a directory.
@@ -180,9 +180,9 @@ fn the_debian_package_installs_and_leaves_pools_alone() {
     if !has_tool("dpkg-deb") || !has_tool("readelf") || !has_tool("strip") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let package = build_package(folder.path());
-    let extracted = folder.path().join("extracted");
+    let directory = tempfile::tempdir().unwrap();
+    let package = build_package(directory.path());
+    let extracted = directory.path().join("extracted");
     run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&extracted));
     let version = run(Command::new(extracted.join("usr/bin/gemelo")).arg("--version"));
     assert_eq!(version, format!("gemelo {}\n", env!("CARGO_PKG_VERSION")));
@@ -194,7 +194,7 @@ fn the_debian_package_installs_and_leaves_pools_alone() {
         let said = run(lintian.args(["--allow-root", "--fail-on", "error,warning"]).arg(&package));
         assert_eq!(said, "");
     }
-    install_and_purge(&package, &folder.path().join("root"));
+    install_and_purge(&package, &directory.path().join("root"));
 }
 
 /// Installs the package in a root of its own, as root only.

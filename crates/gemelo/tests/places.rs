@@ -54,8 +54,8 @@ fn mode(path: &str) -> u32 {
 
 #[test]
 fn a_new_pool_is_its_owners_alone_whatever_the_umask() {
-    let folder = tempfile::tempdir().unwrap();
-    let pool = folder.path().join("pool").to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let pool = directory.path().join("pool").to_str().unwrap().to_owned();
     let script = format!(
         "umask 0; exec {} pool create {pool} --capacity 16m --commit-interval 1s",
         env!("CARGO_BIN_EXE_gemelo")
@@ -113,11 +113,11 @@ fn a_pool_that_cannot_be_written_is_read_by_all_commands_that_only_read() {
 
 #[test]
 fn a_pool_that_does_not_fit_leaves_nothing_and_can_be_made_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let full = folder.path().join("full");
+    let directory = tempfile::tempdir().unwrap();
+    let full = directory.path().join("full");
     let Some(_mount) = Mount::new(&full, &["-t", "tmpfs", "-o", "size=1m", "none"]) else { return };
     let place = |name: &str| full.join(name).to_str().unwrap().to_owned();
-    let elsewhere = folder.path().join("data").to_str().unwrap().to_owned();
+    let elsewhere = directory.path().join("data").to_str().unwrap().to_owned();
     fs::write(&elsewhere, "").unwrap();
     fs::create_dir(place("there")).unwrap();
     let names = || fs::read_dir(&full).unwrap().count();
@@ -140,9 +140,9 @@ fn a_pool_that_does_not_fit_leaves_nothing_and_can_be_made_again() {
 
 #[test]
 fn settings_of_an_earlier_pool_do_not_become_those_of_a_new_one() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("settings.toml"), "verify-reads = true").unwrap();
-    let path = folder.path().to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("settings.toml"), "verify-reads = true").unwrap();
+    let path = directory.path().to_str().unwrap();
     assert!(refused(&["pool", "create", path]).contains("settings.toml' exists already"));
     assert_eq!(fs::read_dir(path).unwrap().count(), 1, "nothing was made beside it");
 }
@@ -166,7 +166,7 @@ fn devices_that_are_not_there_are_not_made_as_files() {
 }
 
 #[test]
-fn folders_are_no_names_of_volumes() {
+fn directories_are_no_names_of_volumes() {
     let pool = TestPool::new(&[]);
     done(&["volume", "create", &pool.volume("a"), "--size", "1m"]);
     for name in [".", ".."] {

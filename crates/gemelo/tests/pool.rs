@@ -44,14 +44,14 @@ fn a_pool_is_made_as_asked_and_never_over_another() {
 
 #[test]
 fn options_that_cannot_be_are_refused_before_anything_is_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool").to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool").to_str().unwrap().to_owned();
     for (options, what) in [
         (&["--block-size", "5000"][..], "power of two"),
         (&["--block-size", "8g"], "power of two"),
         (&["--capacity", "4k"], "capacity"),
         (&["--fingerprint", "md5"], "md5"),
-        (&["--data", "/no/such/folder/data"], "/no/such/folder/data"),
+        (&["--data", "/no/such/directory/data"], "/no/such/directory/data"),
     ] {
         let message = refused(&[&["pool", "create", &path], options].concat());
         assert!(message.contains(what), "{message}");
@@ -60,8 +60,8 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
 
 #[test]
 fn data_and_metadata_can_be_elsewhere_and_what_is_there_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     fs::create_dir(file("meta")).unwrap();
     fs::write(file("precious"), "precious").unwrap();
     let (pool, other, precious) = (file("pool"), file("other"), file("precious"));
@@ -318,7 +318,7 @@ fn pools_are_listed_with_who_serves_them() {
     done(&["pool", "create", &pool.file("second"), "--capacity", "32m"]);
     fs::create_dir(pool.file("no pool")).unwrap();
     let served = pool.serve(&[]);
-    let text = done(&["pool", "ls", pool.folder.path().to_str().unwrap()]);
+    let text = done(&["pool", "ls", pool.directory.path().to_str().unwrap()]);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
     let of =

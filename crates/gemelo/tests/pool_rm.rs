@@ -31,10 +31,10 @@ fn rm(pool: &Path, options: &[&str]) -> Ran {
     gemelo(&[&["pool", "rm", pool.to_str().unwrap()], options].concat())
 }
 
-fn names(folder: &Path) -> Vec<String> {
+fn names(directory: &Path) -> Vec<String> {
     let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
     let mut names: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| name(entry.unwrap())).collect();
+        fs::read_dir(directory).unwrap().map(|entry| name(entry.unwrap())).collect();
     names.sort();
     names
 }
@@ -44,7 +44,7 @@ fn a_pool_goes_with_its_volumes_which_are_named_and_only_with_yes() {
     let pool = pool();
     let asked = rm(&pool.path(), &[]);
     assert_eq!((asked.status, asked.out.as_str()), (2, ""), "{}", asked.err);
-    for part in ["2 volumes", "volume a: 1.00 MiB", "volume b: 2.00 MiB", "say --yes"] {
+    for part in ["2 volumes", "volume a: 1.00 MiB", "volume b: 2.00 MiB", "use --yes"] {
         assert!(asked.err.contains(part), "{part}: {}", asked.err);
     }
     pool.check();
@@ -67,8 +67,8 @@ fn files_of_others_stay_and_so_does_their_directory() {
 
 #[test]
 fn a_disk_elsewhere_stays_and_is_no_pools_any_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, data) = (folder.path().join("pool"), folder.path().join("elsewhere"));
+    let directory = tempfile::tempdir().unwrap();
+    let (path, data) = (directory.path().join("pool"), directory.path().join("elsewhere"));
     let options = PoolOptions { data: Some(data.clone()), ..small(64 * MIB) };
     Pool::create(&path, &options).unwrap();
     let length = fs::metadata(&data).unwrap().len();
@@ -103,13 +103,13 @@ fn no_link_is_followed_to_what_is_not_the_pools() {
 
 #[test]
 fn what_is_no_pool_is_refused_and_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let other = folder.path().join("other");
+    let directory = tempfile::tempdir().unwrap();
+    let other = directory.path().join("other");
     fs::create_dir(&other).unwrap();
     for (name, text) in [("data", "x"), ("metadata", "no superblock"), ("settings.toml", "")] {
         fs::write(other.join(name), text).unwrap();
     }
-    for path in [folder.path().join("nothing"), folder.path().to_owned(), other.clone()] {
+    for path in [directory.path().join("nothing"), directory.path().to_owned(), other.clone()] {
         let ran = rm(&path, &["--yes"]);
         assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{}", ran.err);
         assert!(ran.err.contains("not a pool"), "{}", ran.err);

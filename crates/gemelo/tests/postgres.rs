@@ -156,7 +156,7 @@ fn postgresql_keeps_every_acknowledged_commit(backend: BackendKind) {
     let options = PoolOptions { journal_bytes: Some(MIB), backend, ..small(2 * VOLUME_BYTES) };
     let pool = TestPool::new(&options, &[("disk", VOLUME_BYTES, DedupMode::Inline)]);
     // PostgreSQL's user has to reach what lies in it.
-    fs::set_permissions(pool.folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    fs::set_permissions(pool.directory.path(), fs::Permissions::from_mode(0o711)).unwrap();
 
     let mut disk = Disk::new(&pool, Disk::make);
     let data = disk.mounted.path().join("data");

@@ -8,15 +8,15 @@ mod traces;
 
 use std::fs;
 use std::path::Path;
-use traces::{Place, fiu, json, ok, refused};
+use traces::{TestDirectory, fiu, json, ok, refused};
 
 /// After a replay, the target holds what the trace wrote and what it was read from: equal hashes
 /// are equal blocks.
 #[test]
 fn a_replay_leaves_the_contents_of_the_trace() {
-    let place = Place::new();
-    let trace = place.file("trace", fiu());
-    let target = place.name("disk");
+    let directory = TestDirectory::new();
+    let trace = directory.file("trace", fiu());
+    let target = directory.name("disk");
     let words = ["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"];
     let ran = ok(&words);
     assert!(ran.out.contains("1 block to write first"), "{}", ran.out);
@@ -29,13 +29,13 @@ fn a_replay_leaves_the_contents_of_the_trace() {
     assert!(block(2).iter().all(|byte| *byte == 0), "no record touches it");
     assert!(block(10).iter().any(|byte| *byte != 0), "it was populated");
     refused(&words, "exists");
-    let dense = place.name("dense");
+    let dense = directory.name("dense");
     ok(&[
         "replay", &trace, "--target", &dense, "--speed", "max", "--map", "dense", "--keep",
         "--verify",
     ]);
     assert_eq!(fs::read(&dense).unwrap().len(), 3 * 4096);
-    let fold = place.name("fold");
+    let fold = directory.name("fold");
     refused(
         &["replay", &trace, "--target", &fold, "--size", "16k"],
         "use --map fold or --map dense",
@@ -52,15 +52,15 @@ fn a_replay_leaves_the_contents_of_the_trace() {
 /// engine.
 #[test]
 fn stat_predicts_the_dedup_ratio_of_a_replay() {
-    let place = Place::new();
-    let trace = place.name("mail.fiu");
+    let directory = TestDirectory::new();
+    let trace = directory.name("mail.fiu");
     ok(&["trace", "synthesize", "--preset", "mail", "--records", "20000", "--output", &trace]);
     let result = &json(&["trace", "stat", &trace])["result"];
     for (name, more) in [
         ("one", &["--queue-depth", "1"][..]),
         ("four", &["--processes", "4", "--queue-depth", "8"]),
     ] {
-        let target = place.name(name);
+        let target = directory.name(name);
         let words = [
             &["replay", &trace, "--target", &target, "--speed", "max", "--verify", "--keep"][..],
             more,
@@ -80,12 +80,12 @@ fn stat_predicts_the_dedup_ratio_of_a_replay() {
 
 #[test]
 fn traces_without_hashes_get_contents_from_a_distribution() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     let lines: String = (0..400u64)
         .map(|n| format!("1,{},{},4096,{n}\n", if n % 4 == 3 { 'R' } else { 'W' }, n / 2 * 4096))
         .collect();
-    let trace = place.file("trace.csv", lines);
-    let target = place.name("disk");
+    let trace = directory.file("trace.csv", lines);
+    let target = directory.name("disk");
     let ran = ok(&[
         "replay",
         &trace,
@@ -104,9 +104,9 @@ fn traces_without_hashes_get_contents_from_a_distribution() {
 
 #[test]
 fn recorded_gaps_are_kept_and_scaled() {
-    let place = Place::new();
-    let trace = place.file("trace", fiu());
-    let target = place.name("disk");
+    let directory = TestDirectory::new();
+    let trace = directory.file("trace", fiu());
+    let target = directory.name("disk");
     let found = json(&["replay", &trace, "--target", &target, "--speed", "10"]);
     let took_ns = found["result"]["duration_ns"].as_u64().unwrap();
     assert!(
@@ -123,7 +123,7 @@ fn recorded_gaps_are_kept_and_scaled() {
     assert!(ran.out.contains("2 requests onto 8.00 KiB of null:"), "{}", ran.out);
     let ran = ok(&["replay", &trace, "--target", "null:", "--dry-run", "--time", "2s"]);
     assert!(ran.out.contains("3 requests onto"), "{}", ran.out);
-    let two = place.file("two.csv", "1,W,0,4096,5\n2,W,4096,4096,9\n");
+    let two = directory.file("two.csv", "1,W,0,4096,5\n2,W,4096,4096,9\n");
     for (rules, part) in [
         (&[][..], "2 requests onto 12.00 KiB"),
         (&["--device", "2"], "1 request onto 8.00 KiB"),

@@ -16,16 +16,16 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 struct Data {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Data {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn text(&self, name: &str) -> String {
@@ -103,21 +103,21 @@ fn the_text_says_all_figures() {
 fn the_result_is_a_result_file() {
     let data = Data::new();
     data.blocks("data/file", [1, 2, 1], b"");
-    let folder = data.text("data");
-    let text = done(&["scan", "--block-size", "8k,4k", "--json", "-", &folder]);
+    let directory = data.text("data");
+    let text = done(&["scan", "--block-size", "8k,4k", "--json", "-", &directory]);
     let result = json(&text);
     assert_eq!(result["schema"], "gemelo.scan/1");
-    assert_eq!(result["input"]["paths"][0], folder.as_str());
+    assert_eq!(result["input"]["paths"][0], directory.as_str());
     assert_eq!(result["input"]["fingerprint"], "xxh3-128");
     assert_eq!(result["result"]["block_sizes"][0]["block_bytes"], 4096);
     assert_eq!(result["result"]["block_sizes"][0]["duplicates"], 1);
     assert_eq!(result["result"]["block_sizes"][1]["short_blocks"], 1);
     assert_eq!(result["provenance"]["version"], env!("CARGO_PKG_VERSION"));
     let file = data.text("result.json");
-    let printed = done(&["scan", "--json", &file, &folder]);
+    let printed = done(&["scan", "--json", &file, &directory]);
     assert!(printed.contains("Blocks of 4.00 KiB"));
-    assert!(refused(&["scan", "--json", &file, &folder]).contains("--force"));
-    done(&["scan", "--force", "--json", &file, &folder]);
+    assert!(refused(&["scan", "--json", &file, &directory]).contains("--force"));
+    done(&["scan", "--force", "--json", &file, &directory]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_distribution_is_written_with_its_profile() {
     assert!(refused(&["scan", "--distribution", &out, &file]).contains("d.toml exists"));
     let several = data.text("s");
     done(&["scan", "--block-size", "4k,16k", "--distribution", &several, &file]);
-    let mut written: Vec<String> = fs::read_dir(data.folder.path())
+    let mut written: Vec<String> = fs::read_dir(data.directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.starts_with("s."))

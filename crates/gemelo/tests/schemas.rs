@@ -18,8 +18,8 @@ const SCRIPT: &str = "set $dir=/nowhere\nset mode quit firstdone\n\
     define process name=p { thread name=t,memsize=1m { flowop createfile name=new,filesetname=set,fd=1\n\
     flowop closefile name=close,fd=1\nflowop finishoncount name=done,value=1,target=close } }\nrun 1\n";
 
-/// Commands that write JSON, as words below a folder `DIR` with a trace, a script, data and a pool.
-/// Those of a kind differ so that optional parts are there once and absent once.
+/// Commands that write JSON, as words below a directory `DIR` with a trace, a script, data and a
+/// pool. Those of a kind differ so that optional parts are there once and absent once.
 const COMMANDS: &[&str] = &[
     "distribution show personal",
     "distribution compare personal unique primary",
@@ -75,8 +75,8 @@ fn misfits(schema: &Value, instance: &Value) -> Vec<String> {
 }
 
 fn place() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
     fs::write(path("trace"), TRACE).unwrap();
     fs::write(path("script"), SCRIPT).unwrap();
     let bytes: Vec<u8> = (0..1u32 << 18).map(|at| (at.wrapping_mul(at >> 3) % 251) as u8).collect();
@@ -89,13 +89,13 @@ fn place() -> tempfile::TempDir {
     ] {
         assert_eq!(gemelo(words).status, 0, "{words:?}");
     }
-    folder
+    directory
 }
 
 #[test]
 fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
-    let folder = place();
-    let dir = folder.path().to_str().unwrap();
+    let directory = place();
+    let dir = directory.path().to_str().unwrap();
     let mut used = BTreeSet::new();
     let mut wrong = Vec::new();
     for command in COMMANDS {
@@ -120,8 +120,8 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
 /// A schema that takes anything would pass the test above.
 #[test]
 fn a_field_that_is_missing_new_or_of_another_type_does_not_fit() {
-    let folder = place();
-    let pool = folder.path().join("pool");
+    let directory = place();
+    let pool = directory.path().join("pool");
     let ran = gemelo(&["volume", "ls", pool.to_str().unwrap(), "--json", "-"]);
     let sound: Value = serde_json::from_str(&ran.out).unwrap();
     let schema = schema_of("gemelo.volume-list/1");

@@ -377,14 +377,14 @@ fn the_units_are_what_systemd_understands() {
     if !common::has_tool("systemd-analyze") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let units = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd");
     // The manual pages are not installed here.
     let mut words = vec!["--man=no".to_owned(), "verify".to_owned()];
     for kind in ["service", "socket"] {
         let text = std::fs::read_to_string(units.join(format!("gemelo@.{kind}"))).unwrap();
         let text = text.replace("/usr/local/bin/gemelo", env!("CARGO_BIN_EXE_gemelo"));
-        let path = folder.path().join(format!("gemelo@test.{kind}"));
+        let path = directory.path().join(format!("gemelo@test.{kind}"));
         std::fs::write(&path, text).unwrap();
         words.push(path.to_str().unwrap().to_owned());
     }

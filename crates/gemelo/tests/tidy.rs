@@ -15,10 +15,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All files below a folder that end so, but for what is built or hidden.
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+/// All files below a directory that end so, but for what is built or hidden.
+fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
@@ -87,7 +87,7 @@ fn the_architecture_names_every_crate() {
 fn every_crate_reads_time_and_chance_from_base_only() {
     let line = "\n#![cfg_attr(not(test), deny(clippy::disallowed_methods))]\n";
     let roots = files(&root().join("crates"), ".rs").into_iter().filter(|path| {
-        path.parent().is_some_and(|folder| folder.ends_with("src"))
+        path.parent().is_some_and(|directory| directory.ends_with("src"))
             && ["lib.rs", "main.rs"].iter().any(|name| path.ends_with(name))
     });
     let mut checked = 0;

@@ -8,11 +8,65 @@ mod traces;
 
 use std::fs;
 use std::path::Path;
-use traces::{A, Place, fiu, json, ok, refused};
+use traces::{A, TestDirectory, fiu, json, ok, refused};
 
-/// A sample of each format, made by hand: four requests, half of them writes, of 4 KiB each.
+/// A sample of each format of lines without hashes, made by hand: four requests, half of them
+/// writes, of 4 KiB each.
+const LINES: [(&str, &str); 8] = [
+    (
+        "blkparse",
+        "  8,0    3        1     0.000000001   697  Q   W 0 + 8 [kjournald]\n\
+         8,0    3        2     0.000001000   697  G   W 0 + 8 [kjournald]\n\
+         8,0    3        3     0.000002000   697  D   W 0 + 8 [kjournald]\n\
+         8,0    1        1     0.000003000   698  Q  RA 8 + 8 [cp]\n\
+         8,0    1        2     0.000004000   698  Q  WS 16 + 8 [cp]\n\
+         8,0    1        3     0.000005000   698  Q   R 0 + 8 [cp]\n\
+         CPU0 (8,0):\n Reads Queued:           2,        8KiB\n",
+    ),
+    (
+        "fio2",
+        "fio version 2 iolog\nf add\nf open\nf write 0 4096\nf wait 150 0\nf read 0 4096\n\
+         f write 8192 4096\nf wait 100 0\nf read 8192 4096\nf close\n",
+    ),
+    (
+        "fio3",
+        "fio version 3 iolog\n1 f add\n2 f open\n3 f write 0 4096\n150 f read 0 4096\n\
+         200 f write 8192 4096\n300 f read 8192 4096\n400 f close\n",
+    ),
+    (
+        "msr",
+        "128166372003061629,hm,1,Read,383496192,4096,413\n\
+         128166372016382155,hm,1,Write,2822144000,4096,1211\n\
+         128166372026382245,hm,1,Write,2822148096,4096,1211\n\
+         128166372036382245,hm,1,Read,2822148096,4096,1211\n",
+    ),
+    (
+        "alibaba",
+        "64,W,0,4096,1577808000000626\n64,R,0,4096,1577808000000700\n\
+         3,W,4096,4096,1577808000000800\n3,R,0,4096,1577808000000900\n",
+    ),
+    (
+        "tencent",
+        "1538323200,12910952,8,0,1063\n1538323200,6265688,8,1,1126\n\
+         1538323201,8,8,1,1063\n1538323202,16,8,0,1063\n",
+    ),
+    (
+        "systor",
+        "Timestamp,Response,IOType,LUN,Offset,Size\n\
+         1456095145.133076000,0.000806000,R,0,899056122368,4096\n\
+         1456095145.2,0.1,W,0,4096,4096\n1456095146.2,0.1,W,1,8192,4096\n\
+         1456095147.2,0.1,R,1,8192,4096\n\
+         1456095148.2,,,1,8192,4096\n",
+    ),
+    (
+        "cloudphysics-csv",
+        "1,41092,2a,4096,6160455\n1,41092,2a,4096,23516023\n\
+         1,41093,28,4096,1\n1,41093,28,4096,9\n",
+    ),
+];
+
+/// A sample of each format, of the same four requests as in [`LINES`].
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
-    let text = |text: &str| text.as_bytes().to_vec();
     let fiu_line = |time: u64, block: u64, verb: char, hash: &str| {
         format!("{time} 1 app {} 8 {verb} 6 0 {hash}\n", block * 8)
     };
@@ -23,75 +77,10 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let dashed = [A; 8].join("-");
     let xmu: String =
         (1..=4).map(|n| fiu_line(n, n, if n % 2 == 0 { 'W' } else { 'R' }, &dashed)).collect();
-    vec![
-        ("fiu", fiu.into_bytes()),
-        ("xmu", xmu.into_bytes()),
-        (
-            "blkparse",
-            text(
-                "  8,0    3        1     0.000000001   697  Q   W 0 + 8 [kjournald]\n\
-                   8,0    3        2     0.000001000   697  G   W 0 + 8 [kjournald]\n\
-                   8,0    3        3     0.000002000   697  D   W 0 + 8 [kjournald]\n\
-                   8,0    1        1     0.000003000   698  Q  RA 8 + 8 [cp]\n\
-                   8,0    1        2     0.000004000   698  Q  WS 16 + 8 [cp]\n\
-                   8,0    1        3     0.000005000   698  Q   R 0 + 8 [cp]\n\
-                   CPU0 (8,0):\n Reads Queued:           2,        8KiB\n",
-            ),
-        ),
-        (
-            "fio2",
-            text(
-                "fio version 2 iolog\nf add\nf open\nf write 0 4096\nf wait 150 0\nf read 0 4096\n\
-                 f write 8192 4096\nf wait 100 0\nf read 8192 4096\nf close\n",
-            ),
-        ),
-        (
-            "fio3",
-            text(
-                "fio version 3 iolog\n1 f add\n2 f open\n3 f write 0 4096\n150 f read 0 4096\n\
-                 200 f write 8192 4096\n300 f read 8192 4096\n400 f close\n",
-            ),
-        ),
-        (
-            "msr",
-            text(
-                "128166372003061629,hm,1,Read,383496192,4096,413\n\
-                 128166372016382155,hm,1,Write,2822144000,4096,1211\n\
-                 128166372026382245,hm,1,Write,2822148096,4096,1211\n\
-                 128166372036382245,hm,1,Read,2822148096,4096,1211\n",
-            ),
-        ),
-        (
-            "alibaba",
-            text(
-                "64,W,0,4096,1577808000000626\n64,R,0,4096,1577808000000700\n3,W,4096,4096,1577808000000800\n3,R,0,4096,1577808000000900\n",
-            ),
-        ),
-        (
-            "tencent",
-            text(
-                "1538323200,12910952,8,0,1063\n1538323200,6265688,8,1,1126\n1538323201,8,8,1,1063\n1538323202,16,8,0,1063\n",
-            ),
-        ),
-        (
-            "systor",
-            text(
-                "Timestamp,Response,IOType,LUN,Offset,Size\n1456095145.133076000,0.000806000,R,0,899056122368,4096\n\
-                 1456095145.2,0.1,W,0,4096,4096\n1456095146.2,0.1,W,1,8192,4096\n1456095147.2,0.1,R,1,8192,4096\n\
-                 1456095148.2,,,1,8192,4096\n",
-            ),
-        ),
-        (
-            "cloudphysics-csv",
-            text(
-                "1,41092,2a,4096,6160455\n1,41092,2a,4096,23516023\n1,41093,28,4096,1\n1,41093,28,4096,9\n",
-            ),
-        ),
-        (
-            "cloudphysics",
-            [vscsi(0x2a, 0), vscsi(0x28, 8), vscsi(0x2a, 16), vscsi(0x28, 0)].concat(),
-        ),
-    ]
+    let hashes = [("fiu", fiu.into_bytes()), ("xmu", xmu.into_bytes())];
+    let lines = LINES.map(|(format, text)| (format, text.as_bytes().to_vec()));
+    let binary = [vscsi(0x2a, 0), vscsi(0x28, 8), vscsi(0x2a, 16), vscsi(0x28, 0)].concat();
+    hashes.into_iter().chain(lines).chain([("cloudphysics", binary)]).collect()
 }
 
 /// A record of VMware's vscsiStats, version 2.
@@ -110,9 +99,9 @@ fn vscsi(command: u16, sector: u64) -> Vec<u8> {
 
 #[test]
 fn every_format_is_recognised_and_counted() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     for (format, bytes) in samples() {
-        let file = place.file(format, bytes);
+        let file = directory.file(format, bytes);
         for words in
             [vec!["trace", "stat", &file], vec!["trace", "stat", &file, "--format", format]]
         {
@@ -131,10 +120,10 @@ fn every_format_is_recognised_and_counted() {
 
 #[test]
 fn compressed_traces_are_the_same() {
-    let place = Place::new();
-    let plain = place.file("plain", fiu());
+    let directory = TestDirectory::new();
+    let plain = directory.file("plain", fiu());
     for name in ["copy.gz", "copy.zst"] {
-        let copy = place.name(name);
+        let copy = directory.name(name);
         ok(&["trace", "convert", &plain, "--to", "fiu", "--output", &copy]);
         assert!(!fs::read(&copy).unwrap().starts_with(b"1000"), "{name} is compressed");
         assert_eq!(
@@ -146,9 +135,9 @@ fn compressed_traces_are_the_same() {
 
 #[test]
 fn the_table_is_what_a_hand_counts() {
-    let place = Place::new();
-    let file = place.file("trace", fiu());
-    let (distribution, job) = (place.name("trace.dist"), place.name("job.toml"));
+    let directory = TestDirectory::new();
+    let file = directory.file("trace", fiu());
+    let (distribution, job) = (directory.name("trace.dist"), directory.name("job.toml"));
     let found = json(&["trace", "stat", &file, "--distribution", &distribution, "--job", &job]);
     assert_eq!(found["schema"], "gemelo.trace-stat/1");
     let result = &found["result"];
@@ -175,7 +164,7 @@ fn the_table_is_what_a_hand_counts() {
     assert_eq!(result["rewrites_per_s"], 0.25);
     assert_eq!(fs::read_to_string(&distribution).unwrap(), "0 1\n1 1\n");
     // The job runs.
-    let target = place.name("target");
+    let target = directory.name("target");
     ok(&["bench", &job, "--target", &target, "--bytes", "64k"]);
     let text = ok(&["trace", "stat", &file]).out;
     for part in ["unique by content", "dedup ratio at the end", "ranges accessed", "hot spots"] {
@@ -185,8 +174,8 @@ fn the_table_is_what_a_hand_counts() {
 
 #[test]
 fn malformed_lines_are_named_or_skipped() {
-    let place = Place::new();
-    let spoilt = place.file("spoilt", format!("{}7 nonsense\n{}", fiu(), fiu()));
+    let directory = TestDirectory::new();
+    let spoilt = directory.file("spoilt", format!("{}7 nonsense\n{}", fiu(), fiu()));
     refused(
         &["trace", "stat", &spoilt],
         "spoilt:5: process id: expected a whole number, found '7 nonsense'",
@@ -199,11 +188,11 @@ fn malformed_lines_are_named_or_skipped() {
         ("text", b"hello\nworld\n", "no known format"),
         ("header", b"fio version 3 iolog\n", "no records"),
     ] {
-        let file = place.file(name, bytes);
+        let file = directory.file(name, bytes);
         refused(&["trace", "stat", &file], part);
     }
-    refused(&["trace", "stat", &place.name("missing")], "missing");
-    let file = place.file("trace", fiu());
+    refused(&["trace", "stat", &directory.name("missing")], "missing");
+    let file = directory.file("trace", fiu());
     refused(&["trace", "stat", &file, "--format", "vhs"], "cloudphysics");
     refused(&["trace", "stat", &file, "--format", "msr"], "trace:1: time");
     refused(&["trace", "stat", &file, "--device", "9,9"], "its devices are: 6,0");
@@ -213,9 +202,9 @@ fn malformed_lines_are_named_or_skipped() {
 
 #[test]
 fn devices_files_and_stretches_are_chosen() {
-    let place = Place::new();
-    let day_1 = place.file("1.csv", "1,W,0,4096,5\n2,W,0,4096,9\n");
-    let day_2 = place.file("2.csv", "1,R,0,4096,7\n1,R,4096,4096,20\n");
+    let directory = TestDirectory::new();
+    let day_1 = directory.file("1.csv", "1,W,0,4096,5\n2,W,0,4096,9\n");
+    let day_2 = directory.file("2.csv", "1,R,0,4096,7\n1,R,4096,4096,20\n");
     let records = |words: &[&str]| {
         let found = json(&[&["trace", "stat", &day_2, &day_1][..], words].concat());
         found["result"]["records"].as_u64().unwrap()
@@ -225,7 +214,7 @@ fn devices_files_and_stretches_are_chosen() {
     assert_eq!(records(&["--device", "1", "--device", "2=1"]), 4);
     assert_eq!(records(&["--skip", "1", "--limit", "2"]), 2);
     assert_eq!(records(&["--time", "5us"]), 3);
-    let merged = place.name("merged");
+    let merged = directory.name("merged");
     ok(&["trace", "convert", &day_2, &day_1, "--to", "alibaba", "--output", &merged]);
     assert_eq!(
         fs::read_to_string(merged).unwrap(),
@@ -235,11 +224,11 @@ fn devices_files_and_stretches_are_chosen() {
 
 #[test]
 fn conversion_says_what_is_lost() {
-    let place = Place::new();
-    let file = place.file("trace", fiu());
+    let directory = TestDirectory::new();
+    let file = directory.file("trace", fiu());
     for (format, _) in samples() {
         let (there, back) =
-            (place.name(&format!("to-{format}")), place.name(&format!("back-{format}")));
+            (directory.name(&format!("to-{format}")), directory.name(&format!("back-{format}")));
         let ran = ok(&["trace", "convert", &file, "--to", format, "--output", &there]);
         let carries = matches!(format, "fiu" | "xmu");
         assert_eq!(
@@ -265,14 +254,14 @@ fn conversion_says_what_is_lost() {
 /// A trace with the figures of a preset has the figures of the preset, seen from outside.
 #[test]
 fn presets_come_back_from_stat() {
-    let place = Place::new();
+    let directory = TestDirectory::new();
     // Dedup ratio, writes for each place, and the share of blocks read, as published.
     for (preset, ratio, rewrites, reads) in [
         ("web", 2.363, 13.33, 0.2288),
         ("mail", 14.17, 115.3, 0.1139),
         ("homes", 4.420, 34.38, 0.0374),
     ] {
-        let file = place.name(&format!("{preset}.zst"));
+        let file = directory.name(&format!("{preset}.zst"));
         ok(&["trace", "synthesize", "--preset", preset, "--records", "100000", "--output", &file]);
         let found = json(&["trace", "stat", &file]);
         let result = &found["result"];
@@ -304,8 +293,8 @@ fn presets_come_back_from_stat() {
 
 #[test]
 fn figures_make_a_trace_too() {
-    let place = Place::new();
-    let file = place.name("made");
+    let directory = TestDirectory::new();
+    let file = directory.name("made");
     let words = [
         "trace",
         "synthesize",

@@ -140,7 +140,7 @@ fn copies_share_all_blocks_and_part_when_written() {
         assert!(fs::read(pool.file("back")).unwrap() == noise(6, 1 << 20));
         assert!(refused(&["volume", "snapshot", &pool.volume("a"), "before"]).contains("already"));
         assert!(
-            refused(&["volume", "rm", &pool.volume("before")]).contains("holds data: say --force")
+            refused(&["volume", "rm", &pool.volume("before")]).contains("holds data: use --force")
         );
         done(&["volume", "rm", &pool.volume("before"), "--force"]);
     });
@@ -159,7 +159,7 @@ fn what_cannot_be_is_refused_and_makes_no_volume() {
             (&["import", &raw, &volume, "--size", "4k"], "more than the 4096 of the volume"),
             (&["import", &raw, "novolume"], "invalid volume 'novolume'"),
             (&["export", &volume, &pool.file("back")], "there is no volume 'a'"),
-            (&["export", &volume, "/no/such/folder/back"], "/no/such/folder"),
+            (&["export", &volume, "/no/such/directory/back"], "/no/such/directory"),
             (&["create", &pool.volume("a\u{7}"), "--size", "1m"], "control characters"),
             (&["stat", &volume], "there is no volume 'a'"),
             (&["set", &volume, "--dedup", "inline"], "there is no volume 'a'"),

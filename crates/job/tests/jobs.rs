@@ -58,16 +58,16 @@ fn provenance() -> Provenance {
     Provenance::of_this_process(SystemTime::now())
 }
 
-fn written(folder: &Path, text: &str) -> PathBuf {
-    let path = folder.join("result.json");
+fn written(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("result.json");
     std::fs::write(&path, text).unwrap();
     path
 }
 
 #[test]
 fn a_job_file_becomes_a_result_that_is_read_back_and_verified() {
-    let folder = tempfile::tempdir().unwrap();
-    let (place, log) = (folder.path().join("data"), folder.path().join("accesses"));
+    let directory = tempfile::tempdir().unwrap();
+    let (place, log) = (directory.path().join("data"), directory.path().join("accesses"));
     std::fs::create_dir(&place).unwrap();
     let text = format!(
         "target = '{}'\nfile-size = '1m'\nkeep = true\n[[job]]\nname = 'first'\n\
@@ -90,7 +90,7 @@ fn a_job_file_becomes_a_result_that_is_read_back_and_verified() {
         let file = ran.into_file(provenance());
         assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 256);
 
-        let path = written(folder.path(), &to_json(&file).unwrap());
+        let path = written(directory.path(), &to_json(&file).unwrap());
         let read = read_result::<Vec<bench::JobInput>, Vec<RunResult>>(&path, bench::SCHEMA);
         let read = read.unwrap();
         assert_eq!(read, file);
@@ -128,11 +128,11 @@ struct Replay {
 
 #[test]
 fn a_replay_has_a_result_that_is_read_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace");
     let line = |n: u64| format!("{n} 1 app {} 8 W 6 0 3df1244f6143869f52abf2a1d73d0c0f\n", n * 8);
     std::fs::write(&trace, (0..20).map(line).collect::<String>()).unwrap();
-    let target = folder.path().join("disk");
+    let target = directory.path().join("disk");
     let words = [trace.to_str().unwrap(), "--speed=max", "--target", target.to_str().unwrap()];
     let job = Replay::parse_from(words).job;
     with_environment(|environment| {
@@ -140,7 +140,7 @@ fn a_replay_has_a_result_that_is_read_back() {
         assert!(ran.is_success() && ran.error.is_none() && !target.exists());
         assert_eq!(ran.result.records, 20);
         let file = ran.into_file(provenance());
-        let path = written(folder.path(), &to_json(&file).unwrap());
+        let path = written(directory.path(), &to_json(&file).unwrap());
         let read = read_result::<ReplayInput, ReplayResult>(&path, replay::SCHEMA).unwrap();
         assert_eq!(read, file);
     });
@@ -161,13 +161,13 @@ impl Console for NoLines {
 
 #[test]
 fn a_sweep_of_a_script_has_a_result_that_is_read_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let text = "set $dir=/none\nset $n=1\n\
         define fileset name=s,path=$dir,entries=$n,filesize=4k,dirwidth=5,prealloc\n\
         set mode quit firstdone\n\
         define process name=p { thread name=t { flowop openfile name=o,filesetname=s\n\
         flowop closefile name=c\nflowop finishoncount name=f,value=10 } }\nrun 5\n";
-    let dir = folder.path().join("tree");
+    let dir = directory.path().join("tree");
     std::fs::create_dir(&dir).unwrap();
     let words = ["x.f", "--dir", dir.to_str().unwrap(), "--sweep", "n=1,2"];
     let job = Filebench::parse_from(words).job;
@@ -178,7 +178,7 @@ fn a_sweep_of_a_script_has_a_result_that_is_read_back() {
         assert!(ran.is_complete && ran.error.is_none(), "{:?}", ran.error);
         assert_eq!(ran.points.len(), 2);
         let file = ran.into_file(provenance());
-        let path = written(folder.path(), &to_json(&file).unwrap());
+        let path = written(directory.path(), &to_json(&file).unwrap());
         let read = read_result::<FilebenchInput, Vec<Point>>(&path, filebench::SCHEMA).unwrap();
         assert_eq!(read, file);
     });

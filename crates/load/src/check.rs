@@ -9,7 +9,7 @@ pub(crate) const MOST_MISMATCHES: usize = 100;
 
 /// A block that does not hold what it should.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wrong {
+pub(crate) struct WrongBlock {
     pub(crate) block: u64,
     pub(crate) expected: Expected,
     pub(crate) found: Examination,
@@ -24,7 +24,7 @@ pub(crate) struct Checker<'a> {
     /// Blocks whose expected content is unknown; they were not compared.
     pub(crate) unknown: u64,
     pub(crate) wrong_count: u64,
-    pub(crate) wrong: Vec<Wrong>,
+    pub(crate) wrong: Vec<WrongBlock>,
 }
 
 impl<'a> Checker<'a> {
@@ -47,12 +47,12 @@ impl<'a> Checker<'a> {
         let is_right = matches!((expected, found), (_, Examination::Match))
             || matches!((expected, found), (Expected::Zeros, Examination::Zeros));
         if !is_right {
-            self.remember(Wrong { block, expected, found });
+            self.remember(WrongBlock { block, expected, found });
         }
     }
 
     #[cold]
-    fn remember(&mut self, wrong: Wrong) {
+    fn remember(&mut self, wrong: WrongBlock) {
         self.wrong_count += 1;
         if self.wrong.len() < MOST_MISMATCHES {
             self.wrong.push(wrong);

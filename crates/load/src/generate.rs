@@ -15,7 +15,7 @@ use thiserror::Error;
 /// processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Files in one directory of a tree. File systems and people still handle this number well.
-const FILES_PER_FOLDER: u64 = 1000;
+const FILES_PER_DIRECTORY: u64 = 1000;
 
 /// The destination of a data set. The caller creates the file or directory and removes it after a
 /// failure.
@@ -28,7 +28,7 @@ pub enum Output<'a> {
     /// in order.
     Tree {
         /// Path of the directory.
-        folder: &'a Path,
+        directory: &'a Path,
         /// Number of files to create, at least 1 and at most one for each block.
         files: u64,
     },
@@ -114,7 +114,7 @@ pub fn generate(
     let outcome = match output {
         Output::File(file, path) => work.write_one(&OutputFile { file, path }),
         Output::Stream(stream, path) => work.write_stream(stream, path),
-        Output::Tree { folder, files } => work.write_tree(folder, files),
+        Output::Tree { directory, files } => work.write_tree(directory, files),
     };
     monitor.finish();
     outcome?;
@@ -146,12 +146,12 @@ impl Work<'_> {
         })
     }
 
-    fn write_tree(&self, folder: &Path, files: u64) -> Result<(), GenerateError> {
-        for number in 0..files.div_ceil(FILES_PER_FOLDER) {
-            let part = part_folder(folder, number);
+    fn write_tree(&self, directory: &Path, files: u64) -> Result<(), GenerateError> {
+        for number in 0..files.div_ceil(FILES_PER_DIRECTORY) {
+            let part = part_directory(directory, number);
             std::fs::create_dir(&part).map_err(at("create", &part))?;
         }
-        self.on_all_cores(files, |number, buffer| self.write_file(folder, files, number, buffer))
+        self.on_all_cores(files, |number, buffer| self.write_file(directory, files, number, buffer))
     }
 
     /// Writes everything in order on this thread: one thread makes blocks faster than a pipe takes
@@ -201,7 +201,7 @@ impl Work<'_> {
     /// Writes one file of a tree. The files hold equal parts of the data set, to within one block.
     fn write_file(
         &self,
-        folder: &Path,
+        directory: &Path,
         files: u64,
         number: u64,
         buffer: &mut [u8],
@@ -209,7 +209,8 @@ impl Work<'_> {
         let start =
             |number: u64| (u128::from(self.blocks) * u128::from(number) / u128::from(files)) as u64;
         let (first, end) = (start(number), start(number + 1));
-        let path = part_folder(folder, number / FILES_PER_FOLDER).join(format!("{number:06}.data"));
+        let path = part_directory(directory, number / FILES_PER_DIRECTORY)
+            .join(format!("{number:06}.data"));
         let file = File::create_new(&path).map_err(at("create", &path))?;
         let file = OutputFile { file: &file, path: &path };
         let mut next = first;
@@ -253,8 +254,8 @@ impl Work<'_> {
     }
 }
 
-fn part_folder(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("{number:03}"))
+fn part_directory(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:03}"))
 }
 
 /// A file with its path for messages.
@@ -286,17 +287,17 @@ mod tests {
 
     #[test]
     fn a_file_a_stream_and_a_tree_hold_the_same_data_set() {
-        let folder = tempfile::tempdir().unwrap();
-        let one = folder.path().join("one");
+        let directory = tempfile::tempdir().unwrap();
+        let one = directory.path().join("one");
         let file = File::create_new(&one).unwrap();
         let generated = write(Output::File(&file, &one)).unwrap();
         let whole =
             Generated { blocks: BLOCKS, data_bytes: BLOCKS * 4096, files: 1, is_complete: true };
         assert_eq!(generated, whole);
         let files = 300;
-        let tree = Output::Tree { folder: folder.path(), files };
+        let tree = Output::Tree { directory: directory.path(), files };
         assert_eq!(write(tree).unwrap(), Generated { files, ..whole });
-        let mut paths: Vec<_> = std::fs::read_dir(folder.path().join("000"))
+        let mut paths: Vec<_> = std::fs::read_dir(directory.path().join("000"))
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
@@ -314,16 +315,16 @@ mod tests {
 
     #[test]
     fn impossible_outputs_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for files in [0, BLOCKS + 1] {
-            let error = write(Output::Tree { folder: folder.path(), files }).unwrap_err();
+            let error = write(Output::Tree { directory: directory.path(), files }).unwrap_err();
             assert!(
                 error.kind() == FailureKind::BadInput
                     && matches!(error, GenerateError::Files { .. })
             );
         }
         let error =
-            write(Output::Tree { folder: &folder.path().join("no"), files: 1 }).unwrap_err();
+            write(Output::Tree { directory: &directory.path().join("no"), files: 1 }).unwrap_err();
         assert!(
             error.kind() == FailureKind::Failed && error.to_string().contains("/no/000"),
             "{error}"

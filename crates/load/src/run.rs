@@ -12,7 +12,7 @@ use crate::operations::Operations;
 use crate::populate::populate;
 use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State};
 use crate::result::{OperationFailure, RunResult};
-use crate::summary::{self, Ran};
+use crate::summary::{self, RunOutcomes};
 use crate::threads::joined;
 use crate::verify::check_all;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -127,7 +127,7 @@ struct Report<'a> {
 }
 
 impl Run<'_> {
-    fn all_processes(&self, log: Option<&mut (dyn Write + Send)>) -> Ran {
+    fn all_processes(&self, log: Option<&mut (dyn Write + Send)>) -> RunOutcomes {
         let spec = self.job.spec();
         let (halt, progress) = (StopFlag::new(), AtomicU64::new(0));
         let common = Common {
@@ -138,7 +138,7 @@ impl Run<'_> {
             halt: &halt,
             progress: &progress,
         };
-        let (start, gate) = Start::new();
+        let (start, starter) = StartBarrier::new();
         let writer = log.is_some().then(LogWriter::new);
         let (reports, received) = unbounded();
         let (common, start) = (&common, &start);
@@ -161,9 +161,9 @@ impl Run<'_> {
             if spawned.is_err() {
                 halt.raise();
             } else {
-                gate.wait_for(spec.processes);
+                starter.wait_for(spec.processes);
             }
-            start.open(gate, self.environment.clock);
+            start.open(starter, self.environment.clock);
             let mut ran = self.gather(&received, start, &progress);
             let written = writing.map_or(Ok(()), joined);
             ran.log_error = written.err().map(|error| error.to_string());
@@ -175,7 +175,12 @@ impl Run<'_> {
     }
 
     /// Waits for all processes and reports progress meanwhile.
-    fn gather(&self, received: &Receiver<Report<'_>>, start: &Start, progress: &AtomicU64) -> Ran {
+    fn gather(
+        &self,
+        received: &Receiver<Report<'_>>,
+        start: &StartBarrier,
+        progress: &AtomicU64,
+    ) -> RunOutcomes {
         let spec = self.job.spec();
         let (unit, total) = match (spec.time_ns, spec.process_bytes) {
             (_, Some(bytes)) => {
@@ -184,7 +189,7 @@ impl Run<'_> {
             (time_ns, None) => (Unit::Nanoseconds, time_ns),
         };
         self.environment.monitor.begin("running", unit, total);
-        let mut ran = Ran::default();
+        let mut ran = RunOutcomes::default();
         let mut told = 0;
         loop {
             match received.recv_timeout(PROGRESS_INTERVAL) {
@@ -209,7 +214,7 @@ impl Run<'_> {
     fn one_process<'a>(
         &'a self,
         common: &'a Common<'a>,
-        start: &Start,
+        start: &StartBarrier,
         number: u32,
         log: Option<LogSender>,
     ) -> Report<'a> {
@@ -275,42 +280,42 @@ impl Run<'_> {
     }
 }
 
-/// A barrier at which all processes start. Each reports that it is ready and waits until the gate
-/// is dropped.
-struct Start {
+/// A barrier at which all processes start. Each reports that it is ready and waits until the
+/// starter is dropped.
+struct StartBarrier {
     ready: Sender<()>,
-    closed: Receiver<()>,
+    released: Receiver<()>,
     origin_ns: OnceLock<u64>,
 }
 
 /// The starting thread's side of the barrier.
-struct Gate {
+struct Starter {
     ready: Receiver<()>,
-    closed: Sender<()>,
+    held: Sender<()>,
 }
 
-impl Start {
-    fn new() -> (Self, Gate) {
+impl StartBarrier {
+    fn new() -> (Self, Starter) {
         let (ready, readies) = unbounded();
-        let (gate, closed) = unbounded();
-        (Self { ready, closed, origin_ns: OnceLock::new() }, Gate { ready: readies, closed: gate })
+        let (held, released) = unbounded();
+        (Self { ready, released, origin_ns: OnceLock::new() }, Starter { ready: readies, held })
     }
 
     /// Releases all processes; their time starts now.
-    fn open(&self, gate: Gate, clock: &dyn Clock) {
+    fn open(&self, starter: Starter, clock: &dyn Clock) {
         self.origin_ns.get_or_init(|| clock.now_ns());
-        drop(gate.closed);
+        drop(starter.held);
     }
 
     fn together(&self) -> u64 {
-        // The outcomes do not matter: nothing is ever sent through the gate, which is only dropped.
+        // The outcomes do not matter: nothing is sent on `held`, which is only dropped.
         let _ = self.ready.send(());
-        let _ = self.closed.recv();
+        let _ = self.released.recv();
         self.origin_ns.get().copied().unwrap_or(0)
     }
 }
 
-impl Gate {
+impl Starter {
     fn wait_for(&self, processes: u32) {
         self.ready.iter().take(processes as usize).for_each(drop);
     }
@@ -323,20 +328,21 @@ impl<'a> Process<'a> {
         let used = Usage::of_this_thread().since(used_before);
         let (ended_ns, missed) = (self.ended_ns(), self.missed());
         let (measured, intervals) = self.recorder.finish();
+        let state = self.state.finish();
         let outcome = ProcessOutcome {
             number: self.number,
             cause,
             ended_ns,
             measured,
             intervals,
-            reads: self.state.reads,
-            writes: self.state.writes,
+            reads: state.reads,
+            writes: state.writes,
             missed,
             used,
-            failure: self.state.failure,
+            failure: state.failure,
         };
         let checker = self.online.map(|online| online.checker);
-        Report { outcome, uncertain: self.state.uncertain, checker }
+        Report { outcome, uncertain: state.uncertain, checker }
     }
 }
 
@@ -358,7 +364,7 @@ impl Report<'_> {
     }
 }
 
-impl Ran {
+impl RunOutcomes {
     fn add(&mut self, mut report: Report<'_>) {
         let process = report.outcome.number;
         if let Some(checker) = &report.checker {

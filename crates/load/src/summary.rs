@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 /// The collected outcomes of a run.
 #[derive(Default)]
-pub(crate) struct Ran {
+pub(crate) struct RunOutcomes {
     pub(crate) processes: Vec<ProcessOutcome>,
     pub(crate) uncertain: Vec<UncertainWrite>,
     pub(crate) findings: Findings,
@@ -36,7 +36,7 @@ pub(crate) fn unpopulated(job: &Job, target: &dyn Target, unfinished: Unfinished
         Unfinished::Stopped => (Ended::Stopped, None),
         Unfinished::Failed(failure) => (Ended::Failed, Some(*failure)),
     };
-    let ran = Ran { failure, ..Ran::default() };
+    let ran = RunOutcomes { failure, ..RunOutcomes::default() };
     let figures = Figures { job, target, measured_ns: 0, elapsed_ns: 0 };
     RunResult {
         ended,
@@ -63,7 +63,7 @@ pub(crate) fn result(
     contents: &Contents,
     target: &dyn Target,
     history: History,
-    ran: Ran,
+    ran: RunOutcomes,
 ) -> RunResult {
     let elapsed_ns = ran.processes.iter().map(|process| process.ended_ns).max().unwrap_or(0);
     let measured_ns = Timeline::new(job.spec()).measured_ns(elapsed_ns);
@@ -97,7 +97,7 @@ pub(crate) fn result(
     result
 }
 
-fn ended(ran: &Ran) -> Ended {
+fn ended(ran: &RunOutcomes) -> Ended {
     let is_any = |cause| ran.processes.iter().any(|process| process.cause == cause);
     if ran.failure.is_some() {
         Ended::Failed

@@ -1,6 +1,6 @@
 //! Reads all blocks back and compares them with a history, after a run or at any later time.
 
-use crate::check::{Checker, MOST_MISMATCHES, Wrong};
+use crate::check::{Checker, MOST_MISMATCHES, WrongBlock};
 use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::history::{Expected, History};
@@ -21,7 +21,7 @@ struct Checked {
     checked: u64,
     unknown: u64,
     wrong_count: u64,
-    wrong: Vec<(u32, Wrong)>,
+    wrong: Vec<(u32, WrongBlock)>,
     is_complete: bool,
     failure: Option<OperationFailure>,
 }
@@ -30,7 +30,7 @@ struct Checked {
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) verification: Verification,
-    pub(crate) wrong: Vec<(u32, Wrong)>,
+    pub(crate) wrong: Vec<(u32, WrongBlock)>,
 }
 
 impl Findings {
@@ -76,7 +76,7 @@ type Origins = HashMap<ContentId, Vec<(u32, u64)>>;
 const MOST_ORIGINS: usize = 1000;
 
 /// Finds the places to which the contents of wrong blocks were written, by replaying all writes.
-fn origins(wrong: &[(u32, Wrong)], history: &History, contents: &Contents) -> Origins {
+fn origins(wrong: &[(u32, WrongBlock)], history: &History, contents: &Contents) -> Origins {
     let others = wrong.iter().filter_map(|(_, wrong)| match wrong.found {
         Examination::Other(id) => Some((id, Vec::new())),
         _ => None,

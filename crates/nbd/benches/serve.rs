@@ -4,7 +4,7 @@
 //! On a machine with other load, the processor time says more.
 //!
 //! `cargo bench -p gemelo-nbd --bench serve [-- --busy-wait-us N] [--seconds N] [--rounds N]
-//! [--folder DIR] [--only memory|file]`
+//! [--directory DIR] [--only memory|file]`
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ struct Options {
     busy_wait: Duration,
     seconds: u64,
     rounds: usize,
-    folder: PathBuf,
+    directory: PathBuf,
     only: Option<String>,
 }
 
@@ -51,7 +51,7 @@ fn options() -> Options {
         busy_wait: Duration::from_micros(number("--busy-wait-us", usual_us)),
         seconds: number("--seconds", 2),
         rounds: number("--rounds", 3) as usize,
-        folder: value("--folder").map_or_else(std::env::temp_dir, PathBuf::from),
+        directory: value("--directory").map_or_else(std::env::temp_dir, PathBuf::from),
         only: value("--only").cloned(),
     }
 }
@@ -124,8 +124,8 @@ fn nbdkit(socket: &Path, arguments: &[&str]) -> Child {
 }
 
 fn compare(name: &str, device: Arc<dyn BlockDevice>, peer: &[&str], options: &Options) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
     let table = ExportTable::new();
     table.insert(Export::new("disk", device));
     let config = ServerConfig { busy_wait: options.busy_wait, ..ServerConfig::default() };
@@ -182,8 +182,8 @@ fn main() {
 }
 
 fn compare_files(options: &Options) {
-    let folder = tempfile::tempdir_in(&options.folder).expect("a folder");
-    let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+    let directory = tempfile::tempdir_in(&options.directory).expect("a directory");
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
     for path in [&ours, &theirs] {
         let block: Vec<u8> = (0..1 << 20)
             .map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 24) as u8)

@@ -135,8 +135,8 @@ fn this_server_over_tcp_agrees_with_a_model() {
 #[test]
 fn nbdkit_agrees_with_a_model() {
     let Some(mut nbdkit) = tool("nbdkit") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
     let _peer =
         Peer(nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", "8M"]).spawn().unwrap());
     let mut client = connected(&socket);
@@ -147,8 +147,8 @@ fn nbdkit_agrees_with_a_model() {
 #[test]
 fn an_nbdkit_that_knows_no_structured_replies_agrees_with_a_model() {
     let Some(mut nbdkit) = tool("nbdkit") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
     let _peer = Peer(
         nbdkit.args(["-f", "--no-sr", "-U"]).arg(&socket).args(["memory", "8M"]).spawn().unwrap(),
     );
@@ -160,8 +160,8 @@ fn an_nbdkit_that_knows_no_structured_replies_agrees_with_a_model() {
 #[test]
 fn qemu_nbd_agrees_with_a_model_and_sends_holes_in_chunks() {
     let Some(mut qemu_nbd) = tool("qemu-nbd") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let (socket, image) = (folder.path().join("socket"), folder.path().join("image"));
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, image) = (directory.path().join("socket"), directory.path().join("image"));
     std::fs::File::create(&image).unwrap().set_len(SIZE_BYTES).unwrap();
     let peer = qemu_nbd
         .args(["-f", "raw", "--persistent", "--shared=4", "-k"])
@@ -283,8 +283,8 @@ fn reap_waits_as_long_as_it_is_told() {
 
 #[test]
 fn what_is_no_server_is_told_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
     let missing = Client::connect(&uri(&socket), 1, PATIENCE);
     assert!(matches!(missing, Err(ClientError::Io(_))), "{missing:?}");
 

@@ -94,7 +94,7 @@ fn nbdcopy_copies_both_ways_over_several_connections() {
     let Some(mut nbdcopy) = tool("nbdcopy") else { return };
     let device = Arc::new(MemoryDevice::new(48 * MIB));
     let server = TestServer::of(Arc::clone(&device) as _);
-    let (from, to) = (server.folder.path().join("from"), server.folder.path().join("to"));
+    let (from, to) = (server.directory.path().join("from"), server.directory.path().join("to"));
     let mut data = bytes(1, 48 * MIB as usize);
     data[MIB as usize..9 * MIB as usize].fill(0);
     std::fs::write(&from, &data).unwrap();
@@ -120,8 +120,8 @@ fn qemu_img_converts_compares_and_maps() {
     let qemu_img = || tool("qemu-img").unwrap();
     let device = Arc::new(MemoryDevice::new(16 * MIB));
     let server = TestServer::of(Arc::clone(&device) as _);
-    let raw = server.folder.path().join("raw");
-    let qcow = server.folder.path().join("qcow2");
+    let raw = server.directory.path().join("raw");
+    let qcow = server.directory.path().join("qcow2");
     let mut data = bytes(2, 16 * MIB as usize);
     data[3 * MIB as usize..11 * MIB as usize].fill(0);
     std::fs::write(&raw, &data).unwrap();

@@ -20,26 +20,29 @@ use support::{PATIENCE, TestServer, all_of, bytes, python_with_libnbd, run, tool
 
 /// Makes an authority and the certificates of a server and a client in a directory, under the names
 /// that libnbd expects.
-fn make_certificates(folder: &Path) {
+fn make_certificates(directory: &Path) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    std::fs::write(folder.join("ca-cert.pem"), authority.pem()).unwrap();
+    std::fs::write(directory.join("ca-cert.pem"), authority.pem()).unwrap();
     for (name, host) in [("server", "localhost"), ("client", "client")] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, host);
         let certificate = params.signed_by(&key, &authority).unwrap();
-        std::fs::write(folder.join(format!("{name}-cert.pem")), certificate.pem()).unwrap();
-        std::fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+        std::fs::write(directory.join(format!("{name}-cert.pem")), certificate.pem()).unwrap();
+        std::fs::write(directory.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
     }
 }
 
-fn policy(folder: &Path, with_clients: bool) -> TlsPolicy {
-    let authority = folder.join("ca-cert.pem");
+fn policy(directory: &Path, with_clients: bool) -> TlsPolicy {
+    let authority = directory.join("ca-cert.pem");
     let authority = with_clients.then_some(&*authority);
-    let config =
-        tls_from_files(&folder.join("server-cert.pem"), &folder.join("server-key.pem"), authority);
+    let config = tls_from_files(
+        &directory.join("server-cert.pem"),
+        &directory.join("server-key.pem"),
+        authority,
+    );
     TlsPolicy::Required(config.unwrap())
 }
 
@@ -53,10 +56,10 @@ fn serve(tls: TlsPolicy) -> (TestServer, String) {
 
 const PYTHON: &str = r#"
 import nbd, os, sys
-uri, folder, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+uri, directory, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 h = nbd.NBD()
 h.set_tls(nbd.TLS_REQUIRE)
-h.set_tls_certificates(folder)
+h.set_tls_certificates(directory)
 h.connect_uri(uri)
 assert h.get_tls_negotiated()
 assert h.get_structured_replies_negotiated()
@@ -68,10 +71,10 @@ h.shutdown()
 "#;
 
 /// Runs the Python program above. Returns whether it succeeded, and its output.
-fn libnbd(uri: &str, folder: &Path) -> Option<(bool, String)> {
+fn libnbd(uri: &str, directory: &Path) -> Option<(bool, String)> {
     let output = python_with_libnbd()?
         .args(["-c", PYTHON, uri])
-        .arg(folder)
+        .arg(directory)
         .arg("2000000")
         .output()
         .unwrap();
@@ -80,23 +83,24 @@ fn libnbd(uri: &str, folder: &Path) -> Option<(bool, String)> {
 
 #[test]
 fn libnbd_reads_and_writes_encrypted() {
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let (_server, uri) = serve(policy(folder.path(), false));
-    let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let (_server, uri) = serve(policy(directory.path(), false));
+    let Some((is_success, said)) = libnbd(&uri, directory.path()) else { return };
     assert!(is_success, "{said}");
 }
 
 #[test]
 fn only_clients_with_a_certificate_are_served_when_that_is_asked() {
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let (server, uri) = serve(policy(folder.path(), true));
-    let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let (server, uri) = serve(policy(directory.path(), true));
+    let Some((is_success, said)) = libnbd(&uri, directory.path()) else { return };
     assert!(is_success, "{said}");
 
     let stranger = tempfile::tempdir().unwrap();
-    std::fs::copy(folder.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
+    std::fs::copy(directory.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem"))
+        .unwrap();
     let (is_success, said) = libnbd(&uri, stranger.path()).unwrap();
     assert!(!is_success, "{said}");
     assert!(server.server.counts().broken >= 1);
@@ -105,13 +109,14 @@ fn only_clients_with_a_certificate_are_served_when_that_is_asked() {
 #[test]
 fn qemu_img_copies_encrypted() {
     let Some(mut qemu_img) = tool("qemu-img") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let (server, uri) = serve(policy(folder.path(), true));
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let (server, uri) = serve(policy(directory.path(), true));
     let port = uri.trim_end_matches("/disk").rsplit(':').next().unwrap();
-    let raw = server.folder.path().join("raw");
+    let raw = server.directory.path().join("raw");
     std::fs::write(&raw, bytes(1, 8 << 20)).unwrap();
-    let object = format!("tls-creds-x509,id=tls,dir={},endpoint=client", folder.path().display());
+    let object =
+        format!("tls-creds-x509,id=tls,dir={},endpoint=client", directory.path().display());
     let image = format!(
         "driver=nbd,server.type=inet,server.host=localhost,server.port={port},export=disk,tls-creds=tls"
     );
@@ -122,24 +127,24 @@ fn qemu_img_copies_encrypted() {
     run(tool("qemu-img")
         .unwrap()
         .args(["convert", "--object", &object, "--image-opts", "-O", "raw", &image])
-        .arg(folder.path().join("back")));
-    assert!(std::fs::read(folder.path().join("back")).unwrap() == std::fs::read(&raw).unwrap());
+        .arg(directory.path().join("back")));
+    assert!(std::fs::read(directory.path().join("back")).unwrap() == std::fs::read(&raw).unwrap());
 }
 
 #[test]
 fn who_does_not_encrypt_is_told_so() {
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let (server, _) = serve(policy(folder.path(), false));
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let (server, _) = serve(policy(directory.path(), false));
     let plain = Client::connect(&server.uri_of("disk"), 1, PATIENCE);
     assert!(matches!(plain, Err(ClientError::TlsRequired)), "{plain:?}");
 }
 
 #[test]
 fn certificates_that_cannot_be_used_are_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let path = |name: &str| directory.path().join(name);
     std::fs::write(path("empty"), "").unwrap();
     let (certificate, key) = (path("server-cert.pem"), path("server-key.pem"));
     let missing = tls_from_files(&path("nothing"), &key, None);
@@ -161,14 +166,14 @@ fn certificates_that_cannot_be_used_are_refused_by_name() {
 
 #[test]
 fn a_server_that_offers_encryption_serves_both_ways() {
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let TlsPolicy::Required(config) = policy(folder.path(), false) else {
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let TlsPolicy::Required(config) = policy(directory.path(), false) else {
         panic!("it is required")
     };
     let (server, uri) = serve(TlsPolicy::Offered(config));
     assert!(Client::connect(&server.uri_of("disk"), 1, PATIENCE).is_ok());
-    let Some((is_success, said)) = libnbd(&uri, folder.path()) else { return };
+    let Some((is_success, said)) = libnbd(&uri, directory.path()) else { return };
     assert!(is_success, "{said}");
     let logged = server.heard.logged();
     assert!(logged[0].ends_with("connected to 'disk', not encrypted"), "{logged:?}");
@@ -180,10 +185,10 @@ fn a_server_that_offers_encryption_serves_both_ways() {
 #[test]
 fn nbdinfo_sees_an_encrypted_session() {
     let Some(mut nbdinfo) = tool("nbdinfo") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let (_server, uri) = serve(policy(folder.path(), true));
-    let told = run(nbdinfo.arg(format!("{uri}?tls-certificates={}", folder.path().display())));
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let (_server, uri) = serve(policy(directory.path(), true));
+    let told = run(nbdinfo.arg(format!("{uri}?tls-certificates={}", directory.path().display())));
     assert!(told.contains("newstyle-fixed with TLS"), "{told}");
 }
 
@@ -222,27 +227,29 @@ fn use_encrypted(client: &mut Client) {
     }
 }
 
-fn with_certificates(uri: &str, folder: &Path) -> NbdUri {
+fn with_certificates(uri: &str, directory: &Path) -> NbdUri {
     let mark = if uri.contains('?') { '&' } else { '?' };
-    format!("{uri}{mark}tls-certificates={}", folder.display()).parse().unwrap()
+    format!("{uri}{mark}tls-certificates={}", directory.display()).parse().unwrap()
 }
 
 #[test]
 fn this_client_shows_its_certificate_and_checks_the_servers() {
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let (server, uri) = serve(policy(folder.path(), true));
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let (server, uri) = serve(policy(directory.path(), true));
     let mut client =
-        Client::connect(&with_certificates(&uri, folder.path()), 16, PATIENCE).unwrap();
+        Client::connect(&with_certificates(&uri, directory.path()), 16, PATIENCE).unwrap();
     use_encrypted(&mut client);
     client.disconnect().unwrap();
     let over_unix = server.uri().replace("nbd+unix", "nbds+unix");
     use_encrypted(
-        &mut Client::connect(&with_certificates(&over_unix, folder.path()), 16, PATIENCE).unwrap(),
+        &mut Client::connect(&with_certificates(&over_unix, directory.path()), 16, PATIENCE)
+            .unwrap(),
     );
 
     let stranger = tempfile::tempdir().unwrap();
-    std::fs::copy(folder.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).unwrap();
+    std::fs::copy(directory.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem"))
+        .unwrap();
     let refused = Client::connect(&with_certificates(&uri, stranger.path()), 1, PATIENCE);
     assert!(matches!(refused, Err(ClientError::Io(_))), "{refused:?}");
 
@@ -253,12 +260,12 @@ fn this_client_shows_its_certificate_and_checks_the_servers() {
         matches!(&impostor, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData)
     );
     let renamed = format!("{uri}?tls-hostname=elsewhere");
-    let renamed = Client::connect(&with_certificates(&renamed, folder.path()), 1, PATIENCE);
+    let renamed = Client::connect(&with_certificates(&renamed, directory.path()), 1, PATIENCE);
     assert!(
         matches!(&renamed, Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData)
     );
     let nowhere =
-        Client::connect(&with_certificates(&uri, &folder.path().join("none")), 1, PATIENCE);
+        Client::connect(&with_certificates(&uri, &directory.path().join("none")), 1, PATIENCE);
     assert!(
         matches!(nowhere, Err(ClientError::Certificates(TlsError::File { .. }))),
         "{nowhere:?}"
@@ -267,10 +274,10 @@ fn this_client_shows_its_certificate_and_checks_the_servers() {
 
 #[test]
 fn a_server_that_does_not_encrypt_is_told_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
     let server = TestServer::of(Arc::new(MemoryDevice::new(1 << 20)));
-    let uri = with_certificates(&server.uri().replace("nbd+unix", "nbds+unix"), folder.path());
+    let uri = with_certificates(&server.uri().replace("nbd+unix", "nbds+unix"), directory.path());
     let outcome = Client::connect(&uri, 1, PATIENCE);
     assert!(matches!(outcome, Err(ClientError::NoTls)), "{outcome:?}");
 }
@@ -278,10 +285,10 @@ fn a_server_that_does_not_encrypt_is_told_apart() {
 #[test]
 fn this_client_uses_an_encrypted_nbdkit() {
     let Some(mut nbdkit) = tool("nbdkit") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let socket = folder.path().join("socket");
-    let certificates = format!("--tls-certificates={}", folder.path().display());
+    let directory = tempfile::tempdir().unwrap();
+    make_certificates(directory.path());
+    let socket = directory.path().join("socket");
+    let certificates = format!("--tls-certificates={}", directory.path().display());
     let mut server = nbdkit
         .args(["-f", "--tls=require", "--tls-verify-peer", &certificates, "-U"])
         .arg(&socket)
@@ -289,7 +296,7 @@ fn this_client_uses_an_encrypted_nbdkit() {
         .spawn()
         .unwrap();
     let uri =
-        with_certificates(&format!("nbds+unix:///?socket={}", socket.display()), folder.path());
+        with_certificates(&format!("nbds+unix:///?socket={}", socket.display()), directory.path());
     support::eventually("nbdkit listens", || socket.exists());
     let outcome = Client::connect(&uri, 16, PATIENCE);
     if let Ok(mut client) = outcome {
@@ -308,8 +315,8 @@ fn an_rsa_key_of_a_size_that_is_not_supported_is_refused_with_those_that_are() {
     if tool("openssl").is_none() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("certificate"), directory.path().join("key"));
     let configure = |bits: &str| {
         run(tool("openssl")
             .unwrap()

@@ -33,7 +33,7 @@ const MOST_WAIT_NS: u64 = 50_000_000;
 
 /// The counts of the thread that reads the trace.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Handed {
+pub(crate) struct DispatchCounts {
     pub(crate) records: u64,
     pub(crate) contradictions: u64,
     pub(crate) origin_ns: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Dispatcher<'a> {
     operation_blocks: u64,
     stripe_blocks: u64,
     drawn: u64,
-    handed: Handed,
+    handed: DispatchCounts,
     first_ns: Option<u64>,
 }
 
@@ -77,14 +77,17 @@ impl<'a> Dispatcher<'a> {
             stripe_blocks: (STRIPE_BYTES / shared.plan.block_bytes()).max(1),
             // Populated blocks got the first contents of the distribution.
             drawn: shared.plan.drawn_populated(),
-            handed: Handed::default(),
+            handed: DispatchCounts::default(),
             first_ns: None,
             shared,
         }
     }
 
     /// Sends the whole trace to the processes, or the part for which there was time.
-    pub(crate) fn run(mut self, source: &mut impl RecordSource) -> Result<Handed, ReplayError> {
+    pub(crate) fn run(
+        mut self,
+        source: &mut impl RecordSource,
+    ) -> Result<DispatchCounts, ReplayError> {
         let lead_ns = if self.shared.options.speed == Speed::Unlimited { 0 } else { LEAD_NS };
         self.handed.origin_ns = self.shared.environment.clock.now_ns() + lead_ns;
         let mut record = Record::new();
@@ -118,7 +121,7 @@ impl<'a> Dispatcher<'a> {
             let (logical_blocks, distinct_blocks) = self.holds.count();
             PredictedBlocks { logical_blocks, distinct_blocks }
         });
-        Ok(Handed { is_complete, predicted, ..self.handed })
+        Ok(DispatchCounts { is_complete, predicted, ..self.handed })
     }
 
     /// Returns the due time of a record on the clock, or 0 at unlimited speed.

@@ -163,7 +163,7 @@ pub(crate) enum Initial {
 const CHECK_EVERY: u64 = 1 << 14;
 
 #[derive(Default)]
-struct Seen {
+struct SeenPlaces {
     places: Vec<(Source, Before)>,
     numbers: HashMap<Source, u32>,
     /// Blocks of each device up to the last one touched.
@@ -195,7 +195,7 @@ impl ReplayPlan {
             longest_blocks: 0,
             duration_ns: 0,
         };
-        let mut seen = Seen::default();
+        let mut seen = SeenPlaces::default();
         let mut record = Record::new();
         let (mut first_ns, mut last_ns) = (None, 0);
         while source.next_record(&mut record)? {
@@ -214,7 +214,7 @@ impl ReplayPlan {
         Ok(plan)
     }
 
-    fn look_at(&mut self, record: &Record, seen: &mut Seen) -> Result<(), PlanError> {
+    fn look_at(&mut self, record: &Record, seen: &mut SeenPlaces) -> Result<(), PlanError> {
         match record.operation {
             TraceOperation::Trim => {
                 self.records += 1;
@@ -252,7 +252,7 @@ impl ReplayPlan {
     }
 
     /// Maps every place to the target, and selects the places to populate.
-    fn lay_out(&mut self, seen: Seen) -> Result<(), PlanError> {
+    fn lay_out(&mut self, seen: SeenPlaces) -> Result<(), PlanError> {
         let block_bytes = self.options.block_bytes;
         let mut end = 0u64;
         for blocks in &seen.device_blocks {
@@ -371,7 +371,7 @@ impl ReplayPlan {
     }
 }
 
-impl Seen {
+impl SeenPlaces {
     #[inline]
     fn touch(&mut self, source: Source, before: Before) -> Result<(), PlanError> {
         let index = source.device as usize;

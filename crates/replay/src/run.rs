@@ -3,7 +3,7 @@
 
 use crate::batch::Lane;
 use crate::contents::ReplayContents;
-use crate::dispatch::{Dispatcher, Handed};
+use crate::dispatch::{DispatchCounts, Dispatcher};
 use crate::error::ReplayError;
 use crate::options::{ReplayOptions, Speed};
 use crate::plan::ReplayPlan;
@@ -125,7 +125,11 @@ fn in_pool_blocks(
     })
 }
 
-fn gather(shared: &Shared<'_>, workers: Vec<WorkerOutcome>, handed: Handed) -> ReplayResult {
+fn gather(
+    shared: &Shared<'_>,
+    workers: Vec<WorkerOutcome>,
+    handed: DispatchCounts,
+) -> ReplayResult {
     let mut all = WorkerOutcome::default();
     for worker in workers {
         all.add(worker);

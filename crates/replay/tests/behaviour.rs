@@ -137,8 +137,8 @@ fn operations_on_the_same_blocks_keep_their_order() {
         ] {
             for map in [MapRule::Refuse, MapRule::Dense] {
                 let plan = plan(&records, map);
-                let folder = tempfile::tempdir().unwrap();
-                let target = file(&folder.path().join("disk"), &plan);
+                let directory = tempfile::tempdir().unwrap();
+                let target = file(&directory.path().join("disk"), &plan);
                 let result = run(
                     &records,
                     &plan,
@@ -241,8 +241,8 @@ fn a_target_that_loses_writes_is_found_out() {
     ];
     let plan = plan(&records, MapRule::Refuse);
     assert_eq!((plan.populated_blocks(), plan.target_blocks()), (1, 4));
-    let folder = tempfile::tempdir().unwrap();
-    let target = file(&folder.path().join("disk"), &plan);
+    let directory = tempfile::tempdir().unwrap();
+    let target = file(&directory.path().join("disk"), &plan);
     let lying = Lying(target.as_ref(), Lie::Loses(3));
     let result = run(&records, &plan, &lying, &options(1, 1, Engine::Psync), &SystemClock::new());
     assert_eq!((result.verification.checked, result.verification.wrong), (2, 1));
@@ -255,8 +255,8 @@ fn a_failure_keeps_what_was_measured() {
     let records: Vec<Record> =
         (0..100).map(|n| record(n, TraceOperation::Write, n, &[u128::from(n)])).collect();
     let plan = plan(&records, MapRule::Refuse);
-    let folder = tempfile::tempdir().unwrap();
-    let target = file(&folder.path().join("disk"), &plan);
+    let directory = tempfile::tempdir().unwrap();
+    let target = file(&directory.path().join("disk"), &plan);
     let lying = Lying(target.as_ref(), Lie::Fails(60));
     let result = run(&records, &plan, &lying, &options(1, 1, Engine::Psync), &SystemClock::new());
     assert_eq!((result.writes.operations, result.is_complete), (60, false));
@@ -273,8 +273,8 @@ fn gaps_are_those_of_the_trace_divided_by_the_speed() {
         (0..50).map(|n| record(n * 400, TraceOperation::Write, n % 7, &[u128::from(n)])).collect();
     let plan = plan(&records, MapRule::Refuse);
     for (speed, expected_ms) in [(1.0, 49 * 400), (40.0, 490)] {
-        let folder = tempfile::tempdir().unwrap();
-        let target = file(&folder.path().join("disk"), &plan);
+        let directory = tempfile::tempdir().unwrap();
+        let target = file(&directory.path().join("disk"), &plan);
         let options = ReplayOptions { speed: Speed::Times(speed), ..options(1, 1, Engine::Psync) };
         let result = run(&records, &plan, target.as_ref(), &options, &ManualClock::new());
         assert_eq!(result.duration_ns / 1_000_000, expected_ms, "{speed}");
@@ -290,8 +290,8 @@ fn late_operations_are_counted_with_by_how_much() {
     let records: Vec<Record> =
         (0..50).map(|n| record(n, TraceOperation::Write, n % 7, &[u128::from(n)])).collect();
     let plan = plan(&records, MapRule::Refuse);
-    let folder = tempfile::tempdir().unwrap();
-    let target = file(&folder.path().join("disk"), &plan);
+    let directory = tempfile::tempdir().unwrap();
+    let target = file(&directory.path().join("disk"), &plan);
     let clock = Arc::new(ManualClock::new());
     let slow = Lying(target.as_ref(), Lie::Takes(Arc::clone(&clock), 3_000_000));
     let options = ReplayOptions { speed: Speed::Times(1.0), ..options(1, 1, Engine::Psync) };
@@ -324,8 +324,8 @@ impl RecordSource for Slow<'_> {
 fn the_first_record_is_not_late_because_it_has_to_be_read() {
     let records = [record(7, TraceOperation::Write, 0, &[1])];
     let plan = plan(&records, MapRule::Refuse);
-    let folder = tempfile::tempdir().unwrap();
-    let target = file(&folder.path().join("disk"), &plan);
+    let directory = tempfile::tempdir().unwrap();
+    let target = file(&directory.path().join("disk"), &plan);
     let clock = ManualClock::new();
     let options = ReplayOptions { speed: Speed::Times(1.0), ..options(1, 1, Engine::Psync) };
     let spec = ContentSpec::new(Distribution::parse("0 1\n").unwrap(), BLOCK as usize, 1);
@@ -349,8 +349,8 @@ fn a_read_before_any_write_finds_the_hash_that_the_trace_says() {
     ];
     let plan = plan(&records, MapRule::Dense);
     assert_eq!((plan.populated_blocks(), plan.target_blocks()), (3, 3));
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("disk");
     let target = file(&path, &plan);
     let result =
         run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
@@ -368,8 +368,8 @@ fn a_trace_that_contradicts_itself_is_no_fault_of_the_target() {
     let records =
         [record(0, TraceOperation::Write, 0, &[1]), record(1, TraceOperation::Read, 0, &[2])];
     let plan = plan(&records, MapRule::Refuse);
-    let folder = tempfile::tempdir().unwrap();
-    let target = file(&folder.path().join("disk"), &plan);
+    let directory = tempfile::tempdir().unwrap();
+    let target = file(&directory.path().join("disk"), &plan);
     let result =
         run(&records, &plan, target.as_ref(), &options(1, 1, Engine::Psync), &SystemClock::new());
     assert_eq!((result.verification.contradictions, result.verification.wrong), (1, 0));

@@ -115,8 +115,8 @@ mod tests {
             result: vec![2u64],
             warnings: vec!["three".to_owned()],
         };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("result.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("result.json");
         std::fs::write(&path, to_json(&result).unwrap()).unwrap();
         assert_eq!(read_result::<u64, Vec<u64>>(&path, "gemelo.test/1").unwrap(), result);
         let other = read_result::<u64, Vec<u64>>(&path, "gemelo.test/2").unwrap_err();

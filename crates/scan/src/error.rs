@@ -51,10 +51,10 @@ pub enum ScanError {
         source: io::Error,
     },
     /// The temporary file with the counted fingerprints cannot be read back.
-    #[error("cannot read the temporary file in {}", folder.display())]
+    #[error("cannot read the temporary file in {}", directory.display())]
     Spill {
-        /// The folder that contains the temporary file.
-        folder: PathBuf,
+        /// The directory that contains the temporary file.
+        directory: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },

@@ -152,7 +152,7 @@ fn range_intervals(
 mod tests {
     use super::*;
     use crate::fingerprint::ScanFingerprint;
-    use crate::options::ZeroPolicy;
+    use crate::request::ZeroPolicy;
     use crate::result::BlockSizeResult;
     use crate::scan::sample_scale;
     use crate::set::{CountingSet, LEAST_SAMPLE_BYTES, Record, SetLimit, shard_of};

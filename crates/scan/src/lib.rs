@@ -23,6 +23,7 @@ mod options;
 mod plan;
 mod queue;
 mod read;
+mod request;
 mod result;
 mod saved;
 mod scan;
@@ -34,11 +35,11 @@ mod walk;
 pub use error::ScanError;
 pub use fingerprint::{ScanFingerprint, ScanFingerprintKind};
 pub use options::{
-    BLOCK_STEP_BYTES, Counting, ESTIMATE_BYTES, MOST_BLOCK_BYTES, MOST_BLOCK_SIZES,
-    MOST_COMMON_BYTES, MOST_THREADS, OptionsError, ScanOptions, ScanRequest, TailPolicy,
-    ZeroPolicy,
+    BLOCK_STEP_BYTES, ESTIMATE_BYTES, MOST_BLOCK_BYTES, MOST_BLOCK_SIZES, MOST_COMMON_BYTES,
+    MOST_THREADS, OptionsError, ScanOptions,
 };
 pub use plan::{PlanResult, PlanSize, plan};
+pub use request::{Counting, ScanRequest, TailPolicy, ZeroPolicy};
 pub use result::{
     BlockSizeResult, ConfidenceInterval, ENTROPY_STEPS, Effort, EstimateResult, FileCounts,
     LocalityResult, NatureClass, NatureFigures, NatureResult, RangeInterval, RangeResult, Repeated,

@@ -1,11 +1,11 @@
 //! The prediction of a scan's time and memory: the walk gives files and bytes, and a short timed
 //! sample gives the rate.
 
-use crate::budget;
 use crate::error::ScanError;
 use crate::halt::Halt;
-use crate::options::{Counting, ScanOptions};
+use crate::options::ScanOptions;
 use crate::read::Session;
+use crate::request::Counting;
 use crate::trouble::Troubles;
 use crate::walk::{Batch, Ended, Root, RootKind, WalkCounts, Walker, raise_open_files, roots_of};
 use gemelo_base::random::Random;
@@ -141,10 +141,10 @@ fn result(
     };
     let block_sizes: Vec<PlanSize> =
         request.block_bytes.iter().zip(&found.blocks).map(size).collect();
-    let fixed_bytes = budget::fixed_bytes(options);
+    let fixed_bytes = options.budget().fixed_bytes();
     let most =
         block_sizes.iter().fold(fixed_bytes, |sum, size| sum.saturating_add(size.table_bytes));
-    let threads = budget::threads(options) as u64;
+    let threads = options.budget().threads() as u64;
     PlanResult {
         files: found.files,
         directories,

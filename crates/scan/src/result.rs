@@ -2,7 +2,7 @@
 //! 0 to 1.
 
 use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
-use crate::options::{TailPolicy, ZeroPolicy};
+use crate::request::{TailPolicy, ZeroPolicy};
 use crate::set::ContentLocation;
 use gemelo_content::{Distribution, DistributionError, DuplicateClass, Profile, ProfileClass};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,6 @@
 //! A scan from its options to its result: starts the walk and the readers, and turns their counts
 //! into figures.
 
-use crate::budget;
 use crate::error::ScanError;
 use crate::estimate::SampleScale;
 use crate::fingerprint::ScanFingerprint;
@@ -149,7 +148,7 @@ fn run_threads(session: &Session<'_>, roots: &[Root]) -> Result<Counted, ScanErr
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     std::thread::scope(|scope| {
         let mut readers = Vec::new();
-        for _ in 0..budget::threads(session.options) {
+        for _ in 0..session.options.budget().threads() {
             let reader = thread("reader").spawn_scoped(scope, || {
                 let _guard = HaltOnPanic(session.halt);
                 Worker::new(session).run()
@@ -234,7 +233,7 @@ impl ReadData {
                     counts,
                     set: state.set,
                     zero_place: state.zero_place.into_inner().ok().flatten(),
-                    nature: state.nature.measure(budget::threads(options), stop),
+                    nature: state.nature.measure(options.budget().threads(), stop),
                     locality: state.locality.finish(&self.batch_starts),
                 }
             })
@@ -277,7 +276,7 @@ impl ReadySize<'_> {
 
     fn finish(mut self, saving: &mut Saving<'_>) -> Result<BlockSizeResult, ScanError> {
         let request = self.options.request();
-        let most_measured = budget::nature_contents(self.options, self.block_bytes);
+        let most_measured = self.options.budget().nature_contents(self.block_bytes);
         let mut tally = Tally::new(self.block_bytes, request.zeros, most_measured);
         tally.raise_levels(self.nature.level, self.locality.level);
         let (below, scale) = sample_scale(&self.set);
@@ -328,8 +327,8 @@ impl ReadySize<'_> {
 
 /// Returns the error for a temporary file that cannot be read back.
 fn spilled(source: io::Error, options: &ScanOptions) -> ScanError {
-    let folder = options.request().spill_folder.clone().unwrap_or_else(std::env::temp_dir);
-    ScanError::Spill { folder, source }
+    let directory = options.request().spill_directory.clone().unwrap_or_else(std::env::temp_dir);
+    ScanError::Spill { directory, source }
 }
 
 /// Returns the limit of the sample in the last 64 bits of the fingerprint (exclusive), and the

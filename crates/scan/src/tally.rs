@@ -6,7 +6,7 @@ use crate::fingerprint::ScanFingerprint;
 use crate::levels::LevelSample;
 use crate::locality::{MOST_COPIES, MOST_OCCURRENCES};
 use crate::nature::Nature;
-use crate::options::ZeroPolicy;
+use crate::request::ZeroPolicy;
 use crate::result::{
     BlockSizeResult, ENTROPY_STEPS, LocalityResult, NatureClass, NatureFigures, NatureResult,
     RangeResult, Repeated,

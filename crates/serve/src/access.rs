@@ -1,7 +1,7 @@
 //! A pool as commands use it: opened by this process, or asked for through the socket of the
 //! process that has it.
 
-use crate::control::{self, Asked, Looks};
+use crate::control::{self, HolderKind, Looks};
 use crate::failure::RequestFailure;
 use crate::open_pool::{OpenError, OpenPool};
 use crate::request::{PoolRequest, Reply};
@@ -31,14 +31,14 @@ pub enum Purpose {
 /// A pool that performs requests, in this process or in another.
 pub struct PoolAccess {
     directory: PathBuf,
-    had: Had,
+    had: PoolHolder,
 }
 
 /// The process that has the pool.
-enum Had {
+enum PoolHolder {
     /// This process. Others may ask it for figures meanwhile.
     Here(Arc<OpenPool>, Option<Looks>),
-    Elsewhere(Asked),
+    Elsewhere(HolderKind),
 }
 
 /// Opens a pool. While another process has it, tries again for up to three seconds, because
@@ -63,10 +63,11 @@ pub(crate) fn open_patiently<T>(
 }
 
 /// Returns the kind of process that has the pool and answers requests for this purpose.
-fn who_answers(directory: &Path, purpose: Purpose) -> Option<Asked> {
-    let answers = |asked: &Asked| control::is_answering(directory, *asked);
-    let can_be_asked = |asked: &Asked| *asked == Asked::Server || purpose == Purpose::Look;
-    [Asked::Server, Asked::Command].into_iter().filter(can_be_asked).find(answers)
+fn who_answers(directory: &Path, purpose: Purpose) -> Option<HolderKind> {
+    let answers = |asked: &HolderKind| control::is_answering(directory, *asked);
+    let can_be_asked =
+        |asked: &HolderKind| *asked == HolderKind::Server || purpose == Purpose::Look;
+    [HolderKind::Server, HolderKind::Command].into_iter().filter(can_be_asked).find(answers)
 }
 
 impl PoolAccess {
@@ -85,8 +86,8 @@ impl PoolAccess {
         let directory = directory.to_owned();
         // A pool that is served read-only could be opened here as well, but only the server knows
         // its clients and figures.
-        if purpose != Purpose::Change && control::is_answering(&directory, Asked::Server) {
-            return Ok(Self { directory, had: Had::Elsewhere(Asked::Server) });
+        if purpose != Purpose::Change && control::is_answering(&directory, HolderKind::Server) {
+            return Ok(Self { directory, had: PoolHolder::Elsewhere(HolderKind::Server) });
         }
         let open = || OpenPool::open_as_set(&directory, purpose != Purpose::Change);
         let error = match open_patiently(stop, open, || who_answers(&directory, purpose).is_some())
@@ -100,7 +101,7 @@ impl PoolAccess {
         match (error, who_answers(&directory, purpose)) {
             // The serving process has read its settings; the present file does not matter.
             (OpenError::Pool(VolumeError::InUse { .. }) | OpenError::Settings(_), Some(asked)) => {
-                Ok(Self { directory, had: Had::Elsewhere(asked) })
+                Ok(Self { directory, had: PoolHolder::Elsewhere(asked) })
             }
             (OpenError::Pool(error), _) => {
                 Err(RequestFailure::of_opening(&error).about(&directory.display().to_string()))
@@ -117,13 +118,13 @@ impl PoolAccess {
         let looks = (purpose == Purpose::Change)
             .then(|| Looks::open(&directory, Box::new(figures)).ok())
             .flatten();
-        Self { directory, had: Had::Here(pool, looks) }
+        Self { directory, had: PoolHolder::Here(pool, looks) }
     }
 
     /// Returns whether another process has the pool and answers for it.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        matches!(self.had, Had::Elsewhere(_))
+        matches!(self.had, PoolHolder::Elsewhere(_))
     }
 
     /// Performs a request.
@@ -138,12 +139,14 @@ impl PoolAccess {
     ) -> Result<Reply, RequestFailure> {
         let about = |failure: RequestFailure| failure.about(&self.directory.display().to_string());
         let answer = match &self.had {
-            Had::Here(pool, _) => pool.perform(request, monitor, stop),
-            Had::Elsewhere(asked) => control::ask(&self.directory, *asked, request, monitor, stop)
-                .map_err(|error| {
-                    RequestFailure::of("the process that has the pool does not answer", &error)
-                })
-                .and_then(|answer| answer),
+            PoolHolder::Here(pool, _) => pool.perform(request, monitor, stop),
+            PoolHolder::Elsewhere(asked) => {
+                control::ask(&self.directory, *asked, request, monitor, stop)
+                    .map_err(|error| {
+                        RequestFailure::of("the process that has the pool does not answer", &error)
+                    })
+                    .and_then(|answer| answer)
+            }
         };
         answer.map_err(about)
     }
@@ -160,8 +163,8 @@ impl PoolAccess {
     ) -> Result<Arc<dyn BlockDevice>, RequestFailure> {
         let about = |failure: RequestFailure| failure.about(&self.directory.display().to_string());
         match &self.had {
-            Had::Here(pool, _) => pool.device(name).map_err(|error| about(error.into())),
-            Had::Elsewhere(_) => attach(&self.directory, name, connect).map_err(about),
+            PoolHolder::Here(pool, _) => pool.device(name).map_err(|error| about(error.into())),
+            PoolHolder::Elsewhere(_) => attach(&self.directory, name, connect).map_err(about),
         }
     }
 
@@ -170,7 +173,7 @@ impl PoolAccess {
     /// # Errors
     /// Fails if the last changes cannot be written.
     pub fn close(self) -> Result<(), RequestFailure> {
-        let Had::Here(pool, looks) = self.had else { return Ok(()) };
+        let PoolHolder::Here(pool, looks) = self.had else { return Ok(()) };
         // The socket holds a reference to the pool, which only its last holder can close.
         drop(looks);
         close(pool).map_err(|error| RequestFailure::from(error).found_midway())

@@ -32,7 +32,7 @@ pub use report::{ServerStat, StatReport, Thresholds};
 pub use request::{CheckedReport, PoolRequest, Reply};
 pub use service::{Addresses, ServeOptions, serve};
 pub use settings::Settings;
-pub use systemd::{HandedOver, handed_over};
+pub use systemd::{InheritedSocket, handed_over};
 pub use transfer::{
     BadRange, BadRanges, OnBadBlock, Sink, Source, TransferError, Transferred, export, import,
 };

@@ -1,7 +1,7 @@
 //! A served pool, from its opening to its close.
 
 use crate::access::{self, open_patiently};
-use crate::control::{self, Asked, Control};
+use crate::control::{self, Control, HolderKind};
 use crate::exports::VolumeExports;
 use crate::failure::{Remedy, RequestFailure, with_causes};
 use crate::metrics::{self, MetricsServer, render};
@@ -194,7 +194,7 @@ fn open(
         OpenPool::open(directory, options.tuning, options.thresholds.clone())
             .map_err(OpenError::Pool)
     };
-    let is_served = || control::is_answering(directory, Asked::Server);
+    let is_served = || control::is_answering(directory, HolderKind::Server);
     let pool = open_patiently(stop, open, is_served)?;
     for damage in pool.damage() {
         monitor.warn(&damage);
@@ -249,7 +249,7 @@ fn open_control(
     transfers: Option<Arc<dyn Transfers>>,
     monitor: &Arc<dyn Monitor>,
 ) -> std::io::Result<Control> {
-    if control::is_answering(directory, Asked::Server) {
+    if control::is_answering(directory, HolderKind::Server) {
         return Err(std::io::ErrorKind::AddrInUse.into());
     }
     Control::open(directory, Arc::clone(pool), transfers, Arc::clone(monitor))

@@ -298,18 +298,18 @@ mod tests {
     #[test]
     fn settings_survive_by_the_names_of_the_options_and_for_their_owner_alone() {
         use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Settings::read(folder.path()).unwrap(), Settings::default());
-        all().write(folder.path()).unwrap();
-        assert_eq!(Settings::read(folder.path()).unwrap(), all());
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Settings::read(directory.path()).unwrap(), Settings::default());
+        all().write(directory.path()).unwrap();
+        assert_eq!(Settings::read(directory.path()).unwrap(), all());
         assert_eq!(all().tuning().commit_interval, Duration::from_millis(250));
-        let path = folder.path().join(FILE);
+        let path = directory.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         for line in ["commit-interval = \"250ms\"", "finder-delay = \"60s\"", "collect-rate = 0"] {
             assert!(text.contains(line), "{text}");
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
-        let refused = Settings::default().write(folder.path()).unwrap_err();
+        let refused = Settings::default().write(directory.path()).unwrap_err();
         assert!(
             refused.kind == gemelo_base::FailureKind::BadInput
                 && refused.text.contains("exists already"),
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_its_place() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (text, parts) in [
             ("\ncommit-intervall = 3", &["line 2", "commit-intervall"][..]),
             ("cache = \"much\"", &["line 1", "much"]),
@@ -339,8 +339,8 @@ mod tests {
             ("cache = 1\ncache_bytes = 1", &["duplicate", "cache"]),
             ("[", &["line 1"]),
         ] {
-            fs::write(folder.path().join(FILE), text).unwrap();
-            let failure = Settings::read(folder.path()).unwrap_err();
+            fs::write(directory.path().join(FILE), text).unwrap();
+            let failure = Settings::read(directory.path()).unwrap_err();
             assert!(
                 failure.kind == gemelo_base::FailureKind::BadInput && failure.text.contains(FILE),
                 "{failure}"

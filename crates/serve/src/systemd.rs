@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
 /// A listening socket that the service manager has opened.
 #[derive(Debug)]
-pub enum HandedOver {
+pub enum InheritedSocket {
     /// A unix socket.
     Unix(UnixListener),
     /// A TCP socket.
@@ -22,21 +22,21 @@ pub enum HandedOver {
 /// # Errors
 /// Fails if one of them is not a listening stream socket of the families `AF_UNIX`, `AF_INET` or
 /// `AF_INET6`.
-pub fn handed_over() -> Result<Vec<HandedOver>, RequestFailure> {
+pub fn handed_over() -> Result<Vec<InheritedSocket>, RequestFailure> {
     take().map_err(|error| {
         RequestFailure::refused(format!("a socket that was handed over cannot be used: {error}"))
     })
 }
 
-fn take() -> io::Result<Vec<HandedOver>> {
+fn take() -> io::Result<Vec<InheritedSocket>> {
     let mut handed = ListenFd::from_env();
     let mut listeners = Vec::new();
     for number in 0..handed.len() {
         let listener = match handed.take_unix_listener(number) {
-            Ok(Some(unix)) => HandedOver::Unix(unix),
+            Ok(Some(unix)) => InheritedSocket::Unix(unix),
             Ok(None) => continue,
             Err(_) => match handed.take_tcp_listener(number)? {
-                Some(tcp) => HandedOver::Tcp(tcp),
+                Some(tcp) => InheritedSocket::Tcp(tcp),
                 None => continue,
             },
         };
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn states_arrive_by_path_and_by_abstract_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
         let by_path = UnixDatagram::bind(&path).unwrap();
         let name = format!("gemelo-test-{}", std::process::id());
         let by_name =

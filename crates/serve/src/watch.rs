@@ -24,7 +24,7 @@ pub(crate) fn start(
     stop: StopFlag,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("gemelo-watch".into()).spawn(move || {
-        let (clock, mut told) = (SystemClock::new(), Told::default());
+        let (clock, mut told) = (SystemClock::new(), GivenWarnings::default());
         while !stop.is_raised() {
             look(&pool, &*monitor, &mut told);
             let next_ns = clock.now_ns() + EVERY_NS;
@@ -38,14 +38,14 @@ pub(crate) fn start(
 
 /// The warnings that were given before.
 #[derive(Default)]
-struct Told {
+struct GivenWarnings {
     used_share: f64,
     damaged_blocks: BTreeSet<DamagedBlock>,
 }
 
 /// Warns once of each threshold, and again only after the use was below it. Warns once of each
 /// damaged block.
-fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut Told) {
+fn look(pool: &OpenPool, monitor: &dyn Monitor, told: &mut GivenWarnings) {
     look_for_damage(pool, monitor, &mut told.damaged_blocks);
     // Commands that ask for figures get this error.
     let Ok(report) = pool.stat() else { return };

@@ -157,12 +157,12 @@ fn connect(stream: UnixStream, export: &str) -> Result<Arc<dyn BlockDevice>, Con
 
 /// A pool in a directory of its own, with the volumes `disk` and `busy` of 8 MiB.
 struct TestPool {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl TestPool {
     fn new() -> Self {
-        let pool = Self { folder: tempfile::tempdir().unwrap() };
+        let pool = Self { directory: tempfile::tempdir().unwrap() };
         let options = PoolOptions { capacity_bytes: 64 << 20, ..PoolOptions::default() };
         Pool::create(&pool.path(), &options).unwrap();
         let clock = Arc::new(SystemClock::new());
@@ -175,11 +175,11 @@ impl TestPool {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("pool")
+        self.directory.path().join("pool")
     }
 
     fn sizes(&self, name: &str) -> Sizes {
-        let socket = self.folder.path().join(name);
+        let socket = self.directory.path().join(name);
         Sizes { socket, carries_transfers: false, fails: false }
     }
 

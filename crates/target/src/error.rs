@@ -52,7 +52,7 @@ pub enum TargetError {
     },
     /// The directory of the target does not exist.
     #[error("{} does not exist: create this directory first", path.display())]
-    NoFolder {
+    NoDirectory {
         /// The missing directory.
         path: PathBuf,
     },
@@ -200,7 +200,7 @@ impl Classified for TargetError {
             | Self::Kind { .. }
             | Self::Missing { .. }
             | Self::NoDirect { .. }
-            | Self::NoFolder { .. }
+            | Self::NoDirectory { .. }
             | Self::NoIoUring(_)
             | Self::NoTarget { .. }
             | Self::ReadOnly { .. }

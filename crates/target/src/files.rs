@@ -17,7 +17,7 @@ pub(crate) enum StorageAtPath {
     /// One file, which exists or will be made. Each process has a region of it.
     File(PathBuf),
     /// One file for each process, in a directory.
-    Folder(Vec<PathBuf>),
+    Directory(Vec<PathBuf>),
     /// A block device. Each process has a region of it.
     Device(PathBuf),
 }
@@ -42,7 +42,7 @@ impl Files {
         let (files, bytes) = match &self.found {
             StorageAtPath::Device(_) => return Ok(()),
             StorageAtPath::File(path) => (vec![path.clone()], self.layout.total_bytes()?),
-            StorageAtPath::Folder(paths) => (paths.clone(), self.layout.place_bytes),
+            StorageAtPath::Directory(paths) => (paths.clone(), self.layout.place_bytes),
         };
         for path in files {
             let file = self.make_or_empty(&path)?;
@@ -72,7 +72,7 @@ impl Files {
         let start = u64::from(process) * self.layout.place_bytes;
         match &self.found {
             StorageAtPath::File(path) | StorageAtPath::Device(path) => (path, start),
-            StorageAtPath::Folder(paths) => {
+            StorageAtPath::Directory(paths) => {
                 (paths.get(process as usize).map_or(Path::new(""), PathBuf::as_path), 0)
             }
         }
@@ -111,7 +111,7 @@ impl Target for Files {
 
     fn at_start(&self) -> AtStart {
         match (&self.found, self.layout.access) {
-            (StorageAtPath::File(_) | StorageAtPath::Folder(_), PlaceAccess::Create) => {
+            (StorageAtPath::File(_) | StorageAtPath::Directory(_), PlaceAccess::Create) => {
                 AtStart::Zeros
             }
             _ => AtStart::Unknown,

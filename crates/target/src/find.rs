@@ -57,7 +57,7 @@ fn find(path: &Path, layout: &PlaceLayout, total_bytes: u64) -> Result<StorageAt
         return find_new_file(path, layout, total_bytes);
     };
     match FileType::from_raw_mode(status.st_mode) {
-        FileType::Directory => find_folder(path, layout, total_bytes),
+        FileType::Directory => find_directory(path, layout, total_bytes),
         FileType::RegularFile => {
             check_existing_file(path, &status, layout, total_bytes)?;
             check_room(path, layout, total_bytes, allocated_bytes(&status))?;
@@ -90,23 +90,23 @@ fn find_new_file(
         return Err(TargetError::Missing { path: path.to_owned() });
     }
     device::check_existing(path)?;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     };
     // A path such as `missing/` is meant as a directory.
-    let wants_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if wants_folder || !folder.is_dir() {
-        let missing = if wants_folder { path } else { folder };
-        return Err(TargetError::NoFolder { path: missing.to_owned() });
+    let wants_directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if wants_directory || !directory.is_dir() {
+        let missing = if wants_directory { path } else { directory };
+        return Err(TargetError::NoDirectory { path: missing.to_owned() });
     }
-    check_writable(folder, layout)?;
-    check_room(folder, layout, total_bytes, 0)?;
-    direct::check(folder, layout)?;
+    check_writable(directory, layout)?;
+    check_room(directory, layout, total_bytes, 0)?;
+    direct::check(directory, layout)?;
     Ok(StorageAtPath::File(path.to_owned()))
 }
 
-fn find_folder(
+fn find_directory(
     path: &Path,
     layout: &PlaceLayout,
     total_bytes: u64,
@@ -127,12 +127,12 @@ fn find_folder(
     check_writable(path, layout)?;
     check_room(path, layout, total_bytes, reusable_bytes)?;
     direct::check(path, layout)?;
-    Ok(StorageAtPath::Folder(files))
+    Ok(StorageAtPath::Directory(files))
 }
 
 /// Returns the path of a process's file in a directory.
-fn place_file(folder: &Path, process: u32) -> PathBuf {
-    folder.join(format!("gemelo-{process:04}.data"))
+fn place_file(directory: &Path, process: u32) -> PathBuf {
+    directory.join(format!("gemelo-{process:04}.data"))
 }
 
 fn check_existing_file(

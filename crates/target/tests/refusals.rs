@@ -71,16 +71,16 @@ fn use_all(target: &dyn Target, engine: Engine, writes: bool) {
 #[test]
 fn files_are_made_and_removed_unless_kept() {
     for engine in [Engine::Psync, Engine::IoUring] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("one");
-        for path in [folder.path(), &file] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("one");
+        for path in [directory.path(), &file] {
             let mut target = prepare(path, &layout());
             assert_eq!(target.at_start(), AtStart::Zeros);
             use_all(target.as_ref(), engine, true);
             target.finish(false).unwrap();
-            assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+            assert_eq!(directory.path().read_dir().unwrap().count(), 0);
             drop(prepare(path, &layout()));
-            assert_eq!(folder.path().read_dir().unwrap().count(), 0, "dropped without finish");
+            assert_eq!(directory.path().read_dir().unwrap().count(), 0, "dropped without finish");
         }
         let mut target = prepare(&file, &layout());
         use_all(target.as_ref(), engine, true);
@@ -94,31 +94,31 @@ fn files_are_made_and_removed_unless_kept() {
 
 #[test]
 fn what_exists_is_overwritten_by_force_only_and_never_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("gemelo-0001.data");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("gemelo-0001.data");
     std::fs::write(&file, "mine").unwrap();
-    for path in [folder.path(), &file] {
+    for path in [directory.path(), &file] {
         assert!(matches!(refused(path, &layout()), TargetError::Exists { path } if path == file));
         assert_eq!(std::fs::read(&file).unwrap(), b"mine");
     }
     let forced = PlaceLayout { force: true, ..layout() };
-    let planned = plan(folder.path(), &forced).unwrap();
+    let planned = plan(directory.path(), &forced).unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), b"mine", "a plan touches nothing");
     planned.prepare().unwrap().finish(false).unwrap();
-    assert!(file.exists() && !folder.path().join("gemelo-0000.data").exists());
+    assert!(file.exists() && !directory.path().join("gemelo-0000.data").exists());
 }
 
 #[test]
 fn what_is_missing_too_small_or_something_else_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("missing");
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
     let read = PlaceLayout { access: PlaceAccess::Read, ..layout() };
     assert!(matches!(refused(&missing, &read), TargetError::Missing { .. }));
-    assert!(matches!(refused(folder.path(), &read), TargetError::Missing { .. }));
-    assert!(matches!(refused(&missing.join("x"), &layout()), TargetError::NoFolder { .. }));
+    assert!(matches!(refused(directory.path(), &read), TargetError::Missing { .. }));
+    assert!(matches!(refused(&missing.join("x"), &layout()), TargetError::NoDirectory { .. }));
     let with_slash = PathBuf::from(format!("{}/", missing.display()));
-    assert!(matches!(refused(&with_slash, &layout()), TargetError::NoFolder { .. }));
-    let small = folder.path().join("small");
+    assert!(matches!(refused(&with_slash, &layout()), TargetError::NoDirectory { .. }));
+    let small = directory.path().join("small");
     std::fs::write(&small, vec![0; 5000]).unwrap();
     let error = refused(&small, &read);
     assert!(
@@ -127,34 +127,34 @@ fn what_is_missing_too_small_or_something_else_is_refused() {
     );
     assert!(matches!(refused(Path::new("/dev/null"), &layout()), TargetError::Kind { .. }));
     for place_bytes in [0, u64::MAX, 1 << 62] {
-        let error = refused(folder.path(), &PlaceLayout { place_bytes, ..layout() });
+        let error = refused(directory.path(), &PlaceLayout { place_bytes, ..layout() });
         assert!(matches!(error, TargetError::Size { .. }), "{error}");
     }
 }
 
 #[test]
 fn space_is_looked_at_where_it_will_be_taken() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let huge = PlaceLayout { place_bytes: 1 << 50, ..layout() };
-    assert!(matches!(refused(folder.path(), &huge), TargetError::TooSmall { .. }));
+    assert!(matches!(refused(directory.path(), &huge), TargetError::TooSmall { .. }));
     let sparse = PlaceLayout { preallocate: false, place_bytes: 1 << 40, ..layout() };
-    drop(prepare(folder.path(), &sparse));
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    drop(prepare(directory.path(), &sparse));
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]
 fn direct_io_goes_by_sectors() {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let direct = PlaceLayout { direct: true, ..layout() };
     for odd in
         [PlaceLayout { block_bytes: 1000, ..direct }, PlaceLayout { place_bytes: 10_000, ..direct }]
     {
-        for path in [folder.path().to_owned(), folder.path().join("file")] {
+        for path in [directory.path().to_owned(), directory.path().join("file")] {
             let error = refused(&path, &odd);
             assert!(matches!(error, TargetError::Sector { .. }), "{error}");
         }
     }
-    let target = prepare(folder.path(), &direct);
+    let target = prepare(directory.path(), &direct);
     use_all(target.as_ref(), Engine::Psync, true);
     use_all(target.as_ref(), Engine::IoUring, true);
 }
@@ -164,13 +164,13 @@ fn direct_io_goes_by_sectors() {
 struct Loop {
     device: PathBuf,
     backing: PathBuf,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Loop {
     fn new(test: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let backing = folder.path().join("backing");
+        let directory = tempfile::tempdir().unwrap();
+        let backing = directory.path().join("backing");
         std::fs::write(&backing, vec![0; 4 << 20]).unwrap();
         let made = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
         let Some(made) = made.ok().filter(|made| made.status.success()) else {
@@ -178,7 +178,7 @@ impl Loop {
             return None;
         };
         let device = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
-        Some(Self { device, backing, _folder: folder })
+        Some(Self { device, backing, _directory: directory })
     }
 }
 
@@ -222,12 +222,13 @@ fn a_used_device_is_refused_even_by_force() {
         return;
     }
     assert!(matches!(refused(&device.device, &layout()), TargetError::HoldsData { .. }));
-    let folder = tempfile::tempdir().unwrap();
-    assert!(succeeds(Command::new("mount").arg(&device.device).arg(folder.path())));
+    let directory = tempfile::tempdir().unwrap();
+    assert!(succeeds(Command::new("mount").arg(&device.device).arg(directory.path())));
     let mounted = plan(&device.device, &forced);
-    let remounted = succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(folder.path()));
-    let read_only = plan(folder.path(), &layout());
-    assert!(succeeds(Command::new("umount").arg(folder.path())));
+    let remounted =
+        succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(directory.path()));
+    let read_only = plan(directory.path(), &layout());
+    assert!(succeeds(Command::new("umount").arg(directory.path())));
     let Err(TargetError::InUse { by, .. }) = mounted else {
         panic!("a mounted device was accepted")
     };

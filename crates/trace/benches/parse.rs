@@ -23,10 +23,10 @@ const RECORDS: u64 = 400_000;
 const ROUNDS: usize = 5;
 
 /// Makes a trace of the preset in a format.
-fn make(folder: &Path, name: &str, preset: &str, format: TraceFormat) -> PathBuf {
+fn make(directory: &Path, name: &str, preset: &str, format: TraceFormat) -> PathBuf {
     let spec = Preset::named(preset).unwrap().spec(RECORDS, 1).unwrap();
     let mut synthesis = Synthesis::new(&spec).unwrap();
-    let path = folder.join(name);
+    let path = directory.join(name);
     let mut writer = TraceWriter::new(format, BufWriter::new(File::create(&path).unwrap()));
     let mut record = Record::new();
     while synthesis.next_record(&mut record).unwrap() {
@@ -79,15 +79,15 @@ fn candidate(name: impl Into<String>, run: impl FnMut() -> u64 + 'static) -> Can
 }
 
 fn main() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut candidates = Vec::new();
     for format in TraceFormat::ALL {
-        let path = make(folder.path(), format.name(), "mail", format);
+        let path = make(directory.path(), format.name(), "mail", format);
         candidates.push(candidate(format!("read {format}"), move || read(&path, |_| {})));
     }
-    let homes = make(folder.path(), "homes", "homes", TraceFormat::Fiu);
+    let homes = make(directory.path(), "homes", "homes", TraceFormat::Fiu);
     candidates.push(candidate("read fiu, a hash every 512 bytes", move || read(&homes, |_| {})));
-    let fiu = folder.path().join("fiu");
+    let fiu = directory.path().join("fiu");
     for name in ["fiu.gz", "fiu.zst"] {
         let path = compressed(&fiu, name);
         candidates.push(candidate(format!("read {name}"), move || read(&path, |_| {})));

@@ -1,6 +1,6 @@
 //! Errors in reading a trace. Messages begin with file and line.
 
-use crate::TraceFormat;
+use crate::trace_format::TraceFormat;
 use gemelo_base::{Classified, FailureKind};
 use std::path::PathBuf;
 use thiserror::Error;

@@ -25,12 +25,12 @@ mod reader;
 mod record;
 mod stat;
 mod synthesize;
+mod trace_format;
 mod window;
 mod write;
 
 pub use blocks::{BlockError, Blocks, TouchedBlock};
 pub use error::{Malformed, TraceError};
-pub use format::TraceFormat;
 pub use merge::{DeviceRule, Merged, ReadOptions};
 pub use record::{ContentHash, Names, Record, RecordSource, TraceOperation};
 pub use stat::{
@@ -40,5 +40,6 @@ pub use stat::{
 pub use synthesize::{
     Arrival, ArrivalError, DataAmount, Preset, Synthesis, SynthesisError, SynthesisSpec, presets,
 };
+pub use trace_format::TraceFormat;
 pub use window::{Stretch, Window};
 pub use write::{Loss, TraceWriter, WriteError};

@@ -5,9 +5,9 @@
 //! go back.
 
 use crate::error::TraceError;
-use crate::format::TraceFormat;
 use crate::reader::{Reader, Skipped};
 use crate::record::{Names, Record, RecordSource};
+use crate::trace_format::TraceFormat;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
@@ -282,14 +282,14 @@ mod tests {
     use tempfile::TempDir;
 
     fn files(texts: &[&str]) -> (TempDir, Vec<PathBuf>) {
-        let folder = TempDir::new().unwrap();
+        let directory = TempDir::new().unwrap();
         let paths = texts.iter().enumerate().map(|(index, text)| {
-            let path = folder.path().join(format!("{index}.csv"));
+            let path = directory.path().join(format!("{index}.csv"));
             std::fs::write(&path, text).unwrap();
             path
         });
         let paths = paths.collect();
-        (folder, paths)
+        (directory, paths)
     }
 
     fn times(merged: &mut Merged) -> Vec<u64> {
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn files_are_merged_by_time_whatever_their_order() {
-        let (_folder, paths) =
+        let (_directory, paths) =
             files(&["1,R,0,512,5\n1,R,0,512,9\n", "2,W,0,512,1\n2,W,0,512,6\n", "3,W,0,512,20\n"]);
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
         assert_eq!(times(&mut merged), [1, 5, 6, 9, 20]);
@@ -315,11 +315,11 @@ mod tests {
     fn files_open_when_their_time_comes() {
         let texts: Vec<String> =
             (0..MOST_OPEN + 20).map(|i| format!("1,R,0,512,{}\n", i * 10)).collect();
-        let (_folder, paths) = files(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        let (_directory, paths) = files(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
         assert_eq!(times(&mut merged).len(), MOST_OPEN + 20);
         let texts = vec!["1,R,0,512,1\n1,R,0,512,2\n"; MOST_OPEN + 1];
-        let (_folder, paths) = files(&texts);
+        let (_directory, paths) = files(&texts);
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
         let error = merged.next_record(&mut Record::new()).unwrap_err();
         assert!(error.to_string().contains("256 files overlap"), "{error}");
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn devices_are_chosen_and_renamed() {
-        let (_folder, paths) = files(&["1,R,0,512,1\n2,R,0,512,2\n3,R,0,512,3\n1,R,0,512,4\n"]);
+        let (_directory, paths) = files(&["1,R,0,512,1\n2,R,0,512,2\n3,R,0,512,3\n1,R,0,512,4\n"]);
         let rules = |texts: &[&str]| ReadOptions {
             devices: texts.iter().map(|text| text.parse().unwrap()).collect(),
             ..ReadOptions::default()
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn malformed_lines_stop_or_are_counted() {
-        let (_folder, paths) = files(&["1,R,0,512,1\n1,R,zero,512,2\n1,R,0,512,3\n"]);
+        let (_directory, paths) = files(&["1,R,0,512,1\n1,R,zero,512,2\n1,R,0,512,3\n"]);
         let mut merged = Merged::open(&paths, ReadOptions::default()).unwrap();
         let mut record = Record::new();
         let mut result = Ok(true);

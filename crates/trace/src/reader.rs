@@ -1,9 +1,10 @@
 //! Reads one trace file as a stream of records.
 
 use crate::error::{Malformed, TraceError};
-use crate::format::{Parsed, Parser, TraceFormat};
+use crate::format::{Parsed, Parser, recognise};
 use crate::input::Input;
 use crate::record::{Names, Record};
+use crate::trace_format::TraceFormat;
 use std::path::Path;
 
 /// Counts of lines and operations left out.
@@ -39,7 +40,7 @@ impl Reader {
         if input.head().is_empty() {
             return Err(TraceError::Empty { path: path.to_owned() });
         }
-        let format = format.or_else(|| TraceFormat::of_head(input.head()));
+        let format = format.or_else(|| recognise(input.head()));
         let format = format.ok_or_else(|| TraceError::Unrecognised {
             path: path.to_owned(),
             known: TraceFormat::known(),

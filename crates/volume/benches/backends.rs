@@ -112,8 +112,8 @@ fn run(
     done as f64 / started.elapsed().as_secs_f64()
 }
 
-fn open(folder: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool {
-    let path = folder.join("pool");
+fn open(directory: &Path, backend: BackendKind, cache_kib: u64, bytes: u64) -> Pool {
+    let path = directory.join("pool");
     if path.exists() {
         std::fs::remove_dir_all(&path).unwrap();
     }
@@ -144,12 +144,12 @@ fn print(name: &str, rounds: &[Round]) {
 
 /// Runs one round of a line of the table.
 fn measure(
-    folder: &Path,
+    directory: &Path,
     (backend, cache_kib): (BackendKind, u64),
     (data, tree): (Data, &[u8]),
     bytes: u64,
 ) -> Round {
-    let pool = open(folder, backend, cache_kib, bytes);
+    let pool = open(directory, backend, cache_kib, bytes);
     let volume = pool.volume("v").unwrap();
     let mut content = Content { data, tree, next: 0 };
     let mut rates = Vec::new();
@@ -174,8 +174,8 @@ fn measure(
 
 /// Reads the files below a directory until there are enough bytes. Each file is filled up to whole
 /// blocks.
-fn read_tree(folder: &Path, most: usize, bytes: &mut Vec<u8>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+fn read_tree(directory: &Path, most: usize, bytes: &mut Vec<u8>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     for path in paths {
@@ -196,7 +196,7 @@ fn read_tree(folder: &Path, most: usize, bytes: &mut Vec<u8>) {
 fn main() {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let folder = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let directory = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let bytes = arguments.get(2).map_or(64, |text| text.parse().unwrap()) << 20;
     let (mut tree, mut root) = (Vec::new(), Path::new("."));
     for candidate in arguments.get(1).map_or(TREES.to_vec(), |root| vec![root.as_str()]) {
@@ -229,7 +229,12 @@ fn main() {
         let mut rounds: Vec<Vec<Round>> = lines.iter().map(|_| Vec::new()).collect();
         for _ in 0..ROUNDS {
             for ((_, backend, cache_kib), rounds) in lines.iter().zip(&mut rounds) {
-                rounds.push(measure(folder.path(), (*backend, *cache_kib), (data, &tree), bytes));
+                rounds.push(measure(
+                    directory.path(),
+                    (*backend, *cache_kib),
+                    (data, &tree),
+                    bytes,
+                ));
             }
         }
         lines.iter().zip(&rounds).for_each(|((name, ..), rounds)| print(name, rounds));

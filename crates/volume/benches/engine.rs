@@ -191,8 +191,8 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-fn open_pool(folder: &Path, fingerprint: FingerprintKind) -> (Pool, Volume) {
-    let path = folder.join(format!("{fingerprint:?}"));
+fn open_pool(directory: &Path, fingerprint: FingerprintKind) -> (Pool, Volume) {
+    let path = directory.join(format!("{fingerprint:?}"));
     Pool::create(
         &path,
         &PoolOptions { capacity_bytes: CAPACITY_BYTES, fingerprint, ..PoolOptions::default() },
@@ -254,21 +254,21 @@ fn cpu_ns() -> u64 {
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
-    let folder = arguments.next().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let directory = arguments.next().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let only = arguments.next();
     let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create_new(true)
-        .open(folder.path().join("plain"))
+        .open(directory.path().join("plain"))
         .unwrap();
     let filler = vec![1u8; 1 << 20];
     for offset in (0..VOLUME_BYTES).step_by(filler.len()) {
         file.write_all_at(&filler, offset).unwrap();
     }
     let plain = Plain(file);
-    let (_blake3_pool, blake3) = open_pool(folder.path(), FingerprintKind::Blake3);
-    let (_xxh3_pool, xxh3) = open_pool(folder.path(), FingerprintKind::Xxh3Compare);
+    let (_blake3_pool, blake3) = open_pool(directory.path(), FingerprintKind::Blake3);
+    let (_xxh3_pool, xxh3) = open_pool(directory.path(), FingerprintKind::Xxh3Compare);
     let candidates: [(&str, &dyn Candidate); 3] =
         [("plain file", &plain), ("blake3", &blake3), ("xxh3+compare", &xxh3)];
     let names: Vec<String> = candidates.iter().map(|(name, _)| format!("{name:>16}")).collect();

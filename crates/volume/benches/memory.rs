@@ -109,12 +109,12 @@ fn fill(pool: &Pool, blocks: u64, random_blocks: u64) -> (f64, f64) {
     (sequential, random_blocks as f64 / started.elapsed().as_secs_f64())
 }
 
-fn measure(folder: &std::path::Path, backend: BackendKind, gb: f64, cache_mib: u64) {
+fn measure(directory: &std::path::Path, backend: BackendKind, gb: f64, cache_mib: u64) {
     let blocks = (gb * BLOCKS_PER_GB) as u64;
     let before = status_mib("VmRSS");
     // Resets the peak of the resident set.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
-    let path = folder.join(format!("{}-{gb}", backend.name()));
+    let path = directory.join(format!("{}-{gb}", backend.name()));
     let metadata = Arc::new(FileDisk::create(&path).unwrap());
     let data = Arc::new(Sink { first: Mutex::new([0; BLOCK]), blocks: blocks * 2 });
     let disks = PoolDisks::new(data, metadata);
@@ -160,7 +160,7 @@ fn measure(folder: &std::path::Path, backend: BackendKind, gb: f64, cache_mib: u
 fn main() {
     let arguments: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let folder = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let directory = arguments.first().map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
     let sizes = arguments.get(1).map_or("1", String::as_str);
     let backends = match arguments.get(2) {
         Some(name) => vec![BackendKind::from_name(name).unwrap()],
@@ -170,7 +170,7 @@ fn main() {
     println!("cache of table and btree: {cache_mib} MiB");
     for backend in backends {
         for gb in sizes.split(',') {
-            measure(folder.path(), backend, gb.parse().unwrap(), cache_mib);
+            measure(directory.path(), backend, gb.parse().unwrap(), cache_mib);
         }
     }
 }

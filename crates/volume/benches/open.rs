@@ -99,8 +99,8 @@ fn cpu_ns() -> u64 {
 
 fn main() {
     let base = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let folder = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
-    let metadata = Arc::new(FileDisk::create(&folder.path().join("metadata")).unwrap());
+    let directory = base.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
+    let metadata = Arc::new(FileDisk::create(&directory.path().join("metadata")).unwrap());
     let disks = PoolDisks::new(Arc::new(Sink(Mutex::new([0; BLOCK]))), metadata);
     let options = PoolOptions {
         block_bytes: BLOCK as u32,

@@ -187,8 +187,8 @@ fn history() -> History {
 #[test]
 fn no_read_shows_what_was_never_there_and_no_write_is_lost() {
     for seed in first_seed()..first_seed() + rounds(4) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
         // The store has hardly more blocks than the volume, so blocks are freed and reused all the
         // time.
         Pool::create(
@@ -324,8 +324,8 @@ impl Disk for SlowDisk {
 fn contents_that_several_threads_write_at_once_are_stored_once() {
     const CONTENTS: u64 = 256;
     const BATCH: u64 = 16;
-    let folder = tempfile::tempdir().unwrap();
-    let disk = |name: &str| FileDisk::create(&folder.path().join(name)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let disk = |name: &str| FileDisk::create(&directory.path().join(name)).unwrap();
     let disks = PoolDisks::new(Arc::new(SlowDisk(disk("data"))), Arc::new(disk("metadata")));
     Pool::format(&disks, &options_with(BackendKind::Log, THREADS * CONTENTS + 100)).unwrap();
     let pool = Pool::open_disks(disks, Tuning::default(), Arc::new(ManualClock::new())).unwrap();

@@ -175,10 +175,10 @@ fn a_full_file_system_takes_removals_at_every_level() {
     for backend in BackendKind::ALL {
         // Numbers of blocks left within the last MiB.
         for level in [0, 1, 9, 100, 170, 256] {
-            let folder = tempfile::tempdir().unwrap();
+            let directory = tempfile::tempdir().unwrap();
             let left = Arc::new(Mutex::new(1 << 30));
             let disk = |name: &str| {
-                let file = FileDisk::create(&folder.path().join(name)).unwrap();
+                let file = FileDisk::create(&directory.path().join(name)).unwrap();
                 Arc::new(SparseDisk { file, used: Mutex::default(), left: Arc::clone(&left) })
             };
             let disks = PoolDisks::new(disk("data"), disk("metadata"));
@@ -200,20 +200,20 @@ impl Drop for Mounted<'_> {
 /// The same test on a file system of the kernel, which tells how much room it has.
 #[test]
 fn a_full_tmpfs_takes_removals() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(folder.path());
+    mount.args(["-t", "tmpfs", "-o", "size=96m", "tmpfs"]).arg(directory.path());
     if !mount.output().is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: mounting a file system needs root");
         return;
     }
-    let mounted = Mounted(folder.path());
+    let mounted = Mounted(directory.path());
     let room = || {
         let status = rustix::fs::statvfs(mounted.0).unwrap();
         status.f_bavail * status.f_frsize / BLOCK as u64
     };
     for (number, level) in [0, 3, 77, 256].into_iter().enumerate() {
-        let pool = folder.path().join(number.to_string());
+        let pool = directory.path().join(number.to_string());
         std::fs::create_dir(&pool).unwrap();
         let disk = |name: &str| Arc::new(FileDisk::create(&pool.join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));

@@ -45,8 +45,8 @@ fn is_in_use(opened: Result<Pool, VolumeError>) -> bool {
 
 #[test]
 fn a_copy_of_the_directory_has_the_same_disks_and_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
     for name in ["data", "metadata"] {
         let options = PoolOptions {
             data: (name == "data").then(|| file("disk")),
@@ -74,8 +74,8 @@ fn a_copy_of_the_directory_has_the_same_disks_and_is_refused() {
 
 #[test]
 fn readers_share_a_pool_that_nobody_writes_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     Pool::create(&path, &small()).unwrap();
     open(&path).unwrap().close().unwrap();
     let (one, two) = (look(&path).unwrap(), look(&path).unwrap());
@@ -89,8 +89,8 @@ fn readers_share_a_pool_that_nobody_writes_to() {
 
 #[test]
 fn a_volume_keeps_the_disks_of_its_pool() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     Pool::create(&path, &small()).unwrap();
     let pool = open(&path).unwrap();
     pool.create_volume("a", SIZE, DedupMode::Inline).unwrap();
@@ -103,20 +103,20 @@ fn a_volume_keeps_the_disks_of_its_pool() {
 
 #[test]
 fn data_and_metadata_in_one_place_are_refused_by_all_its_names() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
     fs::write(file("disk"), "").unwrap();
     fs::hard_link(file("disk"), file("other-name")).unwrap();
     symlink(file("disk"), file("link")).unwrap();
-    symlink(folder.path(), file("folder")).unwrap();
+    symlink(directory.path(), file("directory")).unwrap();
     let pool = file("pool");
     for (data, metadata) in [
         ("disk", "disk"),
         ("disk", "other-name"),
         ("link", "disk"),
-        ("folder/disk", "disk"),
+        ("directory/disk", "disk"),
         ("new", "new"),
-        ("folder/new", "new"),
+        ("directory/new", "new"),
         ("pool/metadata", "pool/metadata"),
     ] {
         let options =
@@ -140,8 +140,8 @@ fn data_and_metadata_in_one_place_are_refused_by_all_its_names() {
 
 #[test]
 fn what_is_made_is_the_owners_alone_and_a_directory_that_was_there_keeps_its_mode() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     fs::create_dir(file("old")).unwrap();
     fs::set_permissions(file("old"), fs::Permissions::from_mode(0o750)).unwrap();
@@ -155,9 +155,9 @@ fn what_is_made_is_the_owners_alone_and_a_directory_that_was_there_keeps_its_mod
 }
 
 /// All paths below a directory, with their lengths.
-fn contents(folder: &Path) -> Vec<(PathBuf, u64)> {
+fn contents(directory: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let status = entry.path().symlink_metadata().unwrap();
         if status.is_dir() {
             found.extend(contents(&entry.path()));
@@ -170,21 +170,21 @@ fn contents(folder: &Path) -> Vec<(PathBuf, u64)> {
 
 #[test]
 fn what_fails_leaves_everything_as_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
     fs::write(file("precious"), "precious").unwrap();
     fs::write(file("empty"), "").unwrap();
     fs::create_dir(file("there")).unwrap();
     fs::create_dir(file("half")).unwrap();
     fs::write(file("half/metadata"), "").unwrap();
-    let before = contents(folder.path());
+    let before = contents(directory.path());
     let place = |name: &str| (!name.is_empty()).then(|| file(name));
     for (pool, data, metadata) in [
         ("new", "precious", ""),
         ("new", "", "precious"),
         ("there", "empty", "precious"),
-        ("there", "new", "no-folder/metadata"),
-        ("new", "no-folder/data", ""),
+        ("there", "new", "no-directory/metadata"),
+        ("new", "no-directory/data", ""),
         ("new", "there", ""),
         ("half", "new", ""),
         ("precious", "", ""),
@@ -192,25 +192,25 @@ fn what_fails_leaves_everything_as_it_was() {
         let options = PoolOptions { data: place(data), metadata: place(metadata), ..small() };
         let made = Pool::create(&file(pool), &options);
         assert!(made.is_err(), "{pool} {data} {metadata}");
-        assert_eq!(contents(folder.path()), before, "{pool} {data} {metadata}: {made:?}");
+        assert_eq!(contents(directory.path()), before, "{pool} {data} {metadata}: {made:?}");
     }
     // The new pool is dropped before it is kept, as by a caller that fails.
     let options = PoolOptions { data: place("empty"), ..small() };
     drop(NewPool::make(&file("new"), &options).unwrap());
-    assert_eq!(contents(folder.path()), before);
+    assert_eq!(contents(directory.path()), before);
     Pool::create(&file("new"), &options).unwrap();
 }
 
 /// A loop device. The test reports that it is skipped if the process may not make one.
 struct Loop {
     device: PathBuf,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Loop {
     fn new(bytes: u64) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let backing = folder.path().join("backing");
+        let directory = tempfile::tempdir().unwrap();
+        let backing = directory.path().join("backing");
         fs::File::create(&backing).unwrap().set_len(bytes).unwrap();
         let made = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
         let Some(made) = made.ok().filter(|made| made.status.success()) else {
@@ -221,11 +221,11 @@ impl Loop {
             eprintln!("not tested: loop devices need losetup and root");
             return None;
         };
-        Some(Self { device: String::from_utf8(made.stdout).unwrap().trim().into(), folder })
+        Some(Self { device: String::from_utf8(made.stdout).unwrap().trim().into(), directory })
     }
 
     fn pool(&self) -> PathBuf {
-        self.folder.path().join("pool")
+        self.directory.path().join("pool")
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
@@ -269,7 +269,7 @@ fn a_device_that_holds_something_is_named_and_taken_by_force_only() {
     Pool::create(&device.pool(), &forced).unwrap();
     let bytes = fs::read(&device.device).unwrap();
     assert!(bytes[bytes.len() - 512..].iter().all(|byte| *byte == 0), "the old label is gone");
-    let again = device.folder.path().join("again");
+    let again = device.directory.path().join("again");
     let Err(VolumeError::Disk(DiskError::HoldsData { what, .. })) =
         Pool::create(&again, &device.options())
     else {
@@ -282,7 +282,7 @@ fn a_device_that_holds_something_is_named_and_taken_by_force_only() {
 #[test]
 fn a_device_is_had_by_one_under_all_its_names() {
     let Some(device) = Loop::new(16 << 20) else { return };
-    let link = device.folder.path().join("by-id");
+    let link = device.directory.path().join("by-id");
     symlink(&device.device, &link).unwrap();
     let options = PoolOptions { data: Some(link.clone()), ..device.options() };
     Pool::create(&device.pool(), &options).unwrap();
@@ -290,11 +290,11 @@ fn a_device_is_had_by_one_under_all_its_names() {
     let held = open(&device.pool()).unwrap();
     assert!(is_in_use(open(&device.pool())) && is_in_use(look(&device.pool())));
     let force = PoolOptions { force: true, ..device.options() };
-    let other = device.folder.path().join("other");
+    let other = device.directory.path().join("other");
     let made = Pool::create(&other, &force);
     assert!(matches!(made, Err(VolumeError::Disk(DiskError::DeviceInUse { .. }))), "{made:?}");
     // Another node of the same device is not locked, but the kernel knows the device behind it.
-    let node = device.folder.path().join("node");
+    let node = device.directory.path().join("node");
     let numbers = fs::metadata(&device.device).unwrap().rdev();
     let kind = rustix::fs::FileType::BlockDevice;
     rustix::fs::mknodat(rustix::fs::CWD, &node, kind, 0o600.into(), numbers).unwrap();
@@ -341,12 +341,12 @@ fn a_mounted_or_small_device_and_one_that_is_not_there_are_refused() {
     let large = PoolOptions { data: None, metadata, journal_bytes: journal, ..device.options() };
     assert!(matches!(Pool::create(&device.pool(), &large), Err(VolumeError::SmallDevice { .. })));
     assert!(Command::new("mkfs.ext4").arg("-q").arg(&device.device).status().unwrap().success());
-    let mount = device.folder.path().join("mount");
+    let mount = device.directory.path().join("mount");
     fs::create_dir(&mount).unwrap();
     assert!(Command::new("mount").arg(&device.device).arg(&mount).status().unwrap().success());
     let made = Pool::create(&device.pool(), &PoolOptions { force: true, ..device.options() });
     // The link of a pool may lead to a device that has another use by now.
-    let other = device.folder.path().join("other");
+    let other = device.directory.path().join("other");
     Pool::create(&other, &small()).unwrap();
     fs::remove_file(other.join("data")).unwrap();
     symlink(&device.device, other.join("data")).unwrap();
@@ -366,8 +366,8 @@ fn contents_with_one_sha1_are_not_shared() {
     let sha1 = Fingerprinter::new(FingerprintKind::Sha1, [0; 32]);
     assert!(one != two && sha1.of(&one) == sha1.of(&two), "the contents do not collide");
     for mode in [DedupMode::Inline, DedupMode::Offline] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool");
         Pool::create(&path, &PoolOptions { fingerprint: FingerprintKind::Sha1, ..small() })
             .unwrap();
         let pool = open(&path).unwrap();

@@ -31,8 +31,8 @@ fn open(path: &Path) -> Result<Pool, VolumeError> {
 
 #[test]
 fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     Pool::create(&path, &small()).unwrap();
     let bytes = content(5, 10_000);
     {
@@ -66,8 +66,8 @@ fn a_pool_keeps_its_volumes_from_one_opening_to_the_next() {
 
 #[test]
 fn a_second_opener_is_refused_and_told_who_has_the_pool() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     Pool::create(&path, &small()).unwrap();
     let pool = open(&path).unwrap();
     let Err(VolumeError::InUse { holder }) = open(&path) else { panic!("opened twice") };
@@ -83,8 +83,8 @@ fn a_second_opener_is_refused_and_told_who_has_the_pool() {
 
 #[test]
 fn disks_can_be_elsewhere() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, data) = (folder.path().join("pool"), folder.path().join("data.img"));
+    let directory = tempfile::tempdir().unwrap();
+    let (path, data) = (directory.path().join("pool"), directory.path().join("data.img"));
     Pool::create(&path, &PoolOptions { data: Some(data.clone()), ..small() }).unwrap();
     assert_eq!(std::fs::metadata(&data).unwrap().len(), SIZE);
     let pool = open(&path).unwrap();
@@ -92,15 +92,15 @@ fn disks_can_be_elsewhere() {
     pool.grow(2 * SIZE).unwrap();
     assert_eq!(std::fs::metadata(&data).unwrap().len(), 2 * SIZE);
     pool.close().unwrap();
-    let other = folder.path().join("other");
+    let other = directory.path().join("other");
     let taken = Pool::create(&other, &PoolOptions { data: Some(data), ..small() });
     assert!(matches!(taken, Err(VolumeError::Disk(DiskError::Exists { .. }))));
 }
 
 #[test]
 fn invalid_options_are_refused_before_anything_is_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     for options in [
         PoolOptions { block_bytes: 1000, ..small() },
         PoolOptions { block_bytes: 256, ..small() },
@@ -140,8 +140,8 @@ fn invalid_options_are_refused_before_anything_is_made() {
 
 #[test]
 fn a_refusal_names_the_value_and_the_limit_in_the_units_of_users() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     let refused = |options: PoolOptions| Pool::create(&path, &options).unwrap_err().to_string();
     let options = PoolOptions { block_bytes: 4096, ..small() };
     assert_eq!(
@@ -173,8 +173,8 @@ fn a_refusal_names_the_value_and_the_limit_in_the_units_of_users() {
 #[test]
 fn free_space_goes_back_to_the_system() {
     use std::os::unix::fs::MetadataExt;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     Pool::create(&path, &small()).unwrap();
     let pool = open(&path).unwrap();
     pool.create_volume("a", SIZE, DedupMode::Inline).unwrap();
@@ -194,8 +194,8 @@ fn free_space_goes_back_to_the_system() {
 
 #[test]
 fn a_pool_open_for_reading_takes_no_changes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     Pool::create(&path, &small()).unwrap();
     let pool = open(&path).unwrap();
     pool.create_volume("a", SIZE, DedupMode::Inline).unwrap();

@@ -66,10 +66,12 @@ fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
 }
 
 /// Makes a pool of this many blocks. Returns it with its data store.
-fn slow_pool(folder: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>) {
-    let data = slow_disk(&folder.join("data"), 2);
-    let disks =
-        PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, slow_disk(&folder.join("metadata"), 2));
+fn slow_pool(directory: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>) {
+    let data = slow_disk(&directory.join("data"), 2);
+    let disks = PoolDisks::new(
+        Arc::clone(&data) as Arc<dyn Disk>,
+        slow_disk(&directory.join("metadata"), 2),
+    );
     Pool::format(&disks, &options(2 + blocks)).unwrap();
     (Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap(), data)
 }
@@ -78,8 +80,8 @@ fn slow_pool(folder: &Path, blocks: u64, tuning: Tuning) -> (Pool, Arc<SlowDisk>
 #[test]
 fn clients_that_overwrite_never_find_the_store_full() {
     const CLIENTS: u64 = 4;
-    let folder = tempfile::tempdir().unwrap();
-    let (pool, _) = slow_pool(folder.path(), 256 + 24, Tuning::default());
+    let directory = tempfile::tempdir().unwrap();
+    let (pool, _) = slow_pool(directory.path(), 256 + 24, Tuning::default());
     pool.create_volume("a", 256 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     write(&volume, 0, &unique(&mut Random::new(77), 256)).unwrap();
@@ -106,8 +108,8 @@ fn clients_that_overwrite_never_find_the_store_full() {
 
 #[test]
 fn a_write_waits_for_a_slow_reader_of_the_blocks_it_needs() {
-    let folder = tempfile::tempdir().unwrap();
-    let (pool, data) = slow_pool(folder.path(), 32, tuning());
+    let directory = tempfile::tempdir().unwrap();
+    let (pool, data) = slow_pool(directory.path(), 32, tuning());
     pool.create_volume("a", 32 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
     let mut random = Random::new(1);
@@ -129,8 +131,8 @@ fn a_write_waits_for_a_slow_reader_of_the_blocks_it_needs() {
 #[test]
 fn a_long_overwrite_passes_through_a_single_free_block() {
     for backend in [BackendKind::Log, BackendKind::BTree] {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = |name: &str| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let disk = |name: &str| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));
         Pool::format(&disks, &options_with(backend, 2 + 33)).unwrap();
         let pool = Pool::open_disks(disks, tuning(), Arc::new(ManualClock::new())).unwrap();

@@ -63,13 +63,13 @@ impl Disk for TestDisk {
     }
 }
 
-fn disk(folder: &Path, name: &str, sync_ms: u64) -> Arc<TestDisk> {
-    let file = FileDisk::create(&folder.join(name)).unwrap();
+fn disk(directory: &Path, name: &str, sync_ms: u64) -> Arc<TestDisk> {
+    let file = FileDisk::create(&directory.join(name)).unwrap();
     Arc::new(TestDisk { file, sync_ms, journal_fails: AtomicBool::new(false) })
 }
 
-fn disks(folder: &Path, sync_ms: u64) -> PoolDisks {
-    PoolDisks::new(disk(folder, "data", sync_ms), disk(folder, "metadata", sync_ms))
+fn disks(directory: &Path, sync_ms: u64) -> PoolDisks {
+    PoolDisks::new(disk(directory, "data", sync_ms), disk(directory, "metadata", sync_ms))
 }
 
 fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
@@ -78,8 +78,8 @@ fn unique(random: &mut Random, blocks: u64) -> Vec<u8> {
 
 #[test]
 fn of_two_that_enlarge_the_pool_at_once_none_makes_it_smaller() {
-    let folder = tempfile::tempdir().unwrap();
-    let disks = disks(folder.path(), 30);
+    let directory = tempfile::tempdir().unwrap();
+    let disks = disks(directory.path(), 30);
     Pool::format(&disks, &options(100)).unwrap();
     let pool = open(&disks, tuning()).unwrap();
     let block = BLOCK as u64;
@@ -102,8 +102,8 @@ fn of_two_that_enlarge_the_pool_at_once_none_makes_it_smaller() {
 /// no difference.
 #[test]
 fn a_proof_of_a_served_pool_counts_each_block_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let disks = disks(folder.path(), 1);
+    let directory = tempfile::tempdir().unwrap();
+    let disks = disks(directory.path(), 1);
     Pool::format(&disks, &options(60_000)).unwrap();
     let tuning = Tuning { commit_interval: Duration::from_millis(1), ..Tuning::default() };
     let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
@@ -146,8 +146,8 @@ fn a_proof_of_a_served_pool_counts_each_block_once() {
 #[test]
 fn a_proof_does_not_mind_a_second_block_of_a_content() {
     for backend in BackendKind::ALL {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = disks(folder.path(), 0);
+        let directory = tempfile::tempdir().unwrap();
+        let disks = disks(directory.path(), 0);
         Pool::format(&disks, &options_with(backend, 100)).unwrap();
         let pool = open(&disks, Tuning { most_references: 1, ..tuning() }).unwrap();
         pool.create_volume("a", 64 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -169,10 +169,10 @@ fn a_proof_does_not_mind_a_second_block_of_a_content() {
 #[test]
 fn a_journal_that_cannot_be_written_bounds_what_waits() {
     const PAIRS: u64 = 3000;
-    let folder = tempfile::tempdir().unwrap();
-    let metadata = disk(folder.path(), "metadata", 0);
+    let directory = tempfile::tempdir().unwrap();
+    let metadata = disk(directory.path(), "metadata", 0);
     let disks =
-        PoolDisks::new(disk(folder.path(), "data", 0), Arc::clone(&metadata) as Arc<dyn Disk>);
+        PoolDisks::new(disk(directory.path(), "data", 0), Arc::clone(&metadata) as Arc<dyn Disk>);
     Pool::format(&disks, &options(2000)).unwrap();
     let pool = open(&disks, tuning()).unwrap();
     pool.create_volume("a", 1024 * BLOCK as u64, DedupMode::Inline).unwrap();
@@ -223,8 +223,8 @@ fn bytes_of(ids: &[u64]) -> Vec<u8> {
 fn a_copy_of_a_volume_that_is_written_is_of_one_instant() {
     const BLOCKS: u64 = 6000;
     for backend in BackendKind::ALL {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = disks(folder.path(), 0);
+        let directory = tempfile::tempdir().unwrap();
+        let disks = disks(directory.path(), 0);
         Pool::format(&disks, &options_with(backend, 9000)).unwrap();
         let pool = open(&disks, tuning()).unwrap();
         let mut ids = large_volume(&pool, BLOCKS);
@@ -329,8 +329,8 @@ fn copies_and_removals_stop_nobody() {
     const BLOCKS: u64 = 300_000;
     /// A copy in one go takes a second here; the bound leaves room for a busy machine.
     const BOUND: Duration = Duration::from_millis(250);
-    let folder = tempfile::tempdir().unwrap();
-    let disks = disks(folder.path(), 0);
+    let directory = tempfile::tempdir().unwrap();
+    let disks = disks(directory.path(), 0);
     Pool::format(&disks, &options_with(BackendKind::Table, 4000)).unwrap();
     let tuning = Tuning { cache_bytes: 16 << 20, ..Tuning::default() };
     let pool = Pool::open_disks(disks, tuning, Arc::new(ManualClock::new())).unwrap();
@@ -371,8 +371,8 @@ fn copies_and_removals_stop_nobody() {
 fn a_copy_that_cannot_be_counted_leaves_nothing() {
     const BLOCKS: u64 = 200;
     for backend in [BackendKind::Table, BackendKind::BTree] {
-        let folder = tempfile::tempdir().unwrap();
-        let disks = disks(folder.path(), 0);
+        let directory = tempfile::tempdir().unwrap();
+        let disks = disks(directory.path(), 0);
         Pool::format(&disks, &options_with(backend, 1000)).unwrap();
         let pool = open(&disks, Tuning { most_references: 2, ..tuning() }).unwrap();
         pool.create_volume("a", BLOCKS * BLOCK as u64, DedupMode::Inline).unwrap();

@@ -1,7 +1,11 @@
 //! The space of volumes compared with a brute-force count: the checker's walk over the disks, which
 //! shares only the format with the engine.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails and prints its seed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot continue fails and prints its seed"
+)]
 
 mod common;
 

@@ -15,7 +15,7 @@ pub enum ExportError {
     #[error("cannot use {uri}")]
     Client {
         /// Address of the export.
-        uri: NbdUri,
+        uri: Box<NbdUri>,
         /// The error of the NBD client.
         source: ClientError,
     },
@@ -27,7 +27,7 @@ pub enum ExportError {
     )]
     Connections {
         /// Address of the export.
-        uri: NbdUri,
+        uri: Box<NbdUri>,
         /// Number of processes of the job; each needs a connection.
         wanted: u32,
     },

@@ -43,7 +43,7 @@ fn connect(uri: &NbdUri, depth: usize) -> Result<Client, ExportError> {
 }
 
 fn failed(uri: &NbdUri, source: ClientError) -> ExportError {
-    ExportError::Client { uri: uri.clone(), source }
+    ExportError::Client { uri: Box::new(uri.clone()), source }
 }
 
 /// An export that was checked and can carry the layout.
@@ -85,7 +85,7 @@ impl FoundExport {
         }
         let allows_many = export.flags.has(ExportFlags::CAN_MULTI_CONN);
         if layout.processes > 1 && !allows_many {
-            let (uri, wanted) = (uri.clone(), layout.processes);
+            let (uri, wanted) = (Box::new(uri.clone()), layout.processes);
             return Err(ExportError::Connections { uri, wanted }.into());
         }
         let must_be_blank = layout.access == PlaceAccess::Create && !layout.force;

@@ -161,7 +161,8 @@ impl ScaledDistribution {
 fn whole_and_cut_contents(distribution: &Distribution, blocks: u64) -> Vec<ScaledClass> {
     let source = distribution.classes();
     let mut scaled = Vec::with_capacity(source.len() + 8);
-    let mut course = Course { carry_limit: (blocks as f64 * CARRY_SHARE) as u64, surplus: 0.0 };
+    let mut course =
+        ContentBalance { carry_limit: (blocks as f64 * CARRY_SHARE) as u64, surplus: 0.0 };
     let mut source_blocks_seen: u64 = 0;
     let mut blocks_given: u64 = 0;
     // The blocks to add to the next class. A negative number means that the next class lends them.
@@ -223,13 +224,13 @@ struct Choice {
 }
 
 /// Keeps the number of contents near the exact value while blocks move between classes.
-struct Course {
+struct ContentBalance {
     carry_limit: u64,
     /// The contents made so far minus the exact number of contents so far.
     surplus: f64,
 }
 
-impl Course {
+impl ContentBalance {
     fn choose(&mut self, own: u64, available: u64, copies: u64, below: Option<Below>) -> Choice {
         let whole = available / copies;
         let rest = available % copies;

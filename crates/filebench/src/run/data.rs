@@ -2,7 +2,10 @@
 //! copy.
 
 use super::aio::{Job, MOST_UNDER_WAY, submit};
-use super::worker::{Done, Flow, OpenFile, Worker};
+use super::error::WorkloadError;
+use super::handles::OpenFile;
+use super::memory::random_multiple;
+use super::worker::{Done, Flow, Worker};
 use crate::flowop::Kind;
 use crate::model::Flowop;
 use gemelo_base::Clock;
@@ -70,9 +73,9 @@ fn read_all(file: &OpenFile, buffer: &mut [u8]) -> Result<u64, Errno> {
 impl Worker {
     /// Returns the handle of the flowop and opens a file there if none is open. Returns `None` if
     /// there is no file to open.
-    fn ready(&mut self, flowop: &Flowop) -> Result<Option<usize>, super::WorkloadError> {
+    fn ready(&mut self, flowop: &Flowop) -> Result<Option<usize>, WorkloadError> {
         let slot = self.slot(flowop);
-        if self.handles[slot].open.is_none() && self.open_in(flowop, slot)? != Flow::Continue {
+        if self.handles.open(slot).is_none() && self.open_in(flowop, slot)? != Flow::Continue {
             return Ok(None);
         }
         Ok(Some(slot))
@@ -87,11 +90,11 @@ impl Worker {
     fn size_of(&self, slot: usize) -> u64 {
         let planned =
             |(fileset, file): (usize, usize)| self.shared.filesets[fileset].layout.sizes[file];
-        self.handles.get(slot).and_then(|handle| handle.file).map_or(0, planned)
+        self.handles.file(slot).map_or(0, planned)
     }
 
     fn fileset_in(&self, slot: usize) -> usize {
-        self.handles[slot].file.map_or(0, |(fileset, _)| fileset)
+        self.handles.file(slot).map_or(0, |(fileset, _)| fileset)
     }
 
     /// Returns the size of the next operation.
@@ -100,12 +103,7 @@ impl Worker {
     }
 
     /// Returns a random offset for an operation of `size` bytes.
-    fn offset(
-        &mut self,
-        flowop: &Flowop,
-        slot: usize,
-        size: usize,
-    ) -> Result<u64, super::WorkloadError> {
+    fn offset(&mut self, flowop: &Flowop, slot: usize, size: usize) -> Result<u64, WorkloadError> {
         let working_set = self.working_set(flowop, slot);
         if working_set < size as u64 {
             let what = format!(
@@ -113,7 +111,7 @@ impl Worker {
             );
             return Err(self.failure(&flowop.name, &what, None));
         }
-        Ok(self.random_place(working_set, size as u64))
+        Ok(random_multiple(&mut self.random, working_set, size as u64))
     }
 
     pub(super) fn read(&mut self, flowop: &Flowop) -> Done {
@@ -122,8 +120,8 @@ impl Worker {
         let offset = if flowop.random { Some(self.offset(flowop, slot, size)?) } else { None };
         let start = self.place_in_memory(size, flowop.direct_io);
         let begin_ns = self.clock.now_ns();
-        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
-        let buffer = &mut self.memory[start..start + size];
+        let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
+        let buffer = self.memory.part_mut(start, size);
         let result = match offset {
             Some(offset) => pread(&file.handle, buffer, offset),
             None => position_of(file).and_then(|position| {
@@ -145,8 +143,8 @@ impl Worker {
         let start = self.place_in_memory(size, flowop.direct_io);
         let begin_ns = self.clock.now_ns();
         self.generate(self.fileset_in(slot), start, size);
-        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
-        let buffer = &self.memory[start..start + size];
+        let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
+        let buffer = self.memory.part(start, size);
         let result = match offset {
             Some(offset) => write_at(file, buffer, offset),
             None => position_of(file).and_then(|position| {
@@ -168,8 +166,8 @@ impl Worker {
         };
         let start = self.place_in_memory(size, flowop.direct_io);
         let begin_ns = self.clock.now_ns();
-        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
-        let result = read_all(file, &mut self.memory[start..start + size]);
+        let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
+        let result = read_all(file, self.memory.part_mut(start, size));
         file.position = None;
         let bytes = result.map_err(|error| self.failure(&flowop.name, "read", Some(error)))?;
         self.ended(flowop, begin_ns, bytes);
@@ -179,7 +177,7 @@ impl Worker {
     pub(super) fn write_whole_file(&mut self, flowop: &Flowop) -> Done {
         let Some(slot) = self.ready(flowop)? else { return Ok(Flow::OutOfFiles) };
         let from = flowop.source_slot;
-        if from != 0 && self.handles[from].file.is_none() {
+        if from != 0 && self.handles.file(from).is_none() {
             return Err(self.failure(
                 &flowop.name,
                 &format!("write the size of the file in srcfd={from}: no file was opened there"),
@@ -187,8 +185,8 @@ impl Worker {
             ));
         }
         // Handle 0 counts as the source if a file was opened there.
-        let sized_by = if self.handles[from].file.is_some() { self.size_of(from) } else { 0 };
-        let total = if self.handles[from].file.is_some() {
+        let sized_by = if self.handles.file(from).is_some() { self.size_of(from) } else { 0 };
+        let total = if self.handles.file(from).is_some() {
             sized_by
         } else {
             self.working_set(flowop, slot)
@@ -203,9 +201,9 @@ impl Worker {
         while written < total {
             let part = (total - written).min(size) as usize;
             self.generate(self.fileset_in(slot), start, part);
-            let Some(file) = &mut self.handles[slot].open else { break };
+            let Some(file) = self.handles.open_mut(slot) else { break };
             let result = position_of(file).and_then(|position| {
-                write_at(file, &self.memory[start..start + part], position)?;
+                write_at(file, self.memory.part(start, part), position)?;
                 file.position = Some(position + part as u64);
                 Ok(())
             });
@@ -226,9 +224,9 @@ impl Worker {
         let start = self.place_in_memory(size, flowop.direct_io);
         let begin_ns = self.clock.now_ns();
         self.generate(self.fileset_in(slot), start, size);
-        if let Some(file) = &mut self.handles[slot].open {
+        if let Some(file) = self.handles.open_mut(slot) {
             file.position = None;
-            let result = append_all(file, &self.memory[start..start + size]);
+            let result = append_all(file, self.memory.part(start, size));
             result.map_err(|error| self.failure(&flowop.name, "append", Some(error)))?;
         }
         self.ended(flowop, begin_ns, size as u64);
@@ -247,9 +245,9 @@ impl Worker {
         if writes {
             let start = self.place_in_memory(size, false);
             self.generate(self.fileset_in(slot), start, size);
-            buffer.copy_from_slice(&self.memory[start..start + size]);
+            buffer.copy_from_slice(self.memory.part(start, size));
         }
-        let Some(file) = &mut self.handles[slot].open else { return Ok(Flow::Continue) };
+        let Some(file) = self.handles.open_mut(slot) else { return Ok(Flow::Continue) };
         if file.aio_handle.is_none() {
             let copy = file.handle.try_clone().map(Arc::new);
             file.aio_handle = copy.ok();
@@ -274,7 +272,7 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    fn wait_for_operations(&self, flowop: &Flowop, left: u64) -> Result<(), super::WorkloadError> {
+    fn wait_for_operations(&self, flowop: &Flowop, left: u64) -> Result<(), WorkloadError> {
         let stopped = || self.shared.is_stopped();
         let result = self.thread_aio.wait(left, &stopped);
         result.map_err(|error| {
@@ -286,7 +284,7 @@ impl Worker {
     pub(super) fn copy_file(&mut self, flowop: &Flowop) -> Done {
         let begin_ns = self.clock.now_ns();
         let slot = self.slot(flowop);
-        let creates = self.handles[slot].open.is_none();
+        let creates = self.handles.open(slot).is_none();
         if creates && self.create_in(flowop, slot)? != Flow::Continue {
             return Ok(Flow::OutOfFiles);
         }
@@ -296,14 +294,14 @@ impl Worker {
         };
         let start = self.place_in_memory(size, flowop.direct_io);
         let (Some(from), Some(to)) =
-            (&self.handles[flowop.source_slot].open, &self.handles[slot].open)
+            (self.handles.open(flowop.source_slot), self.handles.open(slot))
         else {
             let what = format!("copy from srcfd={}: no file is open there", flowop.source_slot);
             return Err(self.failure(&flowop.name, &what, None));
         };
         let mut copied = 0;
         loop {
-            let buffer = &mut self.memory[start..start + size];
+            let buffer = self.memory.part_mut(start, size);
             let result = pread(&from.handle, &mut *buffer, copied).and_then(|count| {
                 write_at(to, &buffer[..count], copied)?;
                 Ok(count)
@@ -316,7 +314,7 @@ impl Worker {
         }
         if creates {
             self.close_slot(slot);
-        } else if let Some(file) = &mut self.handles[slot].open {
+        } else if let Some(file) = self.handles.open_mut(slot) {
             file.position = Some(copied);
         }
         self.ended(flowop, begin_ns, copied);

@@ -4,13 +4,14 @@ use super::aio::AioPool;
 use super::cells::{Cells, Figures};
 use super::error::WorkloadError;
 use super::fileset::Fileset;
+use super::options::{Console, Options};
 use super::result::{FlowopResult, WorkloadInterval};
-use super::shared::{End, Shared, Signals, ThreadIdentity};
-use super::signals::{EventGenerator, Gate, LOOK_INTERVAL, Semaphore, locked};
+use super::shared::{End, Shared, ThreadIdentity};
+use super::signals::{EventGenerator, LOOK_INTERVAL, locked};
+use super::thread_signals::Signals;
 use super::worker::Worker;
-use super::{Console, Options};
 use crate::flowop::Kind;
-use crate::model::{Flowop, ThreadSpec, WorkloadPlan};
+use crate::model::{ThreadSpec, WorkloadPlan, each_flowop};
 use crate::script::MOST_FDS;
 use gemelo_base::random::mix_pair;
 use gemelo_base::{Clock, StopFlag, SystemClock};
@@ -88,13 +89,6 @@ fn thread_identities(plan: &WorkloadPlan) -> Vec<ThreadIdentity> {
     identities
 }
 
-fn each_flowop(flowops: &[Flowop], act: &mut dyn FnMut(&Flowop)) {
-    for flowop in flowops {
-        act(flowop);
-        each_flowop(&flowop.body, act);
-    }
-}
-
 impl Running {
     /// Starts all threads. They begin to work at the same moment.
     pub(super) fn start(plan: &Arc<WorkloadPlan>, stage: &Stage) -> Result<Self, WorkloadError> {
@@ -114,7 +108,6 @@ impl Running {
         let shared = Arc::new(Shared {
             plan: Arc::clone(plan),
             filesets: Arc::clone(&stage.filesets),
-            signals: signals(plan, &identities),
             events: events.map(|rate| EventGenerator::new(rate, clock.now_ns(), seed)),
             clock,
             console: Arc::clone(&stage.console),
@@ -154,12 +147,12 @@ impl Running {
             .iter()
             .map(|process| process.threads.iter().cloned().map(Arc::new).collect())
             .collect();
-        let mut counters = std::collections::HashMap::new();
+        let mut signals = Signals::new(plan, &identities);
         for identity in identities {
             let spec = Arc::clone(&specs[identity.process][identity.thread]);
             let nice = plan.processes[identity.process].nice;
-            let mut worker = Worker::new(Arc::clone(&self.shared), identity, Arc::clone(&spec));
-            connect(&mut worker, &spec, &mut counters);
+            let own = signals.assign(&spec.flowops, spec.cells.len());
+            let worker = Worker::new(Arc::clone(&self.shared), identity, Arc::clone(&spec), own);
             let builder =
                 std::thread::Builder::new().name(spec.name.clone()).stack_size(STACK_BYTES);
             let console = Arc::clone(&self.shared.console);
@@ -275,62 +268,4 @@ fn flowop_cells(plan: &WorkloadPlan, identities: &[ThreadIdentity]) -> Vec<Flowo
         }
     }
     flowop_cells
-}
-
-/// Creates a semaphore for each semblock and a gate for each block of every thread.
-fn signals(plan: &WorkloadPlan, identities: &[ThreadIdentity]) -> Signals {
-    let mut signals = Signals::default();
-    for identity in identities {
-        let thread = &plan.processes[identity.process].threads[identity.thread];
-        each_flowop(&thread.flowops, &mut |flowop| match flowop.kind {
-            Kind::SemBlock => {
-                let semaphore = Arc::new(Semaphore::new(flowop.high_water));
-                signals.semaphores.entry(flowop.name.clone()).or_default().push(semaphore);
-            }
-            Kind::Block => {
-                signals
-                    .gates
-                    .entry(flowop.name.clone())
-                    .or_default()
-                    .push(Arc::new(Gate::default()));
-            }
-            _ => {}
-        });
-    }
-    signals
-}
-
-/// Assigns a thread its own signals and those of its targets. `counters` holds the number assigned
-/// so far for each name.
-fn connect(
-    worker: &mut Worker,
-    spec: &ThreadSpec,
-    counters: &mut std::collections::HashMap<(bool, String), usize>,
-) {
-    let shared = Arc::clone(&worker.shared);
-    let mut next = |is_gate: bool, name: &str| {
-        let count = counters.entry((is_gate, name.to_owned())).or_insert(0);
-        *count += 1;
-        *count - 1
-    };
-    each_flowop(&spec.flowops, &mut |flowop| {
-        let all_semaphores =
-            |name: &str| shared.signals.semaphores.get(name).cloned().unwrap_or_default();
-        let all_gates = |name: &str| shared.signals.gates.get(name).cloned().unwrap_or_default();
-        match flowop.kind {
-            Kind::SemBlock => {
-                let own = next(false, &flowop.name);
-                worker.semaphores[flowop.cell] =
-                    all_semaphores(&flowop.name).get(own).cloned().into_iter().collect();
-            }
-            Kind::Block => {
-                let own = next(true, &flowop.name);
-                worker.gates[flowop.cell] =
-                    all_gates(&flowop.name).get(own).cloned().into_iter().collect();
-            }
-            Kind::SemPost => worker.semaphores[flowop.cell] = all_semaphores(&flowop.target),
-            Kind::Wakeup => worker.gates[flowop.cell] = all_gates(&flowop.target),
-            _ => {}
-        }
-    });
 }

@@ -3,10 +3,11 @@
 use super::engine::{Running, Stage};
 use super::error::WorkloadError;
 use super::fileset::Fileset;
+use super::options::{Console, Options};
 use super::populate::{Filled, populate};
 use super::result::{FilesetResult, WorkloadResult};
 use super::shared::End;
-use super::{Console, Options, text};
+use super::text;
 use crate::model::{FilesetSpec, Step, WorkloadPlan};
 use crate::script::Program;
 use crate::script::syntax::QuitMode;
@@ -21,7 +22,7 @@ use std::time::Duration;
 /// Directories whose handles are kept open, over all filesets.
 const MOST_HANDLES: u64 = 4096;
 /// Interval at which a sleep checks the stop flag.
-const NAP: Duration = Duration::from_millis(20);
+const SLEEP_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The outcome of a program.
 #[derive(Debug)]
@@ -141,10 +142,10 @@ fn open_source(
 /// Returns the bytes in use on the file system of a directory, which need not exist yet.
 fn used_bytes(path: &Path) -> Option<i64> {
     let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("."));
-    let folder = std::fs::File::open(existing).ok()?;
+    let directory = std::fs::File::open(existing).ok()?;
     // Without this call, data that is not written back yet would not count.
-    rustix::fs::syncfs(&folder).ok()?;
-    let system = rustix::fs::fstatvfs(&folder).ok()?;
+    rustix::fs::syncfs(&directory).ok()?;
+    let system = rustix::fs::fstatvfs(&directory).ok()?;
     i64::try_from(system.f_blocks.checked_sub(system.f_bfree)?.checked_mul(system.f_frsize)?).ok()
 }
 
@@ -331,7 +332,9 @@ impl Executor<'_> {
                     running.wait(Some(left));
                     return;
                 }
-                None => std::thread::sleep(NAP.min(Duration::from_secs_f64(left.max(0.0)))),
+                None => {
+                    std::thread::sleep(SLEEP_INTERVAL.min(Duration::from_secs_f64(left.max(0.0))));
+                }
             }
         }
     }

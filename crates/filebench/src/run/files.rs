@@ -1,8 +1,8 @@
 //! Flowops on whole files and directories: open, create, close, delete, stat, sync, make, remove
 //! and list.
 
-use super::WorkloadError;
-use super::worker::{Done, Flow, OpenFile, Worker};
+use super::error::WorkloadError;
+use super::worker::{Done, Flow, Worker};
 use crate::model::{Flowop, HandleSlot};
 use gemelo_base::Clock;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
@@ -50,7 +50,7 @@ impl Worker {
         let picked = match index {
             Some(index) => pool.pick_from(exists, index, stopped),
             None if exists && flowop.slot == HandleSlot::Rotating => {
-                pool.pick_next(true, &self.file_rotors[fileset], stopped)
+                pool.pick_next(true, self.handles.next_file(fileset), stopped)
             }
             None => pool.pick_next(exists, pool.rotor(exists), stopped),
         };
@@ -72,12 +72,9 @@ impl Worker {
             }
             looks += 1;
             if looks >= pool.len().min(MOST_LOOKS) {
-                let own = self.handles.iter().filter(|handle| {
-                    handle.open.is_some()
-                        && handle.file.is_some_and(|(number, _)| number == fileset)
-                });
+                let own = self.handles.opens_of(fileset);
                 let waited_ns = self.clock.now_ns().saturating_sub(begin_ns);
-                let in_vain = own.count() as u64 >= pool.existing();
+                let in_vain = own as u64 >= pool.existing();
                 if in_vain || waited_ns > MOST_DELETE_WAIT_NS || self.shared.is_stopped() {
                     return Ok(Some((fileset, file)));
                 }
@@ -97,7 +94,7 @@ impl Worker {
             Some(index) => pool.pick_from(exists, index, stopped),
             None => pool.pick_next(exists, pool.rotor(exists), stopped),
         };
-        picked.map(|folder| (fileset, folder))
+        picked.map(|directory| (fileset, directory))
     }
 
     /// Returns the flow after a pick found no file: out of files, unless the run has ended.
@@ -135,8 +132,8 @@ impl Worker {
         let fileset = &self.shared.filesets[fileset_number];
         let entry = fileset.layout.files[file];
         let creates = flags.contains(OFlags::CREATE);
-        let opened = fileset.with_entry(entry, |folder, name| {
-            rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))
+        let opened = fileset.with_entry(entry, |directory, name| {
+            rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))
         });
         let handle = match opened {
             Ok(handle) => handle,
@@ -155,8 +152,7 @@ impl Worker {
         } else {
             fileset.files.release_opened(file);
         }
-        self.handles[slot].open = Some(OpenFile { handle, aio_handle: None, position: Some(0) });
-        self.handles[slot].file = Some(picked);
+        self.handles.put(slot, handle, picked);
         if matches!(flowop.kind, crate::Kind::OpenFile | crate::Kind::CreateFile) {
             self.ended(flowop, begin_ns, 0);
         }
@@ -180,7 +176,7 @@ impl Worker {
     /// Returns the flowop's handle, which must be free. A rotating handle is closed first.
     fn free_slot(&mut self, flowop: &Flowop) -> Result<usize, WorkloadError> {
         let slot = self.slot(flowop);
-        if self.handles[slot].open.is_some() {
+        if self.handles.open(slot).is_some() {
             if flowop.slot != HandleSlot::Rotating {
                 return Err(self.failure(
                     &flowop.name,
@@ -205,17 +201,14 @@ impl Worker {
 
     /// Closes the file of a handle. The handle remembers the number of the file.
     pub(super) fn close_slot(&mut self, slot: usize) {
-        let handle = &mut self.handles[slot];
-        if handle.open.take().is_some()
-            && let Some((fileset, file)) = handle.file
-        {
+        if let Some((fileset, file)) = self.handles.close(slot) {
             self.shared.filesets[fileset].files.closed(file);
         }
     }
 
     pub(super) fn close_file(&mut self, flowop: &Flowop) -> Done {
         let slot = self.slot(flowop);
-        if self.handles[slot].open.is_none() {
+        if self.handles.open(slot).is_none() {
             return Err(self.failure(&flowop.name, "close a file: none is open", None));
         }
         let begin_ns = self.clock.now_ns();
@@ -228,7 +221,7 @@ impl Worker {
     /// has open is kept, and the operation is not counted.
     pub(super) fn delete_file(&mut self, flowop: &Flowop) -> Done {
         let slot = self.slot(flowop);
-        let own = if slot > 0 { self.handles[slot].file.take() } else { None };
+        let own = if slot > 0 { self.handles.take_file(slot) } else { None };
         let picked = match own {
             Some((fileset, file)) => {
                 let shared = std::sync::Arc::clone(&self.shared);
@@ -236,7 +229,7 @@ impl Worker {
                 // The file is busy only while another thread opens or deletes it.
                 while !pool.latch_existing(file) {
                     if !pool.exists(file) || shared.is_stopped() {
-                        self.drop_deleted(slot);
+                        self.handles.forget(slot);
                         return Ok(Flow::Continue);
                     }
                     std::thread::yield_now();
@@ -250,20 +243,21 @@ impl Worker {
         };
         let shared = std::sync::Arc::clone(&self.shared);
         let (fileset, file) = (&shared.filesets[picked.0], picked.1);
-        let own_opens = u32::from(own.is_some() && self.handles[slot].open.is_some());
+        let own_opens = u32::from(own.is_some() && self.handles.open(slot).is_some());
         if fileset.files.opens(file) > own_opens {
             fileset.files.release(file);
-            if own.is_some() {
-                self.handles[slot].file = own;
+            if let Some(file) = own {
+                self.handles.give_back_file(slot, file);
             }
             return Ok(Flow::Continue);
         }
         let entry = fileset.layout.files[file];
         let begin_ns = self.clock.now_ns();
-        let result = fileset
-            .with_entry(entry, |folder, name| rustix::fs::unlinkat(folder, name, AtFlags::empty()));
+        let result = fileset.with_entry(entry, |directory, name| {
+            rustix::fs::unlinkat(directory, name, AtFlags::empty())
+        });
         if own.is_some() {
-            self.drop_deleted(slot);
+            self.handles.forget(slot);
         }
         fileset.files.release_deleted(file);
         if let Err(error) = result {
@@ -274,16 +268,10 @@ impl Worker {
         Ok(Flow::Continue)
     }
 
-    /// Closes the handle of a deleted file. The count of opens was deleted with the file.
-    fn drop_deleted(&mut self, slot: usize) {
-        self.handles[slot].open = None;
-        self.handles[slot].file = None;
-    }
-
     pub(super) fn stat_file(&mut self, flowop: &Flowop) -> Done {
         let slot = self.slot(flowop);
         if slot > 0
-            && let Some(file) = &self.handles[slot].open
+            && let Some(file) = self.handles.open(slot)
         {
             let begin_ns = self.clock.now_ns();
             let result = rustix::fs::fstat(&file.handle);
@@ -297,8 +285,9 @@ impl Worker {
         let begin_ns = self.clock.now_ns();
         let fileset = &self.shared.filesets[number];
         let entry = fileset.layout.files[file];
-        let result = fileset
-            .with_entry(entry, |folder, name| rustix::fs::statat(folder, name, AtFlags::empty()));
+        let result = fileset.with_entry(entry, |directory, name| {
+            rustix::fs::statat(directory, name, AtFlags::empty())
+        });
         fileset.files.release(file);
         if let Err(error) = result {
             let what = format!("stat {}", fileset.path_of(entry).display());
@@ -311,7 +300,7 @@ impl Worker {
     pub(super) fn fsync(&mut self, flowop: &Flowop) -> Done {
         let slot = self.slot(flowop);
         let begin_ns = self.clock.now_ns();
-        let Some(file) = &self.handles[slot].open else {
+        let Some(file) = self.handles.open(slot) else {
             return Err(self.failure(&flowop.name, "sync a file: none is open", None));
         };
         let result = rustix::fs::fsync(&file.handle);
@@ -324,8 +313,8 @@ impl Worker {
     pub(super) fn fsync_set(&mut self, flowop: &Flowop) -> Done {
         for slot in 0..self.handles.len() {
             let belongs =
-                self.handles[slot].file.is_some_and(|(fileset, _)| Some(fileset) == flowop.fileset);
-            let Some(file) = self.handles[slot].open.as_ref().filter(|_| belongs) else { continue };
+                self.handles.file(slot).is_some_and(|(fileset, _)| Some(fileset) == flowop.fileset);
+            let Some(file) = self.handles.open(slot).filter(|_| belongs) else { continue };
             let begin_ns = self.clock.now_ns();
             let result = rustix::fs::fsync(&file.handle);
             result.map_err(|error| self.failure(&flowop.name, "sync a file", Some(error)))?;
@@ -353,22 +342,22 @@ impl Worker {
         makes: bool,
         act: impl FnOnce(BorrowedFd<'_>, &CStr) -> rustix::io::Result<()>,
     ) -> Done {
-        let Some((number, folder)) = self.picked_leaf_dir(flowop, !makes) else {
+        let Some((number, directory)) = self.picked_leaf_dir(flowop, !makes) else {
             return Ok(self.nothing_picked());
         };
         let begin_ns = self.clock.now_ns();
         let fileset = &self.shared.filesets[number];
-        let entry = fileset.layout.leaf_dirs[folder];
+        let entry = fileset.layout.leaf_dirs[directory];
         if let Err(error) = fileset.with_entry(entry, act) {
-            fileset.leaf_dirs.release(folder);
+            fileset.leaf_dirs.release(directory);
             let verb = if makes { "make" } else { "remove" };
             let what = format!("{verb} {}", fileset.path_of(entry).display());
             return Err(self.failure(&flowop.name, &what, Some(error)));
         }
         if makes {
-            fileset.leaf_dirs.release_created(folder, 0);
+            fileset.leaf_dirs.release_created(directory, 0);
         } else {
-            fileset.leaf_dirs.release_deleted(folder);
+            fileset.leaf_dirs.release_deleted(directory);
         }
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
@@ -379,9 +368,10 @@ impl Worker {
         let Some(number) = flowop.fileset else { return Ok(Flow::Continue) };
         let begin_ns = self.clock.now_ns();
         let fileset = &self.shared.filesets[number];
-        let folders = fileset.layout.folders.len() as u32;
-        let folder = fileset.folder_rotor.fetch_add(1, Ordering::Relaxed) % folders.max(1);
-        let result = fileset.open_folder(folder).and_then(|handle| {
+        let directories = fileset.layout.directories.len() as u32;
+        let directory =
+            fileset.directory_rotor.fetch_add(1, Ordering::Relaxed) % directories.max(1);
+        let result = fileset.open_directory(directory).and_then(|handle| {
             self.listing.clear();
             let mut entries = rustix::fs::RawDir::new(handle, self.listing.spare_capacity_mut());
             let mut bytes = 0;

@@ -22,7 +22,7 @@ pub(super) struct Fileset {
     pub(super) files: Pool,
     pub(super) leaf_dirs: Pool,
     /// Number of the next directory for listdir.
-    pub(super) folder_rotor: AtomicU32,
+    pub(super) directory_rotor: AtomicU32,
     pub(super) source: Option<Box<dyn DataSource>>,
     /// Directory of the fileset.
     pub(super) root: PathBuf,
@@ -50,7 +50,7 @@ impl Fileset {
         Self {
             files: Pool::new(layout.files.len()),
             leaf_dirs: Pool::new(layout.leaf_dirs.len()),
-            folder_rotor: AtomicU32::new(0),
+            directory_rotor: AtomicU32::new(0),
             source: None,
             root: spec.path.join(&spec.name),
             root_handle: None,
@@ -102,9 +102,9 @@ impl Fileset {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, &self.root, flags, Mode::empty())
             .map_err(|error| WorkloadError::path("open", &self.root)(error.into()))?;
-        for folder in 0..self.layout.folders.len() as u32 {
-            let path = self.layout.folder_path(folder);
-            if folder != 0 {
+        for directory in 0..self.layout.directories.len() as u32 {
+            let path = self.layout.directory_path(directory);
+            if directory != 0 {
                 let made = rustix::fs::mkdirat(&root, path.as_str(), Mode::from_raw_mode(0o755));
                 if let Err(error) = made
                     && error != rustix::io::Errno::EXIST
@@ -113,7 +113,7 @@ impl Fileset {
                 }
             }
             if self.handles.len() < handles {
-                let target = if folder == 0 { "." } else { path.as_str() };
+                let target = if directory == 0 { "." } else { path.as_str() };
                 let handle =
                     rustix::fs::openat(&root, target, flags, Mode::empty()).map_err(|error| {
                         WorkloadError::path("open", self.root.join(&path))(error.into())
@@ -150,21 +150,21 @@ impl Fileset {
         act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T,
     ) -> T {
         let name = Name::new(entry.serial);
-        if let Some(handle) = self.handles.get(entry.folder as usize) {
+        if let Some(handle) = self.handles.get(entry.directory as usize) {
             return act(handle.as_fd(), name.as_c_str());
         }
-        self.with_path(entry.folder, name.as_c_str().to_bytes(), act)
+        self.with_path(entry.directory, name.as_c_str().to_bytes(), act)
     }
 
     /// Calls `act` with the handle of the root and the path of an entry.
     fn with_path<T>(
         &self,
-        folder: u32,
+        directory: u32,
         name: &[u8],
         act: impl FnOnce(BorrowedFd<'_>, &CStr) -> T,
     ) -> T {
         let mut bytes = [0u8; LONGEST_PATH];
-        let path: &[u8] = self.paths.get(folder as usize).map_or(&[], |path| path);
+        let path: &[u8] = self.paths.get(directory as usize).map_or(&[], |path| path);
         let parts = path.iter().chain(name);
         for (place, byte) in bytes[..LONGEST_PATH - 1].iter_mut().zip(parts) {
             *place = *byte;
@@ -174,16 +174,18 @@ impl Fileset {
     }
 
     /// Opens a directory to read its entries.
-    pub(super) fn open_folder(&self, folder: u32) -> rustix::io::Result<OwnedFd> {
+    pub(super) fn open_directory(&self, directory: u32) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.with_path(folder, b".", |root, path| {
+        self.with_path(directory, b".", |root, path| {
             rustix::fs::openat(root, path, flags, Mode::empty())
         })
     }
 
     /// Returns the path of a file, for messages.
     pub(super) fn path_of(&self, entry: Entry) -> PathBuf {
-        self.root.join(self.layout.folder_path(entry.folder)).join(format!("{:08}", entry.serial))
+        self.root
+            .join(self.layout.directory_path(entry.directory))
+            .join(format!("{:08}", entry.serial))
     }
 
     /// Removes the tree that the run created, unless the script reuses it.

@@ -12,7 +12,7 @@ const NAME_DIGITS: usize = 8;
 
 /// A directory. The first one is the root, which has no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Folder {
+pub(super) struct Directory {
     pub(super) parent: u32,
     pub(super) serial: u32,
 }
@@ -20,13 +20,13 @@ pub(super) struct Folder {
 /// A file or leaf directory: its parent and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) folder: u32,
+    pub(super) directory: u32,
     pub(super) serial: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Layout {
-    pub(super) folders: Vec<Folder>,
+    pub(super) directories: Vec<Directory>,
     pub(super) files: Vec<Entry>,
     /// Size of each file in bytes.
     pub(super) sizes: Vec<u64>,
@@ -46,7 +46,7 @@ impl Layout {
     pub(super) fn new(spec: &FilesetSpec, seed: u64) -> Self {
         let entries = spec.entries.saturating_add(spec.leaf_dirs) as f64;
         let layout = Self {
-            folders: vec![Folder { parent: 0, serial: 0 }],
+            directories: vec![Directory { parent: 0, serial: 0 }],
             files: Vec::new(),
             sizes: Vec::new(),
             leaf_dirs: Vec::new(),
@@ -60,11 +60,11 @@ impl Layout {
 
     /// Returns the path of a directory below the root with a slash at its end. The path of the root
     /// is empty.
-    pub(super) fn folder_path(&self, folder: u32) -> String {
+    pub(super) fn directory_path(&self, directory: u32) -> String {
         let mut serials = Vec::new();
-        let mut at = folder;
+        let mut at = directory;
         while at != 0 {
-            let entry = self.folders[at as usize];
+            let entry = self.directories[at as usize];
             serials.push(entry.serial);
             at = entry.parent;
         }
@@ -130,42 +130,42 @@ impl Builder<'_> {
 
     /// Fills a directory at a depth counted from 1. The root holds only directories, without a
     /// limit on their number.
-    fn fill(&mut self, folder: u32, depth: u32) {
+    fn fill(&mut self, directory: u32, depth: u32) {
         let (limit, is_leaf) =
-            if folder == 0 { (u64::MAX, false) } else { (self.width(), depth >= self.depth()) };
+            if directory == 0 { (u64::MAX, false) } else { (self.width(), depth >= self.depth()) };
         let mut serial = 0;
         while u64::from(serial) < limit && self.wants_files() {
             serial += 1;
             if is_leaf {
-                self.add_file(folder, serial);
+                self.add_file(directory, serial);
             } else {
-                self.add_folder(folder, serial, depth);
+                self.add_directory(directory, serial, depth);
             }
         }
         let last_file = serial;
         while u64::from(serial - last_file) < limit && self.wants_leaf_dirs() {
             serial += 1;
             if is_leaf {
-                self.layout.leaf_dirs.push(Entry { folder, serial });
+                self.layout.leaf_dirs.push(Entry { directory, serial });
             } else {
-                self.add_folder(folder, serial, depth);
+                self.add_directory(directory, serial, depth);
             }
         }
     }
 
-    fn add_file(&mut self, folder: u32, serial: u32) {
+    fn add_file(&mut self, directory: u32, serial: u32) {
         let bytes = self.spec.size.next(&mut self.random);
-        self.layout.files.push(Entry { folder, serial });
+        self.layout.files.push(Entry { directory, serial });
         self.layout.sizes.push(bytes);
         self.layout.bytes = self.layout.bytes.saturating_add(bytes);
     }
 
-    fn add_folder(&mut self, parent: u32, serial: u32, depth: u32) {
+    fn add_directory(&mut self, parent: u32, serial: u32, depth: u32) {
         // The number fits, as entries are limited to 2^28 and every directory leads to at least
         // one.
-        let folder = self.layout.folders.len() as u32;
-        self.layout.folders.push(Folder { parent, serial });
-        self.fill(folder, depth + 1);
+        let directory = self.layout.directories.len() as u32;
+        self.layout.directories.push(Directory { parent, serial });
+        self.fill(directory, depth + 1);
     }
 }
 
@@ -182,16 +182,18 @@ mod tests {
     }
 
     #[test]
-    fn all_files_and_leaf_folders_have_names_of_their_own() {
+    fn all_files_and_leaf_directories_have_names_of_their_own() {
         let layout = layout("entries=3000,leafdirs=500,dirwidth=10");
         assert_eq!((layout.files.len(), layout.leaf_dirs.len()), (3000, 500));
         let mut names: Vec<_> = layout
             .files
             .iter()
             .chain(&layout.leaf_dirs)
-            .map(|entry| (entry.folder, entry.serial))
+            .map(|entry| (entry.directory, entry.serial))
             .collect();
-        names.extend(layout.folders.iter().skip(1).map(|folder| (folder.parent, folder.serial)));
+        names.extend(
+            layout.directories.iter().skip(1).map(|directory| (directory.parent, directory.serial)),
+        );
         let all = names.len();
         names.sort_unstable();
         names.dedup();
@@ -203,16 +205,22 @@ mod tests {
         // 10^3 files in directories of 10 are below the root and one or two levels of directories.
         let layout = layout("entries=1000,dirwidth=10,dirgamma=0");
         assert!((layout.mean_depth - 3.0).abs() < 1e-9);
-        let depths: Vec<usize> =
-            layout.files.iter().map(|entry| layout.folder_path(entry.folder).len() / 9).collect();
+        let depths: Vec<usize> = layout
+            .files
+            .iter()
+            .map(|entry| layout.directory_path(entry.directory).len() / 9)
+            .collect();
         assert!(
             depths.iter().all(|depth| *depth == depths[0] && (1..=2).contains(depth)),
             "{:?}",
             depths[0]
         );
-        let per_folder =
-            layout.files.iter().filter(|entry| entry.folder == layout.files[0].folder).count();
-        assert_eq!(per_folder, 10);
+        let per_directory = layout
+            .files
+            .iter()
+            .filter(|entry| entry.directory == layout.files[0].directory)
+            .count();
+        assert_eq!(per_directory, 10);
     }
 
     #[test]
@@ -220,13 +228,16 @@ mod tests {
         let layout = layout("entries=20000,dirwidth=20");
         let mut counts = std::collections::HashMap::new();
         for entry in &layout.files {
-            *counts.entry(entry.folder).or_insert(0u32) += 1;
+            *counts.entry(entry.directory).or_insert(0u32) += 1;
         }
         let mean = 20_000.0 / counts.len() as f64;
         assert!((17.0..=24.0).contains(&mean), "{mean}");
         assert!(counts.values().max() > Some(&50) && counts.values().min() < Some(&5));
-        let depths: std::collections::HashSet<usize> =
-            layout.files.iter().map(|entry| layout.folder_path(entry.folder).len() / 9).collect();
+        let depths: std::collections::HashSet<usize> = layout
+            .files
+            .iter()
+            .map(|entry| layout.directory_path(entry.directory).len() / 9)
+            .collect();
         assert!(depths.len() > 3, "{depths:?}");
     }
 

@@ -66,8 +66,8 @@ pub(super) fn populate(
         }
         filler.work(0);
     });
-    for folder in chosen(fileset.leaf_dirs.len(), share, &mut random) {
-        make_leaf_dir(fileset, folder)?;
+    for directory in chosen(fileset.leaf_dirs.len(), share, &mut random) {
+        make_leaf_dir(fileset, directory)?;
     }
     monitor.finish();
     let error = filler.first_error.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -85,8 +85,8 @@ fn chosen(count: usize, share: f64, random: &mut Random) -> Vec<usize> {
     numbers
 }
 
-fn make_leaf_dir(fileset: &Fileset, folder: usize) -> Result<(), WorkloadError> {
-    let Some(entry) = fileset.layout.leaf_dirs.get(folder) else { return Ok(()) };
+fn make_leaf_dir(fileset: &Fileset, directory: usize) -> Result<(), WorkloadError> {
+    let Some(entry) = fileset.layout.leaf_dirs.get(directory) else { return Ok(()) };
     let made = fileset.with_entry(*entry, |parent, name| {
         rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755))
     });
@@ -95,8 +95,8 @@ fn make_leaf_dir(fileset: &Fileset, folder: usize) -> Result<(), WorkloadError> 
             Err(WorkloadError::path("make", fileset.path_of(*entry))(error.into()))
         }
         _ => {
-            fileset.leaf_dirs.pick_from(false, folder, || true);
-            fileset.leaf_dirs.release_created(folder, 0);
+            fileset.leaf_dirs.pick_from(false, directory, || true);
+            fileset.leaf_dirs.release_created(directory, 0);
             Ok(())
         }
     }
@@ -148,8 +148,8 @@ impl Filler<'_> {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
             let handle = self
                 .fileset
-                .with_entry(entry, |folder, name| {
-                    rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o644))
+                .with_entry(entry, |directory, name| {
+                    rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o644))
                 })
                 .map_err(failed("make"))?;
             let mut written = 0;
@@ -181,8 +181,8 @@ impl Filler<'_> {
         let (entry, size) = (self.fileset.layout.files[file], self.fileset.layout.sizes[file]);
         let flags = if self.fileset.spec.read_only { OFlags::RDONLY } else { OFlags::RDWR }
             | OFlags::CLOEXEC;
-        let opened = self.fileset.with_entry(entry, |folder, name| {
-            rustix::fs::openat(folder, name, flags, Mode::empty())
+        let opened = self.fileset.with_entry(entry, |directory, name| {
+            rustix::fs::openat(directory, name, flags, Mode::empty())
         });
         let Ok(handle) = opened else { return Ok(false) };
         let failed = |error: rustix::io::Errno| {

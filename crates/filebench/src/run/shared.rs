@@ -4,12 +4,11 @@ use super::aio::Job;
 use super::cells::Cells;
 use super::error::WorkloadError;
 use super::fileset::Fileset;
-use super::signals::{EventGenerator, Gate, Semaphore, locked};
-use super::{Console, Options};
+use super::options::{Console, Options};
+use super::signals::{EventGenerator, locked};
 use crate::model::WorkloadPlan;
 use crossbeam_channel::Sender;
 use gemelo_base::{StopFlag, SystemClock};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -24,17 +23,9 @@ pub(super) enum End {
     Failed(WorkloadError),
 }
 
-/// Semaphores and gates by the name of their flowop.
-#[derive(Default)]
-pub(super) struct Signals {
-    pub(super) semaphores: HashMap<String, Vec<Arc<Semaphore>>>,
-    pub(super) gates: HashMap<String, Vec<Arc<Gate>>>,
-}
-
 pub(super) struct Shared {
     pub(super) plan: Arc<WorkloadPlan>,
     pub(super) filesets: Arc<Vec<Fileset>>,
-    pub(super) signals: Signals,
     pub(super) events: Option<EventGenerator>,
     pub(super) clock: SystemClock,
     pub(super) console: Arc<dyn Console>,

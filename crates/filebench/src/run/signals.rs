@@ -80,25 +80,26 @@ impl Semaphore {
     }
 }
 
-/// A gate at which `block` waits for `wakeup`. A wakeup without a waiting thread has no effect.
+/// A condition on which `block` waits for `wakeup`. A wakeup without a waiting thread has no
+/// effect.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
-    opened: Mutex<u64>,
+pub(super) struct WakeupCondition {
+    wakeups: Mutex<u64>,
     changed: Condvar,
 }
 
-impl Gate {
+impl WakeupCondition {
     pub(super) fn wait(&self, stopped: &dyn Fn() -> bool) {
-        let mut opened = locked(&self.opened);
-        let before = *opened;
-        while *opened == before && !stopped() {
-            let result = self.changed.wait_timeout(opened, LOOK_INTERVAL);
-            opened = result.unwrap_or_else(PoisonError::into_inner).0;
+        let mut wakeups = locked(&self.wakeups);
+        let before = *wakeups;
+        while *wakeups == before && !stopped() {
+            let result = self.changed.wait_timeout(wakeups, LOOK_INTERVAL);
+            wakeups = result.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    pub(super) fn open(&self) {
-        *locked(&self.opened) += 1;
+    pub(super) fn signal(&self) {
+        *locked(&self.wakeups) += 1;
         self.changed.notify_all();
     }
 }
@@ -187,7 +188,7 @@ mod tests {
     fn waits_end_when_the_run_is_stopped() {
         let stopped = || true;
         Semaphore::new(0).take(5, &stopped);
-        Gate::default().wait(&stopped);
+        WakeupCondition::default().wait(&stopped);
     }
 
     #[test]

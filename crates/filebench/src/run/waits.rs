@@ -47,8 +47,8 @@ impl Worker {
     pub(super) fn block(&mut self, flowop: &Flowop) -> Done {
         let begin_ns = self.clock.now_ns();
         let shared = Arc::clone(&self.shared);
-        for gate in &self.gates[flowop.cell] {
-            gate.wait(&|| shared.is_stopped());
+        for condition in self.signals.conditions(flowop.cell) {
+            condition.wait(&|| shared.is_stopped());
         }
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
@@ -56,8 +56,8 @@ impl Worker {
 
     pub(super) fn wake_up(&mut self, flowop: &Flowop) -> Done {
         let begin_ns = self.clock.now_ns();
-        for gate in &self.gates[flowop.cell] {
-            gate.open();
+        for condition in self.signals.conditions(flowop.cell) {
+            condition.signal();
         }
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
@@ -71,7 +71,7 @@ impl Worker {
         let value = self.signal_value(flowop);
         let begin_ns = self.clock.now_ns();
         let shared = Arc::clone(&self.shared);
-        for semaphore in &self.semaphores[flowop.cell] {
+        for semaphore in self.signals.semaphores(flowop.cell) {
             semaphore.take(value, &|| shared.is_stopped());
         }
         self.ended(flowop, begin_ns, 0);
@@ -82,7 +82,7 @@ impl Worker {
         let value = self.signal_value(flowop);
         let begin_ns = self.clock.now_ns();
         let shared = Arc::clone(&self.shared);
-        for semaphore in &self.semaphores[flowop.cell] {
+        for semaphore in self.signals.semaphores(flowop.cell) {
             semaphore.post(value, flowop.blocking, &|| shared.is_stopped());
         }
         self.ended(flowop, begin_ns, 0);
@@ -126,7 +126,7 @@ impl Worker {
             Kind::IopsLimit => totals.transfers,
             _ => totals.count,
         };
-        let limit = &mut self.limits[flowop.cell];
+        let limit = self.state.limit_mut(flowop.cell);
         let first = limit.last == 0;
         let done = i64::try_from(now.saturating_sub(limit.last)).unwrap_or(i64::MAX);
         limit.last = now;
@@ -140,7 +140,7 @@ impl Worker {
             let unit = if flowop.kind == Kind::BwLimit { EVENT_BYTES } else { 1 };
             let count = if flowop.kind == Kind::BwLimit { owed / EVENT_BYTES + 1 } else { owed };
             events.take(count as u64, &self.clock, &|| shared.is_stopped());
-            self.limits[flowop.cell].credit += count * unit;
+            self.state.limit_mut(flowop.cell).credit += count * unit;
         }
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
@@ -162,10 +162,7 @@ impl Worker {
     pub(super) fn test_random_variable(&mut self, flowop: &Flowop) -> Done {
         let begin_ns = self.clock.now_ns();
         let value = flowop.value.next_real(&mut self.random);
-        let moments = &mut self.moments[flowop.cell];
-        moments.count += 1;
-        moments.sum += value;
-        moments.squares += value * value;
+        self.state.add_value(flowop.cell, value);
         self.ended(flowop, begin_ns, 0);
         Ok(Flow::Continue)
     }

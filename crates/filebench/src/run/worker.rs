@@ -3,21 +3,19 @@
 use super::aio::ThreadAio;
 use super::cells::Ended;
 use super::error::WorkloadError;
+use super::flowop_state::FlowopState;
+use super::handles::Handles;
+use super::memory::ThreadMemory;
 use super::shared::{End, Shared, ThreadIdentity};
-use super::signals::{Gate, Semaphore};
+use super::thread_signals::ThreadSignals;
 use crate::flowop::{Direction, Kind};
-use crate::model::{Flowop, HandleSlot, ThreadSpec};
+use crate::model::{Flowop, ThreadSpec};
 use crate::script::syntax::QuitMode;
-use crate::sources::DataStream;
 use gemelo_base::random::{Random, mix_pair};
 use gemelo_base::{Clock, SystemClock};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Alignment of the memory for operations, as O_DIRECT requires it.
-pub(super) const ALIGNMENT: usize = 4096;
 
 /// Bytes of directory entries that are read at a time.
 const LISTING_BYTES: usize = 32 << 10;
@@ -34,73 +32,19 @@ pub(super) enum Flow {
 
 pub(super) type Done = Result<Flow, WorkloadError>;
 
-/// An open file of a thread.
-pub(super) struct OpenFile {
-    pub(super) handle: OwnedFd,
-    /// Handle for asynchronous operations, which may outlive the thread's own handle.
-    pub(super) aio_handle: Option<Arc<OwnedFd>>,
-    /// Offset of the next sequential operation; `None` stands for the end of the file.
-    pub(super) position: Option<u64>,
-}
-
-/// A handle for an open file, as named by `fd=`.
-#[derive(Default)]
-pub(super) struct Handle {
-    pub(super) open: Option<OpenFile>,
-    /// Fileset and number of the file that is open, or was last open, here.
-    pub(super) file: Option<(usize, usize)>,
-}
-
-/// The state of a limit.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Limit {
-    pub(super) last: u64,
-    pub(super) credit: i64,
-}
-
-/// The sums of `testrandvar`.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Moments {
-    pub(super) count: u64,
-    pub(super) sum: f64,
-    pub(super) squares: f64,
-}
-
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) identity: ThreadIdentity,
     pub(super) spec: Arc<ThreadSpec>,
     pub(super) random: Random,
-    pub(super) handles: Vec<Handle>,
-    pub(super) rotor: usize,
-    /// Number at which `opennext` continues in each fileset.
-    pub(super) file_rotors: Vec<AtomicU32>,
-    pub(super) memory: Vec<u8>,
-    /// Data streams by fileset, created at their first use.
-    pub(super) streams: Vec<Option<Box<dyn DataStream>>>,
-    pub(super) limits: Vec<Limit>,
-    pub(super) moments: Vec<Moments>,
+    pub(super) handles: Handles,
+    pub(super) memory: ThreadMemory,
+    pub(super) state: FlowopState,
+    pub(super) signals: ThreadSignals,
     pub(super) thread_aio: Arc<ThreadAio>,
-    /// Semaphores and gates by cell: the thread's own, and those of its targets.
-    pub(super) semaphores: Vec<Vec<Arc<Semaphore>>>,
-    pub(super) gates: Vec<Vec<Arc<Gate>>>,
     /// Buffer for the entries of a directory that is being listed.
     pub(super) listing: Vec<u8>,
     pub(super) clock: SystemClock,
-    /// Time spent making data for the current operation.
-    pub(super) generate_ns: u64,
-}
-
-/// Allocates memory. The kernel provides the first `touched` bytes at once and the rest at its
-/// first use.
-fn zeros(bytes: usize, touched: usize) -> Vec<u8> {
-    let mut memory = vec![0; bytes];
-    for page in memory.chunks_mut(ALIGNMENT).take(touched / ALIGNMENT) {
-        // The compiler must not see the value, because it knows that the memory is zero and would
-        // omit the write.
-        page[0] = std::hint::black_box(0);
-    }
-    memory
 }
 
 impl Worker {
@@ -108,28 +52,18 @@ impl Worker {
         shared: Arc<Shared>,
         identity: ThreadIdentity,
         spec: Arc<ThreadSpec>,
+        signals: ThreadSignals,
     ) -> Self {
-        let cells = spec.cells.len();
         let filesets = shared.filesets.len();
-        let memory_bytes = usize::try_from(spec.memory_bytes).unwrap_or(usize::MAX / 2);
         Self {
             random: Random::new(mix_pair(shared.options.seed, u64::from(identity.number) + 1)),
-            handles: (0..spec.slots.max(shared.rotating)).map(|_| Handle::default()).collect(),
-            rotor: 0,
-            file_rotors: (0..filesets).map(|_| AtomicU32::new(0)).collect(),
-            memory: zeros(
-                if memory_bytes == 0 { 0 } else { memory_bytes.saturating_add(ALIGNMENT) },
-                shared.touched,
-            ),
-            streams: (0..filesets).map(|_| None).collect(),
-            limits: vec![Limit::default(); cells],
-            moments: vec![Moments::default(); cells],
+            handles: Handles::new(spec.slots, shared.rotating, filesets),
+            memory: ThreadMemory::new(spec.memory_bytes, shared.touched, filesets),
+            state: FlowopState::new(spec.cells.len()),
+            signals,
             thread_aio: Arc::new(ThreadAio::default()),
-            semaphores: vec![Vec::new(); cells],
-            gates: vec![Vec::new(); cells],
             listing: Vec::with_capacity(LISTING_BYTES),
             clock: shared.clock,
-            generate_ns: 0,
             shared,
             identity,
             spec,
@@ -195,7 +129,7 @@ impl Worker {
     }
 
     fn perform(&mut self, flowop: &Flowop) -> Done {
-        self.generate_ns = 0;
+        self.memory.begin_operation();
         match flowop.kind {
             Kind::Read => self.read(flowop),
             Kind::Write => self.write(flowop),
@@ -234,12 +168,12 @@ impl Worker {
     /// Counts an operation that began at `begin_ns` and has just ended.
     #[inline]
     pub(super) fn ended(&mut self, flowop: &Flowop, begin_ns: u64, bytes: u64) {
-        let elapsed_ns =
-            self.clock.now_ns().saturating_sub(begin_ns).saturating_sub(self.generate_ns);
+        let generate_ns = self.memory.generate_ns();
+        let elapsed_ns = self.clock.now_ns().saturating_sub(begin_ns).saturating_sub(generate_ns);
         let ended = Ended {
             cell: flowop.cell,
             elapsed_ns,
-            generate_ns: self.generate_ns,
+            generate_ns,
             bytes,
             is_io: flowop.kind.is_io(),
             is_transfer: flowop.kind.direction() != Direction::Neither,
@@ -247,42 +181,15 @@ impl Worker {
         self.identity.cells.record(&ended, self.shared.period.load(Ordering::Relaxed));
     }
 
-    /// Returns the file handle of the flowop.
+    /// Returns the number of the flowop's file handle.
     #[inline]
     pub(super) fn slot(&mut self, flowop: &Flowop) -> usize {
-        match flowop.slot {
-            HandleSlot::Fixed(slot) => slot,
-            HandleSlot::Rotating => {
-                if self.rotor == 0 {
-                    self.rotor = self.shared.rotating;
-                }
-                self.rotor -= 1;
-                self.rotor
-            }
-        }
-    }
-
-    /// Returns a random multiple of `step` such that one step fits below `max`. All multiples are
-    /// equally likely.
-    #[inline]
-    pub(super) fn random_place(&mut self, max: u64, step: u64) -> u64 {
-        self.random.below((max / step.max(1)).max(1)) * step
+        self.handles.slot(flowop.slot)
     }
 
     /// Returns the offset in the thread's memory for an operation of `size` bytes.
     pub(super) fn place_in_memory(&mut self, size: usize, direct: bool) -> usize {
-        let align = |memory: &[u8]| memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT - 1);
-        if self.memory.len() < size + 2 * ALIGNMENT {
-            self.memory = vec![0; size + 2 * ALIGNMENT];
-        }
-        let start = align(&self.memory);
-        if self.spec.memory_bytes == 0 || size == 0 {
-            return start;
-        }
-        let room = self.memory.len() - start;
-        let place = self.random_place(room as u64, size as u64) as usize;
-        let place = if direct { place / ALIGNMENT * ALIGNMENT } else { place };
-        if start + place + size <= self.memory.len() { start + place } else { start }
+        self.memory.place(size, direct, &mut self.random)
     }
 
     /// Fills memory with data of the fileset's data source. Without a source the memory is left as
@@ -293,11 +200,8 @@ impl Worker {
         else {
             return;
         };
-        let begin_ns = self.clock.now_ns();
-        let stream =
-            self.streams[fileset].get_or_insert_with(|| source.stream(self.identity.number));
-        stream.fill(&mut self.memory[start..start + size]);
-        self.generate_ns += self.clock.now_ns() - begin_ns;
+        let (part, source) = ((start, size), (fileset, source.as_ref()));
+        self.memory.generate(part, source, self.identity.number, &self.clock);
     }
 
     pub(super) fn failure(
@@ -317,28 +221,14 @@ impl Worker {
     }
 
     fn close_all(&mut self) {
-        for handle in &mut self.handles {
-            if handle.open.take().is_some()
-                && let Some((fileset, file)) = handle.file
-            {
-                self.shared.filesets[fileset].files.closed(file);
-            }
+        for slot in 0..self.handles.len() {
+            self.close_slot(slot);
         }
     }
 
     fn say_moments(&self) {
-        for (cell, moments) in self.spec.cells.iter().zip(&self.moments) {
-            if moments.count > 0 {
-                let mean = moments.sum / moments.count as f64;
-                let deviation =
-                    (moments.squares / moments.count as f64 - mean * mean).max(0.0).sqrt();
-                self.shared.console.line(&format!(
-                    "testrandvar {}: ops = {}, mean = {mean:8.2}, stddev = {:8.2}",
-                    cell.0,
-                    moments.count,
-                    deviation / mean
-                ));
-            }
+        for line in self.state.moment_lines(|cell| &self.spec.cells[cell].0) {
+            self.shared.console.line(&line);
         }
     }
 

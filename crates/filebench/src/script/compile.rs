@@ -4,12 +4,14 @@
 //! An attribute that is a variable gets the value that the variable has when files are created or
 //! processes start, as in the original. So `set` also works after `define`.
 
+use super::attributes::{Attributes, Evaluate};
 use super::define::Definer;
 use super::definitions::{Composite, Definitions, FilesetDefinition, ProcessDefinition};
 use super::error::Fault;
 use super::parse::Parsed;
+use super::scope::Scope;
 use super::syntax::{At, Command, Expression, StatsAction};
-use super::values::{Attributes, Scope, Value};
+use super::values::Value;
 use crate::model::{Step, WorkloadPlan};
 use crate::script::syntax::QuitMode;
 use std::collections::BTreeMap;

@@ -1,11 +1,13 @@
 //! Resolves the definitions of filesets, processes and threads. `flowops` resolves flowops.
 
+use super::attributes::Attributes;
 use super::definitions::{Definitions, FilesetDefinition, ProcessDefinition};
 use super::error::Fault;
 use super::flowops::{ThreadBuilder, check_targets};
 use super::parse::Parsed;
+use super::scope::Scope;
 use super::syntax::ThreadDefinition;
-use super::values::{Attributes, Scope, Value};
+use super::values::Value;
 use crate::chance::{Law, RandomVariable};
 use crate::model::{FilesetSpec, ProcessSpec, Quantity, ThreadSpec, WorkloadPlan};
 use crate::sources::SourceSpec;

@@ -1,10 +1,12 @@
 //! Resolves flowops: kinds, file handles, targets, and the expansion of composites.
 
+use super::attributes::{Attributes, Evaluate};
 use super::definitions::{Composite, ProcessDefinition};
 use super::error::Fault;
 use super::parse::Parsed;
+use super::scope::Scope;
 use super::syntax::FlowopUse;
-use super::values::{Attributes, Scope, Value};
+use super::values::Value;
 use crate::flowop::{Direction, KINDS, Kind};
 use crate::model::{FilesetSpec, Flowop, HandleSlot, ProcessSpec, Quantity};
 use std::collections::BTreeMap;

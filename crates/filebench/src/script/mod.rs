@@ -1,5 +1,6 @@
 //! The workload language: compiles text to steps.
 
+mod attributes;
 mod compile;
 mod define;
 mod definitions;
@@ -8,6 +9,7 @@ mod flowops;
 mod lex;
 mod parse;
 mod random;
+mod scope;
 pub(crate) mod syntax;
 mod values;
 mod words;

@@ -1,9 +1,10 @@
 //! Converts `randvar(...)` and `cvar(...)` to random variables.
 
+use super::attributes::{Attributes, Evaluate};
 use super::error::Fault;
 use super::parse::Parsed;
 use super::syntax::{At, Expression};
-use super::values::{Attributes, Scope, Value};
+use super::values::Value;
 use crate::chance::{Law, RandomVariable, TableRow};
 
 const KINDS: [&str; 3] = ["uniform", "gamma", "tabular"];
@@ -61,7 +62,7 @@ pub(super) fn random_variable(attributes: &Attributes<'_>) -> Parsed<RandomVaria
 /// becomes `mean`.
 fn table_rows(
     table: &At<Expression>,
-    scope: &Scope<'_>,
+    scope: &dyn Evaluate,
     min: f64,
     mean: Option<f64>,
 ) -> Parsed<Vec<TableRow>> {

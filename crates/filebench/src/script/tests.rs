@@ -39,12 +39,12 @@ fn definitions_of_the_command_line_win_and_can_be_any_value() {
     let script = Script::parse("t.f", text).unwrap();
     let over = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let defined = [
-        over("dir", "/a folder/x"),
+        over("dir", "/a directory/x"),
         over("n", "2k"),
         over("size", "cvar(type=cvar-gamma,parameters=mean:9;gamma:1.5)"),
     ];
     let set = script.compile(&defined).unwrap().plan.filesets[0].clone();
-    assert_eq!((set.entries, set.path.to_str()), (2048, Some("/a folder/x")));
+    assert_eq!((set.entries, set.path.to_str()), (2048, Some("/a directory/x")));
     assert!(matches!(set.size, Quantity::Drawn(_)));
     assert!(script.mentions("size") && !script.mentions("iosize"));
     let error = script.compile(&[over("n", "cvar(type=cvar-gama)")]).unwrap_err();

@@ -155,8 +155,8 @@ fn duplicates_have_an_entropy_too() {
 
 #[test]
 fn a_sample_is_written_again_and_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("sample");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sample");
     std::fs::write(&path, b"abc").unwrap();
     let source = open(
         &SourceSpec::parse(&format!("file,sample={}", path.display())).unwrap(),

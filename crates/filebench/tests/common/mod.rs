@@ -20,7 +20,7 @@ impl Console for Lines {
 
 /// The outcome of a run and its directory.
 pub(crate) struct Ran {
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
     pub(crate) outcome: Outcome,
     pub(crate) lines: Vec<String>,
 }
@@ -40,14 +40,14 @@ impl Ran {
     /// Returns all files below the directory of a fileset, with their sizes.
     pub(crate) fn files(&self, fileset: &str) -> Vec<(PathBuf, u64)> {
         let mut found = Vec::new();
-        collect(&self.folder.path().join(fileset), &mut found);
+        collect(&self.directory.path().join(fileset), &mut found);
         found.sort();
         found
     }
 }
 
-fn collect(folder: &Path, found: &mut Vec<(PathBuf, u64)>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+fn collect(directory: &Path, found: &mut Vec<(PathBuf, u64)>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -65,19 +65,19 @@ pub(crate) fn run(text: &str) -> Ran {
 }
 
 pub(crate) fn run_with(text: &str, options: &Options) -> Ran {
-    let folder = tempfile::tempdir().unwrap();
-    let (outcome, lines) = run_in(folder.path(), text, options, &StopFlag::new());
-    Ran { folder, outcome: outcome.unwrap_or_else(|error| panic!("{error:?}")), lines }
+    let directory = tempfile::tempdir().unwrap();
+    let (outcome, lines) = run_in(directory.path(), text, options, &StopFlag::new());
+    Ran { directory, outcome: outcome.unwrap_or_else(|error| panic!("{error:?}")), lines }
 }
 
 pub(crate) fn run_in(
-    folder: &Path,
+    directory: &Path,
     text: &str,
     options: &Options,
     stop: &StopFlag,
 ) -> (Result<Outcome, WorkloadError>, Vec<String>) {
     let script = Script::parse("test.f", text).unwrap_or_else(|error| panic!("{error}"));
-    let dir = [("dir".to_owned(), folder.display().to_string())];
+    let dir = [("dir".to_owned(), directory.display().to_string())];
     let program = script.compile(&dir).unwrap_or_else(|error| panic!("{error}")).with_run();
     let lines = Arc::new(Lines::default());
     let console: Arc<dyn Console> = Arc::clone(&lines) as Arc<dyn Console>;

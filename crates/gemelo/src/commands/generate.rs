@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome, bad_input};
-use crate::files::{self, NewFile, NewFolder};
+use crate::files::{self, NewDirectory, NewFile};
 use anyhow::anyhow;
 use clap::Args;
 use gemelo_base::units::{
@@ -103,8 +103,8 @@ fn write_tree(
             "--force overwrites a file only: leave it out, and name a new directory"
         )));
     }
-    let new = NewFolder::create(&arguments.output)?;
-    let generated = generate(spec, blocks, Output::Tree { folder: new.path(), files }, context)?;
+    let new = NewDirectory::create(&arguments.output)?;
+    let generated = generate(spec, blocks, Output::Tree { directory: new.path(), files }, context)?;
     if generated.is_complete {
         new.finish()?;
     }

@@ -10,7 +10,7 @@ use gemelo_base::values::{Percent, Size, Span};
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };
-use gemelo_serve::{Addresses, HandedOver, ServeOptions, Settings, Thresholds, handed_over};
+use gemelo_serve::{Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over};
 use gemelo_volume::Tuning;
 use permissions::{FileMode, GroupId};
 use std::net::SocketAddr;
@@ -153,8 +153,8 @@ impl Arguments {
 
     fn nbd(&self) -> anyhow::Result<NbdFrontEnd> {
         let handed_over = handed_over()?.into_iter().map(|socket| match socket {
-            HandedOver::Unix(listener) => Listener::from_unix(listener),
-            HandedOver::Tcp(listener) => Listener::from_tcp(listener),
+            InheritedSocket::Unix(listener) => Listener::from_unix(listener),
+            InheritedSocket::Tcp(listener) => Listener::from_tcp(listener),
         });
         Ok(NbdFrontEnd {
             handed_over: handed_over.collect::<Result<_, _>>().or_bad_input()?,

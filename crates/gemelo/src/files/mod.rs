@@ -5,13 +5,13 @@
 //! directory, synchronised, and renamed. [`OutputPlace`] tells these files from devices, FIFOs and
 //! descriptors, which are written directly and never replaced.
 
+mod new_directory;
 mod new_file;
-mod new_folder;
 mod outputs;
 mod place;
 
+pub(crate) use new_directory::NewDirectory;
 pub(crate) use new_file::NewFile;
-pub(crate) use new_folder::NewFolder;
 pub(crate) use outputs::NewFiles;
 
 use crate::exit::{OrBadInput, bad_input};

@@ -1,6 +1,6 @@
 //! An output file that is written piece by piece and gets its name only when it is complete.
 
-use super::place::{OutputPlace, folder_of, temporary_beside};
+use super::place::{OutputPlace, directory_of, temporary_beside};
 use anyhow::{Context as _, anyhow};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,11 +18,11 @@ pub(crate) enum NewFile {
     /// A device, a FIFO or a descriptor, which is written directly.
     Through(File),
     /// A file under a temporary name.
-    Beside(Beside),
+    Temporary(TemporaryFile),
 }
 
 /// A file under a temporary name beside its place.
-pub(crate) struct Beside {
+pub(crate) struct TemporaryFile {
     temporary: NamedTempFile,
     place: PathBuf,
     force: bool,
@@ -45,9 +45,11 @@ impl NewFile {
             OutputPlace::Through { path: device, .. } => {
                 Self::Through(OpenOptions::new().write(true).open(device).with_context(cannot)?)
             }
-            OutputPlace::File { path: place, .. } => {
-                Self::Beside(Beside { temporary: temporary_beside(&place, path)?, place, force })
-            }
+            OutputPlace::File { path: place, .. } => Self::Temporary(TemporaryFile {
+                temporary: temporary_beside(&place, path)?,
+                place,
+                force,
+            }),
         })
     }
 
@@ -56,13 +58,13 @@ impl NewFile {
         match self {
             Self::StandardOutput | Self::StandardError => None,
             Self::Through(file) => Some(file),
-            Self::Beside(beside) => Some(beside.temporary.as_file()),
+            Self::Temporary(beside) => Some(beside.temporary.as_file()),
         }
     }
 
     /// Returns whether any offset of the file can be written, in any order.
     pub(crate) const fn is_regular(&self) -> bool {
-        matches!(self, Self::Beside(_))
+        matches!(self, Self::Temporary(_))
     }
 
     /// Flushes the file and gives it its name.
@@ -70,7 +72,7 @@ impl NewFile {
         self.flush().context("cannot write to standard output")?;
         match self {
             Self::StandardOutput | Self::StandardError | Self::Through(_) => Ok(()),
-            Self::Beside(beside) => beside.put_in_place(),
+            Self::Temporary(beside) => beside.put_in_place(),
         }
     }
 
@@ -79,7 +81,7 @@ impl NewFile {
             Self::StandardOutput => Box::new(std::io::stdout()),
             Self::StandardError => Box::new(std::io::stderr()),
             Self::Through(file) => Box::new(file),
-            Self::Beside(beside) => Box::new(beside.temporary.as_file_mut()),
+            Self::Temporary(beside) => Box::new(beside.temporary.as_file_mut()),
         }
     }
 }
@@ -87,7 +89,7 @@ impl NewFile {
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
-            Self::Beside(beside) => beside.temporary.as_file_mut().write(bytes),
+            Self::Temporary(beside) => beside.temporary.as_file_mut().write(bytes),
             _ => self.writer().write(bytes),
         }
     }
@@ -97,7 +99,7 @@ impl Write for NewFile {
     }
 }
 
-impl Beside {
+impl TemporaryFile {
     /// Gives the file its name. If that fails, the complete file keeps its temporary name.
     fn put_in_place(self) -> anyhow::Result<()> {
         let place = self.place.display().to_string();
@@ -124,7 +126,7 @@ impl Beside {
         }
         // The name is durable once the directory is synchronised. On file systems that cannot
         // synchronise directories, it becomes durable a little later.
-        let _ = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
+        let _ = File::open(directory_of(&path)).and_then(|directory| directory.sync_all());
         Ok(())
     }
 }

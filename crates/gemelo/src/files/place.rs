@@ -58,7 +58,7 @@ impl OutputPlace {
                 return Self::of_kind(kind, end, path);
             }
             let named = end.read_link().with_context(cannot).or_bad_input()?;
-            end = folder_of(&end).join(named);
+            end = directory_of(&end).join(named);
         }
         Err(bad_input(anyhow!("{} leads through too many symbolic links", path.display())))
     }
@@ -101,7 +101,7 @@ impl OutputPlace {
             Self::StandardError | Self::Through { .. } => None,
             Self::Descriptor(path) => Some(path.clone()),
             Self::File { path, .. } => {
-                Some(folder_of(path).canonicalize().unwrap_or_default().join(path.file_name()?))
+                Some(directory_of(path).canonicalize().unwrap_or_default().join(path.file_name()?))
             }
         }
     }
@@ -126,10 +126,12 @@ impl OutputPlace {
             Self::File { path: file, .. } => {
                 // A name below /dev that does not exist is a misspelt device.
                 gemelo_target::check_overwritable(file, force).or_bad_input()?;
-                let folder = folder_of(file);
-                if !folder.is_dir() {
-                    let folder = folder.display();
-                    return Err(bad_input(anyhow!("{folder} is not a directory: create it first")));
+                let directory = directory_of(file);
+                if !directory.is_dir() {
+                    let directory = directory.display();
+                    return Err(bad_input(anyhow!(
+                        "{directory} is not a directory: create it first"
+                    )));
                 }
                 temporary_beside(file, path).map(drop).or_bad_input()
             }
@@ -138,17 +140,17 @@ impl OutputPlace {
 }
 
 /// Returns the directory of a file.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns the number of this process's descriptor that a path such as `/dev/fd/63` or
 /// `/proc/self/fd/63` names.
 fn descriptor_of(path: &Path) -> Option<u32> {
     let number = path.file_name()?.to_str()?.parse().ok()?;
-    let folder = folder_of(path).canonicalize().ok()?;
+    let directory = directory_of(path).canonicalize().ok()?;
     let own = Path::new("/proc/self/fd").canonicalize().ok()?;
-    (folder == own).then_some(number)
+    (directory == own).then_some(number)
 }
 
 /// Creates a temporary file in the directory of `file`. Messages name it `path`.
@@ -156,20 +158,20 @@ pub(super) fn temporary_beside(
     file: &Path,
     path: &Path,
 ) -> anyhow::Result<tempfile::NamedTempFile> {
-    let folder = folder_of(file);
+    let directory = directory_of(file);
     tempfile::Builder::new()
         .prefix(TEMPORARY.0)
         .suffix(TEMPORARY.1)
         // The umask removes the permissions that the user does not want.
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .tempfile_in(folder)
+        .tempfile_in(directory)
         .map_err(|error| match error.get_ref() {
             // The error of tempfile names a random path, which does not help the user.
             Some(_) => std::io::Error::from(error.kind()),
             None => error,
         })
         .with_context(|| {
-            let (path, folder) = (path.display(), folder.display());
-            format!("cannot write {path}: cannot create a file in {folder}")
+            let (path, directory) = (path.display(), directory.display());
+            format!("cannot write {path}: cannot create a file in {directory}")
         })
 }

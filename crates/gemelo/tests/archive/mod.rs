@@ -7,13 +7,13 @@ pub(crate) struct Archive {
     entries: u32,
 }
 
-const FOLDER: u32 = 0o040_755;
+const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_755;
 const DEVICE: u32 = 0o020_600;
 
 impl Archive {
-    pub(crate) fn folder(&mut self, name: &str) {
-        self.entry(name, FOLDER, [0, 0], &[]);
+    pub(crate) fn directory(&mut self, name: &str) {
+        self.entry(name, DIRECTORY, [0, 0], &[]);
     }
 
     pub(crate) fn file(&mut self, name: &str, content: &[u8]) {

@@ -37,21 +37,22 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Cluster {
     programs: PathBuf,
     data: PathBuf,
-    /// The folder of the socket and of the logs.
-    folder: PathBuf,
+    /// The directory of the socket and of the logs.
+    directory: PathBuf,
 }
 
-/// The folder of PostgreSQL's programs: in the path, or the newest of Debian's.
+/// The directory of PostgreSQL's programs: in the path, or the newest of Debian's.
 pub(crate) fn programs() -> Option<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&paths).collect();
+    let mut directories: Vec<PathBuf> = std::env::split_paths(&paths).collect();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
     versions
         .sort_by_key(|path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
-    folders.extend(versions.into_iter().rev().map(|version| version.join("bin")));
-    let found =
-        folders.into_iter().find(|folder| PROGRAMS.iter().all(|name| folder.join(name).exists()));
+    directories.extend(versions.into_iter().rev().map(|version| version.join("bin")));
+    let found = directories
+        .into_iter()
+        .find(|directory| PROGRAMS.iter().all(|name| directory.join(name).exists()));
     if found.is_none() {
         missing("PostgreSQL, with pgbench and pg_amcheck");
     }
@@ -60,12 +61,12 @@ pub(crate) fn programs() -> Option<PathBuf> {
 
 impl Cluster {
     /// Makes a cluster with checksums in `data`.
-    pub(crate) fn create(programs: PathBuf, data: PathBuf, folder: PathBuf) -> Self {
-        for folder in [&data, &folder] {
-            fs::create_dir_all(folder).unwrap();
-            chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
+    pub(crate) fn create(programs: PathBuf, data: PathBuf, directory: PathBuf) -> Self {
+        for directory in [&data, &directory] {
+            fs::create_dir_all(directory).unwrap();
+            chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        let cluster = Self { programs, data, folder };
+        let cluster = Self { programs, data, directory };
         // Log segments of 1 MiB allow the short log.
         run(cluster
             .program("initdb")
@@ -82,12 +83,12 @@ impl Cluster {
         let mut command = Command::new(self.programs.join(name));
         command.uid(NOBODY).gid(NOBODY).current_dir("/").env_clear();
         command.envs([("LC_ALL", "C"), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")]);
-        command.env("PGHOST", &self.folder).stdin(Stdio::null());
+        command.env("PGHOST", &self.directory).stdin(Stdio::null());
         command
     }
 
     fn log(&self, name: &str) -> File {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         File::options().create(true).append(true).open(path).unwrap()
     }
 
@@ -143,13 +144,13 @@ impl Cluster {
         // may have been given to another.
         let _ = fs::remove_file(self.data.join("postmaster.pid"));
         let mut command = self.program("postgres");
-        command.arg("-D").arg(&self.data).arg("-k").arg(&self.folder);
+        command.arg("-D").arg(&self.data).arg("-k").arg(&self.directory);
         for setting in SETTINGS {
             command.args(["-c", setting]);
         }
         let log = || self.log("postgres.log");
         let child = command.stdout(log()).stderr(log()).spawn().unwrap();
-        let mut postmaster = Postmaster { child, log: self.folder.join("postgres.log") };
+        let mut postmaster = Postmaster { child, log: self.directory.join("postgres.log") };
         wait_until("PostgreSQL answers", || {
             assert!(postmaster.child.try_wait().unwrap().is_none(), "PostgreSQL does not start");
             self.psql().args(["--command", "SELECT 1"]).output().unwrap().status.success()

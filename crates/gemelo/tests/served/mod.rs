@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 /// Longest time that a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A pool in a folder of its own.
+/// A pool in a directory of its own.
 pub(crate) struct TestPool {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl TestPool {
     /// A small pool, made with these further options.
     pub(crate) fn new(options: &[&str]) -> Self {
-        let pool = Self { folder: tempfile::tempdir().unwrap() };
+        let pool = Self { directory: tempfile::tempdir().unwrap() };
         let path = pool.path();
         done(&[&["pool", "create", &path, "--capacity", "64m"], options].concat());
         pool
@@ -31,7 +31,7 @@ impl TestPool {
 
     /// The path of a file beside the pool.
     pub(crate) fn file(&self, name: &str) -> String {
-        self.folder.path().join(name).to_str().unwrap().to_owned()
+        self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
     /// `POOL/NAME`

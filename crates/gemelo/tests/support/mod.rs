@@ -51,14 +51,14 @@ pub(crate) fn kinds(capacity_bytes: u64) -> Vec<(&'static str, PoolOptions, Dedu
 
 /// A pool that lasts as long as the test.
 pub(crate) struct TestPool {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl TestPool {
     /// A pool with volumes: their names, sizes and modes.
     pub(crate) fn new(options: &PoolOptions, volumes: &[(&str, u64, DedupMode)]) -> Self {
-        let folder = tempfile::Builder::new().prefix("gemelo-").tempdir().unwrap();
-        let pool = Self { folder };
+        let directory = tempfile::Builder::new().prefix("gemelo-").tempdir().unwrap();
+        let pool = Self { directory };
         Pool::create(&pool.path(), options).unwrap();
         pool.change(|open| {
             for (name, size_bytes, mode) in volumes {
@@ -77,11 +77,11 @@ impl TestPool {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("pool")
+        self.directory.path().join("pool")
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

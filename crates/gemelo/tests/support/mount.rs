@@ -20,18 +20,18 @@ pub(crate) fn can_mount() -> bool {
 /// A volume as a loop device.
 pub(crate) struct Attached {
     fuse: Child,
-    folder: PathBuf,
+    directory: PathBuf,
     device: Option<PathBuf>,
 }
 
 impl Attached {
     pub(crate) fn new(pool: &TestPool, volume: &str) -> Self {
-        let folder = pool.file(&format!("fuse-{volume}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("nbd");
+        let directory = pool.file(&format!("fuse-{volume}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("nbd");
         let mut fuse = tool("nbdfuse").unwrap();
-        fuse.arg("--connections=2").arg(&folder).arg(pool.uri(volume)).stderr(Stdio::null());
-        let mut attached = Self { fuse: fuse.spawn().unwrap(), folder, device: None };
+        fuse.arg("--connections=2").arg(&directory).arg(pool.uri(volume)).stderr(Stdio::null());
+        let mut attached = Self { fuse: fuse.spawn().unwrap(), directory, device: None };
         let begun = Instant::now();
         while !file.exists() {
             assert!(
@@ -52,7 +52,7 @@ impl Attached {
     /// Gives all back, in order; everything written is flushed.
     pub(crate) fn detach(mut self) {
         run(tool("losetup").unwrap().arg("--detach").arg(self.device.take().unwrap()));
-        run(tool("umount").unwrap().arg(&self.folder));
+        run(tool("umount").unwrap().arg(&self.directory));
         assert!(self.fuse.wait().unwrap().success());
     }
 
@@ -67,32 +67,37 @@ impl Drop for Attached {
         if let Some(device) = self.device.take() {
             quietly(Command::new("losetup").arg("--detach").arg(device));
         }
-        quietly(Command::new("umount").arg("--lazy").arg(&self.folder));
+        quietly(Command::new("umount").arg("--lazy").arg(&self.directory));
         let _ = (self.fuse.kill(), self.fuse.wait());
     }
 }
 
 /// A mounted file system.
 pub(crate) struct Mounted {
-    folder: PathBuf,
+    directory: PathBuf,
     is_mounted: bool,
 }
 
 impl Mounted {
-    pub(crate) fn new(device: &Path, folder: PathBuf, options: &str) -> Self {
-        std::fs::create_dir_all(&folder).unwrap();
-        let output =
-            tool("mount").unwrap().args(["-o", options]).arg(device).arg(&folder).output().unwrap();
+    pub(crate) fn new(device: &Path, directory: PathBuf, options: &str) -> Self {
+        std::fs::create_dir_all(&directory).unwrap();
+        let output = tool("mount")
+            .unwrap()
+            .args(["-o", options])
+            .arg(device)
+            .arg(&directory)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}", all_of(&output));
-        Self { folder, is_mounted: true }
+        Self { directory, is_mounted: true }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.folder
+        &self.directory
     }
 
     pub(crate) fn unmount(mut self) {
-        run(tool("umount").unwrap().arg(&self.folder));
+        run(tool("umount").unwrap().arg(&self.directory));
         self.is_mounted = false;
     }
 
@@ -101,7 +106,7 @@ impl Mounted {
         // The first attempt may fail while the system notices that nothing can be written any more.
         let begun = Instant::now();
         while !Command::new("umount")
-            .arg(&self.folder)
+            .arg(&self.directory)
             .stderr(Stdio::null())
             .status()
             .unwrap()
@@ -117,7 +122,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.is_mounted {
-            quietly(Command::new("umount").arg("--lazy").arg(&self.folder));
+            quietly(Command::new("umount").arg("--lazy").arg(&self.directory));
         }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn python_with_libnbd() -> Option<Command> {
 fn paths_of(name: &str) -> Vec<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let folders = std::env::split_paths(&paths).chain(more);
-    folders.map(|folder| folder.join(name)).filter(|path| path.exists()).collect()
+    let directories = std::env::split_paths(&paths).chain(more);
+    directories.map(|directory| directory.join(name)).filter(|path| path.exists()).collect()
 }
 
 /// Says that something is missing; fails where everything has to be there.

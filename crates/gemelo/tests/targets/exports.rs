@@ -1,6 +1,6 @@
 //! Tests of load on exports of NBD servers: those of this program, of nbdkit and of QEMU.
 
-use crate::place::{OtherServer, OwnServer, Place, json, refused, run};
+use crate::directory::{OtherServer, OwnServer, TestDirectory, json, refused, run};
 use gemelo_format::DedupMode;
 use std::path::Path;
 
@@ -26,17 +26,17 @@ fn use_all(target: &str, processes: u32) {
 
 #[test]
 fn this_programs_server_takes_load() {
-    let place = Place::new();
-    place.volume("pool", 8 * MIB, DedupMode::Inline);
-    let socket = place.path("socket");
-    let mut server = OwnServer::start(&place.path("pool"), &socket, false);
+    let directory = TestDirectory::new();
+    directory.volume("pool", 8 * MIB, DedupMode::Inline);
+    let socket = directory.path("socket");
+    let mut server = OwnServer::start(&directory.path("pool"), &socket, false);
     let target = uri("disk", &socket);
     use_all(&target, 2);
     let ran = run("suite --queue-depth 4 --force --target", &[&target]);
     assert_eq!(ran.status, 0, "{}", ran.err);
 
     let target = ["--target", &*target];
-    refused("bench", &target, "say --force");
+    refused("bench", &target, "use --force");
     refused(
         "bench --force --file-size 16m",
         &target,
@@ -50,10 +50,10 @@ fn this_programs_server_takes_load() {
 
 #[test]
 fn a_read_only_export_is_read_and_not_written() {
-    let place = Place::new();
-    place.volume("pool", 4 * MIB, DedupMode::Inline);
-    let socket = place.path("socket");
-    let _server = OwnServer::start(&place.path("pool"), &socket, true);
+    let directory = TestDirectory::new();
+    directory.volume("pool", 4 * MIB, DedupMode::Inline);
+    let socket = directory.path("socket");
+    let _server = OwnServer::start(&directory.path("pool"), &socket, true);
     let target = uri("disk", &socket);
     refused("bench --target", &[&target], "is read-only");
     let ran = run("bench --operation read --populate none --queue-depth 8 --target", &[&target]);
@@ -62,8 +62,8 @@ fn a_read_only_export_is_read_and_not_written() {
 
 #[test]
 fn a_server_that_is_not_there_is_told() {
-    let place = Place::new();
-    let ran = run("bench --target", &[&uri("disk", &place.path("socket"))]);
+    let directory = TestDirectory::new();
+    let ran = run("bench --target", &[&uri("disk", &directory.path("socket"))]);
     assert_eq!(ran.status, 2);
     assert!(ran.err.contains("cannot use nbd+unix:///disk"), "{}", ran.err);
     assert!(ran.err.contains("No such file or directory"), "{}", ran.err);
@@ -71,8 +71,8 @@ fn a_server_that_is_not_there_is_told() {
 
 #[test]
 fn nbdkit_takes_load() {
-    let place = Place::new();
-    let socket = place.path("socket");
+    let directory = TestDirectory::new();
+    let socket = directory.path("socket");
     let arguments = ["-f", "-U", socket.to_str().unwrap(), "memory", "8M"];
     let Some(_server) = OtherServer::start("nbdkit", &arguments, &socket) else { return };
     use_all(&uri("", &socket), 2);
@@ -81,8 +81,8 @@ fn nbdkit_takes_load() {
 /// With blocks longer than the server's longest request, and one connection at a time.
 #[test]
 fn an_nbdkit_with_narrow_limits_takes_load_from_one_process() {
-    let place = Place::new();
-    let socket = place.path("socket");
+    let directory = TestDirectory::new();
+    let socket = directory.path("socket");
     let arguments = [
         "-f",
         "-U",
@@ -113,8 +113,8 @@ fn an_nbdkit_with_narrow_limits_takes_load_from_one_process() {
 
 #[test]
 fn qemu_nbd_takes_load() {
-    let place = Place::new();
-    let (socket, image) = (place.path("socket"), place.path("image"));
+    let directory = TestDirectory::new();
+    let (socket, image) = (directory.path("socket"), directory.path("image"));
     std::fs::File::create(&image).unwrap().set_len(8 * MIB).unwrap();
     let paths = [socket.to_str().unwrap(), image.to_str().unwrap()];
     let arguments = ["-f", "raw", "--persistent", "--shared=8", "-k", paths[0], paths[1]];
@@ -124,8 +124,8 @@ fn qemu_nbd_takes_load() {
 
 #[test]
 fn a_qemu_nbd_for_one_client_takes_load_from_one_process() {
-    let place = Place::new();
-    let (socket, image) = (place.path("socket"), place.path("image"));
+    let directory = TestDirectory::new();
+    let (socket, image) = (directory.path("socket"), directory.path("image"));
     std::fs::File::create(&image).unwrap().set_len(4 * MIB).unwrap();
     let paths = [socket.to_str().unwrap(), image.to_str().unwrap()];
     let arguments = ["-f", "raw", "--persistent", "-k", paths[0], paths[1]];

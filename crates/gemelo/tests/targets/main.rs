@@ -10,7 +10,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod directory;
 mod exports;
-mod place;
 mod traces;
 mod volumes;

@@ -22,9 +22,9 @@ pub fn fiu() -> String {
 }
 
 /// A directory of its own for each test.
-pub struct Place(TempDir);
+pub struct TestDirectory(TempDir);
 
-impl Place {
+impl TestDirectory {
     pub fn new() -> Self {
         Self(TempDir::new().unwrap())
     }

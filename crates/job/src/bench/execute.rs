@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 /// The jobs that ran, and their results.
 #[derive(Debug, Default)]
-pub struct Ran {
+pub struct BenchRun {
     /// The jobs that have a result.
     pub inputs: Vec<JobInput>,
     /// The result of each job.
@@ -80,9 +80,9 @@ pub fn run(
     jobs: Vec<ResolvedJob>,
     environment: &JobEnvironment<'_>,
     mut each: impl FnMut(&JobInput, &RunResult) -> ControlFlow<()>,
-) -> Ran {
+) -> BenchRun {
     let mut open: Option<Open> = None;
-    let mut ran = Ran::default();
+    let mut ran = BenchRun::default();
     for mut job in jobs {
         let run = job.place_after(open.take()).and_then(|place| job.run_at(place, environment));
         let (result, place, logged) = match run {

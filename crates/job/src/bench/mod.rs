@@ -6,7 +6,7 @@ mod execute;
 mod resolve;
 
 pub use error::{ExecuteError, ResolveError};
-pub use execute::{Ran, check, run};
+pub use execute::{BenchRun, check, run};
 pub use resolve::{JobInput, ResolvedJob};
 
 use crate::{JobEnvironment, JobOptions};
@@ -44,7 +44,7 @@ pub fn resolve_all(
     Ok(jobs)
 }
 
-impl Ran {
+impl BenchRun {
     /// Returns whether every job that ran was complete and right.
     #[must_use]
     pub fn is_success(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The parser of the INI files that DEDISbench reads. They have sections, lines `key=value`, and
 //! comments that begin with `;` or `#`.
 
-use super::DedisbenchError;
+use super::error::DedisbenchError;
 
 /// A line `key=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]

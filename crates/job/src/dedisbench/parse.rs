@@ -1,7 +1,7 @@
 //! Parses DEDISbench command lines and configurations as a [`DedisbenchJob`]: the flags, the older
 //! flags, and the keys of the INI file. This module reads no file and does not know gemelo's jobs.
 
-use super::DedisbenchError;
+use super::error::DedisbenchError;
 use super::ini::{Entry, shown};
 
 /// A job as a DEDISbench command line describes it. An absent field was not given.
@@ -25,7 +25,7 @@ pub struct DedisbenchJob {
     pub(crate) integrity: Option<Integrity>,
     /// A number, or with the older `-v` any text.
     pub(crate) seed: Option<String>,
-    pub(crate) folder: Option<String>,
+    pub(crate) directory: Option<String>,
     pub(crate) logs_operations: Option<bool>,
     pub(crate) distribution_results: Option<String>,
     pub(crate) access_results: Option<String>,
@@ -229,7 +229,7 @@ impl DedisbenchJob {
             ("execution" | "results", "logging") => {
                 self.logs_operations = Some(choice(value, &[false, true])?);
             }
-            ("results", "tempfilespath") => self.folder = Some(text(value)?),
+            ("results", "tempfilespath") => self.directory = Some(text(value)?),
             ("results", "dist_results") => self.distribution_results = Some(text(value)?),
             ("results", "access_results") => self.access_results = Some(text(value)?),
             ("results", "general_results") => self.general_results = Some(general_results(value)?),

@@ -79,7 +79,7 @@ fn every_documented_key_is_understood() {
     let results = GeneralResults { file: "o:ut".to_owned(), ramp_up_s: 5, cool_down_s: 6 };
     assert_eq!(job.general_results, Some(results));
     assert_eq!((job.removes_files, job.keeps_databases), (Some(false), Some(true)));
-    assert_eq!((job.logs_operations, job.folder.as_deref()), (Some(true), Some("./t")));
+    assert_eq!((job.logs_operations, job.directory.as_deref()), (Some(true), Some("./t")));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! gemelo does both, so half the number of processes is enough. The size of a raw device is a total
 //! in DEDISbench, and gemelo gives each process a region of it.
 
-use super::DedisbenchError;
+use super::error::DedisbenchError;
 use super::parse::{
     DedisbenchJob, DedisbenchLoad, DedisbenchOperation, DedisbenchPattern, DedisbenchPopulate,
     Integrity, Sync,
@@ -95,7 +95,10 @@ impl DedisbenchJob {
         let processes =
             if operation == DedisbenchOperation::Mixed { (given / 2).max(1) } else { given };
         let megabytes = self.file_megabytes.unwrap_or(FILE_MEGABYTES);
-        words.add("--target", self.raw_device.as_deref().or(self.folder.as_deref()).unwrap_or("."));
+        words.add(
+            "--target",
+            self.raw_device.as_deref().or(self.directory.as_deref()).unwrap_or("."),
+        );
         words.add("--processes", processes);
         match (&self.raw_device, self.file_megabytes) {
             (None, _) => words.add("--file-size", format!("{megabytes}m")),

@@ -187,11 +187,11 @@ mod tests {
     #[test]
     fn built_in_names_and_files_of_every_format_are_found() {
         assert_eq!(load("unique").unwrap().block_bytes(), Some(4096));
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let source = load("personal").unwrap();
         let profile = source.to_profile(Some(8192));
         for format in DistributionFormat::ALL {
-            let path = folder.path().join("file");
+            let path = directory.path().join("file");
             std::fs::write(&path, format.write(&profile).unwrap()).unwrap();
             let read = load(path.to_str().unwrap()).unwrap();
             assert_eq!(read.distribution, source.distribution, "{format:?}");

@@ -16,7 +16,7 @@ pub enum FilebenchJobError {
     /// The data source of the options is invalid.
     #[error("--source")]
     Source(#[from] SourceError),
-    /// The folder of the options is invalid.
+    /// The directory of the options is invalid.
     #[error("--dir")]
     Dir(#[source] io::Error),
     /// The script has no variable of a name that the options define.

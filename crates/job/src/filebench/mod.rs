@@ -66,7 +66,7 @@ pub struct ResolvedScript {
 
 /// The runs of a script.
 #[derive(Debug)]
-pub struct FilebenchRan {
+pub struct FilebenchRun {
     /// The runs of each value.
     pub points: Vec<Point>,
     /// The failure that ended the runs early.
@@ -189,10 +189,10 @@ impl ResolvedScript {
         self,
         console: &Arc<dyn Console>,
         environment: &JobEnvironment<'_>,
-    ) -> Result<FilebenchRan, FilebenchJobError> {
+    ) -> Result<FilebenchRun, FilebenchJobError> {
         let Self { input, sweep, seed, programs } = self;
         let mut ran =
-            FilebenchRan { points: Vec::new(), error: None, is_complete: true, input, seed };
+            FilebenchRun { points: Vec::new(), error: None, is_complete: true, input, seed };
         for planned in programs {
             if let (Some(sweep), Some(value)) = (&sweep, &planned.value) {
                 console.line(&format!("{} = {value}", sweep.name));
@@ -239,7 +239,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-impl FilebenchRan {
+impl FilebenchRun {
     /// Adds the outcome of a program, and returns whether the next one may run.
     fn add(&mut self, planned: Planned, outcome: Outcome) -> bool {
         let is_over = outcome.error.is_some() || outcome.interrupted;

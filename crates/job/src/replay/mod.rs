@@ -61,7 +61,7 @@ pub struct ResolvedReplay {
 
 /// A replay that ran.
 #[derive(Debug)]
-pub struct ReplayRan {
+pub struct ReplayRun {
     /// The replay, as a result file keeps it.
     pub input: ReplayInput,
     /// The measurements.
@@ -168,7 +168,7 @@ impl ResolvedReplay {
     /// # Errors
     /// Fails if the replay cannot begin, or if the second reading of the trace fails. A failure
     /// during the replay is part of the result.
-    pub fn run(self, environment: &JobEnvironment<'_>) -> Result<ReplayRan, ReplayJobError> {
+    pub fn run(self, environment: &JobEnvironment<'_>) -> Result<ReplayRun, ReplayJobError> {
         let mut target = self.planned.prepare()?;
         let mut trace = self.trace.open().map_err(ReplayJobError::Trace)?;
         let result = gemelo_replay::replay(
@@ -180,7 +180,7 @@ impl ResolvedReplay {
             &environment.of_load(),
         )?;
         let finished = target.finish(self.keep).map_err(ReplayJobError::Finish);
-        Ok(ReplayRan {
+        Ok(ReplayRun {
             input: ReplayInput {
                 traces: self.trace.traces,
                 options: self.options,
@@ -198,7 +198,7 @@ impl ResolvedReplay {
     }
 }
 
-impl ReplayRan {
+impl ReplayRun {
     /// Returns whether the trace was replayed to its end, and every block that was checked is
     /// right.
     #[must_use]

@@ -9,8 +9,12 @@
 //! Operations on the same block never overlap if one of them writes, so the content of a block
 //! follows from the order of operations alone.
 
+mod counts;
+mod faults;
+mod flights;
 mod outcome;
 mod state;
+mod times;
 
 pub(crate) use outcome::ProcessOutcome;
 pub(crate) use state::{Cause, Common, State};
@@ -19,10 +23,11 @@ use crate::check::Checker;
 use crate::history::Expected;
 use crate::log::LogSender;
 use crate::measure::Recorder;
-use crate::operations::{Kind, Operations, ScheduledOperation};
+use crate::operations::{Kind, Operations};
 use crate::result::OperationFailure;
+use flights::Flight;
 use gemelo_target::{Completion, IoFailure, Queue, TargetOperation, TargetRequest, Wait};
-use state::{Flight, Held};
+use state::PreparedOperation;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -60,12 +65,12 @@ pub(crate) struct Process<'a> {
 impl Process<'_> {
     /// Runs to the end. Times are counted from `origin_ns` of the clock.
     pub(crate) fn run(&mut self, origin_ns: u64) -> Cause {
-        self.state.origin_ns = origin_ns;
-        self.state.now_ns = self.now_ns();
-        let mut done = Vec::with_capacity(self.state.flights.len());
+        self.state.times.begin(origin_ns);
+        self.look_at_clock();
+        let mut done = Vec::with_capacity(self.state.flights.depth());
         let cause = loop {
             let ended = self.start_operations();
-            if self.state.in_flight == 0 {
+            if self.state.flights.is_empty() {
                 if let Some(cause) = ended {
                     break cause;
                 }
@@ -73,43 +78,60 @@ impl Process<'_> {
                 continue;
             }
             self.reap(ended.is_some(), &mut done);
-            if self.state.engine_failed {
+            if self.state.faults.has_engine_failed() {
                 self.give_up_flights();
                 break Cause::Halted;
             }
         };
-        self.common.progress.fetch_add(self.state.unreported, Ordering::Relaxed);
+        self.report_progress(1);
         cause
     }
 
     /// Returns the time at which the run ended for this process.
     pub(crate) const fn ended_ns(&self) -> u64 {
-        self.state.now_ns
+        self.state.times.now_ns()
     }
 
     /// Returns the number of operations of an open loop that were due before the end and did not
     /// start. A closed loop has none, as its prepared operations have no due time.
     pub(crate) fn missed(&self) -> u64 {
-        if !self.state.is_open_loop {
+        let times = &self.state.times;
+        if !times.is_open_loop() {
             return 0;
         }
-        let until_ns = self.state.now_ns.min(self.state.end_ns);
-        let held = self.state.held.is_some_and(|held| held.operation.due_ns < until_ns);
+        let until_ns = times.now_ns().min(times.end_ns());
+        let is_due = |prepared: PreparedOperation| prepared.operation.due_ns < until_ns;
+        let prepared = self.state.prepared.is_some_and(is_due);
         // A run with a byte limit never starts more operations than the limit permits.
-        (self.operations.due_by(until_ns) + u64::from(held)).min(self.state.left)
+        (self.operations.due_by(until_ns) + u64::from(prepared)).min(self.state.counts.left())
     }
 
     #[inline]
     fn now_ns(&self) -> u64 {
-        self.common.clock.now_ns().saturating_sub(self.state.origin_ns)
+        self.state.times.since_start(self.common.clock.now_ns())
+    }
+
+    /// Reads the clock. Returns the time passed since the last look at it.
+    #[inline]
+    fn look_at_clock(&mut self) -> u64 {
+        let now_ns = self.now_ns();
+        self.state.times.set_now(now_ns)
+    }
+
+    /// Reports completed operations as progress, if there are at least `least`.
+    #[inline]
+    fn report_progress(&mut self, least: u64) {
+        if let Some(operations) = self.state.counts.take_unreported(least) {
+            self.common.progress.fetch_add(operations, Ordering::Relaxed);
+        }
     }
 
     #[inline]
     fn ended(&self) -> Option<Cause> {
         let state = &self.state;
-        if state.left == 0 {
+        if state.counts.left() == 0 {
             Some(Cause::Bytes)
-        } else if state.now_ns >= state.end_ns {
+        } else if state.times.is_over() {
             Some(Cause::Time)
         } else if self.common.stop.is_raised() {
             Some(Cause::Stopped)
@@ -128,82 +150,68 @@ impl Process<'_> {
             if let Some(cause) = self.ended() {
                 return Some(cause);
             }
-            let held = self.held_or_prepared()?;
-            let due_ns = held.operation.due_ns;
-            if self.state.is_open_loop && due_ns >= self.state.end_ns {
-                self.state.held = Some(held);
+            let prepared = self.take_prepared()?;
+            let due_ns = prepared.operation.due_ns;
+            let times = &self.state.times;
+            if times.is_open_loop() && due_ns >= times.end_ns() {
+                self.state.prepared = Some(prepared);
                 // No further operation is due before the end, so the process waits for the end.
-                return (self.state.now_ns >= self.state.end_ns).then_some(Cause::Time);
+                return self.state.times.is_over().then_some(Cause::Time);
             }
-            if due_ns > self.state.now_ns || self.overlaps(&held.operation) {
-                self.state.held = Some(held);
+            if due_ns > times.now_ns() || self.state.flights.overlaps(&prepared.operation) {
+                self.state.prepared = Some(prepared);
                 return None;
             }
-            self.start(held);
+            self.start(prepared);
         }
     }
 
     /// Returns the next operation, or `None` if there is no free slot for it.
     #[inline]
-    fn held_or_prepared(&mut self) -> Option<Held> {
-        if let Some(held) = self.state.held.take() {
-            return Some(held);
+    fn take_prepared(&mut self) -> Option<PreparedOperation> {
+        if let Some(prepared) = self.state.prepared.take() {
+            return Some(prepared);
         }
-        let slot = self.state.free.pop()?;
+        let slot = self.state.flights.take_slot()?;
         Some(self.prepare(slot))
     }
 
     /// Draws the next operation and makes its content ahead of its due time, so that generating
     /// does not count as latency.
     #[inline]
-    fn prepare(&mut self, slot: usize) -> Held {
+    fn prepare(&mut self, slot: usize) -> PreparedOperation {
         let operation = self.operations.next_operation();
         let mut content = 0;
         if operation.kind == Kind::Write {
             let contents = self.common.contents;
-            let id =
-                contents.assignment.content(self.number, self.first_sequence + self.state.writes);
+            let sequence = self.first_sequence + self.state.counts.writes();
+            let id = contents.assignment.content(self.number, sequence);
             contents.generator.fill(id, self.queue.buffer(slot));
             content = id.to_bits();
-            let now_ns = self.now_ns();
-            self.recorder.add_generating(now_ns - self.state.now_ns);
-            self.state.now_ns = now_ns;
+            let generating_ns = self.look_at_clock();
+            self.recorder.add_generating(generating_ns);
         }
-        Held { operation, slot, content }
-    }
-
-    /// Returns whether an operation in flight is on the same block, and at least one of the two
-    /// writes.
-    #[inline]
-    fn overlaps(&self, operation: &ScheduledOperation) -> bool {
-        self.state.in_flight > 0
-            && self.state.flights.iter().flatten().any(|flight| {
-                flight.operation.block == operation.block
-                    && (flight.operation.kind == Kind::Write || operation.kind == Kind::Write)
-            })
+        PreparedOperation { operation, slot, content }
     }
 
     #[inline]
-    fn start(&mut self, held: Held) {
-        let Held { operation, slot, content } = held;
+    fn start(&mut self, prepared: PreparedOperation) {
+        let PreparedOperation { operation, slot, content } = prepared;
         let block_bytes = self.common.job.spec().block_bytes;
-        let (verb, counter) = match operation.kind {
-            Kind::Read => (TargetOperation::Read, &mut self.state.reads),
-            Kind::Write => (TargetOperation::Write, &mut self.state.writes),
+        let verb = match operation.kind {
+            Kind::Read => TargetOperation::Read,
+            Kind::Write => TargetOperation::Write,
         };
-        let number = *counter;
-        *counter += 1;
+        let number = self.state.counts.start(operation.kind);
         if operation.kind == Kind::Write
             && let Some(online) = &mut self.online
             && let Some(entry) = online.table.get_mut(operation.block as usize)
         {
             *entry = content;
         }
-        let started_ns = self.state.now_ns;
-        self.state.flights[slot] =
-            Some(Flight { operation, number, started_ns, sync_started_ns: None });
-        self.state.in_flight += 1;
-        self.state.left -= 1;
+        let started_ns = self.state.times.now_ns();
+        let flight = Flight { operation, number, started_ns, sync_started_ns: None };
+        self.state.flights.start(slot, flight);
         let offset = operation.block * block_bytes as u64;
         if let Err(failure) =
             self.queue.submit(slot, TargetRequest { operation: verb, offset, bytes: block_bytes })
@@ -214,18 +222,21 @@ impl Process<'_> {
 
     /// Sleeps until the next operation is due. Nothing is in flight.
     fn sleep(&mut self) {
-        let due_ns = self.state.held.map_or(0, |held| held.operation.due_ns);
-        let wake_ns = due_ns.min(self.state.end_ns).min(self.state.now_ns + MOST_WAIT_NS);
-        self.common.clock.sleep_until_ns(self.state.origin_ns.saturating_add(wake_ns));
-        self.state.now_ns = self.now_ns();
+        let times = &self.state.times;
+        let due_ns = self.state.prepared.map_or(0, |prepared| prepared.operation.due_ns);
+        let wake_ns = due_ns.min(times.end_ns()).min(times.now_ns() + MOST_WAIT_NS);
+        self.common.clock.sleep_until_ns(times.on_clock(wake_ns));
+        self.look_at_clock();
     }
 
     fn wait(&self, is_ending: bool) -> Wait {
-        let Some(held) = self.state.held.filter(|_| self.state.is_open_loop && !is_ending) else {
+        let times = &self.state.times;
+        let waits_for_time = times.is_open_loop() && !is_ending;
+        let Some(prepared) = self.state.prepared.filter(|_| waits_for_time) else {
             return Wait::ForOne;
         };
-        let left_ns =
-            held.operation.due_ns.min(self.state.end_ns).saturating_sub(self.state.now_ns);
+        let due_ns = prepared.operation.due_ns.min(times.end_ns());
+        let left_ns = due_ns.saturating_sub(times.now_ns());
         match left_ns {
             // The operation is due; it waits for an overlapping one to end.
             0 => Wait::ForOne,
@@ -241,26 +252,23 @@ impl Process<'_> {
         if let Err(failure) = self.queue.reap(self.wait(is_ending), done) {
             self.fail_engine(&failure);
         }
-        self.state.now_ns = self.now_ns();
-        self.recorder.advance(self.state.now_ns);
-        let ended_ns = self.state.now_ns;
+        self.look_at_clock();
+        let ended_ns = self.state.times.now_ns();
+        self.recorder.advance(ended_ns);
         for completion in done.drain(..) {
             self.complete(completion, ended_ns);
         }
-        if self.state.unreported >= PROGRESS_EVERY {
-            self.common.progress.fetch_add(self.state.unreported, Ordering::Relaxed);
-            self.state.unreported = 0;
-        }
+        self.report_progress(PROGRESS_EVERY);
     }
 
     #[inline]
     fn complete(&mut self, completion: Completion, ended_ns: u64) {
         let slot = completion.slot;
-        let Some(flight) = self.state.flights.get(slot).copied().flatten() else { return };
+        let Some(flight) = self.state.flights.get(slot) else { return };
         if let Err(failure) = completion.outcome {
             self.fail(&flight, &failure);
         } else if self.needs_sync(&flight, ended_ns) {
-            self.start_sync(slot, flight, ended_ns);
+            self.start_sync(slot, ended_ns);
             return;
         } else {
             self.measure(&flight, ended_ns);
@@ -268,9 +276,7 @@ impl Process<'_> {
                 self.check(slot, flight.operation.block);
             }
         }
-        self.state.flights[slot] = None;
-        self.state.in_flight -= 1;
-        self.state.free.push(slot);
+        self.state.flights.end(slot);
     }
 
     #[inline]
@@ -279,16 +285,12 @@ impl Process<'_> {
             self.recorder.record_sync(ended_ns - started_ns);
             return false;
         }
-        if flight.operation.kind == Kind::Read || self.state.fsync_every == 0 {
-            return false;
-        }
-        self.state.since_sync += 1;
-        self.state.since_sync >= self.state.fsync_every
+        flight.operation.kind == Kind::Write && self.state.syncs.count_write()
     }
 
-    fn start_sync(&mut self, slot: usize, flight: Flight, now_ns: u64) {
-        self.state.since_sync = 0;
-        self.state.flights[slot] = Some(Flight { sync_started_ns: Some(now_ns), ..flight });
+    fn start_sync(&mut self, slot: usize, now_ns: u64) {
+        self.state.syncs.start();
+        self.state.flights.start_sync(slot, now_ns);
         if let Err(failure) = self
             .queue
             .submit(slot, TargetRequest { operation: TargetOperation::Sync, offset: 0, bytes: 0 })
@@ -301,7 +303,7 @@ impl Process<'_> {
     fn measure(&mut self, flight: &Flight, ended_ns: u64) {
         let Flight { operation, started_ns, .. } = *flight;
         let service_ns = ended_ns - started_ns;
-        let due_ns = if self.state.is_open_loop { operation.due_ns } else { started_ns };
+        let due_ns = if self.state.times.is_open_loop() { operation.due_ns } else { started_ns };
         let waited_ns = started_ns - due_ns;
         self.recorder.record(
             operation.kind,
@@ -309,7 +311,7 @@ impl Process<'_> {
             service_ns,
             waited_ns > LATE_NS,
         );
-        self.state.unreported += 1;
+        self.state.counts.complete();
         if let Some(log) = &mut self.log {
             log.record(operation.kind, operation.block, started_ns, service_ns, waited_ns);
         }
@@ -324,34 +326,27 @@ impl Process<'_> {
             // The queue has released the buffer, although the slot still counts as in flight.
             checker.check(block, expected, self.queue.buffer(slot));
         }
-        self.state.now_ns = self.now_ns();
-        self.recorder.add_checking(self.state.now_ns - began_ns);
+        self.look_at_clock();
+        self.recorder.add_checking(self.state.times.now_ns().saturating_sub(began_ns));
     }
 
     #[cold]
     fn fail(&mut self, flight: &Flight, failure: &IoFailure) {
         self.common.halt.raise();
         if flight.operation.kind == Kind::Write {
-            self.state.uncertain.push(flight.number);
+            self.state.faults.add_uncertain([flight.number]);
         }
-        if self.state.failure.is_none() {
-            self.state.failure = Some(OperationFailure::of_io(self.number, failure));
-        }
+        self.state.faults.add(|| OperationFailure::of_io(self.number, failure));
     }
 
     #[cold]
     fn fail_engine(&mut self, failure: &IoFailure) {
         self.common.halt.raise();
-        self.state.engine_failed = true;
-        if self.state.failure.is_none() {
-            self.state.failure = Some(OperationFailure::of_io(self.number, failure));
-        }
+        self.state.faults.add_of_engine(|| OperationFailure::of_io(self.number, failure));
     }
 
     /// Marks the writes in flight as uncertain: the engine failed, so their outcome is unknown.
     fn give_up_flights(&mut self) {
-        let flights = self.state.flights.iter().flatten();
-        let writes = flights.filter(|flight| flight.operation.kind == Kind::Write);
-        self.state.uncertain.extend(writes.map(|flight| flight.number));
+        self.state.faults.add_uncertain(self.state.flights.writes());
     }
 }

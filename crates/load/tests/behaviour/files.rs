@@ -34,12 +34,12 @@ fn every_engine_and_sync_reads_back_what_it_wrote() {
         for sync in [SyncPolicy::None, SyncPolicy::Direct, SyncPolicy::Both] {
             let job = job(JobSpec { engine, queue_depth, sync, fsync_every: 500, ..mixed() });
             // The files are not in /tmp, which may be on storage without direct I/O.
-            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-            let mut target = open(folder.path(), &job);
+            let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let mut target = open(directory.path(), &job);
             let result = run_on(&job, target.as_ref());
             assert!(result.is_success(), "{engine} {queue_depth} {sync:?}: {result:?}");
             target.finish(false).unwrap();
-            assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files are removed");
+            assert_eq!(directory.path().read_dir().unwrap().count(), 0, "files are removed");
         }
     }
 }
@@ -48,19 +48,19 @@ fn every_engine_and_sync_reads_back_what_it_wrote() {
 fn a_kept_file_is_verified_later_from_the_result_alone() {
     let job =
         job(JobSpec { verify: Verify::None, engine: Engine::IoUring, queue_depth: 8, ..mixed() });
-    let folder = tempfile::tempdir().unwrap();
-    let mut target = open(folder.path(), &job);
+    let directory = tempfile::tempdir().unwrap();
+    let mut target = open(directory.path(), &job);
     let result = run_on(&job, target.as_ref());
     target.finish(true).unwrap();
     let text = serde_json::to_string(&result).unwrap();
     let result: RunResult = serde_json::from_str(&text).unwrap();
-    let storage = FileStorage::new(folder.path());
+    let storage = FileStorage::new(directory.path());
     let layout = job.layout_with(PlaceAccess::Read, false);
     let reopen = || storage.plan(&layout).unwrap().prepare().unwrap();
     let verification = verify_on(&job, reopen().as_ref(), &result);
     assert!(verification.is_success() && verification.checked_blocks == 600, "{verification:?}");
 
-    let path = folder.path().join("gemelo-0001.data");
+    let path = directory.path().join("gemelo-0001.data");
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&[0; 4096], blocks(17)).unwrap();
     file.write_all_at(b"!", blocks(20) + 5).unwrap();
@@ -76,7 +76,7 @@ fn a_kept_file_is_verified_later_from_the_result_alone() {
 
 #[test]
 fn a_job_goes_on_where_another_ended() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let write = job(JobSpec {
         operation: JobOperation::Write,
         populate: Populate::None,
@@ -84,7 +84,7 @@ fn a_job_goes_on_where_another_ended() {
         verify: Verify::None,
         ..mixed()
     });
-    let target = open(folder.path(), &write);
+    let target = open(directory.path(), &write);
     let written = run_on(&write, target.as_ref());
     let read = job(JobSpec { operation: JobOperation::Read, populate: Populate::None, ..mixed() });
     let (clock, stop) = (SystemClock::new(), StopFlag::new());
@@ -105,10 +105,10 @@ fn a_job_goes_on_where_another_ended() {
 
 #[test]
 fn a_full_disk_is_named_and_the_figures_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mount = std::process::Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
-        .arg(folder.path())
+        .arg(directory.path())
         .status();
     if !mount.is_ok_and(|status| status.success()) {
         eprintln!(
@@ -125,11 +125,11 @@ fn a_full_disk_is_named_and_the_figures_are_kept() {
         process_bytes: Some(blocks(1024)),
         ..mixed_final()
     });
-    let mut target = open(folder.path(), &job);
+    let mut target = open(directory.path(), &job);
     let result = run_on(&job, target.as_ref());
     let removed = target.finish(false);
     drop(target);
-    let unmounted = std::process::Command::new("umount").arg(folder.path()).status();
+    let unmounted = std::process::Command::new("umount").arg(directory.path()).status();
     assert_eq!(result.ended, Ended::Failed);
     let failure = result.failure.as_ref().unwrap();
     assert!(
@@ -148,7 +148,7 @@ fn mixed_final() -> JobSpec {
 
 #[test]
 fn a_file_that_is_cut_short_under_a_run_is_named() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let spec = JobSpec {
         operation: JobOperation::Read,
         pattern: "sequential".parse().unwrap(),
@@ -157,10 +157,11 @@ fn a_file_that_is_cut_short_under_a_run_is_named() {
     let job = job(JobSpec { populate: Populate::None, ..spec });
     for process in 0..2 {
         let name = format!("gemelo-000{process}.data");
-        std::fs::write(folder.path().join(name), vec![0; blocks(300) as usize]).unwrap();
+        std::fs::write(directory.path().join(name), vec![0; blocks(300) as usize]).unwrap();
     }
-    let target = open(folder.path(), &job);
-    let cut = std::fs::OpenOptions::new().write(true).open(folder.path().join("gemelo-0001.data"));
+    let target = open(directory.path(), &job);
+    let cut =
+        std::fs::OpenOptions::new().write(true).open(directory.path().join("gemelo-0001.data"));
     cut.unwrap().set_len(blocks(100)).unwrap();
     let result = run_on(&job, target.as_ref());
     let failure = result.failure.unwrap();

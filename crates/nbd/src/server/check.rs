@@ -8,7 +8,7 @@ use gemelo_device::Geometry;
 
 /// The options that both sides agreed on in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Agreed {
+pub(crate) struct NegotiatedOptions {
     /// `true` if reads are answered in chunks.
     pub(crate) structured_replies: bool,
     /// `true` if block status may be requested.
@@ -20,14 +20,14 @@ pub(crate) struct Agreed {
 /// The rules for requests: the agreed options, and the present size and limits of the device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    pub(crate) agreed: Agreed,
+    pub(crate) agreed: NegotiatedOptions,
     pub(crate) size_bytes: u64,
     pub(crate) sizes: BlockSizes,
     pub(crate) read_only: bool,
 }
 
 impl Rules {
-    pub(crate) fn new(agreed: Agreed, geometry: &Geometry) -> Self {
+    pub(crate) fn new(agreed: NegotiatedOptions, geometry: &Geometry) -> Self {
         Self {
             agreed,
             size_bytes: geometry.size_bytes,
@@ -55,7 +55,7 @@ pub(crate) fn check(request: &RequestHeader, rules: &Rules) -> Result<(), ErrorC
     Ok(())
 }
 
-fn check_command(request: &RequestHeader, agreed: Agreed) -> Result<(), ErrorCode> {
+fn check_command(request: &RequestHeader, agreed: NegotiatedOptions) -> Result<(), ErrorCode> {
     let known = match request.command {
         Command::READ
         | Command::WRITE
@@ -105,8 +105,11 @@ mod tests {
         maximum_request_bytes: 1 << 20,
         read_only: false,
     };
-    const AGREED: Agreed =
-        Agreed { structured_replies: true, base_allocation: true, zeroes_are_fast: true };
+    const AGREED: NegotiatedOptions = NegotiatedOptions {
+        structured_replies: true,
+        base_allocation: true,
+        zeroes_are_fast: true,
+    };
 
     fn outcome(command: Command, flags: u16, offset: u64, length: u32) -> Result<(), ErrorCode> {
         check(
@@ -161,8 +164,11 @@ mod tests {
 
     #[test]
     fn what_was_not_agreed_on_is_refused() {
-        let none =
-            Agreed { structured_replies: false, base_allocation: false, zeroes_are_fast: false };
+        let none = NegotiatedOptions {
+            structured_replies: false,
+            base_allocation: false,
+            zeroes_are_fast: false,
+        };
         for (command, flags, expected) in [
             (Command::READ, COMMAND_FLAG_DF, ErrorCode::INVALID),
             (Command::BLOCK_STATUS, 0, ErrorCode::INVALID),

@@ -2,7 +2,7 @@
 //! newstyle negotiation").
 
 use super::SessionError;
-use super::check::Agreed;
+use super::check::NegotiatedOptions;
 use super::exports::{block_sizes, export_flags};
 use super::stream::Stream;
 use super::tls::TlsPolicy;
@@ -30,7 +30,7 @@ pub(super) const MOST_OPTIONS: usize = 4096;
 /// The result of a handshake.
 pub(crate) struct Chosen {
     pub(crate) export: Export,
-    pub(crate) agreed: Agreed,
+    pub(crate) agreed: NegotiatedOptions,
 }
 
 /// A handshake in progress.
@@ -227,7 +227,7 @@ impl<'a> Handshake<'a> {
     }
 
     fn choose(&self, export: Export) -> Chosen {
-        let agreed = Agreed {
+        let agreed = NegotiatedOptions {
             structured_replies: self.structured_replies,
             base_allocation: self.base_allocation_of.as_deref() == Some(&export.name),
             zeroes_are_fast: export.zeroes_are_fast,

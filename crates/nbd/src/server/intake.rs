@@ -44,7 +44,7 @@ pub(super) enum Next {
 
 /// A buffer of received bytes.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct ReceiveBuffer {
     buffer: Buffer,
     /// Place of the bytes that were received and not taken out yet.
     held: Range<usize>,
@@ -57,7 +57,7 @@ pub(super) struct Intake {
     roomy_receipts: u32,
 }
 
-impl Intake {
+impl ReceiveBuffer {
     pub(super) fn new(memory: &Memory) -> io::Result<Self> {
         let buffer = Buffer::reserved(memory)?;
         let (was_filled, is_full) = (false, false);
@@ -71,8 +71,8 @@ impl Intake {
         })
     }
 
-    /// Returns the item at the front. A request stays there until [`Intake::take`], and its data
-    /// stays in [`Intake::all`] until [`Intake::room`].
+    /// Returns the item at the front. A request stays there until [`ReceiveBuffer::take`], and its
+    /// data stays in [`ReceiveBuffer::all`] until [`ReceiveBuffer::room`].
     pub(super) fn peek(&mut self) -> Result<Next, WireError> {
         let rest = self.held();
         let header = match RequestHeader::decode(rest) {
@@ -138,7 +138,7 @@ impl Intake {
     }
 
     /// Returns the free space for the next bytes. It is empty if the buffer is full and cannot
-    /// grow. [`Intake::peek`] then returns the request at the front as [`Next::Large`].
+    /// grow. [`ReceiveBuffer::peek`] then returns the request at the front as [`Next::Large`].
     pub(super) fn room(&mut self) -> &mut [u8] {
         let is_short = self.held.len() <= SHORT_REST_BYTES;
         let lacks_room = self.buffer.len() - self.held.end < self.buffer.len() / 4;
@@ -158,7 +158,7 @@ impl Intake {
         self.buffer.get_mut(self.held.end..).unwrap_or_default()
     }
 
-    /// Records that this number of bytes was received into [`Intake::room`].
+    /// Records that this number of bytes was received into [`ReceiveBuffer::room`].
     pub(super) fn received(&mut self, bytes: usize) {
         self.is_full = false;
         self.held.end = (self.held.end + bytes).min(self.buffer.len());

@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn a_dead_socket_is_replaced_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let address = ListenAddress::Unix(path.clone());
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());

@@ -43,7 +43,7 @@ use gemelo_device::Exports;
 use registry::{Entry, Registry};
 use reports::Reports;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use session::{Complaint, Session, SessionError};
+use session::{ClientReport, Session, SessionError};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ struct Shared {
     exports: Arc<dyn Exports>,
     config: ServerConfig,
     monitor: Arc<dyn Monitor>,
-    complaints: Reports<Complaint>,
+    complaints: Reports<ClientReport>,
     /// [`None`] if connections are not logged.
     connection_log: Option<ConnectionLog>,
     counters: Counters,
@@ -257,8 +257,8 @@ impl Server {
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
-            for (gate, listener) in listeners.iter().enumerate() {
-                self.accept_some(gate, listener);
+            for (listener_number, listener) in listeners.iter().enumerate() {
+                self.accept_some(listener_number, listener);
             }
         }
         Ok(())
@@ -266,15 +266,15 @@ impl Server {
 
     /// Accepts connections of one listener, up to a limit, so that the other listeners have their
     /// turn.
-    fn accept_some(&self, gate: usize, listener: &Listener) {
+    fn accept_some(&self, listener_number: usize, listener: &Listener) {
         for _ in 0..ACCEPTED_IN_TURN {
             match listener.accept() {
-                Ok(Some((socket, peer))) => self.start(socket, &peer, gate),
+                Ok(Some((socket, peer))) => self.start(socket, &peer, listener_number),
                 Ok(None) => return,
                 Err(error) => {
                     let message =
                         format!("{}: cannot accept a connection: {error}", listener.address());
-                    self.shared.complaints.tell(Complaint::NotAccepted, message);
+                    self.shared.complaints.tell(ClientReport::NotAccepted, message);
                     return std::thread::sleep(ACCEPT_PAUSE);
                 }
             }
@@ -282,25 +282,25 @@ impl Server {
     }
 
     /// Starts the thread of a connection.
-    fn start(&self, socket: Socket, peer: &str, gate: usize) {
+    fn start(&self, socket: Socket, peer: &str, listener_number: usize) {
         let shared = Arc::clone(&self.shared);
         shared.counters.count_accepted();
-        let refused = |complaint: Complaint, what: &str| {
+        let refused = |complaint: ClientReport, what: &str| {
             shared.counters.count_turned_away();
             shared.complaints.tell(complaint, format!("{peer}: {what}"));
         };
-        let id = match shared.registry.enter(socket.clone(), gate) {
+        let id = match shared.registry.enter(socket.clone(), listener_number) {
             Entry::Entered(id) => id,
             Entry::Displacing(id) => {
                 refused(
-                    Complaint::Displaced,
+                    ClientReport::Displaced,
                     "connected in place of the oldest client that has selected no export",
                 );
                 id
             }
             Entry::Full => {
                 return refused(
-                    Complaint::TurnedAway,
+                    ClientReport::TurnedAway,
                     "refused, because there are too many connections",
                 );
             }
@@ -310,7 +310,7 @@ impl Server {
         let serve = move || session.serve(socket, &name);
         if let Err(error) = std::thread::Builder::new().name("nbd".to_owned()).spawn(serve) {
             refused(
-                Complaint::NoThread,
+                ClientReport::NoThread,
                 &format!("refused, because no thread can be started: {error}"),
             );
         }

@@ -22,12 +22,12 @@ pub(super) struct Registry {
 struct Connections {
     next_id: u64,
     open: BTreeMap<u64, Connection>,
-    gates: BTreeMap<usize, Gate>,
+    listeners: BTreeMap<usize, ListenerConnections>,
 }
 
 /// The connections of one listener.
 #[derive(Debug, Default)]
-struct Gate {
+struct ListenerConnections {
     /// Connections whose clients have not selected an export. The oldest has the lowest number.
     half_open: BTreeSet<u64>,
     /// Number of half-open connections that were ended and have not left yet.
@@ -39,7 +39,7 @@ struct Gate {
 #[derive(Debug)]
 struct Connection {
     socket: Socket,
-    gate: usize,
+    listener: usize,
     phase: Phase,
     /// `true` if the server ended it with [`Registry::drain`].
     is_drained: bool,
@@ -86,11 +86,11 @@ impl Registry {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a connection of the listener `gate`.
-    pub(super) fn enter(&self, socket: Socket, gate: usize) -> Entry {
+    /// Registers a connection that `listener` accepted.
+    pub(super) fn enter(&self, socket: Socket, listener: usize) -> Entry {
         let mut connections = self.lock();
-        let Connections { next_id, open, gates } = &mut *connections;
-        let place = gates.entry(gate).or_default();
+        let Connections { next_id, open, listeners } = &mut *connections;
+        let place = listeners.entry(listener).or_default();
         // Dropped connections end soon, but take threads until then.
         if place.established >= self.most_connections || place.dropped >= self.most_handshakes {
             return Entry::Full;
@@ -109,22 +109,22 @@ impl Registry {
         let id = *next_id;
         *next_id += 1;
         place.half_open.insert(id);
-        open.insert(id, Connection { socket, gate, phase: Phase::HalfOpen, is_drained: false });
+        open.insert(id, Connection { socket, listener, phase: Phase::HalfOpen, is_drained: false });
         if is_displacing { Entry::Displacing(id) } else { Entry::Entered(id) }
     }
 
     /// Removes a connection.
     pub(super) fn leave(&self, id: u64) {
         let mut connections = self.lock();
-        if let Some(Connection { gate, phase, .. }) = connections.open.remove(&id)
-            && let Some(gate) = connections.gates.get_mut(&gate)
+        if let Some(Connection { listener, phase, .. }) = connections.open.remove(&id)
+            && let Some(listener) = connections.listeners.get_mut(&listener)
         {
             match phase {
                 Phase::HalfOpen => {
-                    gate.half_open.remove(&id);
+                    listener.half_open.remove(&id);
                 }
-                Phase::Dropped => gate.dropped -= 1,
-                Phase::Established(_) => gate.established -= 1,
+                Phase::Dropped => listener.dropped -= 1,
+                Phase::Established(_) => listener.established -= 1,
             }
         }
         drop(connections);
@@ -135,13 +135,13 @@ impl Registry {
     /// have.
     pub(super) fn establish(&self, id: u64, export: &str) -> bool {
         let mut connections = self.lock();
-        let Connections { open, gates, .. } = &mut *connections;
+        let Connections { open, listeners, .. } = &mut *connections;
         let Some(connection) = open.get_mut(&id) else { return false };
-        let Some(gate) = gates.get_mut(&connection.gate) else { return false };
+        let Some(listener) = listeners.get_mut(&connection.listener) else { return false };
         match connection.phase {
-            Phase::HalfOpen if gate.established < self.most_connections => {
-                gate.half_open.remove(&id);
-                gate.established += 1;
+            Phase::HalfOpen if listener.established < self.most_connections => {
+                listener.half_open.remove(&id);
+                listener.established += 1;
             }
             // The export was gone at the second look-up, and the client selects another one.
             Phase::Established(_) => {}

@@ -56,7 +56,7 @@ pub(super) enum SessionError {
 
 /// The kinds of reports about clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Complaint {
+pub(super) enum ClientReport {
     NotAccepted,
     TurnedAway,
     Displaced,
@@ -129,7 +129,7 @@ impl Session {
         match error {
             // This is a loss of data, and not caused by a client.
             SessionError::LastFlush(_) => monitor.warn(&message),
-            error => complaints.tell(Complaint::Ended(discriminant(error)), message),
+            error => complaints.tell(ClientReport::Ended(discriminant(error)), message),
         }
     }
 

@@ -107,14 +107,14 @@ mod tests {
 
     #[test]
     fn mode_and_group_are_those_that_are_given() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let own = rustix::process::getegid().as_raw();
         for (name, mode, group, expected) in [
             ("mode", Some(0o606), None, 0o606),
             ("group", None, Some(own), GROUP_MODE),
             ("both", Some(0o600), Some(own), 0o600),
         ] {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             let _listener = listen(&path, &SocketAccess { mode, group }, 1).unwrap();
             assert_eq!(permissions(&path), (expected, own), "{name}");
             UnixStream::connect(&path).unwrap();
@@ -125,15 +125,15 @@ mod tests {
     fn a_group_that_cannot_be_set_leaves_no_socket_behind() {
         if rustix::process::geteuid().is_root() {
             // Root may set any group.
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("socket");
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("socket");
             let access = SocketAccess { mode: None, group: Some(12345) };
             let _listener = listen(&path, &access, 1).unwrap();
             assert_eq!(permissions(&path), (GROUP_MODE, 12345));
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let error = listen(&path, &SocketAccess { mode: None, group: Some(0) }, 1).unwrap_err();
         assert!(error.to_string().contains("members of the group"), "{error}");
         assert!(!path.exists());
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn a_client_cannot_connect_before_the_mode_is_set() {
         const SOCKETS: usize = 300;
-        let folder = tempfile::tempdir().unwrap();
-        let path = |number: usize| folder.path().join(number.to_string());
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number: usize| directory.path().join(number.to_string());
         let awaited = AtomicUsize::new(usize::MAX);
         // The sockets listen until the last client is connected.
         let _listeners = std::thread::scope(|scope| {

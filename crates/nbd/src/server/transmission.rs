@@ -10,7 +10,7 @@ use super::check::Rules;
 use super::connection_log::Traffic;
 use super::counters::Counters;
 use super::handshake::Chosen;
-use super::intake::{Intake, Next};
+use super::intake::{Next, ReceiveBuffer};
 use super::silence::{Silence, Verdict};
 use super::stream::Stream;
 use super::{ServerConfig, SessionError};
@@ -39,7 +39,7 @@ pub(crate) enum End {
 pub(crate) struct Transmission<'a> {
     stream: Stream,
     chosen: Chosen,
-    intake: Intake,
+    intake: ReceiveBuffer,
     batch: Batch,
     busy_wait: BusyWait,
     silence: Silence,
@@ -63,7 +63,7 @@ impl<'a> Transmission<'a> {
         stream.set_deadline_after(None);
         stream.set_send_timeout(config.send_timeout)?;
         Ok(Self {
-            intake: Intake::new(&config.memory)?,
+            intake: ReceiveBuffer::new(&config.memory)?,
             batch: Batch::new(chosen.agreed.structured_replies, &config.memory)?,
             busy_wait: BusyWait::new(config.busy_wait),
             silence: Silence::new(config.idle_timeout, config.receive_timeout),

@@ -23,7 +23,7 @@ pub(crate) struct TestServer {
     pub(crate) server: Server,
     pub(crate) table: Arc<ExportTable>,
     pub(crate) heard: Arc<Recorder>,
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) directory: tempfile::TempDir,
     pub(crate) addresses: Vec<ListenAddress>,
     stop: StopFlag,
     serving: Option<JoinHandle<Result<(), ServeError>>>,
@@ -40,14 +40,14 @@ impl TestServer {
         config: ServerConfig,
         more: &[ListenAddress],
     ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let table = Arc::new(ExportTable::new());
         for export in exports {
             table.insert(export);
         }
         let heard = Arc::new(Recorder::new());
         let server = Server::new(Arc::clone(&table) as _, config, Arc::clone(&heard) as _);
-        let mut wanted = vec![ListenAddress::Unix(folder.path().join("socket"))];
+        let mut wanted = vec![ListenAddress::Unix(directory.path().join("socket"))];
         wanted.extend_from_slice(more);
         let listeners: Vec<_> =
             wanted.iter().map(|address| Listener::bind(address).unwrap()).collect();
@@ -57,11 +57,11 @@ impl TestServer {
             let (server, stop) = (server.clone(), stop.clone());
             std::thread::spawn(move || server.serve(listeners, &stop))
         };
-        Self { server, table, heard, folder, addresses, stop, serving: Some(serving) }
+        Self { server, table, heard, directory, addresses, stop, serving: Some(serving) }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join("socket")
+        self.directory.path().join("socket")
     }
 
     pub(crate) fn uri_of(&self, name: &str) -> NbdUri {
@@ -130,7 +130,7 @@ pub(crate) fn python_with_libnbd() -> Option<Command> {
 fn paths_of(name: &str) -> Vec<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths)
-        .map(|folder| folder.join(name))
+        .map(|directory| directory.join(name))
         .filter(|path| path.exists())
         .collect()
 }

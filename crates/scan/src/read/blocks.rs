@@ -1,11 +1,11 @@
 //! Counting of the blocks of one block size.
 
 use super::router::Router;
-use crate::budget;
 use crate::fingerprint::{ScanFingerprint, ScanFingerprintKind};
 use crate::locality::{LocalitySampler, Occurrence, Saturated};
 use crate::nature::NatureSampler;
-use crate::options::{ScanOptions, TailPolicy};
+use crate::options::ScanOptions;
+use crate::request::TailPolicy;
 use crate::set::{ContentLocation, CountingSet, Record, Rise, locked};
 use crate::tally::BlockTotals;
 use gemelo_base::is_zero;
@@ -34,8 +34,8 @@ impl SizeState {
     pub(crate) fn new(options: &ScanOptions, block_bytes: u32) -> Self {
         Self {
             block_bytes,
-            set: CountingSet::new(budget::set_limit(options, block_bytes)),
-            nature: NatureSampler::new(budget::nature_contents(options, block_bytes)),
+            set: CountingSet::new(options.budget().set_limit(block_bytes)),
+            nature: NatureSampler::new(options.budget().nature_contents(block_bytes)),
             locality: LocalitySampler::new(),
             zero_place: Mutex::new(None),
         }

@@ -3,7 +3,6 @@
 use super::PIECE_BYTES;
 use super::blocks::{BLOCK_BITS, ChunkPlace, SizeCounts, SizeState, SizeWorker, note_zero_place};
 use super::large::{FileRef, LargeFile, Piece, is_sparse};
-use crate::budget;
 use crate::halt::Halt;
 use crate::options::ScanOptions;
 use crate::queue::{Queue, Work};
@@ -58,7 +57,7 @@ pub(crate) struct Counted {
 }
 
 /// A piece to which blocks in the routers may belong.
-struct Spot {
+struct RoutedPiece {
     names: Arc<Names>,
     index: usize,
     offset_bytes: u64,
@@ -69,14 +68,14 @@ pub(crate) struct Worker<'scan> {
     buffer: Vec<u8>,
     chunk_bytes: u64,
     sizes: Vec<SizeWorker>,
-    spots: Vec<Spot>,
+    spots: Vec<RoutedPiece>,
     counted: Counted,
     advanced_bytes: u64,
 }
 
 impl<'scan> Worker<'scan> {
     pub(crate) fn new(session: &'scan Session<'scan>) -> Self {
-        let chunk_bytes = budget::chunk_bytes(session.options);
+        let chunk_bytes = session.options.budget().chunk_bytes();
         Self {
             session,
             // The chunk is at most 4 MiB.
@@ -265,7 +264,7 @@ impl<'scan> Worker<'scan> {
             self.flush();
         }
         let spot = self.spots.len() as u32;
-        self.spots.push(Spot {
+        self.spots.push(RoutedPiece {
             names: Arc::clone(&file.names),
             index: file.index,
             offset_bytes: start,

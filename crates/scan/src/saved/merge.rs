@@ -7,7 +7,7 @@ use super::{Saved, SetHead, SizeHead};
 use crate::fingerprint::ScanFingerprint;
 use crate::locality::MOST_COPIES;
 use crate::nature;
-use crate::options::ZeroPolicy;
+use crate::request::ZeroPolicy;
 use crate::result::{BlockSizeResult, Effort, ScanResult};
 use crate::tally::{BlockTotals, Row, Tally};
 use gemelo_base::{Clock, Monitor, StopFlag, SystemClock, Unit};

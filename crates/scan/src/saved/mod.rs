@@ -14,7 +14,7 @@ pub use merge::{MOST_SETS, merge_sets};
 pub(crate) use write::Saving;
 
 use crate::fingerprint::ScanFingerprintKind;
-use crate::options::TailPolicy;
+use crate::request::TailPolicy;
 use crate::result::{FileCounts, ScanResult};
 use crate::tally::BlockTotals;
 use serde::{Deserialize, Serialize};

@@ -69,15 +69,15 @@ pub(crate) struct Rise {
 pub(crate) enum SetLimit {
     /// The set grows without a limit.
     None,
-    /// The set writes runs to a temporary file in `folder`.
-    Spill { memory_bytes: u64, folder: PathBuf },
+    /// The set writes runs to a temporary file in `directory`.
+    Spill { memory_bytes: u64, directory: PathBuf },
     /// The set keeps the contents with the smallest fingerprints.
     Sample { memory_bytes: u64 },
 }
 
 struct Spill {
     memory_bytes: u64,
-    folder: PathBuf,
+    directory: PathBuf,
     runs: Mutex<Runs>,
 }
 
@@ -117,9 +117,9 @@ impl CountingSet {
         let allocated: u64 = shards.iter().map(|shard| locked(shard).allocated_bytes()).sum();
         let (spill, sample) = match limit {
             SetLimit::None => (None, None),
-            SetLimit::Spill { memory_bytes, folder } => {
+            SetLimit::Spill { memory_bytes, directory } => {
                 let runs = Runs { file: None, shards: vec![Vec::new(); SHARDS] };
-                (Some(Spill { memory_bytes, folder, runs: Mutex::new(runs) }), None)
+                (Some(Spill { memory_bytes, directory, runs: Mutex::new(runs) }), None)
             }
             SetLimit::Sample { memory_bytes } => (None, Some(SampleLimit::new(memory_bytes))),
         };
@@ -198,7 +198,7 @@ impl CountingSet {
         let Runs { file, shards } = &mut *runs;
         let file = match file {
             Some(file) => file,
-            None => file.insert(SpillFile::create(&spill.folder)?),
+            None => file.insert(SpillFile::create(&spill.directory)?),
         };
         for (lock, runs) in self.shards.iter().zip(shards) {
             let mut table = locked(lock);

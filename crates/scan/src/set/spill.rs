@@ -34,8 +34,8 @@ pub(super) struct SpillFile {
 }
 
 impl SpillFile {
-    pub(super) fn create(folder: &Path) -> io::Result<Self> {
-        Ok(Self { file: tempfile::tempfile_in(folder)?, length_bytes: 0 })
+    pub(super) fn create(directory: &Path) -> io::Result<Self> {
+        Ok(Self { file: tempfile::tempfile_in(directory)?, length_bytes: 0 })
     }
 
     pub(super) fn length_bytes(&self) -> u64 {

@@ -44,8 +44,8 @@ fn a_set_takes_at_most_32_bytes_for_each_distinct_block_at_any_size() {
 
 #[test]
 fn a_set_that_spills_counts_like_one_that_does_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let limit = SetLimit::Spill { memory_bytes: 800_000, folder: folder.path().to_owned() };
+    let directory = tempfile::tempdir().unwrap();
+    let limit = SetLimit::Spill { memory_bytes: 800_000, directory: directory.path().to_owned() };
     let (spilling, whole) = (CountingSet::new(limit), CountingSet::new(SetLimit::None));
     let mut expected = BTreeMap::new();
     for step in 0..200_000u64 {
@@ -61,13 +61,13 @@ fn a_set_that_spills_counts_like_one_that_does_not() {
     assert_eq!(contents(&spilling), expected);
     assert_eq!(contents(&whole), expected);
     // The temporary file has no name.
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_set_that_cannot_spill_says_so_and_keeps_its_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let limit = SetLimit::Spill { memory_bytes: 0, folder: folder.path().join("missing") };
+    let directory = tempfile::tempdir().unwrap();
+    let limit = SetLimit::Spill { memory_bytes: 0, directory: directory.path().join("missing") };
     let set = CountingSet::new(limit);
     let mut failures = 0;
     for number in 0..50_000 {

@@ -77,19 +77,20 @@ mod tests {
 
     #[test]
     fn paths_in_one_another_and_special_files_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let inner = folder.path().join("inner");
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
-        let beside = folder.path().join("inner.x");
+        let beside = directory.path().join("inner.x");
         std::fs::write(&beside, b"x").unwrap();
         let roots = roots_of(&[beside.clone(), inner.clone()]).unwrap();
         assert_eq!((roots[0].kind, roots[0].size_bytes), (RootKind::File, 1));
         assert_eq!(roots[1].kind, RootKind::Directory);
-        for paths in [[inner.clone(), folder.path().to_owned()], [inner.clone(), inner.clone()]] {
+        for paths in [[inner.clone(), directory.path().to_owned()], [inner.clone(), inner.clone()]]
+        {
             assert!(matches!(roots_of(&paths), Err(ScanError::Overlap { .. })));
         }
         let null = roots_of(&[PathBuf::from("/dev/null")]).unwrap_err();
         assert!(null.to_string().contains("it is a character device"));
-        assert!(matches!(roots_of(&[folder.path().join("none")]), Err(ScanError::Path { .. })));
+        assert!(matches!(roots_of(&[directory.path().join("none")]), Err(ScanError::Path { .. })));
     }
 }

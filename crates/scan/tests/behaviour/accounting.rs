@@ -99,7 +99,7 @@ fn links_and_special_files_are_counted_apart() {
     fs::hard_link(data.path("a"), data.path("deep/again")).unwrap();
     fs::hard_link(data.path("a"), data.path("zzz")).unwrap();
     symlink(data.path("a"), data.path("link")).unwrap();
-    symlink(data.path("deep"), data.path("folder-link")).unwrap();
+    symlink(data.path("deep"), data.path("directory-link")).unwrap();
     symlink("nowhere", data.path("dangling")).unwrap();
     assert!(Command::new("mkfifo").arg(data.path("pipe")).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(data.path("socket")).unwrap();
@@ -113,7 +113,7 @@ fn links_and_special_files_are_counted_apart() {
 }
 
 #[test]
-fn globs_leave_files_and_folders_out() {
+fn globs_leave_files_and_directories_out() {
     let data = mixed();
     let exclude = ["down", "/a", "deep/[c]"].map(str::to_owned).to_vec();
     let result = scanned(ScanRequest { exclude, ..data.request() });

@@ -8,21 +8,21 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A temporary folder with data to scan.
+/// A temporary directory with data to scan.
 pub(crate) struct Data {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Data {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
-    /// Writes a file, and creates the folders that contain it.
+    /// Writes a file, and creates the directories that contain it.
     pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -42,7 +42,7 @@ impl Data {
     }
 
     pub(crate) fn root(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 
     pub(crate) fn request(&self) -> ScanRequest {

@@ -23,7 +23,7 @@ fn a_limit_of_memory_changes_no_figure() {
     let spill = tempfile::tempdir().unwrap();
     let bounded = ScanRequest {
         counting: Counting::Bounded { memory_bytes: least_memory(&exact) },
-        spill_folder: Some(spill.path().to_owned()),
+        spill_directory: Some(spill.path().to_owned()),
         ..exact.clone()
     };
     let (exact, bounded) = (scanned(exact), scanned(bounded));
@@ -49,8 +49,8 @@ fn a_scan_that_cannot_write_its_temporary_file_keeps_what_it_counted() {
     let request = ScanRequest { block_bytes: vec![512], ..data.request() };
     let monitor = Recorder::new();
     let counting = Counting::Bounded { memory_bytes: least_memory(&request) };
-    let spill_folder = Some(data.path("missing"));
-    let result = scanned_with(ScanRequest { counting, spill_folder, ..request }, &monitor);
+    let spill_directory = Some(data.path("missing"));
+    let result = scanned_with(ScanRequest { counting, spill_directory, ..request }, &monitor);
     let size = &result.block_sizes[0];
     assert!(result.partial && size.distinct > 10_000 && size.blocks < 260_000);
     assert_eq!(size.distinct + size.duplicates, size.blocks);

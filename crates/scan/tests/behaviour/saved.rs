@@ -26,8 +26,9 @@ fn merged(paths: &[PathBuf]) -> Result<ScanResult, SavedSetError> {
         .map(|saved| saved.result)
 }
 
-/// Three folders with contents in common, large enough that samples rise above their lowest level.
-fn three_folders() -> Data {
+/// Three directories with contents in common, large enough that samples rise above their lowest
+/// level.
+fn three_directories() -> Data {
     let data = Data::new();
     let numbers = |from: u64, to: u64| (from..to).chain((0..2000).map(|n| n * n % 700));
     data.file("a/1", &blocks(numbers(1, 9_000), 512));
@@ -38,15 +39,15 @@ fn three_folders() -> Data {
     data
 }
 
-fn of(data: &Data, folders: &[&str]) -> ScanRequest {
-    let paths: Vec<PathBuf> = folders.iter().map(|name| data.path(name)).collect();
+fn of(data: &Data, directories: &[&str]) -> ScanRequest {
+    let paths: Vec<PathBuf> = directories.iter().map(|name| data.path(name)).collect();
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     ScanRequest { block_bytes: vec![512, 4096], ..request(&paths) }
 }
 
 #[test]
 fn merged_sets_say_what_one_scan_of_everything_says() {
-    let data = three_folders();
+    let data = three_directories();
     let sets: Vec<PathBuf> =
         ["a", "b", "c"].iter().map(|name| data.path(&format!("{name}.set"))).collect();
     for (name, set) in ["a", "b", "c"].iter().zip(&sets) {
@@ -80,7 +81,7 @@ fn merged_sets_say_what_one_scan_of_everything_says() {
 
 #[test]
 fn places_survive_in_a_set() {
-    let data = three_folders();
+    let data = three_directories();
     let set = data.path("set");
     let result = saved(of(&data, &["a"]), &set);
     let merged = merged(&[set]).unwrap();
@@ -104,7 +105,7 @@ fn the_set_of_nothing_is_a_set() {
 
 #[test]
 fn sets_that_do_not_fit_each_other_are_refused() {
-    let data = three_folders();
+    let data = three_directories();
     let first = data.path("first.set");
     saved(of(&data, &["a"]), &first);
     for (name, request, message) in [
@@ -134,7 +135,7 @@ fn sets_that_do_not_fit_each_other_are_refused() {
 
 #[test]
 fn a_set_that_cannot_be_written_does_not_cost_the_figures() {
-    let data = three_folders();
+    let data = three_directories();
     let options = ScanOptions::new(of(&data, &["a", "b"])).unwrap();
     let full = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
     let saved = scan_and_save(&options, Some(&full), &Silent, &StopFlag::new()).unwrap();
@@ -144,7 +145,7 @@ fn a_set_that_cannot_be_written_does_not_cost_the_figures() {
 
 #[test]
 fn an_estimate_is_not_saved() {
-    let data = three_folders();
+    let data = three_directories();
     let counting = gemelo_scan::Counting::Estimate { memory_bytes: 64 << 20 };
     let options = ScanOptions::new(ScanRequest { counting, ..of(&data, &["a"]) }).unwrap();
     let file = new_file(&data.path("set"));

@@ -11,23 +11,23 @@ use std::path::Path;
 
 /// The kind of process that has the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum HolderKind {
     /// A process that serves the pool, and performs all requests.
     Server,
     /// A command that has the pool for a while, and only answers requests for figures.
     Command,
 }
 
-fn connect(directory: &Path, asked: Asked) -> io::Result<Frames> {
+fn connect(directory: &Path, asked: HolderKind) -> io::Result<Frames> {
     let name = match asked {
-        Asked::Server => NAME,
-        Asked::Command => LOOK_NAME,
+        HolderKind::Server => NAME,
+        HolderKind::Command => LOOK_NAME,
     };
     Frames::new(UnixStream::connect(ControlAddress::named(directory, name)?.address)?)
 }
 
 /// Returns whether such a process accepts connections.
-pub(crate) fn is_answering(directory: &Path, asked: Asked) -> bool {
+pub(crate) fn is_answering(directory: &Path, asked: HolderKind) -> bool {
     connect(directory, asked).is_ok()
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn is_answering(directory: &Path, asked: Asked) -> bool {
 /// Progress goes to the monitor. Raising `stop` closes the connection, which stops the work.
 pub(crate) fn ask(
     directory: &Path,
-    asked: Asked,
+    asked: HolderKind,
     request: &PoolRequest,
     monitor: &dyn Monitor,
     stop: &StopFlag,
@@ -49,7 +49,7 @@ pub(crate) fn attach(directory: &Path) -> Result<UnixStream, RequestFailure> {
     let lost = |error: io::Error| {
         RequestFailure::of("the process that serves the pool does not answer", &error)
     };
-    let mut frames = connect(directory, Asked::Server).map_err(lost)?;
+    let mut frames = connect(directory, HolderKind::Server).map_err(lost)?;
     converse(&mut frames, &PoolRequest::Attach, &Silent, &StopFlag::new())?;
     frames.into_stream().map_err(lost)
 }

@@ -11,7 +11,7 @@ mod look;
 mod notes;
 mod server;
 
-pub(crate) use client::{Asked, ask, attach, is_answering};
+pub(crate) use client::{HolderKind, ask, attach, is_answering};
 pub use look::Looks;
 pub(crate) use server::{Control, MOST_OPEN_FILES};
 

@@ -17,13 +17,13 @@ const MOST_UNSENT_BYTES: usize = 256 << 10;
 
 /// Sends progress to a client. Stops the work if the client has left or the server is closing.
 pub(super) struct Notes {
-    outbox: Mutex<Outbox>,
+    outbox: Mutex<NoteQueue>,
     clock: SystemClock,
     stop: StopFlag,
     closing: StopFlag,
 }
 
-struct Outbox {
+struct NoteQueue {
     frames: Frames,
     /// Frames that were not sent yet. The first may have been sent in part.
     unsent: Vec<u8>,
@@ -33,7 +33,7 @@ struct Outbox {
     untold: u64,
 }
 
-impl Outbox {
+impl NoteQueue {
     /// Adds the message to the unsent ones, and sends as many bytes as fit now. Returns `false` if
     /// there is no room for the message.
     fn put(&mut self, message: &Message) -> io::Result<bool> {
@@ -54,7 +54,7 @@ impl Outbox {
 
 impl Notes {
     pub(super) fn new(frames: Frames, closing: StopFlag) -> Self {
-        let outbox = Outbox { frames, unsent: Vec::new(), told_ns: 0, untold: 0 };
+        let outbox = NoteQueue { frames, unsent: Vec::new(), told_ns: 0, untold: 0 };
         Self {
             outbox: Mutex::new(outbox),
             clock: SystemClock::new(),
@@ -70,7 +70,7 @@ impl Notes {
 
     /// Sends the unsent messages, waits for the client as for a reply, and returns the connection.
     pub(super) fn finish(self) -> io::Result<Frames> {
-        let Outbox { mut frames, unsent, .. } = self.outbox.into_inner();
+        let NoteQueue { mut frames, unsent, .. } = self.outbox.into_inner();
         frames.send_bytes(&unsent)?;
         Ok(frames)
     }

@@ -1,10 +1,11 @@
 //! Traces with comma-separated columns: MSR Cambridge, Alibaba, Tencent, SYSTOR '17, and
 //! CloudPhysics as text.
 
-use super::{Parsed, TraceFormat, check_end, device, scsi, sectors};
+use super::{Parsed, check_end, device, scsi, sectors};
 use crate::error::Malformed;
 use crate::fields::{Commas, seconds_as_ns, whole};
 use crate::record::{Names, Record, TraceOperation};
+use crate::trace_format::TraceFormat;
 
 #[inline]
 pub(crate) fn parse(

@@ -1,4 +1,4 @@
-//! The trace formats: their names, their recognition, and a parser for each.
+//! The recognition of trace formats, and a parser for each.
 //!
 //! A parser turns a line into a record. It allocates nothing, and its error names the malformed
 //! field. `docs/reference/traces.md` lists the columns of every format with their sources.
@@ -11,8 +11,7 @@ mod vscsi;
 
 use crate::error::Malformed;
 use crate::record::{Names, Record, TraceOperation};
-use std::fmt;
-use std::str::FromStr;
+use crate::trace_format::TraceFormat;
 
 pub(crate) use blkparse::Blkparse;
 pub(crate) use csv::{FILETIME_NS, UNIX_IN_FILETIME};
@@ -22,103 +21,19 @@ pub(crate) use vscsi::{Vscsi, scsi};
 /// Bytes of a sector, the unit of block addresses on Linux and in most traces.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// A trace format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TraceFormat {
-    /// FIU IODedup: web-vm, mail and homes. An MD5 for every 4096 or 512 bytes; hashes are not
-    /// separated.
-    Fiu,
-    /// XMU mobile: like FIU, with `-` between the hashes.
-    Xmu,
-    /// The text that blkparse prints of a blktrace.
-    Blkparse,
-    /// The iolog of fio, version 2.
-    FioV2,
-    /// The iolog of fio, version 3.
-    FioV3,
-    /// Microsoft Research Cambridge, CSV.
-    Msr,
-    /// Alibaba block traces, CSV.
-    Alibaba,
-    /// Tencent cloud block storage, CSV.
-    Tencent,
-    /// SYSTOR '17 virtual desktops, CSV.
-    Systor,
-    /// CloudPhysics as binary records of VMware's vscsiStats, version 1 or 2.
-    CloudPhysics,
-    /// CloudPhysics as CSV in the layout of libCacheSim.
-    CloudPhysicsCsv,
-}
-
-impl TraceFormat {
-    /// All formats, in the order in which recognition tries them.
-    pub const ALL: [Self; 11] = [
-        Self::FioV2,
-        Self::FioV3,
-        Self::CloudPhysics,
-        Self::Fiu,
-        Self::Xmu,
-        Self::Blkparse,
-        Self::Msr,
-        Self::Alibaba,
-        Self::Systor,
-        Self::CloudPhysicsCsv,
-        Self::Tencent,
-    ];
-
-    /// Returns the name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fiu => "fiu",
-            Self::Xmu => "xmu",
-            Self::Blkparse => "blkparse",
-            Self::FioV2 => "fio2",
-            Self::FioV3 => "fio3",
-            Self::Msr => "msr",
-            Self::Alibaba => "alibaba",
-            Self::Tencent => "tencent",
-            Self::Systor => "systor",
-            Self::CloudPhysics => "cloudphysics",
-            Self::CloudPhysicsCsv => "cloudphysics-csv",
+/// Recognises the format from the start of a file: the one that parses most of the first lines.
+pub(crate) fn recognise(head: &[u8]) -> Option<TraceFormat> {
+    let mut best = None;
+    let mut best_score = 0;
+    for format in TraceFormat::ALL {
+        let score = Parser::new(format, head).understood(head);
+        if score > best_score {
+            (best, best_score) = (Some(format), score);
         }
     }
-
-    /// Returns the names of all formats, for messages.
-    #[must_use]
-    pub fn known() -> String {
-        let names: Vec<&str> = Self::ALL.iter().map(|format| format.name()).collect();
-        names.join(", ")
-    }
-
-    /// Returns whether records have hashes of the data.
-    #[must_use]
-    pub const fn carries_hashes(self) -> bool {
-        matches!(self, Self::Fiu | Self::Xmu)
-    }
-
-    /// Returns whether the first line may hold the names of the columns.
-    const fn may_have_header(self) -> bool {
-        matches!(
-            self,
-            Self::Msr | Self::Alibaba | Self::Tencent | Self::Systor | Self::CloudPhysicsCsv
-        )
-    }
-
-    /// Recognises the format from the start of a file: the one that parses most of the first lines.
-    pub(crate) fn of_head(head: &[u8]) -> Option<Self> {
-        let mut best = None;
-        let mut best_score = 0;
-        for format in Self::ALL {
-            let score = Parser::new(format, head).understood(head);
-            if score > best_score {
-                (best, best_score) = (Some(format), score);
-            }
-        }
-        best.map(
-            |format| if format == Self::Fiu && joins_hashes(head) { Self::Xmu } else { format },
-        )
-    }
+    best.map(|format| {
+        if format == TraceFormat::Fiu && joins_hashes(head) { TraceFormat::Xmu } else { format }
+    })
 }
 
 /// Returns whether the last word of any of the first lines contains a dash.
@@ -128,21 +43,6 @@ fn joins_hashes(head: &[u8]) -> bool {
         let start = line.iter().rposition(u8::is_ascii_whitespace).unwrap_or(0);
         line.get(start..).is_some_and(|word| word.contains(&b'-'))
     })
-}
-
-impl fmt::Display for TraceFormat {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-impl FromStr for TraceFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| format!("'{text}' is not a trace format: use one of {}", Self::known()))
-    }
 }
 
 /// The result of parsing a line.

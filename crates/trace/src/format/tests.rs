@@ -225,7 +225,7 @@ fn vscsi_1(command: u16, sector: u64, length: u32, time_us: u64) -> Vec<u8> {
 #[test]
 fn vscsi_records_are_recognised_by_their_version() {
     let bytes = [vscsi_1(0x2a, 5, 4096, 3), vscsi_1(0x28, 6, 512, 4)].concat();
-    assert_eq!(TraceFormat::of_head(&bytes), Some(TraceFormat::CloudPhysics));
+    assert_eq!(recognise(&bytes), Some(TraceFormat::CloudPhysics));
     let mut parser = Parser::new(TraceFormat::CloudPhysics, &bytes);
     assert_eq!(parser.record_bytes(), Some(32));
     let mut record = Record::new();
@@ -254,7 +254,7 @@ fn formats_are_recognised_by_content() {
         ),
         (TraceFormat::CloudPhysicsCsv, "1,41092,2a,4096,6160455\n"),
     ] {
-        assert_eq!(TraceFormat::of_head(text.as_bytes()), Some(format), "{text}");
+        assert_eq!(recognise(text.as_bytes()), Some(format), "{text}");
         assert_eq!(format.name().parse(), Ok(format));
         // One malformed line among good ones does not prevent recognition.
         let spoilt =
@@ -263,10 +263,10 @@ fn formats_are_recognised_by_content() {
             TraceFormat::FioV2 | TraceFormat::FioV3 => format!("{text}garbage here\n"),
             _ => spoilt,
         };
-        assert_eq!(TraceFormat::of_head(spoilt.as_bytes()), Some(format), "{spoilt}");
+        assert_eq!(recognise(spoilt.as_bytes()), Some(format), "{spoilt}");
     }
     for text in ["", "\n\n", "hello world\n", "a,b,c\n1,2,3\n", "\0\0\0\0"] {
-        assert_eq!(TraceFormat::of_head(text.as_bytes()), None, "{text:?}");
+        assert_eq!(recognise(text.as_bytes()), None, "{text:?}");
     }
     assert!("vhs".parse::<TraceFormat>().unwrap_err().contains("cloudphysics"));
 }
@@ -277,7 +277,7 @@ proptest! {
     fn no_bytes_make_a_parser_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), which in 0..TraceFormat::ALL.len()
     ) {
-        let _ = TraceFormat::of_head(&bytes);
+        let _ = recognise(&bytes);
         let mut parser = Parser::new(TraceFormat::ALL[which], &bytes);
         let size = parser.record_bytes().unwrap_or(120);
         for (index, line) in bytes.chunks(size).enumerate() {

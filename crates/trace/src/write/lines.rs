@@ -2,8 +2,9 @@
 
 use super::digits::{push_hash, push_seconds, push_whole};
 use super::{TraceWriter, WriteError};
-use crate::format::{SECTOR_BYTES, TraceFormat, VERSION_2, VERSION_3, scsi};
+use crate::format::{SECTOR_BYTES, VERSION_2, VERSION_3, scsi};
 use crate::record::{Names, Record, TraceOperation};
+use crate::trace_format::TraceFormat;
 use std::io::Write;
 
 /// The parts of a record that were written without loss.

@@ -3,8 +3,8 @@
 mod digits;
 mod lines;
 
-use crate::format::TraceFormat;
 use crate::record::{Names, Record};
+use crate::trace_format::TraceFormat;
 use gemelo_base::{Classified, FailureKind};
 use lines::Fits;
 use serde::Serialize;

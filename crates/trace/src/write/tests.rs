@@ -15,8 +15,8 @@ fn written(format: TraceFormat, records: &[Record], names: &Names) -> (Vec<u8>, 
 }
 
 fn read(format: TraceFormat, bytes: &[u8]) -> Vec<Record> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trace");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace");
     std::fs::write(&path, bytes).unwrap();
     let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
     let mut merged = Merged::open(&[path], options).unwrap();

@@ -17,7 +17,7 @@ mod traits;
 pub use figures::CacheFigures;
 pub(crate) use figures::{Damage, Garbage, Pressure, Record, SlotNeed, Totals};
 pub use registry::about_backend;
-pub(crate) use registry::{Home, LoadOptions, empty, load};
+pub(crate) use registry::{BackendContext, LoadOptions, empty, load};
 pub(crate) use traits::{
     Checkpoint, Index, LocalPages, Map, Merge, MetadataBackend, PageWrites, Repair, Volumes,
 };

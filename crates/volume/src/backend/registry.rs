@@ -9,7 +9,7 @@ use gemelo_format::{BackendKind, Root, Superblock};
 use std::sync::Arc;
 
 /// The disk and the parameters of the pool whose metadata a backend keeps.
-pub(crate) struct Home<'h> {
+pub(crate) struct BackendContext<'h> {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) superblock: &'h Superblock,
 }
@@ -26,9 +26,10 @@ pub(crate) struct LoadOptions {
 
 /// Makes the backend of an empty pool with a data store of this many blocks. The superblock need
 /// not be on disk yet.
-type Empty = fn(&Home<'_>, u64) -> Box<dyn MetadataBackend>;
+type Empty = fn(&BackendContext<'_>, u64) -> Box<dyn MetadataBackend>;
 /// Reads the checkpoint of a root.
-type Load = fn(&Home<'_>, &Root, LoadOptions, &mut Damage) -> Result<Box<dyn MetadataBackend>>;
+type Load =
+    fn(&BackendContext<'_>, &Root, LoadOptions, &mut Damage) -> Result<Box<dyn MetadataBackend>>;
 
 /// An entry of the table.
 pub(super) struct Registration {
@@ -55,14 +56,14 @@ pub const fn about_backend(kind: BackendKind) -> &'static str {
 }
 
 /// Makes the backend of an empty pool.
-pub(crate) fn empty(home: &Home<'_>, data_blocks: u64) -> Box<dyn MetadataBackend> {
+pub(crate) fn empty(home: &BackendContext<'_>, data_blocks: u64) -> Box<dyn MetadataBackend> {
     (registration(home.superblock.backend).empty)(home, data_blocks)
 }
 
 /// Reads the checkpoint of a root. [`MetadataBackend::settle`] has to follow after the journal was
 /// replayed.
 pub(crate) fn load(
-    home: &Home<'_>,
+    home: &BackendContext<'_>,
     root: &Root,
     options: LoadOptions,
     damage: &mut Damage,

@@ -19,7 +19,7 @@ pub(crate) struct Wanted {
 
 /// A content that a block may have, because both have one fingerprint.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Likeness<'a> {
+pub(super) struct FingerprintMatch<'a> {
     pub(super) pbn: Pbn,
     pub(super) fingerprint: Fingerprint,
     pub(super) content: &'a [u8],
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Compares contents with those of blocks that have the same fingerprints. A block that turns
     /// out to be damaged becomes suspect.
-    pub(super) fn are_equal(&self, likenesses: &[Likeness<'_>]) -> Vec<bool> {
+    pub(super) fn are_equal(&self, likenesses: &[FingerprintMatch<'_>]) -> Vec<bool> {
         if likenesses.is_empty() {
             return Vec::new();
         }
@@ -163,7 +163,7 @@ impl Engine {
 
     /// Finds out why a block has another content than its fingerprint told.
     #[cold]
-    fn note_difference(&self, likeness: &Likeness<'_>, is_readable: bool) {
+    fn note_difference(&self, likeness: &FingerprintMatch<'_>, is_readable: bool) {
         let mut stored = vec![0; self.block_bytes()];
         let is_read = is_readable && self.data.read_one(likeness.pbn, &mut stored).is_ok();
         if is_read && self.fingerprinter.of(&stored) == likeness.fingerprint {

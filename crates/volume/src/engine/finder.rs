@@ -7,7 +7,7 @@
 //! has changed meanwhile" is "the LBN still has this PBN", looked at under the state's lock. Both
 //! outcomes are ordinary changes in the journal.
 
-use super::checked::Likeness;
+use super::checked::FingerprintMatch;
 use super::read::wanted_at;
 use super::worker::StopSignal;
 use super::{Engine, State, VolumeShared, Wanted};
@@ -248,10 +248,10 @@ impl Engine {
         let must_compare = self.tuning.verify_bytes || self.fingerprinter.must_compare();
         let compared = if must_compare {
             let known = good_contents.iter().zip(&fingerprints).zip(found.iter().zip(&records));
-            let likenesses: Vec<Likeness<'_>> = known
+            let likenesses: Vec<FingerprintMatch<'_>> = known
                 .filter(|(_, (_, record))| !record.is_suspect)
                 .filter_map(|((content, fingerprint), (pbn, _))| {
-                    Some(Likeness { pbn: (*pbn)?, fingerprint: *fingerprint, content })
+                    Some(FingerprintMatch { pbn: (*pbn)?, fingerprint: *fingerprint, content })
                 })
                 .collect();
             self.are_equal(&likenesses)

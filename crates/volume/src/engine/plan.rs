@@ -3,7 +3,7 @@
 
 mod carry_out;
 
-use super::checked::Likeness;
+use super::checked::FingerprintMatch;
 use super::patch::Patches;
 use super::write::{Item, Source};
 use super::{Engine, VolumeShared};
@@ -176,9 +176,9 @@ impl<'p, 'a: 'p> Plan<'p, 'a> {
             let is_sound = self.records.get(at).is_some_and(|record| !record.is_suspect);
             let is_asked = block.step != Step::Failed && !block.is_zero && is_sound;
             let (fingerprint, content) = (self.fingerprint(at), block.content);
-            is_asked.then_some((at, Likeness { pbn, fingerprint, content }))
+            is_asked.then_some((at, FingerprintMatch { pbn, fingerprint, content }))
         };
-        let (asked, likenesses): (Vec<usize>, Vec<Likeness<'_>>) =
+        let (asked, likenesses): (Vec<usize>, Vec<FingerprintMatch<'_>>) =
             (0..self.blocks.len()).filter_map(likeness).unzip();
         let mut equal = vec![false; self.blocks.len()];
         for (at, is_equal) in asked.into_iter().zip(engine.are_equal(&likenesses)) {

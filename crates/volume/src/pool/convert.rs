@@ -111,7 +111,7 @@ impl Pool {
         let old_metadata = std::fs::read_link(&old).ok();
         std::fs::rename(&new, &old).map_err(failed("replace", &old))?;
         File::open(directory)
-            .and_then(|folder| folder.sync_all())
+            .and_then(|directory| directory.sync_all())
             .map_err(failed("sync", directory))?;
         Ok(Conversion { lost_blocks, old_metadata })
     }

@@ -1,7 +1,7 @@
 //! Makes a pool on two empty disks.
 
 use super::Pool;
-use crate::backend::{self, Home};
+use crate::backend::{self, BackendContext};
 use crate::engine::LEAST_RESERVE_SLOTS;
 use crate::error::{Result, VolumeError};
 use gemelo_base::units::format_exact_size;
@@ -211,7 +211,7 @@ fn clear_metadata(disks: &PoolDisks, superblock: &Superblock) -> Result<()> {
 /// Writes the checkpoint of an empty pool.
 fn write_checkpoint(disks: &PoolDisks, superblock: &Superblock, data_blocks: u64) -> Result<()> {
     let seed = PoolSeed::of(superblock);
-    let home = Home { disk: Arc::clone(&disks.metadata), superblock };
+    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock };
     let mut backend = backend::empty(&home, data_blocks);
     let mut writes = Vec::new();
     let (table, table_bytes) = match backend.local_pages_mut() {

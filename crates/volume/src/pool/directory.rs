@@ -64,16 +64,16 @@ impl PoolDirectory {
 }
 
 fn open_disk(
-    folder: &Path,
+    directory: &Path,
     name: &str,
     missing: &'static str,
     access: DiskAccess,
 ) -> Result<FileDisk> {
-    let path = folder.join(name);
+    let path = directory.join(name);
     match FileDisk::open(&path, access) {
         Err(DiskError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             match std::fs::read_link(&path) {
-                Ok(target) => Err(VolumeError::LostDisk { path, target: folder.join(target) }),
+                Ok(target) => Err(VolumeError::LostDisk { path, target: directory.join(target) }),
                 Err(_) => Err(VolumeError::NotAPool { why: missing }),
             }
         }
@@ -82,9 +82,9 @@ fn open_disk(
 }
 
 /// Refuses a directory whose two names lead to the same disk.
-fn refuse_one_disk(folder: &Path) -> Result<()> {
-    let data = folder.join(DATA);
-    if gemelo_disk::are_same(&data, &folder.join(METADATA)) {
+fn refuse_one_disk(directory: &Path) -> Result<()> {
+    let data = directory.join(DATA);
+    if gemelo_disk::are_same(&data, &directory.join(METADATA)) {
         return Err(VolumeError::OneDisk { path: data });
     }
     Ok(())

@@ -58,7 +58,7 @@ impl NewPool {
 
 /// The places of a pool's disks. Each is a path elsewhere, or `None` for a file of the directory.
 struct Places<'a> {
-    folder: &'a Path,
+    directory: &'a Path,
     options: &'a PoolOptions,
     data: Option<PathBuf>,
     metadata: Option<PathBuf>,
@@ -66,9 +66,9 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// Makes all checks that need nothing to be made.
-    fn check(folder: &'a Path, options: &'a PoolOptions) -> Result<Self> {
+    fn check(directory: &'a Path, options: &'a PoolOptions) -> Result<Self> {
         for name in [METADATA, DATA] {
-            let name = folder.join(name);
+            let name = directory.join(name);
             if name.symlink_metadata().is_ok() {
                 return Err(DiskError::Exists { path: name }.into());
             }
@@ -78,10 +78,10 @@ impl<'a> Places<'a> {
             let there = std::path::absolute(place).map_err(failed("find", place))?;
             check_existing_device(&there)?;
             // A path that names the default file counts as no path.
-            Ok((resolved(&there) != resolved(&folder.join(name))).then_some(there))
+            Ok((resolved(&there) != resolved(&directory.join(name))).then_some(there))
         };
         let (data, metadata) = (place(&options.data, DATA)?, place(&options.metadata, METADATA)?);
-        let places = Self { folder, options, data, metadata };
+        let places = Self { directory, options, data, metadata };
         let (data, metadata) = (places.path_of(DATA), places.path_of(METADATA));
         if resolved(&data) == resolved(&metadata) || are_same(&data, &metadata) {
             return Err(VolumeError::OneDisk { path: data });
@@ -94,7 +94,7 @@ impl<'a> Places<'a> {
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
-        self.elsewhere(name).map_or_else(|| self.folder.join(name), Path::to_owned)
+        self.elsewhere(name).map_or_else(|| self.directory.join(name), Path::to_owned)
     }
 
     /// Opens the disks that exist, and makes the others.
@@ -102,7 +102,7 @@ impl<'a> Places<'a> {
         let existing =
             |name| self.elsewhere(name).map(|place| self.open_existing(place, name)).transpose();
         let (data, metadata) = (existing(DATA)?.flatten(), existing(METADATA)?.flatten());
-        made.directory(self.folder)?;
+        made.directory(self.directory)?;
         let data = self.or_new(data, DATA, made)?;
         let metadata = self.or_new(metadata, METADATA, made)?;
         for (disk, name) in [(&data, DATA), (&metadata, METADATA)] {
@@ -171,7 +171,7 @@ impl<'a> Places<'a> {
         if self.elsewhere(name).is_some() {
             // The link holds the path as the user gave it: names such as those in /dev/disk/by-id
             // exist because device names change.
-            let link = self.folder.join(name);
+            let link = self.directory.join(name);
             symlink(&place, &link).map_err(failed("make", &link))?;
             made.undo.push(Undo::Remove(link));
         }
@@ -186,8 +186,8 @@ fn resolved(path: &Path) -> PathBuf {
         return path;
     }
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match (path.parent().and_then(|folder| folder.canonicalize().ok()), path.file_name()) {
-        (Some(folder), Some(name)) => folder.join(name),
+    match (path.parent().and_then(|directory| directory.canonicalize().ok()), path.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
         _ => path,
     }
 }
@@ -195,8 +195,10 @@ fn resolved(path: &Path) -> PathBuf {
 /// Makes the names as durable as the disks: the names in the directory, and the directory's own.
 fn sync_names(path: &Path) -> Result<()> {
     let parent = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
-    for folder in [Some(path.to_owned()), parent].into_iter().flatten() {
-        File::open(&folder).and_then(|open| open.sync_all()).map_err(failed("sync", &folder))?;
+    for directory in [Some(path.to_owned()), parent].into_iter().flatten() {
+        File::open(&directory)
+            .and_then(|open| open.sync_all())
+            .map_err(failed("sync", &directory))?;
     }
     Ok(())
 }

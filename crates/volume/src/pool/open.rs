@@ -2,7 +2,7 @@
 
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
-use crate::backend::{self, Damage, Home, Index, LoadOptions, Map, MetadataBackend};
+use crate::backend::{self, BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend};
 use crate::engine::{Engine, EngineParts, Space, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
@@ -65,7 +65,7 @@ pub(crate) fn recover(
     let newest = found.newest.generation;
     let mut root = found.newest;
     let options = LoadOptions { cache_bytes, salvages: is_salvaged };
-    let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+    let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
     let mut loaded = backend::load(&home, &root, options, &mut damage);
     if let (true, Err(VolumeError::Damaged { .. }), Some(older)) =
         (is_salvaged, &loaded, found.older)

@@ -60,7 +60,7 @@ pub(super) struct ScanArguments {
     #[arg(long, value_name = "SIZE", help_heading = "Effort", conflicts_with = "estimate")]
     memory: Option<Size>,
     /// Directory of the temporary files [default: $TMPDIR or /tmp]
-    #[arg(long, value_name = "FOLDER", help_heading = "Effort", requires = "memory")]
+    #[arg(long, value_name = "DIRECTORY", help_heading = "Effort", requires = "memory")]
     spill_dir: Option<PathBuf>,
     /// Count a sample of the contents within this memory, and report 95 % confidence intervals; the
     /// memory does not depend on the size of the data [default without a SIZE: 64m]
@@ -155,7 +155,7 @@ impl ScanArguments {
                 (None, Some(Size(memory_bytes))) => Counting::Estimate { memory_bytes },
                 (None, None) => Counting::Exact,
             },
-            spill_folder: self.spill_dir.clone(),
+            spill_directory: self.spill_dir.clone(),
             exclude: self.exclude.clone(),
             one_file_system: self.one_file_system,
             count_hard_links: self.count_hard_links,

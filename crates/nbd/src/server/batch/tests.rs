@@ -1,7 +1,7 @@
 //! Tests that every request of a batch has exactly one reply, and that it is the right one, no
 //! matter what the batch holds and how the device fails.
 
-use super::super::check::Agreed;
+use super::super::check::NegotiatedOptions;
 use super::*;
 use crate::wire::{
     CHUNK_HEADER_BYTES, ChunkKind, ReplyHead, decode_block_descriptors, decode_error_chunk,
@@ -130,7 +130,11 @@ proptest! {
         structured_replies: bool,
         base_allocation: bool,
     ) {
-        let agreed = Agreed { structured_replies, base_allocation: base_allocation && structured_replies, zeroes_are_fast: true };
+        let agreed = NegotiatedOptions {
+            structured_replies,
+            base_allocation: base_allocation && structured_replies,
+            zeroes_are_fast: true,
+        };
         let rules = Rules::new(agreed, &GEOMETRY);
         let requests: Vec<_> = (0..).zip(asked).map(|(cookie, (command, sector, sectors, flags))| {
             let (offset, length) = if command == 3 { (0, 0) } else { (sector * 512, sectors * 512) };

@@ -6,8 +6,8 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn intake() -> Intake {
-    Intake::new(&Memory::default()).unwrap()
+fn intake() -> ReceiveBuffer {
+    ReceiveBuffer::new(&Memory::default()).unwrap()
 }
 
 fn header(length: u32) -> RequestHeader {
@@ -20,7 +20,7 @@ fn write(cookie: u64, length: u32) -> Vec<u8> {
     bytes
 }
 
-fn receive(intake: &mut Intake, bytes: &[u8]) -> usize {
+fn receive(intake: &mut ReceiveBuffer, bytes: &[u8]) -> usize {
     let room = intake.room();
     let fits = room.len().min(bytes.len());
     room[..fits].copy_from_slice(&bytes[..fits]);
@@ -74,7 +74,7 @@ fn a_buffer_that_is_not_used_for_long_becomes_small_while_requests_go_on() {
 #[test]
 fn a_request_that_no_memory_is_granted_for_is_done_in_pieces() {
     let memory = Memory::new(2 * RESERVED_BUFFER_BYTES, 1);
-    let mut intake = Intake::new(&memory).unwrap();
+    let mut intake = ReceiveBuffer::new(&memory).unwrap();
     let sent = write(3, 100_000);
     let mut done = 0;
     while intake.peek() == Ok(Next::Incomplete) {

@@ -4,7 +4,7 @@
 use super::layout::{Layout, StoredIndex, Visitor};
 use super::pages::Pages;
 use super::{CachedBackend, CachedVolume, Version};
-use crate::backend::{Damage, Home, LoadOptions};
+use crate::backend::{BackendContext, Damage, LoadOptions};
 use crate::error::{Result, VolumeError};
 use gemelo_format::{
     Fingerprint, Identity, Lbn, NodeRef, Part, Pbn, Place, PoolSeed, Root, StoreTable, Tree,
@@ -78,7 +78,7 @@ impl Visitor for Salvage<'_> {
 impl<L: Layout> CachedBackend<L> {
     /// Reads the checkpoint of a root.
     pub(super) fn load(
-        home: &Home<'_>,
+        home: &BackendContext<'_>,
         root: &Root,
         options: LoadOptions,
         damage: &mut Damage,

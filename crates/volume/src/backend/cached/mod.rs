@@ -19,7 +19,7 @@ mod pages;
 mod prove;
 mod table;
 
-use super::registry::{Home, Registration};
+use super::registry::{BackendContext, Registration};
 use crate::error::{Result, VolumeError};
 use btree::BTreeLayout;
 use delta::{Delta, Words};
@@ -120,7 +120,7 @@ const fn tag(fingerprint: Fingerprint) -> u32 {
 
 impl<L: Layout> CachedBackend<L> {
     /// Makes the backend of an empty pool, for a data store of this many blocks.
-    fn new(home: &Home<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
+    fn new(home: &BackendContext<'_>, data_blocks: u64, cache_bytes: u64) -> Self {
         let cache_bytes = cache_bytes.max(LEAST_CACHE_BYTES);
         let superblock = home.superblock;
         let seed = PoolSeed::of(superblock);

@@ -4,7 +4,7 @@ use super::map::{MapPage, is_shared, words_mut};
 use super::pager::{PageData, PageKey};
 use super::records::RecordPage;
 use super::{LogBackend, LogVolume, PagedMap};
-use crate::backend::{Damage, Home};
+use crate::backend::{BackendContext, Damage};
 use crate::error::{Result, VolumeError};
 use gemelo_disk::Disk;
 use gemelo_format::{
@@ -21,7 +21,7 @@ impl LogBackend {
     /// Reads the checkpoint of a root. The caller has to call `settle` after the journal was
     /// replayed. Fails if the table is damaged or the disk cannot be read.
     pub(super) fn load(
-        home: &Home<'_>,
+        home: &BackendContext<'_>,
         root: &Root,
         writes_image: bool,
         damage: &mut Damage,

@@ -3,7 +3,8 @@
 use super::LogBackend;
 use crate::backend::tests::record;
 use crate::backend::{
-    Checkpoint, Damage, Home, LocalPages, Map, MetadataBackend, PageWrites, Repair, Totals,
+    BackendContext, Checkpoint, Damage, LocalPages, Map, MetadataBackend, PageWrites, Repair,
+    Totals,
 };
 use gemelo_disk::{Disk, FileDisk};
 use gemelo_format::{
@@ -80,7 +81,7 @@ fn load(disk: &Arc<FileDisk>, (table, table_bytes): (Link, u64), totals: Totals)
     };
     let superblock = superblock();
     let mut damage = Damage::default();
-    let home = Home { disk: Arc::clone(disk) as Arc<dyn Disk>, superblock: &superblock };
+    let home = BackendContext { disk: Arc::clone(disk) as Arc<dyn Disk>, superblock: &superblock };
     let mut backend = LogBackend::load(&home, &root, false, &mut damage).unwrap();
     backend.settle().unwrap();
     assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));
@@ -88,14 +89,14 @@ fn load(disk: &Arc<FileDisk>, (table, table_bytes): (Link, u64), totals: Totals)
 }
 
 fn disk() -> (tempfile::TempDir, Arc<FileDisk>) {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = FileDisk::create(&folder.path().join("metadata")).unwrap();
-    (folder, Arc::new(disk))
+    let directory = tempfile::tempdir().unwrap();
+    let disk = FileDisk::create(&directory.path().join("metadata")).unwrap();
+    (directory, Arc::new(disk))
 }
 
 #[test]
 fn changes_after_the_freeze_are_not_in_the_checkpoint() {
-    let (_folder, disk) = disk();
+    let (_directory, disk) = disk();
     let mut backend = backend();
     let mut freed = Vec::new();
     backend.apply(&[store(0, 1), store(4000, 2), store(1, 3)], &mut freed).unwrap();
@@ -123,7 +124,7 @@ fn changes_after_the_freeze_are_not_in_the_checkpoint() {
 
 #[test]
 fn an_abandoned_checkpoint_is_written_again() {
-    let (_folder, disk) = disk();
+    let (_directory, disk) = disk();
     let mut backend = backend();
     let mut freed = Vec::new();
     backend.apply(&[store(0, 1), store(2000, 2)], &mut freed).unwrap();
@@ -140,7 +141,7 @@ fn an_abandoned_checkpoint_is_written_again() {
 
 #[test]
 fn slots_do_not_pile_up() {
-    let (_folder, disk) = disk();
+    let (_directory, disk) = disk();
     let mut backend = backend();
     let mut most = 0;
     for round in 1..50 {
@@ -160,7 +161,7 @@ fn slots_do_not_pile_up() {
 
 #[test]
 fn a_clone_shares_pages_until_they_change() {
-    let (_folder, disk) = disk();
+    let (_directory, disk) = disk();
     let mut backend = backend();
     let mut freed = Vec::new();
     let stores: Vec<Change> = (0..5000).map(|lbn| store(lbn, lbn as u32 + 1)).collect();

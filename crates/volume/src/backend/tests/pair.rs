@@ -1,7 +1,9 @@
 //! A backend beside a plain model: random changes go to both, and both are compared.
 
 use super::{CACHE_BYTES, DATA_BLOCKS, VOLUME_BLOCKS, checksum_of, record, stored, superblock};
-use crate::backend::{Damage, Home, LoadOptions, MetadataBackend, PageWrites, empty, load};
+use crate::backend::{
+    BackendContext, Damage, LoadOptions, MetadataBackend, PageWrites, empty, load,
+};
 use gemelo_base::random::{Random, mix64};
 use gemelo_disk::FileDisk;
 use gemelo_format::{
@@ -40,16 +42,16 @@ pub(super) struct Pair {
     /// PBNs that were freed and that no checkpoint needs.
     free: Vec<u32>,
     pub(super) generation: u64,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Pair {
     pub(super) fn new(kind: BackendKind, seed: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = |name| Arc::new(FileDisk::create(&folder.path().join(name)).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let disk = |name| Arc::new(FileDisk::create(&directory.path().join(name)).unwrap());
         let disks = PoolDisks::new(disk("data"), disk("metadata"));
         let superblock = superblock(kind);
-        let home = Home { disk: Arc::clone(&disks.metadata), superblock: &superblock };
+        let home = BackendContext { disk: Arc::clone(&disks.metadata), superblock: &superblock };
         let backend = empty(&home, DATA_BLOCKS);
         let random = Random::new(seed);
         let (model, free) = (Model::default(), Vec::new());
@@ -62,7 +64,7 @@ impl Pair {
             next_pbn: 1,
             free,
             generation: 0,
-            _folder: folder,
+            _directory: directory,
         }
     }
 
@@ -229,7 +231,7 @@ impl Pair {
         let options = LoadOptions { cache_bytes: CACHE_BYTES, salvages: false };
         let mut damage = Damage::default();
         let disk = Arc::clone(&self.disks.metadata);
-        let home = Home { disk, superblock: &self.superblock };
+        let home = BackendContext { disk, superblock: &self.superblock };
         self.backend = load(&home, root, options, &mut damage).unwrap();
         self.backend.settle().unwrap();
         assert_eq!((damage.lost, damage.harmless), (Vec::new(), Vec::new()));

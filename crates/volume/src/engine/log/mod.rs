@@ -121,10 +121,10 @@ impl Log {
     }
 
     /// Holds the log still: nothing is changed or committed until the view is dropped.
-    pub(crate) fn still(&self) -> StillLog<'_> {
+    pub(crate) fn still(&self) -> LogSnapshot<'_> {
         let committer = self.committer.lock();
         let state = self.state.read();
-        StillLog { committer, state }
+        LogSnapshot { committer, state }
     }
 
     /// Figures of the journal.
@@ -147,12 +147,12 @@ impl Log {
 }
 
 /// A log at one instant.
-pub(crate) struct StillLog<'l> {
+pub(crate) struct LogSnapshot<'l> {
     committer: OrderedGuard<'l, Committer>,
     state: OrderedRead<'l, State>,
 }
 
-impl StillLog<'_> {
+impl LogSnapshot<'_> {
     pub(crate) fn state(&self) -> &State {
         &self.state
     }

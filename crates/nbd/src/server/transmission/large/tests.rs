@@ -1,7 +1,7 @@
 //! Tests that pieces cover a request, fit into the buffer, and end at block boundaries.
 
 use super::*;
-use crate::server::check::Agreed;
+use crate::server::check::NegotiatedOptions;
 use gemelo_device::Geometry;
 use proptest::prelude::*;
 
@@ -21,7 +21,11 @@ proptest! {
             maximum_request_bytes: 32 << 20,
             read_only: false,
         };
-        let agreed = Agreed { structured_replies: true, base_allocation: true, zeroes_are_fast: true };
+        let agreed = NegotiatedOptions {
+            structured_replies: true,
+            base_allocation: true,
+            zeroes_are_fast: true,
+        };
         let rules = Rules::new(agreed, &geometry);
         let minimum = u64::from(rules.sizes.minimum);
         let (mut offset, length) = (offset / minimum * minimum, length.next_multiple_of(minimum as usize));

@@ -13,9 +13,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub(crate) struct Place(TempDir);
+pub(crate) struct TestDirectory(TempDir);
 
-impl Place {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }

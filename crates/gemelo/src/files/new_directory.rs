@@ -1,27 +1,27 @@
 //! An output directory that is filled under a temporary name and renamed when it is complete.
 
-use super::place::{TEMPORARY, folder_of};
+use super::place::{TEMPORARY, directory_of};
 use crate::exit::{OrBadInput, bad_input};
 use anyhow::{Context as _, anyhow};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// An output directory under its temporary name. If it is dropped before [`NewFolder::finish`], it
+/// An output directory under its temporary name. If it is dropped before [`NewDirectory::finish`], it
 /// is removed with its contents.
-pub(crate) struct NewFolder {
+pub(crate) struct NewDirectory {
     temporary: TempDir,
     place: PathBuf,
 }
 
-impl NewFolder {
+impl NewDirectory {
     /// Creates a temporary directory beside `path`, which must not exist.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
         if path.symlink_metadata().is_ok() {
             return Err(bad_input(anyhow!("{name} exists: name a directory that does not exist")));
         }
-        let beside = folder_of(path);
+        let beside = directory_of(path);
         if !beside.is_dir() {
             return Err(bad_input(anyhow!(
                 "{} is not a directory: create it first",
@@ -48,14 +48,14 @@ impl NewFolder {
     /// Synchronises the contents of the directory, then gives the directory its name.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         let name = self.place.display().to_string();
-        let synchronised =
-            File::open(self.temporary.path()).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
+        let synchronised = File::open(self.temporary.path())
+            .and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
         synchronised.with_context(|| format!("cannot write {name}"))?;
         let temporary = self.temporary.keep();
         std::fs::rename(&temporary, &self.place).with_context(|| {
             format!("cannot create {name} (the complete directory is {})", temporary.display())
         })?;
-        let _ = File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all());
+        let _ = File::open(directory_of(&self.place)).and_then(|directory| directory.sync_all());
         Ok(())
     }
 }
