@@ -1,4 +1,5 @@
-//! The arrows between crates: what `Cargo.toml` files say equals the table in `ARCHITECTURE.md`.
+//! Tests that the arrows between crates in the `Cargo.toml` files equal the table in
+//! `ARCHITECTURE.md`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! `gemelo bench`, `suite`, `generate`, `verify` and `log` on real files, from outside.
+//! Tests of `gemelo bench`, `suite`, `generate`, `verify` and `log` on real files, with the built
+//! binary.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

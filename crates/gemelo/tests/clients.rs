@@ -1,4 +1,4 @@
-//! Programs that people use with NBD, against `gemelo serve` and pools of every kind.
+//! Tests of NBD client programs with `gemelo serve` and pools of every kind.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ fn blocks(images: &[&[u8]], options: &PoolOptions) -> (u64, u64) {
     (all.len() as u64, all.iter().collect::<HashSet<_>>().len() as u64)
 }
 
-/// What the pool counts is what is in the images.
+/// Compares the counts of the pool with the blocks of the images.
 fn assert_counts(pool: &TestPool, images: &[&[u8]], options: &PoolOptions, mode: DedupMode) {
     let (logical, distinct) = blocks(images, options);
     let expected = if mode == DedupMode::Off { logical } else { distinct };

@@ -1,4 +1,5 @@
-//! Data that gemelo made, seen by `gemelo scan` and by an independent scanner.
+//! Tests that `gemelo scan` and an independent scanner find the requested distribution in generated
+//! data.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -125,7 +126,7 @@ fn runs_of_the_same_seed_share_duplicated_contents_and_no_unique_one() {
     assert_eq!(scanned(&data).to_text(), "0 1000\n3 250\n");
 }
 
-/// What `scan` measures of generated data is what was asked for.
+/// `scan` must measure the requested properties of generated data.
 #[test]
 fn entropy_compressibility_and_distance_are_found_again() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! What holds for every subcommand, found through `--help`: help, wrong options, broken pipes; and
-//! for every command that reads a file, listed in [`READERS`]: missing, corrupt and empty input,
-//! and outputs untouched on failure.
+//! Tests of rules for every subcommand, which are found through `--help`: help, wrong options,
+//! closed pipes. Every command that reads a file is listed in [`READERS`] and tested with missing,
+//! corrupt and empty input. A failure must leave outputs untouched.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 /// A command that reads files, with `INPUT` and `OUTPUT` in the place of theirs.
 struct Reader {
     words: &'static [&'static str],
-    /// Whether it refuses bytes that mean nothing. Commands that take any data do not.
+    /// `true` if the command refuses meaningless bytes. Commands that accept any data do not.
     refuses_garbage: bool,
-    /// Whether it refuses an empty file.
+    /// `true` if the command refuses an empty file.
     refuses_empty: bool,
 }
 
@@ -128,7 +128,7 @@ fn leaves() -> Vec<Vec<String>> {
     leaves
 }
 
-/// Whether these words do something themselves, and the names under "Commands:", by their help.
+/// Returns whether these words are a complete command, and the names under "Commands:" in its help.
 fn subcommands(words: &[String]) -> (bool, Vec<String>) {
     let help = checked(&[words, &["--help".to_owned()]].concat());
     assert_eq!((help.status, help.err.as_str()), (0, ""), "{words:?} --help");

@@ -1,4 +1,4 @@
-//! `gemelo dedisbench` from outside: what it says and that it runs.
+//! Tests of `gemelo dedisbench`: its translation, and a run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

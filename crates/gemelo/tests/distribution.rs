@@ -1,4 +1,4 @@
-//! `gemelo distribution` from outside.
+//! Tests of `gemelo distribution` with the built binary.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

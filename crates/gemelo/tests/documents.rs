@@ -1,5 +1,5 @@
-//! The Markdown pages: links and anchors lead somewhere, every page can be reached, and lines are
-//! short.
+//! Tests of the Markdown pages: every link and anchor has a target, every page can be reached,
+//! lines are short, and commands have only options that exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Every file in `examples/` works: jobs, traces and scripts run, snippets are understood by the
-//! programs that read them, and metrics that they name exist.
+//! Tests of every file in `examples/`: jobs, traces and scripts run, the programs that read the
+//! snippets accept them, and the named metrics exist.
 
 #![allow(
     clippy::unwrap_used,

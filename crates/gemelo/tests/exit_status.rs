@@ -1,5 +1,5 @@
-//! The exit status of every command that works on a pool, for each kind of failure that
-//! `docs/reference/exit-status.md` lists: the pool in use, damaged, full.
+//! Tests of the exit status of every command on a pool, for the kinds of failures that
+//! `docs/reference/exit-status.md` lists: a pool that is in use, damaged or full.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,4 @@
-//! `gemelo filebench` from outside: what it prints and writes, what it refuses, what it leaves on
-//! disk.
+//! Tests of `gemelo filebench`: its output, its refusals, and the files that it leaves.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
-//! File systems on served volumes, through `nbdfuse` and a loop device: made, filled, checked,
-//! mounted again and compared; after kills of the server; and `fsx` on a mounted one.
-//! `GEMELO_FSX_OPERATIONS` sets how long that runs.
+//! Tests of file systems on served volumes, through `nbdfuse` and a loop device. File systems are
+//! made, filled, checked, mounted again and compared, also after kills of the server. `fsx` runs on
+//! a mounted file system; `GEMELO_FSX_OPERATIONS` sets its number of operations.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// What each file of a tree holds.
+/// The content of each file of a tree.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Fills a directory with files of many sizes; many are copies, and some get another content or are
@@ -144,8 +144,8 @@ fn xfs_is_made_filled_checked_and_mounted_again() {
     is_made_filled_checked_and_mounted_again(XFS, &options, DedupMode::Inline);
 }
 
-/// What was synced before the server is killed is there after its restart, and the file system's
-/// journal makes the rest whole.
+/// Data that was synced before a kill of the server is there after its restart, and the journal of
+/// the file system makes everything else consistent.
 fn survives_kills(kind: Kind) {
     if !kind.is_there() {
         return;

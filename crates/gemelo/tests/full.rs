@@ -1,5 +1,5 @@
-//! Pools and file systems without space: what needs a block gets ENOSPC, everything else goes on,
-//! and writes work again when there is space.
+//! Tests of pools and file systems without space: requests that need a block get ENOSPC, all others
+//! succeed, and writes succeed again when there is space.
 
 #![allow(
     clippy::unwrap_used,
@@ -59,7 +59,7 @@ fn fill(client: &mut Client, most: u64) -> u64 {
     panic!("{most} chunks fit");
 }
 
-/// What a client can rely on when there is no space for a new block.
+/// Checks the requests that must succeed when there is no space for a new block.
 fn goes_on_without_space(client: &mut Client, chunks: u64) {
     for number in 0..chunks {
         assert!(read(client, number * CHUNK as u64, CHUNK) == content(number), "chunk {number}");

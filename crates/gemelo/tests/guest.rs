@@ -1,6 +1,6 @@
-//! A Linux guest, booted by QEMU without hardware support from volumes: its root file system is on
-//! one, another it writes as a raw disk. What it says it wrote is compared with what the export
-//! gives. `scripts/setup.sh` fetches the kernel.
+//! Test of a Linux guest that QEMU boots from volumes, without hardware support. Its root file
+//! system is on one volume, and it writes another one as a raw disk. Its report on the written data
+//! is compared with the export. `scripts/setup.sh` fetches the kernel.
 
 #![allow(
     clippy::unwrap_used,
@@ -77,7 +77,7 @@ mount -o remount,ro /
 poweroff -f
 ";
 
-/// Where the kernel was unpacked.
+/// The directory of the unpacked kernel.
 fn guest_directory() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target =

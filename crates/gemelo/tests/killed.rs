@@ -1,5 +1,5 @@
-//! Servers that are killed while clients write: what was flushed is there after a restart, and the
-//! rest is, sector by sector, old or new. `GEMELO_KILLS` sets how often.
+//! Tests of servers that are killed while clients write. After a restart, flushed data is there,
+//! and every other sector is old or new. `GEMELO_KILLS` sets the number of kills.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use support::tools::{all_of, run, tool};
 use support::{MIB, Served, TestPool, setting, small};
 use writer::Writer;
 
-/// How often the server is killed.
+/// Number of kills of the server.
 const KILLS: u64 = 24;
 /// The longest that clients write before that, in milliseconds.
 const LONGEST_RUN_MS: u64 = 400;
@@ -78,7 +78,7 @@ fn write_until_killed(
     })
 }
 
-/// What was flushed survives every kill, and the rest is old or new.
+/// Flushed data survives every kill, and every other sector is old or new.
 fn survives_kills(backend: BackendKind, kills: u64) {
     let seed = setting("GEMELO_KILL_SEED", 1);
     eprintln!("GEMELO_KILL_SEED={seed}");

@@ -1,6 +1,6 @@
-//! How results are written, the same by every command: files appear whole or not at all and keep
-//! their mode; what is no file is written through and never replaced; what cannot be written is
-//! refused before any work is done for it.
+//! Tests of the rules by which every command writes results. Files appear complete or not at all
+//! and keep their mode. Outputs that are not regular files are written directly and never replaced.
+//! Outputs that cannot be written are refused before any work is done.
 
 #![allow(
     clippy::unwrap_used,
@@ -81,7 +81,7 @@ impl TestDirectory {
         writer.iter().chain(more).map(word).collect()
     }
 
-    /// What lies there that gemelo made and did not take away.
+    /// Returns the files that gemelo created and did not remove.
     fn leftovers(&self) -> Vec<String> {
         let names = fs::read_dir(self.directory.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());

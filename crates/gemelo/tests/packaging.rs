@@ -1,4 +1,4 @@
-//! Manual pages, completions, `make install` and the Debian package.
+//! Tests of manual pages, completions, `make install` and the Debian package.
 
 #![allow(
     clippy::unwrap_used,

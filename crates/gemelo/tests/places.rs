@@ -1,5 +1,5 @@
-//! Where pools lie, from outside: who may read them, what a failed command leaves, directories that
-//! cannot be written, and looking at a pool that another command has.
+//! Tests of the places of pools: permissions, leftovers of failed commands, directories that cannot
+//! be written, and figures of a pool that another command uses.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a command may take to get as far as a test wants it.
+/// Longest time that a command may take to reach the state that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Something mounted, until it is dropped.
@@ -205,7 +205,7 @@ impl Busy {
     }
 }
 
-/// What looks at a pool succeeds, and says who has it.
+/// Commands that only show figures succeed, and name the process that has the pool.
 fn assert_can_be_looked_at(pool: &TestPool, busy: &Busy) {
     let begun = Instant::now();
     let holder = format!("in use by process {}", busy.child.id());

@@ -1,5 +1,5 @@
-//! `gemelo pool` from outside: what is made, said, refused, checked and repaired, on idle and on
-//! served pools.
+//! Tests of `gemelo pool` on idle and on served pools: creation, output, refusals, checks and
+//! repairs.
 
 #![allow(
     clippy::unwrap_used,
@@ -247,8 +247,8 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
     );
 }
 
-/// A pool whose volume 'a' was written in three steps of two commits each. The last commit of the second
-/// step is damaged in both of its copies.
+/// A pool whose volume 'a' was written in three steps of two commits each. The last commit of the
+/// second step is damaged in both of its copies.
 fn pool_with_lost_commit() -> TestPool {
     use gemelo_device::{BlockDevice, Durability, Operation, Request};
     let pool = TestPool::new(&[]);

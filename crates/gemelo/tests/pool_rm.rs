@@ -1,5 +1,5 @@
-//! `gemelo pool rm`: a pool goes with all that it made, and nothing else does, whenever it is
-//! killed.
+//! Tests of `gemelo pool rm`: a pool is removed with everything that it created and nothing else,
+//! also if the command is killed and repeated.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ fn a_pool_goes_with_its_volumes_which_are_named_and_only_with_yes() {
     let pool = pool();
     let asked = rm(&pool.path(), &[]);
     assert_eq!((asked.status, asked.out.as_str()), (2, ""), "{}", asked.err);
-    for part in ["2 volumes", "volume a: 1.00 MiB", "volume b: 2.00 MiB", "say --yes"] {
+    for part in ["2 volumes", "volume a: 1.00 MiB", "volume b: 2.00 MiB", "use --yes"] {
         assert!(asked.err.contains(part), "{part}: {}", asked.err);
     }
     pool.check();

@@ -1,6 +1,7 @@
-//! PostgreSQL on ext4 on a served volume, under kills of `gemelo serve`: after each, it recovers,
-//! its own checkers find nothing, and every commit that a client was told of is there.
-//! `GEMELO_POSTGRES_KILLS` sets how often each server is killed, `GEMELO_KILL_SEED` when.
+//! Test of PostgreSQL on ext4 on a served volume, under kills of `gemelo serve`. After each kill
+//! PostgreSQL recovers, its own checkers find nothing, and every acknowledged commit is there.
+//! `GEMELO_POSTGRES_KILLS` sets the number of kills of each server, and `GEMELO_KILL_SEED` their
+//! times.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +29,7 @@ use support::{MIB, Served, TestPool, setting, small};
 const VOLUME_BYTES: u64 = 1024 * MIB;
 const TOOLS: [&str; 6] = ["nbdfuse", "losetup", "mount", "umount", "mkfs.ext4", "e2fsck"];
 const COMMITTERS: u64 = 2;
-/// How many commits of each committer are acknowledged before the server may be killed.
+/// Number of acknowledged commits of each committer before the server may be killed.
 const FEWEST_COMMITS: u64 = 20;
 /// The longest that clients commit after that, in milliseconds. Checkpoints come more often.
 const LONGEST_RUN_MS: u64 = 1500;
@@ -82,7 +83,7 @@ fn mount(pool: &TestPool, attached: &Attached) -> Mounted {
     Mounted::new(attached.device(), pool.file("mnt"), "rw,discard")
 }
 
-/// What clients were told before a kill.
+/// The acknowledgements that clients got before a kill.
 struct Told {
     /// The last number acknowledged to each committer.
     committed: Vec<u64>,

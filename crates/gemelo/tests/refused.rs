@@ -1,4 +1,5 @@
-//! What `gemelo serve` must refuse, asked by libnbd and in raw bytes, and that it goes on serving.
+//! Tests of requests that `gemelo serve` must refuse, sent by libnbd and as raw bytes. The server
+//! must continue to serve.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! `gemelo replay` from outside: the target holds what the trace says, at the times it says.
+//! Tests of `gemelo replay`: the target holds the contents of the trace, written at the times of
+//! the trace.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! `gemelo scan` from outside: output, files, exit status, and other programs that must agree.
+//! Tests of `gemelo scan`: output, files, exit status, and agreement with other programs.
 
 #![allow(
     clippy::unwrap_used,

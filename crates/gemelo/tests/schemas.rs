@@ -1,5 +1,5 @@
-//! The JSON that commands write, against the schemas of `docs/schemas`: every command with `--json`
-//! is run, and its output has to fit the schema of the kind that it says.
+//! Tests of the JSON output against the schemas of `docs/schemas`. Every command with `--json`
+//! runs, and its output must fit the schema that it names.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! `gemelo serve` from outside: clients, signals, crashes, who is refused, what is told.
+//! Tests of `gemelo serve`: clients, signals, crashes, refusals, and reports.
 
 #![allow(
     clippy::unwrap_used,
@@ -211,7 +211,7 @@ fn figures_are_told_over_http() {
     assert_eq!(served.stop(), (0, String::new()));
 }
 
-/// What the server tells Prometheus.
+/// Returns the metrics page of the server.
 fn metrics(served: &Served) -> String {
     let address = served.said[1].strip_prefix("metrics at http://").unwrap();
     let mut stream = TcpStream::connect(address.split('/').next().unwrap()).unwrap();

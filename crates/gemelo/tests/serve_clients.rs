@@ -1,4 +1,5 @@
-//! `gemelo serve` and its clients: who may connect, the log of connections, limits of the process.
+//! Tests of `gemelo serve` and its clients: permission to connect, the log of connections, limits
+//! of the process.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! The style of the repository as a test: sizes of files, module heads, leftovers, documents that
-//! are true.
+//! Tests of the style of the repository: sizes of files, module heads, leftovers, and documents
+//! that match the program.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

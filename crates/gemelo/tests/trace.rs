@@ -1,5 +1,5 @@
-//! `gemelo trace` from outside: small hand-made samples of every format, in the documented columns;
-//! statistics counted by hand; what is written is read again.
+//! Tests of `gemelo trace` on small hand-made samples of every format, with the documented columns.
+//! Statistics are compared with counts by hand, and written traces are read again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! `gemelo volume` from outside, on idle and on served pools: the same commands with the same
+//! Tests of `gemelo volume` on idle and on served pools. The same commands must give the same
 //! results.
 
 #![allow(
@@ -140,7 +140,7 @@ fn copies_share_all_blocks_and_part_when_written() {
         assert!(fs::read(pool.file("back")).unwrap() == noise(6, 1 << 20));
         assert!(refused(&["volume", "snapshot", &pool.volume("a"), "before"]).contains("already"));
         assert!(
-            refused(&["volume", "rm", &pool.volume("before")]).contains("holds data: say --force")
+            refused(&["volume", "rm", &pool.volume("before")]).contains("holds data: use --force")
         );
         done(&["volume", "rm", &pool.volume("before"), "--force"]);
     });

@@ -1,4 +1,4 @@
-//! `--space`, origin and creation time of volumes from outside, on idle and on served pools.
+//! Tests of `--space`, and of the origin and creation time of volumes, on idle and on served pools.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,10 +1,10 @@
 //! The interface between load and storage.
 //!
-//! A [`TargetUri`] names storage, and [`Targets`] finds the [`Storage`] of that name. [`Storage::plan`]
-//! checks that the storage can carry a [`PlaceLayout`], without changing anything. The plan is then
-//! prepared into a [`Target`], which has one *place* for each process: a file, or a region of a file
-//! or device. The target opens a [`Queue`] on each place. Load sees only queues, so it drives every
-//! engine and every kind of storage in the same way.
+//! A [`TargetUri`] names storage, and [`Targets`] finds the [`Storage`] of that name.
+//! [`Storage::plan`] checks that the storage can carry a [`PlaceLayout`], without changing
+//! anything. The plan is then prepared into a [`Target`], which has one *place* for each process: a
+//! file, or a region of a file or device. The target opens a [`Queue`] on each place. Load sees
+//! only queues, so it drives every engine and every kind of storage in the same way.
 //!
 //! This crate contains files, directories, block devices and `null:`. Storage of other kinds comes
 //! from an [`Adapter`], which the program registers with [`Targets::with`].

@@ -152,7 +152,7 @@ mod tests {
         let error = anyhow::Error::from(error).context("pool");
         assert_eq!(
             message(&bad_input(error)),
-            "pool: '/dev/x' holds data: name another device, or say --force to overwrite it"
+            "pool: '/dev/x' holds data: name another device, or use --force to overwrite it"
         );
     }
 }

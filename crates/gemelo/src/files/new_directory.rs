@@ -7,8 +7,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// An output directory under its temporary name. If it is dropped before [`NewDirectory::finish`], it
-/// is removed with its contents.
+/// An output directory under its temporary name. If it is dropped before [`NewDirectory::finish`],
+/// it is removed with its contents.
 pub(crate) struct NewDirectory {
     temporary: TempDir,
     place: PathBuf,

@@ -1,4 +1,4 @@
-//! Archives as the kernel unpacks them at boot: cpio, "newc".
+//! Archives that the kernel unpacks at boot (cpio, format `newc`).
 
 /// An archive under construction.
 #[derive(Default)]

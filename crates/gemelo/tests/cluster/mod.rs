@@ -30,7 +30,7 @@ const SETTINGS: [&str; 9] = [
     "synchronous_commit=on",
 ];
 
-/// How often a condition is looked at.
+/// Interval between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A cluster's files, and how its programs are run. All that is kept lies in `data`.

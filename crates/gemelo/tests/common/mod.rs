@@ -1,4 +1,4 @@
-//! Running the built binary.
+//! Running the built binary in tests.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 #![allow(clippy::print_stderr, reason = "a test says which program it lacks")]
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What a run left behind.
+/// The outcome of a run.
 pub(crate) struct Ran {
     pub(crate) status: i32,
     pub(crate) out: String,
@@ -38,8 +38,8 @@ pub(crate) fn gemelo_reading<Word: AsRef<OsStr>>(input: &str, arguments: &[Word]
     }
 }
 
-/// Whether the machine has a program that a test needs. Without it the test says so and is over;
-/// with `GEMELO_REQUIRE_TOOLS` set, as where everything is installed, that is a failure.
+/// Returns whether the machine has a program that a test needs. Without it the test says so and
+/// ends; with `GEMELO_REQUIRE_TOOLS` set, as where everything is installed, that is a failure.
 pub(crate) fn has_tool(name: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let is_found = std::env::split_paths(&paths).any(|directory| directory.join(name).exists());

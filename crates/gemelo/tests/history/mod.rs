@@ -1,6 +1,6 @@
-//! What each sector of a volume may hold after a crash: what was written last before the last
-//! flush, or anything written there since. Contents are numbered, and a content's number gives its
-//! bytes.
+//! The contents that each sector of a volume may hold after a crash: the content that was written
+//! last before the last flush, or any content that was written there since. Contents have numbers,
+//! from which their bytes follow.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ pub(crate) const SECTOR: usize = 512;
 /// The number of a content; 0 is zeros.
 pub(crate) type ContentNumber = u64;
 
-/// What a sector holds: a part of a content. The same content at two places is a duplicate if the
-/// parts fall alike.
+/// The part of a content that a sector holds. Two places with the same content are duplicates if
+/// their parts are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) content: ContentNumber,
@@ -93,7 +93,7 @@ impl History {
         }
     }
 
-    /// What was acknowledged before then is durable.
+    /// Makes everything durable that was acknowledged before then.
     fn settle(&mut self, sector: usize, before: u64) {
         let writes = &mut self.sectors[sector];
         let is_durable = |written: &Written| written.acknowledged.is_some_and(|time| time < before);
@@ -105,7 +105,7 @@ impl History {
         }
     }
 
-    /// What a sector holds when nothing is under way.
+    /// Returns the content of a sector when no request is in flight.
     pub(crate) fn live(&self, sector: usize) -> Part {
         self.sectors[sector].last().unwrap().part
     }
@@ -129,7 +129,7 @@ impl History {
     }
 }
 
-/// How much a crash left open.
+/// The sectors whose content a crash left open.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Recovered {
     /// Sectors that might have held one of several contents.

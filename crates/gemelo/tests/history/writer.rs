@@ -15,7 +15,7 @@ const BLOCK_SECTORS: u64 = 8;
 /// Sectors of the longest request.
 const LONGEST: u64 = 32 * BLOCK_SECTORS;
 
-/// What is under way.
+/// A request in flight.
 #[derive(Debug, Clone)]
 enum Doing {
     Write { sectors: Range<usize>, durable: bool },
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
         parts
     }
 
-    /// What a trim makes of a stretch: whole blocks read as zeros, the rest is as it was.
+    /// Applies a trim to a stretch: whole blocks read as zeros, the rest stays unchanged.
     fn trimmed(&self, sectors: &Range<usize>) -> Vec<Part> {
         let block = BLOCK_SECTORS as usize;
         let whole = sectors.start.next_multiple_of(block)..sectors.end / block * block;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to start or to stop.
+/// Longest time that a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pool in a directory of its own.
@@ -50,7 +50,7 @@ impl TestPool {
         format!("nbd+unix:///{name}?socket={}", self.file("socket"))
     }
 
-    /// What `pool stat --json -` says under these keys.
+    /// Returns the value at these keys in the output of `pool stat --json -`.
     pub(crate) fn stat(&self, pointer: &str) -> serde_json::Value {
         // A full pool warns.
         let Ran { status, out: text, err } = gemelo(&["pool", "stat", &self.path(), "--json", "-"]);
@@ -94,7 +94,7 @@ fn failed(expected: i32, words: &[&str]) -> String {
 /// A running server.
 pub(crate) struct Served {
     child: Child,
-    /// What it said when it was ready.
+    /// The lines that it printed when it was ready.
     pub(crate) said: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A pool in a directory of its own, `gemelo serve` as a process of its own, and the programs that
-//! tests run against it.
+//! A pool in a directory of its own, `gemelo serve` as a separate process, and the programs that
+//! tests run with it.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
@@ -119,7 +119,7 @@ impl TestPool {
 /// A `gemelo serve` of its own.
 pub(crate) struct Served {
     child: Child,
-    /// What it says on standard error.
+    /// Its output on standard error.
     log: PathBuf,
 }
 
@@ -165,7 +165,7 @@ impl Served {
         }
     }
 
-    /// As if the process had never had a chance.
+    /// Kills the process without any warning.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

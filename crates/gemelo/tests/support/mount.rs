@@ -1,5 +1,5 @@
-//! A volume as a disk of this machine: `nbdfuse` makes it a file, a loop device makes that a disk,
-//! and a file system on it is mounted. All needs root, as making file systems does.
+//! A volume as a disk of this machine: `nbdfuse` makes it a file, a loop device makes the file a
+//! disk, and a file system on the disk is mounted. All steps need root.
 
 use super::tools::{all_of, missing, run, tool};
 use super::{PATIENCE, TestPool};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whether this machine lets the test have loop devices and FUSE; says what is missing.
+/// Returns whether the test may use loop devices and FUSE. Prints what is missing.
 pub(crate) fn can_mount() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     let devices = ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists());

@@ -1,5 +1,5 @@
-//! Programs that tests run. Without one a test says so and is over; with `GEMELO_REQUIRE_TOOLS`
-//! set, as where everything is installed, that is a failure.
+//! Programs that tests run. A test without its programs prints their names and is skipped. With
+//! `GEMELO_REQUIRE_TOOLS` set, it fails instead.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ pub(crate) fn tool(name: &str) -> Option<Command> {
     found.map(Command::new)
 }
 
-/// Whether all of these are there; names those that are not.
+/// Returns whether all of these programs exist. Prints the names of missing ones.
 pub(crate) fn all_there(names: &[&str]) -> bool {
     names.iter().filter(|name| tool(name).is_none()).count() == 0
 }

@@ -1,4 +1,4 @@
-//! A directory with pools, and servers, that are gone with the test.
+//! A directory with pools and servers, which is removed at the end of the test.
 
 use crate::common::{Ran, gemelo};
 use gemelo_base::{Silent, StopFlag, SystemClock};

@@ -1,4 +1,4 @@
-//! Exports of NBD servers: this program's, nbdkit's and QEMU's.
+//! Tests of load on exports of NBD servers: those of this program, of nbdkit and of QEMU.
 
 use crate::directory::{OtherServer, OwnServer, TestDirectory, json, refused, run};
 use gemelo_format::DedupMode;
@@ -36,7 +36,7 @@ fn this_programs_server_takes_load() {
     assert_eq!(ran.status, 0, "{}", ran.err);
 
     let target = ["--target", &*target];
-    refused("bench", &target, "say --force");
+    refused("bench", &target, "use --force");
     refused(
         "bench --force --file-size 16m",
         &target,

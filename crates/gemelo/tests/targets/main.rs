@@ -1,5 +1,5 @@
-//! `gemelo bench`, `suite`, `verify` and `replay` on volumes of a pool and on exports of NBD
-//! servers.
+//! Tests of `gemelo bench`, `suite`, `verify` and `replay` on volumes of a pool and on exports of
+//! NBD servers.
 
 #![allow(
     clippy::unwrap_used,

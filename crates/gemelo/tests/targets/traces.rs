@@ -1,4 +1,4 @@
-//! Traces onto volumes: the pool ends up with the dedup ratio that `gemelo trace stat` predicts.
+//! Tests of traces on volumes: the pool has the dedup ratio that `gemelo trace stat` predicts.
 
 use crate::directory::{TestDirectory, json, open, refused, run};
 use gemelo_format::DedupMode;
@@ -28,7 +28,7 @@ fn a_pool_has_the_ratio_that_stat_predicts_of_a_trace_like_mail() {
     }
     let target = format!("pool:{}/disk", directory.path("one").display());
     let words = format!("replay {trace} --speed max --map dense --target");
-    refused(&words, &[&target], "say --force");
+    refused(&words, &[&target], "use --force");
     refused(&format!("{words} {target} --engine psync"), &[], "--engine is for files and devices");
 }
 

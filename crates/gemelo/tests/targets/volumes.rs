@@ -1,4 +1,4 @@
-//! The engine in-process: `pool:DIRECTORY/VOLUME`.
+//! Tests of load on volumes, with the engine in the same process (`pool:DIRECTORY/VOLUME`).
 
 use crate::directory::{TestDirectory, in_use, json, open, refused, run};
 use gemelo_format::DedupMode;
@@ -72,7 +72,7 @@ fn what_does_not_fit_a_volume_is_refused() {
     refused("bench --target", &[&nowhere], "cannot open the pool");
     refused("bench --target pool:disk", &[], "pool:DIRECTORY/VOLUME");
     assert_eq!(run("bench", &target).status, 0);
-    refused("bench", &target, "say --force");
+    refused("bench", &target, "use --force");
     let pool = open(&directory.path("pool"));
     pool.snapshot_volume("disk", "snapshot").unwrap();
     pool.close().unwrap();

@@ -1,4 +1,4 @@
-//! Shared by the tests of traces and of replays: a sample, a directory, and calls of the program.
+//! Helpers for the tests of traces and replays: a sample, a directory, and calls of the program.
 
 #![allow(dead_code, unreachable_pub, reason = "every test uses a part of it")]
 

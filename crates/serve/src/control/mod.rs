@@ -1,9 +1,9 @@
 //! The control socket, through which other processes send requests to a pool that this process has.
 //!
 //! A connection carries one request. Both sides send frames: a length in 4 bytes, little-endian,
-//! and JSON of that length. The client sends a [`PoolRequest`](crate::PoolRequest). The server sends any
-//! number of progress messages and then the reply. After the reply to `attach`, a front end of the
-//! server speaks its own protocol on the connection.
+//! and JSON of that length. The client sends a [`PoolRequest`](crate::PoolRequest). The server
+//! sends any number of progress messages and then the reply. After the reply to `attach`, a front
+//! end of the server speaks its own protocol on the connection.
 
 mod client;
 mod frame;
