@@ -23,7 +23,7 @@ fn a_raised_stop_flag_ends_the_computation_and_the_next_one_succeeds() {
     let of_all = PoolRequest::VolumeSpace { name: None };
     for request in [&of_all, &PoolRequest::SnapshotSpace] {
         let stopped = access.perform(request, &Silent, &raised).unwrap_err();
-        assert!(stopped.text.contains("interrupted"), "{}", stopped.text);
+        assert!(stopped.text.contains("stopped before the end"), "{}", stopped.text);
     }
     let reply = access.perform(&of_all, &Silent, &StopFlag::new()).unwrap();
     assert!(matches!(&reply, Reply::VolumeSpace(spaces) if spaces.contains_key("a")), "{reply:?}");
