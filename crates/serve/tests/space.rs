@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 #[test]
 fn a_raised_stop_flag_ends_the_computation_and_the_next_one_succeeds() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     let options = PoolOptions { capacity_bytes: 64 << 20, ..PoolOptions::default() };
     Pool::create(&path, &options).unwrap();
     let pool = Pool::open(&path, Tuning::default(), Arc::new(SystemClock::new())).unwrap();
