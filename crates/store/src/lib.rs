@@ -4,6 +4,8 @@
 //! their numbers, in lists, so that it can merge what lies side by side and have many requests in
 //! flight. [`BlockStore`] keeps the content of a PBN as it is, at byte PBN × block size of a disk.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod block;
 mod disks;
 mod request;
