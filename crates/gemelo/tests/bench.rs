@@ -317,7 +317,7 @@ fn units_that_end_in_b_alone_are_powers_of_1000() {
                 ran.err
             );
         } else {
-            assert!(ran.err.contains(&format!("--bytes {bytes} is not")), "{}", ran.err);
+            assert!(ran.err.contains(&format!("{bytes} bytes")), "{}", ran.err);
         }
     }
 }
