@@ -1,0 +1,123 @@
+//! Quantities over the time of a workload's runs: of the load and of the monitor.
+
+use super::data::{Data, anchor};
+use super::workload::MOST_PICTURES;
+use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
+use crate::document::{Cell, Column, Picture, Table};
+use crate::quantity::{Unit, figure_title};
+use crate::thin;
+use gemelo_record::{RunRecord, Series, WorkloadRecord};
+use std::collections::BTreeSet;
+
+/// Lines of one picture at most. More repetitions would hide each other.
+const MOST_LINES: usize = 24;
+/// Rows of the table of a picture at most.
+const MOST_ROWS: usize = 16;
+
+/// Returns the pictures of all series that are not zero all the time.
+pub(super) fn pictures(data: &Data, workload: &WorkloadRecord) -> Vec<Picture> {
+    let mut known = BTreeSet::new();
+    let is_telling = |series: &&Series| series.points.iter().any(|(_, value)| *value != 0.0);
+    let names: Vec<&str> = data
+        .of_workload(workload)
+        .flat_map(series_of)
+        .filter(is_telling)
+        .map(|series| series.name.as_str())
+        .filter(|name| known.insert(*name))
+        .take(MOST_PICTURES)
+        .collect();
+    names.into_iter().map(|name| picture(data, workload, name)).collect()
+}
+
+fn series_of(run: &RunRecord) -> impl Iterator<Item = &Series> {
+    run.figures.series.iter().chain(&run.monitor.series)
+}
+
+fn picture(data: &Data, workload: &WorkloadRecord, name: &str) -> Picture {
+    let targets = data.plan.targets.len().max(1);
+    let repetitions = (MOST_LINES / targets).max(1);
+    let mut lines: Vec<TimeLine<'_>> = Vec::new();
+    for (number, target) in data.targets() {
+        let series = data.of_pair(workload, target).flat_map(series_of);
+        let drawn = series.filter(|series| series.name == name).take(repetitions);
+        lines.extend(drawn.map(|series| TimeLine {
+            colour: number,
+            label: target.name.clone(),
+            points: &series.points,
+        }));
+    }
+    time_picture(anchor(&anchor("time", &workload.name), name), name, &lines)
+}
+
+/// A series of a run, and the target that it belongs to.
+pub(crate) struct TimeLine<'a> {
+    pub(crate) colour: usize,
+    pub(crate) label: String,
+    pub(crate) points: &'a [(u64, f64)],
+}
+
+/// Returns the picture of a quantity over time. Several lines of one label are repetitions.
+pub(crate) fn time_picture(id: String, name: &str, lines: &[TimeLine<'_>]) -> Picture {
+    let unit = Unit::of_figure(name);
+    let title = figure_title(name);
+    let labels: BTreeSet<&str> = lines.iter().map(|line| line.label.as_str()).collect();
+    let is_thin = labels.len() < lines.len();
+    let drawn = lines
+        .iter()
+        .map(|line| {
+            let points = thin::over_time(line.points);
+            Line { is_thin, ..Line::new(line.label.clone(), line.colour, points) }
+        })
+        .collect();
+    let note = if is_thin { "One line for each repetition." } else { "Means of short intervals." };
+    Picture {
+        id,
+        title: format!("{title} over time"),
+        note: note.to_owned(),
+        chart: Chart::Lines(Lines {
+            x: Axis::new("time", Unit::Nanoseconds, AxisKind::Linear),
+            y: Axis::new(title.clone(), unit, AxisKind::Linear),
+            lines: drawn,
+        }),
+        linear: None,
+        table: table(&title, unit, lines),
+    }
+}
+
+/// Returns the means of equal intervals, over all repetitions.
+fn table(title: &str, unit: Unit, lines: &[TimeLine<'_>]) -> Table {
+    let mut targets: Vec<(usize, &str)> = Vec::new();
+    for line in lines {
+        if !targets.contains(&(line.colour, line.label.as_str())) {
+            targets.push((line.colour, &line.label));
+        }
+    }
+    let mut columns = vec![Column::text("time")];
+    columns.extend(targets.iter().map(|(n, label)| Column::number(*label).of(Some(*n))));
+    let mut table = Table::new(format!("{title}, means of equal intervals of time"), columns);
+    let end = lines.iter().filter_map(|line| line.points.last()).map(|(time, _)| *time).max();
+    let longest = lines.iter().map(|line| line.points.len()).max().unwrap_or(0);
+    let rows = longest.clamp(1, MOST_ROWS) as u64;
+    let length = (end.unwrap_or(0) / rows).max(1);
+    for row in 0..rows {
+        let (from, to) = (row * length, if row + 1 == rows { u64::MAX } else { (row + 1) * length });
+        let mut cells = vec![Cell::new(Unit::Nanoseconds.show((row * length) as f64))];
+        for (number, label) in &targets {
+            let of_target = lines.iter().filter(|l| l.colour == *number && l.label == *label);
+            let (mut count, mut sum) = (0u32, 0.0);
+            for (_, value) in of_target
+                .flat_map(|line| line.points)
+                .filter(|(time, _)| (from..to).contains(time))
+            {
+                count += 1;
+                sum += value;
+            }
+            cells.push(match count {
+                0 => Cell::missing("none"),
+                _ => Cell::new(unit.show(sum / f64::from(count))),
+            });
+        }
+        table.push(cells);
+    }
+    table
+}
