@@ -12,9 +12,17 @@ pub(crate) struct Document {
     pub(crate) subtitle: String,
     /// Names of the things that are compared, in the order of their colours. Readers can hide
     /// each of them.
-    pub(crate) targets: Vec<String>,
+    pub(crate) targets: Vec<Compared>,
     /// Parts of the report, in order.
     pub(crate) sections: Vec<Section>,
+}
+
+/// A thing that the report compares with others.
+#[derive(Debug, Clone)]
+pub(crate) struct Compared {
+    pub(crate) name: String,
+    /// `true` if there is anything to see of it.
+    pub(crate) is_measured: bool,
 }
 
 /// A part of a report with a heading of its own.
@@ -42,7 +50,7 @@ pub(crate) enum Item {
     /// Running text.
     Paragraph(Text),
     /// The answer: sentences of which each stands on its own.
-    Answers(Vec<Text>),
+    Answers(Vec<Answer>),
     /// A list of remarks.
     List(Vec<Text>),
     /// Warnings, which stand out.
@@ -62,6 +70,21 @@ pub(crate) enum Item {
         /// The text.
         text: String,
     },
+}
+
+/// A sentence that answers the question of the report.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    /// The sentence.
+    pub(crate) sentence: Text,
+    /// Figures behind the sentence, each a few words.
+    pub(crate) details: Vec<Text>,
+}
+
+impl Answer {
+    pub(crate) fn new(sentence: impl Into<Text>) -> Self {
+        Self { sentence: sentence.into(), details: Vec::new() }
+    }
 }
 
 /// Text with emphasis and links.

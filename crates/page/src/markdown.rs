@@ -1,6 +1,6 @@
 //! A document as Markdown, for places that show no HTML. Pictures are links to their files.
 
-use crate::document::{Cell, Document, Item, Picture, Span, Table, Text, Tone};
+use crate::document::{Answer, Cell, Document, Item, Picture, Span, Table, Text, Tone};
 use std::fmt::Write as _;
 
 /// Returns the document as Markdown. Pictures are left out without `has_files`.
@@ -24,9 +24,8 @@ fn add_item(page: &mut String, item: &Item, has_files: bool) {
     let text = match item {
         Item::Heading(title) => format!("### {}\n", escaped(title)),
         Item::Paragraph(paragraph) => format!("{}\n", inline(paragraph)),
-        Item::Answers(list) | Item::List(list) => {
-            list.iter().map(|entry| format!("- {}\n", inline(entry))).collect()
-        }
+        Item::Answers(answers) => answers.iter().map(answer_text).collect(),
+        Item::List(list) => list.iter().map(|entry| format!("- {}\n", inline(entry))).collect(),
         Item::Warnings(warnings) => {
             warnings.iter().map(|warning| format!("- Warning: {}\n", escaped(warning))).collect()
         }
@@ -45,6 +44,14 @@ fn add_item(page: &mut String, item: &Item, has_files: bool) {
     };
     page.push_str(&text);
     page.push('\n');
+}
+
+fn answer_text(answer: &Answer) -> String {
+    let mut text = format!("- {}\n", inline(&answer.sentence));
+    for detail in &answer.details {
+        let _ = writeln!(text, "  - {}", inline(detail));
+    }
+    text
 }
 
 /// Returns a fence that no line of the text closes.

@@ -149,6 +149,8 @@ pub(crate) fn percent(share: f64) -> String {
 pub(crate) struct FigureName {
     /// Part of a suite or sweep, such as `nurand-write`.
     pub(crate) job: Option<String>,
+    /// Kind of operation or the thing that was measured, such as `write` or `system`.
+    pub(crate) kind: String,
     /// Quantity in words, such as `99th percentile of write latency`.
     pub(crate) words: String,
 }
@@ -160,16 +162,22 @@ pub(crate) fn figure_name(name: &str) -> FigureName {
         Some((job, kind)) => (Some(job.to_owned()), kind),
         None => (None, kind),
     };
-    FigureName { job, words: words(kind, quantity) }
+    FigureName { job, kind: kind.to_owned(), words: words(kind, quantity) }
 }
 
 /// Returns the name of a figure in words, with its job in front.
 pub(crate) fn figure_title(name: &str) -> String {
-    let FigureName { job, words } = figure_name(name);
+    let FigureName { job, words, .. } = figure_name(name);
     match job {
         Some(job) => format!("{job}: {words}"),
-        None => words,
+        None => capitalised(&words),
     }
+}
+
+/// Returns a text with a capital first letter.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn words(kind: &str, quantity: &str) -> String {
@@ -178,7 +186,10 @@ fn words(kind: &str, quantity: &str) -> String {
         .find_map(|unit| quantity.strip_suffix(unit))
         .unwrap_or(quantity);
     let kind_of = |noun: &str| match kind {
-        "all" | "" => noun.to_owned(),
+        "all" | "" | "run" => noun.to_owned(),
+        "system" | "target" | "monitor" => format!("{noun} of the {kind}"),
+        "usage" => format!("{noun} of the load generator"),
+        "space" => format!("space, {noun}"),
         kind => format!("{kind} {noun}"),
     };
     match (stem, quantity) {
@@ -186,6 +197,7 @@ fn words(kind: &str, quantity: &str) -> String {
         (_, "operations_per_s") => kind_of("operations"),
         ("dedup_ratio", _) => kind_of("dedup ratio"),
         ("cpu", _) => kind_of("processor time"),
+        ("elapsed", _) => kind_of("time"),
         _ => match stem.strip_prefix("latency_") {
             Some("mean") => kind_of("latency, mean"),
             Some("max") => kind_of("latency, maximum"),
@@ -228,14 +240,14 @@ mod tests {
     #[test]
     fn the_name_of_a_figure_tells_its_unit_and_its_words() {
         for (name, unit, words) in [
-            ("write/bytes_per_s", Unit::BytesPerSecond, "write throughput"),
-            ("all/operations_per_s", Unit::PerSecond, "operations"),
-            ("read/latency_p99.9_ns", Unit::Nanoseconds, "read latency, 99.9th percentile"),
+            ("write/bytes_per_s", Unit::BytesPerSecond, "Write throughput"),
+            ("all/operations_per_s", Unit::PerSecond, "Operations"),
+            ("read/latency_p99.9_ns", Unit::Nanoseconds, "Read latency, 99.9th percentile"),
             ("nurand-write.write/latency_mean_ns", Unit::Nanoseconds,
              "nurand-write: write latency, mean"),
-            ("usage/cpu_share", Unit::Share, "usage processor time"),
-            ("space/dedup_ratio", Unit::Number, "space dedup ratio"),
-            ("space/data_bytes", Unit::Bytes, "space data"),
+            ("usage/cpu_share", Unit::Share, "Processor time of the load generator"),
+            ("space/dedup_ratio", Unit::Number, "Space, dedup ratio"),
+            ("space/data_bytes", Unit::Bytes, "Space, data"),
         ] {
             assert_eq!(Unit::of_figure(name), unit, "{name}");
             assert_eq!(figure_title(name), words, "{name}");

@@ -4,33 +4,33 @@
 use super::data::Data;
 use super::judgement::{Finding, Judgement, Versus};
 use super::overview::{Rank, ranks};
-use crate::document::{Item, Section, Text};
-use crate::quantity::{Unit, significant};
+use crate::document::{Answer, Item, Section, Text};
+use crate::quantity::{FigureName, Unit, figure_name, significant};
 use gemelo_base::units::format_counted;
-use gemelo_record::{Better, TargetRecord};
+use gemelo_record::TargetRecord;
 
-/// Comparisons of one kind that a sentence names, the strongest ones first.
-const MOST_NAMED: usize = 4;
+/// Comparisons that the lines below a sentence name, the strongest ones first.
+const MOST_NAMED: usize = 8;
 
 /// Returns the section with the answer.
 pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
     let mut section = Section::new("answer", "Answer");
     let ranks = ranks(data);
-    let mut sentences = Vec::new();
+    let mut answers = Vec::new();
     if let Some((_, baseline)) = data.baseline() {
         for (_, target) in data.targets() {
-            if target.name != baseline.name && target.left_out.is_none() {
-                sentences.extend(of_target(judged, &ranks, target, baseline));
+            if target.name != baseline.name {
+                answers.extend(of_target(judged, &ranks, target, baseline));
             }
         }
-        if sentences.is_empty() {
-            sentences.extend(alone(judged, &ranks, baseline));
+        if answers.is_empty() {
+            answers.extend(alone(judged, &ranks, baseline));
         }
     }
-    if sentences.is_empty() {
-        sentences.push("No run was complete, so there is no answer.".into());
+    if answers.is_empty() {
+        answers.push(Answer::new("No run was complete, so there is no answer."));
     }
-    section.items.push(Item::Answers(sentences));
+    section.items.push(Item::Answers(answers));
     section.items.push(Item::Paragraph(extent(data)));
     section
 }
@@ -48,7 +48,7 @@ fn of_target(
     ranks: &[Rank<'_>],
     target: &TargetRecord,
     baseline: &TargetRecord,
-) -> Vec<Text> {
+) -> Option<Answer> {
     let mut compared: Vec<Compared<'_>> = Vec::new();
     for rank in ranks {
         let of = |name: &str| judged.estimate(&rank.workload.name, name, &rank.figure);
@@ -59,108 +59,166 @@ fn of_target(
             compared.push(Compared { rank, versus, repetitions: one.count.min(other.count) });
         }
     }
-    if compared.is_empty() {
-        return Vec::new();
-    }
     compared.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
-    let with = |finding| compared.iter().filter(move |one| one.versus.finding == finding);
-    let mut text = Text::new().strong(target.name.clone()).plain(format!(
-        " against {}, on {}: ",
-        baseline.name,
-        format_counted(compared.len() as u64, "comparison"),
-    ));
+    let mut text = Text::new().strong(target.name.clone()).plain(" ");
     let mut parts = 0;
-    for finding in [Finding::Better, Finding::Worse, Finding::Different, Finding::Undecided] {
-        let found: Vec<&Compared<'_>> = with(finding).collect();
-        if found.is_empty() {
-            continue;
+    for finding in [Finding::Better, Finding::Worse, Finding::Different] {
+        for verb in VERBS {
+            let found: Vec<&Compared<'_>> = compared
+                .iter()
+                .filter(|one| one.versus.finding == finding && verb_of(one.rank) == verb)
+                .collect();
+            if found.is_empty() {
+                continue;
+            }
+            if parts > 0 {
+                text = text.plain("; it ");
+            }
+            parts += 1;
+            text = part(text, verb, &found, baseline, judged);
         }
-        if parts > 0 {
-            text = text.plain("; ");
-        }
-        parts += 1;
-        text = named(text, finding, &found, compared.len());
     }
-    vec![text.plain(".")]
+    let undecided: Vec<&Compared<'_>> =
+        compared.iter().filter(|one| one.versus.finding == Finding::Undecided).collect();
+    text = match (parts, undecided.is_empty()) {
+        (0, true) => return None,
+        (_, true) => text.plain("."),
+        (0, false) => {
+            let on = extent_of(&undecided, compared.len());
+            text.strong("does not differ").plain(format!(
+                " from {} by more than these data carry{on}.",
+                baseline.name
+            ))
+        }
+        (_, false) => {
+            let on = extent_of(&undecided, compared.len());
+            text.plain(format!(". These data carry no difference{on}."))
+        }
+    };
+    Some(Answer { sentence: text, details: details(&compared) })
 }
 
 fn strength(compared: &Compared<'_>) -> f64 {
     compared.versus.ratio.max(f64::MIN_POSITIVE).ln().abs()
 }
 
-/// Adds a part of the sentence: the comparisons with one finding.
-fn named(mut text: Text, finding: Finding, found: &[&Compared<'_>], of: usize) -> Text {
-    let share = if found.len() == of { "all".to_owned() } else { found.len().to_string() };
-    text = match finding {
-        Finding::Better => text.strong(format!("better on {share}")),
-        Finding::Worse => text.strong(format!("worse on {share}")),
-        Finding::Different => text.strong(format!("different on {share}")),
-        Finding::Undecided => {
-            text.strong("no difference that these data carry").plain(format!(" on {share}"))
-        }
-    };
-    text = text.plain(" (");
-    for (place, one) in found.iter().take(MOST_NAMED).enumerate() {
-        if place > 0 {
-            text = text.plain("; ");
-        }
-        text = text.plain(format!("{}: {}", one.rank.name(), in_words(one)));
-    }
-    match found.len().saturating_sub(MOST_NAMED) {
-        0 => text.plain(")"),
-        more => text.plain(format!("; and {more} more)")),
+/// A verb and the words after a ratio.
+type Verb = (&'static str, &'static str);
+
+const WROTE: Verb = ("wrote", "times as fast as");
+const READ: Verb = ("read", "times as fast as");
+const RAN: Verb = ("ran", "times as fast as");
+const TOOK: Verb = ("took", "times as long as");
+const USED: Verb = ("used", "times the space of");
+const HAD: Verb = ("had", "times the value of");
+const VERBS: [Verb; 6] = [WROTE, READ, RAN, TOOK, USED, HAD];
+
+fn verb_of(rank: &Rank<'_>) -> Verb {
+    let FigureName { kind, .. } = figure_name(&rank.figure);
+    match (Unit::of_figure(&rank.figure), kind.as_str()) {
+        (Unit::PerSecond | Unit::BytesPerSecond, "write") => WROTE,
+        (Unit::PerSecond | Unit::BytesPerSecond, "read") => READ,
+        (Unit::PerSecond | Unit::BytesPerSecond, _) => RAN,
+        (Unit::Nanoseconds, _) => TOOK,
+        (Unit::Bytes, _) => USED,
+        _ => HAD,
     }
 }
 
-/// Writes a comparison: `1.42 times the operations a second, 1.31 to 1.55, 5 repetitions`.
-fn in_words(compared: &Compared<'_>) -> String {
-    let Compared { rank, versus, repetitions } = compared;
-    let quantity = match (Unit::of_figure(&rank.figure), rank.better) {
-        (Unit::PerSecond, _) => "times the operations a second",
-        (Unit::BytesPerSecond, _) => "times the throughput",
-        (Unit::Nanoseconds, _) => "times the time",
-        (Unit::Bytes, _) => "times the space",
-        (_, Better::Lower | Better::Higher | Better::Neither) => "times the value",
-    };
-    let interval = versus.interval.map_or_else(
-        || ", no interval".to_owned(),
-        |(low, high)| format!(", {}", Unit::Number.show_range(low, high)),
-    );
-    let repetitions = format_counted(*repetitions as u64, "repetition");
-    format!("{} {quantity}{interval}, {repetitions}", significant(versus.ratio))
+/// Adds a part of the sentence: the comparisons with one finding and one verb.
+fn part(
+    text: Text,
+    (verb, times): Verb,
+    found: &[&Compared<'_>],
+    baseline: &TargetRecord,
+    judged: &Judgement,
+) -> Text {
+    let text = text.plain(format!("{verb} "));
+    let (Some(strongest), Some(weakest)) = (found.first(), found.last()) else { return text };
+    if found.len() == 1 {
+        let ratio = significant(strongest.versus.ratio);
+        let interval = strongest.versus.interval.map_or_else(String::new, |(low, high)| {
+            format!("{} interval {}, ", judged.level(), Unit::Number.show_range(low, high))
+        });
+        return text.strong(format!("{ratio} {times} {}", baseline.name)).plain(format!(
+            " on {} ({interval}{})",
+            strongest.rank.name(),
+            format_counted(strongest.repetitions as u64, "repetition"),
+        ));
+    }
+    let (one, other) = (strongest.versus.ratio, weakest.versus.ratio);
+    let range = Unit::Number.show_range(one.min(other), one.max(other));
+    text.strong(format!("{range} {times} {}", baseline.name))
+        .plain(format!(" on {}", format_counted(found.len() as u64, "workload")))
+}
+
+/// Writes the workloads of comparisons: ` on uniform-read`, ` on 3 of 5 workloads`.
+fn extent_of(found: &[&Compared<'_>], of: usize) -> String {
+    match found {
+        [one] => format!(" on {}", one.rank.name()),
+        [one, other] => format!(" on {} and {}", one.rank.name(), other.rank.name()),
+        _ if found.len() == of => format!(" on any of {of} workloads"),
+        _ => format!(" on {} of {of} workloads", found.len()),
+    }
+}
+
+fn details(compared: &[Compared<'_>]) -> Vec<Text> {
+    if compared.len() < 2 {
+        return Vec::new();
+    }
+    let mut details: Vec<Text> = compared
+        .iter()
+        .take(MOST_NAMED)
+        .map(|one| {
+            let interval = one.versus.interval.map_or_else(
+                || "no interval".to_owned(),
+                |(low, high)| Unit::Number.show_range(low, high),
+            );
+            Text::from(format!(
+                "{}: {} ({interval}; {})",
+                one.rank.name(),
+                significant(one.versus.ratio),
+                format_counted(one.repetitions as u64, "repetition"),
+            ))
+        })
+        .collect();
+    if compared.len() > MOST_NAMED {
+        let more = compared.len() - MOST_NAMED;
+        details.push(Text::new().link(format!("{more} more"), "#overview"));
+    }
+    details
 }
 
 /// Returns the figures of a target that nothing is compared with.
-fn alone(judged: &Judgement, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<Text> {
-    ranks
-        .iter()
-        .take(2 * MOST_NAMED)
-        .filter_map(|rank| {
-            let of = judged.estimate(&rank.workload.name, &target.name, &rank.figure)?;
-            let unit = Unit::of_figure(&rank.figure);
-            let mut text = Text::new()
-                .plain(format!("{} on {}: ", target.name, rank.name()))
-                .strong(unit.show(of.value));
-            if let Some((low, high)) = of.interval {
-                text = text.plain(format!(", {} interval {}", judged.level(), unit.show_range(low, high)));
-            }
-            Some(text.plain("."))
-        })
-        .collect()
+fn alone(judged: &Judgement, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<Answer> {
+    let named = ranks.iter().take(MOST_NAMED).filter_map(|rank| {
+        let of = judged.estimate(&rank.workload.name, &target.name, &rank.figure)?;
+        let unit = Unit::of_figure(&rank.figure);
+        let text = Text::new()
+            .plain(format!("{} on {}: ", target.name, rank.name()))
+            .strong(unit.show(of.value));
+        let interval = of.interval.map_or_else(String::new, |(low, high)| {
+            format!(", {} interval {}", judged.level(), unit.show_range(low, high))
+        });
+        let repetitions = format_counted(of.count as u64, "repetition");
+        Some(Answer::new(text.plain(format!("{interval}, {repetitions}."))))
+    });
+    named.collect()
 }
 
 /// Says how much was run, and what was not.
 fn extent(data: &Data) -> Text {
     let complete = data.complete().count();
     let planned = data.plan.runs.len();
-    let mut text = Text::new().plain(format!(
-        "{complete} of {} were complete: {} on {}. ",
+    let text = Text::new().plain(format!(
+        "{complete} of {} were complete: {} on {}. Ranges in brackets are {} % intervals.",
         format_counted(planned as u64, "planned run"),
         format_counted(data.plan.targets.len() as u64, "target"),
         format_counted(data.plan.workloads.len() as u64, "workload"),
+        100.0 * data.plan.confidence
     ));
-    if complete < planned {
-        text = text.link("The other runs and the reasons", "#runs").plain(" are listed below. ");
+    if complete == planned {
+        return text;
     }
-    text.plain(format!("Ratios have {} % intervals.", 100.0 * data.plan.confidence))
+    text.plain(" ").link("The other runs and the reasons", "#runs").plain(" are listed below.")
 }

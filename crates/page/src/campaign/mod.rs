@@ -15,7 +15,7 @@ pub(crate) use data::Data;
 pub(crate) use over_time::{TimeLine, time_picture};
 pub(crate) use workload::latency_picture;
 
-use crate::document::{Document, Item, Section, Text};
+use crate::document::{Compared, Document, Item, Section, Text};
 use gemelo_record::{Paper, RecordError};
 use judgement::Judgement;
 use std::path::Path;
@@ -50,7 +50,13 @@ pub(crate) fn document(data: &Data) -> Document {
             "Campaign {}, started {} on {}",
             data.plan.name, data.plan.provenance.started_at, data.plan.provenance.host
         ),
-        targets: data.plan.targets.iter().map(|target| target.name.clone()).collect(),
+        targets: data
+            .targets()
+            .map(|(_, target)| Compared {
+                name: target.name.clone(),
+                is_measured: data.complete().any(|run| run.target == target.name),
+            })
+            .collect(),
         sections: sections.into_iter().filter(has_items).collect(),
     }
 }

@@ -7,10 +7,12 @@ use crate::document::{Cell, Column, Picture, Table};
 use crate::quantity::{Unit, figure_title};
 use crate::thin;
 use gemelo_record::{RunRecord, Series, WorkloadRecord};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Lines of one picture at most. More repetitions would hide each other.
 const MOST_LINES: usize = 24;
+/// Points of a line of means over repetitions.
+const MEAN_POINTS: usize = 60;
 /// Rows of the table of a picture at most.
 const MOST_ROWS: usize = 16;
 
@@ -62,14 +64,18 @@ pub(crate) fn time_picture(id: String, name: &str, lines: &[TimeLine<'_>]) -> Pi
     let title = figure_title(name);
     let labels: BTreeSet<&str> = lines.iter().map(|line| line.label.as_str()).collect();
     let is_thin = labels.len() < lines.len();
-    let drawn = lines
+    let mut drawn: Vec<Line> = lines
         .iter()
         .map(|line| {
             let points = thin::over_time(line.points);
             Line { is_thin, ..Line::new(line.label.clone(), line.colour, points) }
         })
         .collect();
-    let note = if is_thin { "One line for each repetition." } else { "Means of short intervals." };
+    let mut note = "Points are means of short intervals.";
+    if is_thin {
+        note = "Thin lines are repetitions, and thick lines are their means.";
+        drawn.extend(means(lines));
+    }
     Picture {
         id,
         title: format!("{title} over time"),
@@ -82,6 +88,21 @@ pub(crate) fn time_picture(id: String, name: &str, lines: &[TimeLine<'_>]) -> Pi
         linear: None,
         table: table(&title, unit, lines),
     }
+}
+
+/// Returns a line for each label: the mean of its repetitions in equal intervals of time.
+fn means(lines: &[TimeLine<'_>]) -> Vec<Line> {
+    let mut grouped: BTreeMap<(usize, &str), Vec<(u64, f64)>> = BTreeMap::new();
+    for line in lines {
+        grouped.entry((line.colour, &line.label)).or_default().extend(line.points);
+    }
+    grouped
+        .into_iter()
+        .map(|((colour, label), mut points)| {
+            points.sort_by_key(|(time, _)| *time);
+            Line::new(label.to_owned(), colour, thin::means(&points, MEAN_POINTS))
+        })
+        .collect()
 }
 
 /// Returns the means of equal intervals, over all repetitions.

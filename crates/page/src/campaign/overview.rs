@@ -7,7 +7,7 @@ use crate::document::{Cell, Column, Item, Picture, Section, Table, Text, Tone};
 use crate::quantity::{Unit, figure_title, significant};
 use gemelo_record::{Better, TargetRecord, WorkloadRecord};
 
-/// Ratios in one picture at most. With more, each target gets a picture of its own.
+/// Ratios in one picture at most.
 const MOST_RATIOS: usize = 20;
 
 /// A workload and one of the figures that rank targets on it.
@@ -59,9 +59,9 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
     section.items.push(Item::Paragraph(
         format!(
             "An arrow marks a difference that the data carry: the p-value, corrected by Holm's \
-             method for all comparisons of the campaign, is below {}. Ranges are {} intervals. A \
+             method for all comparisons of the campaign, is below {:.2}. Ranges are {} intervals. A \
              number leads to its workload, and from there to the raw results.",
-            significant(1.0 - data.plan.confidence),
+            1.0 - data.plan.confidence,
             judged.level(),
         )
         .into(),
@@ -86,27 +86,29 @@ fn ratio_pictures(
     for rank in ranks {
         for (number, target) in others(data, baseline) {
             if let Some(versus) = judged.versus(&rank.workload.name, &target.name, &rank.figure) {
-                rows.push((number, format!("{}: {}", rank.name(), target.name), versus));
+                rows.push((number, rank.name(), versus));
             }
         }
     }
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    if rows.len() <= MOST_RATIOS {
-        let title = format!("All targets against {}", baseline.name);
-        return vec![ratio_picture("ratios".to_owned(), title, &rows, baseline)];
-    }
+    let reach = reach(&rows);
     let mut pictures = Vec::new();
     for (number, target) in others(data, baseline) {
         let of_target: Vec<_> = rows.iter().filter(|row| row.0 == number).cloned().collect();
         for (part, rows) in of_target.chunks(MOST_RATIOS).enumerate() {
             let id = anchor("ratios", &format!("{}-{}", target.name, part + 1));
             let title = format!("{} against {}", target.name, baseline.name);
-            pictures.push(ratio_picture(id, title, rows, baseline));
+            pictures.push(ratio_picture(id, title, rows, baseline, reach));
         }
     }
     pictures
+}
+
+/// Returns the least and the most of all ratios and their intervals.
+fn reach(rows: &[(usize, String, Versus)]) -> (f64, f64) {
+    rows.iter().fold((1.0, 1.0), |(least, most), (_, _, versus)| {
+        let (low, high) = versus.interval.unwrap_or((versus.ratio, versus.ratio));
+        (least.min(low.min(versus.ratio)), most.max(high.max(versus.ratio)))
+    })
 }
 
 fn ratio_picture(
@@ -114,9 +116,10 @@ fn ratio_picture(
     title: String,
     rows: &[(usize, String, Versus)],
     baseline: &TargetRecord,
+    reach: (f64, f64),
 ) -> Picture {
     let columns = vec![
-        Column::text("workload and target"),
+        Column::text("workload"),
         Column::number("ratio"),
         Column::number("interval"),
         Column::number("p-value"),
@@ -147,7 +150,11 @@ fn ratio_picture(
         note: "A full dot is a difference that the data carry, and an empty one is none. The line \
                is the interval of the ratio."
             .to_owned(),
-        chart: Chart::Ratios(Ratios { baseline: baseline.name.clone(), rows: ratios.collect() }),
+        chart: Chart::Ratios(Ratios {
+            baseline: baseline.name.clone(),
+            reach,
+            rows: ratios.collect(),
+        }),
         linear: None,
         table,
     }

@@ -10,7 +10,13 @@ use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::Color;
 
 /// Height of a bar with its name, in units.
-pub(super) const ROW: f64 = 37.0;
+pub(super) const ROW: f64 = 42.0;
+/// Places of the name and of the bar in a row, as shares of its height. A name is nearer to its own
+/// bar than to the one above.
+pub(super) const NAME: f64 = 0.27;
+pub(super) const MARK: f64 = 0.64;
+/// Height of a bar, as a share of the row.
+const BAR: f64 = 0.3;
 /// Height of the axis and its title, in units.
 pub(super) const AXIS: f64 = 42.0;
 /// Opacity of the parts of a bar from the left.
@@ -31,7 +37,7 @@ fn draw_on(area: &Area<'_>, bars: &Bars, x: &Placed) -> Result<(), DrawError> {
     let count = bars.bars.len() as f64;
     let mut chart = ChartBuilder::on(area)
         .margin_left(canvas::steps(8.0))
-        .margin_right(canvas::steps(18.0))
+        .margin_right(canvas::steps(26.0))
         .x_label_area_size(canvas::steps(AXIS))
         .build_cartesian_2d(x.clone(), 0f64..count)?;
     chart
@@ -39,6 +45,7 @@ fn draw_on(area: &Area<'_>, bars: &Bars, x: &Placed) -> Result<(), DrawError> {
         .disable_y_mesh()
         .disable_y_axis()
         .max_light_lines(0)
+        .set_all_tick_mark_size(canvas::steps(canvas::TICK))
         .bold_line_style(GRID.rgb().stroke_width(canvas::STEPS))
         .axis_style(RULE.rgb().stroke_width(canvas::STEPS))
         .label_style(canvas::text(FAINT, HPos::Center, VPos::Top))
@@ -51,13 +58,13 @@ fn draw_on(area: &Area<'_>, bars: &Bars, x: &Placed) -> Result<(), DrawError> {
         let (left, right) =
             (canvas::text(colour, HPos::Left, VPos::Center), canvas::text(INK, HPos::Right, VPos::Center));
         let names = [
-            Text::new(bar.label.clone(), (x.low, top - 0.3), left),
-            Text::new(bar.value.clone(), (x.high, top - 0.3), right),
+            Text::new(bar.label.clone(), (x.low, top - NAME), left),
+            Text::new(bar.value.clone(), (x.high, top - NAME), right),
         ];
         chart.draw_series(names)?;
         chart.draw_series(parts(bar, x, top))?;
         if let Some(interval) = bar.interval {
-            chart.draw_series(whisker(x, interval, top - 0.74, INK))?;
+            chart.draw_series(whisker(x, interval, top - MARK, INK))?;
         }
     }
     Ok(())
@@ -70,7 +77,7 @@ fn parts(bar: &Bar, x: &Placed, top: f64) -> Vec<Rectangle<(f64, f64)>> {
     for (number, length) in bar.parts.iter().enumerate() {
         let opacity = PART_OPACITY.get(number).copied().unwrap_or(0.25);
         if let (Some(start), Some(end)) = (x.place(from), x.place(from + length)) {
-            let corners = [(start, top - 0.56), (end, top - 0.92)];
+            let corners = [(start, top - MARK + BAR / 2.0), (end, top - MARK - BAR / 2.0)];
             rectangles.push(Rectangle::new(corners, colour.mix(opacity).filled()));
         }
         from += length;

@@ -15,6 +15,8 @@ pub(super) const STEPS: u32 = 2;
 pub(super) const WIDTH: u32 = 470;
 /// Size of letters, in units.
 pub(super) const LETTER: f64 = 12.5;
+/// Length of the line from an axis to a label, in units.
+pub(super) const TICK: f64 = 5.0;
 /// Mean width of a letter as a share of its size, for layouts made before fonts are known. It is
 /// that of wide fonts.
 const LETTER_WIDTH: f64 = 0.6;

@@ -17,7 +17,7 @@ const TEXT_ROW: f64 = 20.0;
 /// Width of the sample of a colour in the legend, in units.
 const SAMPLE: f64 = 16.0;
 /// Opacity of one of several lines of a kind.
-const THIN_OPACITY: f64 = 0.55;
+const THIN_OPACITY: f64 = 0.3;
 
 type Context<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Placed, Placed>>;
 
@@ -60,6 +60,7 @@ fn draw_plot(area: &Area<'_>, lines: &Lines, x: &Placed, y: &Placed) -> Result<(
         .configure_mesh()
         .disable_x_mesh()
         .max_light_lines(0)
+        .set_all_tick_mark_size(canvas::steps(canvas::TICK))
         .bold_line_style(GRID.rgb().stroke_width(canvas::STEPS))
         .axis_style(RULE.rgb().stroke_width(canvas::STEPS))
         .label_style(canvas::text(FAINT, HPos::Center, VPos::Top))

@@ -53,6 +53,8 @@ pub(crate) struct Bar {
 pub(crate) struct Ratios {
     /// Name of the baseline, for the title of the axis.
     pub(crate) baseline: String,
+    /// Ratios that the axis includes, so that several pictures have the same axis.
+    pub(crate) reach: (f64, f64),
     /// Rows from top to bottom.
     pub(crate) rows: Vec<Ratio>,
 }

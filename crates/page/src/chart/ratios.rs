@@ -1,6 +1,6 @@
 //! Ratios to a baseline: a dot and an interval for each, on a logarithmic axis with a line at 1.
 
-use super::bars::{AXIS, ROW, whisker};
+use super::bars::{AXIS, MARK, NAME, ROW, whisker};
 use super::canvas::{self, Area, Drawing};
 use super::palette::{self, FAINT, GRID, INK, RULE};
 use super::scale::Placed;
@@ -24,7 +24,7 @@ pub(super) fn draw(ratios: &Ratios) -> Result<Drawing, DrawError> {
         let (low, high) = row.interval.unwrap_or((row.ratio, row.ratio));
         [row.ratio, low, high]
     });
-    let x = Placed::new(&axis, values.chain([0.95, 1.05]));
+    let x = Placed::new(&axis, values.chain([ratios.reach.0, ratios.reach.1, 0.95, 1.05]));
     let height = ROW * ratios.rows.len() as f64 + AXIS;
     canvas::paint(height as u32, |area| draw_on(area, ratios, &x))
 }
@@ -33,7 +33,7 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
     let count = ratios.rows.len() as f64;
     let mut chart = ChartBuilder::on(area)
         .margin_left(canvas::steps(12.0))
-        .margin_right(canvas::steps(18.0))
+        .margin_right(canvas::steps(26.0))
         .x_label_area_size(canvas::steps(AXIS))
         .build_cartesian_2d(x.clone(), 0f64..count)?;
     chart
@@ -41,6 +41,7 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
         .disable_y_mesh()
         .disable_y_axis()
         .max_light_lines(0)
+        .set_all_tick_mark_size(canvas::steps(canvas::TICK))
         .bold_line_style(GRID.rgb().stroke_width(canvas::STEPS))
         .axis_style(RULE.rgb().stroke_width(canvas::STEPS))
         .label_style(canvas::text(FAINT, HPos::Center, VPos::Top))
@@ -56,14 +57,14 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
         let (left, right) =
             (canvas::text(colour, HPos::Left, VPos::Center), canvas::text(INK, HPos::Right, VPos::Center));
         chart.draw_series([
-            Text::new(row.label.clone(), (x.low, top - 0.3), left),
-            Text::new(value_of(row), (x.high, top - 0.3), right),
+            Text::new(row.label.clone(), (x.low, top - NAME), left),
+            Text::new(value_of(row), (x.high, top - NAME), right),
         ])?;
         if let Some(interval) = row.interval {
-            chart.draw_series(whisker(x, interval, top - 0.74, colour))?;
+            chart.draw_series(whisker(x, interval, top - MARK, colour))?;
         }
         if let Some(place) = x.place(row.ratio) {
-            chart.draw_series(dot(row, (place, top - 0.74)))?;
+            chart.draw_series(dot(row, (place, top - MARK)))?;
         }
     }
     Ok(())

@@ -170,9 +170,14 @@ fn tick_label(tick: f64, step: f64) -> String {
 
 fn logarithmic(axis: &Axis, least: f64, most: f64) -> Placed {
     let (low, high) = (least.log10(), most.log10());
-    let narrow = high - low < 1.5;
     // A narrow range gets ticks within a decade, and does not waste a whole one at each end.
-    let steps: &[f64] = if narrow { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let steps: &[f64] = if high - low < 0.7 {
+        &[1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]
+    } else if high - low < 1.5 {
+        &[1.0, 2.0, 5.0]
+    } else {
+        &[1.0]
+    };
     let candidates: Vec<f64> = ((low.floor() as i32 - 1)..=(high.ceil() as i32 + 1))
         .flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)))
         .collect();
@@ -222,7 +227,6 @@ fn nines_of(share: f64) -> f64 {
 
 fn nines(axis: &Axis, most: f64) -> Placed {
     let labels = [
-        (0.0, "0 %"),
         (0.5, "50 %"),
         (0.9, "90 %"),
         (0.99, "99 %"),
@@ -274,10 +278,10 @@ mod tests {
             labels(Unit::Nanoseconds, AxisKind::Logarithmic, &[1300.0, 9e6]),
             ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms"]
         );
-        assert_eq!(labels(Unit::Number, AxisKind::Logarithmic, &[0.8, 1.7]), ["0.5", "1", "2"]);
+        assert_eq!(labels(Unit::Number, AxisKind::Logarithmic, &[0.8, 1.7]), ["0.8", "1", "1.2", "1.5", "2"]);
         assert_eq!(
             labels(Unit::Share, AxisKind::Nines, &[0.999]),
-            ["0 %", "50 %", "90 %", "99 %", "99.9 %"]
+            ["50 %", "90 %", "99 %", "99.9 %"]
         );
         assert_eq!(labels(Unit::Number, AxisKind::Linear, &[0.0, 0.0]).first().unwrap(), "0.0");
     }

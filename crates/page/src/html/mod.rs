@@ -5,7 +5,7 @@ mod table;
 mod theme;
 
 use crate::chart::{DrawError, palette};
-use crate::document::{Document, Item, Section, Span, Text};
+use crate::document::{Answer, Document, Item, Section, Span, Text};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
@@ -83,10 +83,12 @@ fn controls(document: &Document) -> Markup {
                 fieldset {
                     legend { "Show" }
                     @for (number, target) in document.targets.iter().enumerate() {
+                        @if target.is_measured {
                         label {
                             input type="checkbox" checked data-hides=(number);
                             span.key style={ "background:var(--" (theme::variable(number)) ")" } {}
-                            (target)
+                            (target.name)
+                        }
                         }
                     }
                 }
@@ -126,7 +128,7 @@ fn item_markup(item: &Item, has_files: bool) -> Result<Markup, DrawError> {
         Item::Heading(title) => html! { h3 { (title) } },
         Item::Paragraph(paragraph) => html! { p { (text(paragraph)) } },
         Item::Answers(answers) => html! {
-            ol.answers { @for answer in answers { li { (text(answer)) } } }
+            ul.answers { @for answer in answers { (answer_markup(answer)) } }
         },
         Item::List(list) => html! { ul.list { @for entry in list { li { (text(entry)) } } } },
         Item::Warnings(warnings) => html! {
@@ -147,6 +149,17 @@ fn item_markup(item: &Item, has_files: bool) -> Result<Markup, DrawError> {
             details.code { summary { (title) } pre tabindex="0" { (text) } }
         },
     })
+}
+
+fn answer_markup(answer: &Answer) -> Markup {
+    html! {
+        li {
+            p { (text(&answer.sentence)) }
+            @if !answer.details.is_empty() {
+                ul { @for detail in &answer.details { li { (text(detail)) } } }
+            }
+        }
+    }
 }
 
 /// Returns text with its emphasis and links.
