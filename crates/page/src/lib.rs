@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod accesses;
 mod campaign;
 mod chart;
 mod csv;
@@ -15,13 +16,17 @@ mod markdown;
 mod origin;
 mod pictures;
 mod quantity;
+mod single;
 mod thin;
+mod written;
 
 pub use chart::DrawError;
 
 use document::Document;
 use gemelo_base::{Classified, FailureKind};
+use gemelo_figures::FiguresError;
 use gemelo_record::RecordError;
+use gemelo_report::ResultFileError;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -50,6 +55,15 @@ impl Report {
         let data = campaign::read(directory)?;
         let document = campaign::document(&data);
         Ok(Self { document, figures: Some(csv::figures(&data)) })
+    }
+
+    /// Reads result files of `bench`, `suite`, `replay`, `filebench`, `scan`, `pool stat` and `fio`,
+    /// and access logs of `bench`, and makes one report of all.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read or is of another kind.
+    pub fn of_results(files: &[PathBuf]) -> Result<Self, PageError> {
+        Ok(Self { document: single::document(files)?, figures: None })
     }
 
     /// Returns the report as one HTML file that stands alone, without links to files of pictures.
@@ -97,6 +111,12 @@ pub enum PageError {
     /// The plan or the record of a run cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// A result file cannot be read.
+    #[error(transparent)]
+    Figures(#[from] FiguresError),
+    /// A result file cannot be read.
+    #[error(transparent)]
+    Result(#[from] ResultFileError),
     /// The library could not draw a chart.
     #[error(transparent)]
     Draw(#[from] DrawError),
@@ -114,7 +134,18 @@ impl Classified for PageError {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Record(error) => error.kind(),
+            Self::Figures(error) => error.kind(),
+            Self::Result(error) => error.kind(),
             Self::Draw(_) | Self::Png { .. } => FailureKind::Bug,
         }
     }
+}
+
+/// Returns a name as it is used in the addresses of parts of the page.
+pub(crate) fn anchor(kind: &str, name: &str) -> String {
+    let name: String = name
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
+        .collect();
+    format!("{kind}-{name}")
 }

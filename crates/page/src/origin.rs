@@ -1,7 +1,7 @@
 //! The origin of results: program, machine, time and command line.
 
 use crate::document::Text;
-use gemelo_base::units::{format_exact_size, format_line};
+use gemelo_base::units::{format_line, format_size};
 use gemelo_report::Provenance;
 
 /// Returns the facts of a provenance.
@@ -15,7 +15,7 @@ pub(crate) fn facts(provenance: &Provenance) -> Vec<(String, Text)> {
                 "{}, {} processors, {} of memory",
                 provenance.cpu,
                 provenance.cpu_count,
-                gemelo_base::units::format_size(provenance.memory_bytes)
+                format_size(provenance.memory_bytes)
             )
             .into(),
         ),
@@ -30,9 +30,4 @@ pub(crate) fn facts(provenance: &Provenance) -> Vec<(String, Text)> {
         facts.push(("Seed".to_owned(), seed.to_string().into()));
     }
     facts
-}
-
-/// Returns the size of a block as users write it.
-pub(crate) fn block_size(bytes: u64) -> String {
-    format_exact_size(bytes)
 }

@@ -155,6 +155,16 @@ pub(crate) struct FigureName {
     pub(crate) words: String,
 }
 
+/// Returns a figure's name without its job.
+pub(crate) fn bare_name(name: &str) -> &str {
+    match name.rsplit_once('/') {
+        Some((kind, _)) => kind.rsplit_once('.').map_or(name, |(job, _)| {
+            name.get(job.len() + 1..).unwrap_or(name)
+        }),
+        None => name,
+    }
+}
+
 /// Returns the name of a figure in words.
 pub(crate) fn figure_name(name: &str) -> FigureName {
     let (kind, quantity) = name.rsplit_once('/').unwrap_or(("", name));
@@ -198,17 +208,23 @@ fn words(kind: &str, quantity: &str) -> String {
         ("dedup_ratio", _) => kind_of("dedup ratio"),
         ("cpu", _) => kind_of("processor time"),
         ("elapsed", _) => kind_of("time"),
-        _ => match stem.strip_prefix("latency_") {
-            Some("mean") => kind_of("latency, mean"),
-            Some("max") => kind_of("latency, maximum"),
-            Some("p50") => kind_of("latency, median"),
-            Some(rank) => kind_of(&format!("latency, {}", percentile_words(rank))),
-            None => kind_of(&stem.replace('_', " ")),
-        },
+        _ => {
+            let timed = [("latency_", "latency"), ("service_", "service time")];
+            let of_time = timed.iter().find_map(|(prefix, noun)| {
+                stem.strip_prefix(prefix).map(|rank| format!("{noun}, {}", percentile_words(rank)))
+            });
+            kind_of(&of_time.unwrap_or_else(|| stem.replace('_', " ")))
+        }
     }
 }
 
 fn percentile_words(rank: &str) -> String {
+    match rank {
+        "max" => return "maximum".to_owned(),
+        "min" => return "minimum".to_owned(),
+        "p50" => return "median".to_owned(),
+        _ => {}
+    }
     match rank.strip_prefix('p') {
         Some(number) if number.parse::<f64>().is_ok() => format!("{number}th percentile"),
         _ => rank.replace('_', " "),

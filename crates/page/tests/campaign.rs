@@ -27,3 +27,19 @@ fn write_out() {
     }
     eprintln!("files {:?}", start.elapsed());
 }
+
+#[test]
+fn single_out() {
+    let dir = std::path::Path::new("/tmp/page-samples");
+    for (name, files) in [
+        ("bench", vec!["bench.json", "acc.txt"]),
+        ("suite", vec!["suite.json"]),
+        ("scan", vec!["scan.json"]),
+        ("many", vec!["bench.json", "two.json"]),
+    ] {
+        let files: Vec<_> = files.iter().map(|f| dir.join(f)).collect();
+        let report = Report::of_results(&files).unwrap();
+        std::fs::write(format!("/tmp/page-out/{name}.html"), report.page().unwrap()).unwrap();
+        std::fs::write(format!("/tmp/page-out/{name}.md"), report.markdown()).unwrap();
+    }
+}

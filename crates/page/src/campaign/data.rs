@@ -1,13 +1,15 @@
 //! A campaign and its runs, ordered for the report: which runs there are of a target and a
 //! workload, which figures they have, and which figures rank the targets.
 
-use crate::quantity::figure_name;
+use crate::quantity::{bare_name, figure_name};
 use gemelo_record::{Better, CampaignRecord, Outcome, RunRecord, TargetRecord, WorkloadRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Figure of reads and writes together.
+const ALL_OPERATIONS: &str = "all/operations_per_s";
 /// Figures that rank targets if the plan names none, the first one that a workload has.
 const MAIN_FIGURES: [&str; 7] = [
-    "all/operations_per_s",
+    ALL_OPERATIONS,
     "write/operations_per_s",
     "read/operations_per_s",
     "filebench/operations_per_s",
@@ -108,6 +110,10 @@ impl Data {
             let job = figure_name(name).job;
             let bare = bare_name(name);
             let Some(rank) = MAIN_FIGURES.iter().position(|main| *main == bare) else { continue };
+            // The figure of all operations says less than that of the only kind of operations.
+            if bare == ALL_OPERATIONS && !is_mixed(&names, job.as_deref()) {
+                continue;
+            }
             let entry = best.entry(job).or_insert((rank, place));
             if rank < entry.0 {
                 *entry = (rank, place);
@@ -126,14 +132,14 @@ impl Data {
     }
 }
 
-/// Returns a figure's name without its job.
-fn bare_name(name: &str) -> &str {
-    match name.rsplit_once('/') {
-        Some((kind, _)) => kind.rsplit_once('.').map_or(name, |(job, _)| {
-            name.get(job.len() + 1..).unwrap_or(name)
-        }),
-        None => name,
-    }
+/// Returns whether a job both reads and writes.
+fn is_mixed(names: &[(String, Better)], job: Option<&str>) -> bool {
+    let has = |bare: &str| {
+        names.iter().any(|(name, _)| {
+            bare_name(name) == bare && figure_name(name).job.as_deref() == job
+        })
+    };
+    has("write/operations_per_s") && has("read/operations_per_s")
 }
 
 /// Returns a figure of a run, of its load or of the monitor.
@@ -159,13 +165,4 @@ pub(crate) fn run_file(run: &RunRecord, file: &str) -> String {
             _ => format!("%{byte:02X}"),
         })
         .collect()
-}
-
-/// Returns a name as it is used in the addresses of parts of the page.
-pub(crate) fn anchor(kind: &str, name: &str) -> String {
-    let name: String = name
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
-        .collect();
-    format!("{kind}-{name}")
 }

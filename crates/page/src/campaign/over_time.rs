@@ -1,7 +1,8 @@
 //! Quantities over the time of a workload's runs: of the load and of the monitor.
 
-use super::data::{Data, anchor};
+use super::data::Data;
 use super::workload::MOST_PICTURES;
+use crate::anchor;
 use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
 use crate::document::{Cell, Column, Picture, Table};
 use crate::quantity::{Unit, figure_title};

@@ -1,7 +1,8 @@
 //! Targets by workloads: the main figures, and their ratios to the baseline.
 
-use super::data::{Data, anchor};
+use super::data::Data;
 use super::judgement::{Finding, Judgement, Versus};
+use crate::anchor;
 use crate::chart::{Chart, Ratio, Ratios};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text, Tone};
 use crate::quantity::{Unit, figure_title, significant};

@@ -1,7 +1,8 @@
 //! Sets of workloads as curves: load curves, sweeps of a parameter, entropies.
 
-use super::data::{Data, anchor};
+use super::data::Data;
 use super::judgement::Judgement;
+use crate::anchor;
 use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, figure_title};

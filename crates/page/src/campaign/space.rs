@@ -1,6 +1,7 @@
 //! Space that the targets use: data and metadata, before and after the load.
 
-use super::data::{Data, anchor, run_file};
+use super::data::{Data, run_file};
+use crate::anchor;
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, significant};

@@ -1,8 +1,9 @@
 //! The section of one workload: its main figures, latencies, time series and resources.
 
-use super::data::{Data, anchor, raw_file};
+use super::data::{Data, raw_file};
 use super::judgement::Judgement;
 use super::over_time;
+use crate::anchor;
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart, Line, Lines};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, figure_title};
