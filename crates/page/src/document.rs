@@ -222,6 +222,10 @@ pub(crate) enum Tone {
     Worse,
     /// To be read with care.
     Care,
+    /// A claim that holds.
+    Yes,
+    /// A claim that does not hold.
+    No,
 }
 
 impl Cell {

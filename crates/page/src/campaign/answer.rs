@@ -2,11 +2,12 @@
 //! data carry no difference.
 
 use super::data::Data;
-use super::judgement::{Finding, Judgement, Versus};
+use super::judgement::{Judgement, Versus};
 use super::overview::{Rank, ranks};
 use crate::document::{Answer, Item, Section, Text};
 use crate::quantity::{FigureName, Unit, figure_name, significant};
 use gemelo_base::units::format_counted;
+use gemelo_compare::Verdict;
 use gemelo_record::TargetRecord;
 
 /// Comparisons that the lines below a sentence name, the strongest ones first.
@@ -62,11 +63,11 @@ fn of_target(
     compared.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
     let mut text = Text::new().strong(target.name.clone()).plain(" ");
     let mut parts = 0;
-    for finding in [Finding::Better, Finding::Worse, Finding::Different] {
+    for verdict in [Verdict::Better, Verdict::Worse] {
         for verb in VERBS {
             let found: Vec<&Compared<'_>> = compared
                 .iter()
-                .filter(|one| one.versus.finding == finding && verb_of(one.rank) == verb)
+                .filter(|one| one.versus.verdict == verdict && verb_of(one.rank) == verb)
                 .collect();
             if found.is_empty() {
                 continue;
@@ -78,25 +79,29 @@ fn of_target(
             text = part(text, verb, &found, baseline, judged);
         }
     }
-    let undecided: Vec<&Compared<'_>> =
-        compared.iter().filter(|one| one.versus.finding == Finding::Undecided).collect();
-    text = match (parts, undecided.is_empty()) {
-        (0, true) => return None,
-        (_, true) => text.plain("."),
-        (0, false) => {
-            let on = extent_of(&undecided, compared.len());
-            text.strong("does not differ").plain(format!(
-                " from {} by more than these data carry{on}.",
-                baseline.name
-            ))
+    if compared.is_empty() {
+        return None;
+    }
+    if parts == 0 {
+        text = text.plain(format!("against {}", baseline.name));
+    }
+    text = text.plain(".");
+    for (verdict, words) in UNDECIDED {
+        let found: Vec<&Compared<'_>> =
+            compared.iter().filter(|one| one.versus.verdict == verdict).collect();
+        if !found.is_empty() {
+            text = text.plain(format!(" {words}{}.", extent_of(&found, compared.len())));
         }
-        (_, false) => {
-            let on = extent_of(&undecided, compared.len());
-            text.plain(format!(". These data carry no difference{on}."))
-        }
-    };
+    }
     Some(Answer { sentence: text, details: details(&compared) })
 }
+
+/// Verdicts without a difference, and how a sentence about them begins.
+const UNDECIDED: [(Verdict, &str); 3] = [
+    (Verdict::Same, "These data carry no difference"),
+    (Verdict::TooFew, "The repetitions are too few to tell a difference"),
+    (Verdict::NotJudged, "More is neither better nor worse"),
+];
 
 fn strength(compared: &Compared<'_>) -> f64 {
     compared.versus.ratio.max(f64::MIN_POSITIVE).ln().abs()
@@ -157,7 +162,7 @@ fn extent_of(found: &[&Compared<'_>], of: usize) -> String {
     match found {
         [one] => format!(" on {}", one.rank.name()),
         [one, other] => format!(" on {} and {}", one.rank.name(), other.rank.name()),
-        _ if found.len() == of => format!(" on any of {of} workloads"),
+        _ if found.len() == of => format!(" on any of the {of} workloads"),
         _ => format!(" on {} of {of} workloads", found.len()),
     }
 }

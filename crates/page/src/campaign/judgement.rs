@@ -1,7 +1,11 @@
-//! The statistics of a campaign: means with intervals, comparisons with the baseline, verdicts.
+//! The statistics of a campaign, by the crates `stats` and `compare`: means with intervals,
+//! comparisons with the baseline, verdicts on claims.
 
 use super::data::Data;
-use std::collections::BTreeMap;
+use gemelo_compare::{Basis, Groups, Pair, Place, Row, Selection, Settings, Verdict};
+use gemelo_record::Figures;
+use gemelo_stats::{Confidence, mean_with_interval};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A mean over repetitions.
 #[derive(Debug, Clone, Copy)]
@@ -17,73 +21,97 @@ pub(crate) struct Estimate {
 pub(crate) struct Versus {
     /// Target's value divided by the baseline's.
     pub(crate) ratio: f64,
+    /// Interval over repetitions.
     pub(crate) interval: Option<(f64, f64)>,
-    /// Corrected for all comparisons of the campaign.
+    /// Corrected for all comparisons of the report.
     pub(crate) p_value: Option<f64>,
-    pub(crate) finding: Finding,
+    pub(crate) verdict: Verdict,
 }
 
-/// The finding of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finding {
-    Better,
-    Worse,
-    /// The data carry a difference in a figure without a direction.
-    Different,
-    /// The data carry no difference.
-    Undecided,
-}
+impl Versus {
+    /// Returns `None` for a baseline of zero, to which there is no ratio.
+    fn of(row: &Row) -> Option<Self> {
+        let ratio = row.ratio?;
+        // An interval within single runs says nothing about the noise between runs.
+        let interval = ratio.interval.filter(|_| row.basis == Basis::Repetitions);
+        Some(Self {
+            ratio: ratio.value,
+            interval: interval.map(|interval| (interval.low(), interval.high())),
+            p_value: row.adjusted_p_value,
+            verdict: row.verdict,
+        })
+    }
 
-/// Workload, target, figure.
-type Key = (String, String, String);
+    /// Returns whether the data carry a difference.
+    pub(crate) fn is_significant(&self) -> bool {
+        matches!(self.verdict, Verdict::Better | Verdict::Worse)
+    }
+}
 
 /// The statistics of a campaign.
 pub(crate) struct Judgement {
-    estimates: BTreeMap<Key, Estimate>,
-    comparisons: BTreeMap<Key, Versus>,
-    confidence: f64,
+    groups: Groups,
+    comparisons: BTreeMap<(Place, String), Versus>,
+    confidence: Confidence,
+    /// Verdicts on claims, in the order of the plan.
+    pub(crate) claims: Vec<gemelo_compare::Judgement>,
 }
 
 impl Judgement {
     pub(crate) fn new(data: &Data) -> Self {
-        let mut estimates = BTreeMap::new();
-        for workload in &data.plan.workloads {
-            for (figure, _) in data.figure_names(workload) {
-                for (_, target) in data.targets() {
-                    let values = data.values(workload, target, &figure);
-                    if values.is_empty() {
-                        continue;
-                    }
-                    let count = values.len();
-                    let value = values.iter().map(|value| value.value).sum::<f64>() / count as f64;
-                    let key = (workload.name.clone(), target.name.clone(), figure.clone());
-                    estimates.insert(key, Estimate { value, interval: Some((value*0.95,value*1.05)), count });
-                }
-            }
-        }
-        let mut comparisons = BTreeMap::new();
-        let base = data.baseline().unwrap().1.name.clone();
-        for (key, e) in &estimates {
-            if key.1 == base { continue; }
-            if let Some(b) = estimates.get(&(key.0.clone(), base.clone(), key.2.clone())) {
-                let ratio = e.value / b.value;
-                let finding = if ratio > 1.07 { Finding::Better } else if ratio < 0.93 { Finding::Worse } else { Finding::Undecided };
-                comparisons.insert(key.clone(), Versus { ratio, interval: Some((ratio*0.95, ratio*1.05)), p_value: Some(0.012), finding });
-            }
-        }
-        Self { estimates, comparisons, confidence: data.plan.confidence }
+        let confidence = Confidence::new(data.plan.confidence).unwrap_or(Confidence::USUAL);
+        let groups = Groups::of_runs(&data.runs);
+        let rows = rows(data, &groups, confidence);
+        let comparisons = rows
+            .iter()
+            .filter_map(|row| Some(((row.place.clone(), row.figure.clone()), Versus::of(row)?)))
+            .collect();
+        let judge = |claim| gemelo_compare::judge(claim, &data.plan, &groups);
+        let claims = data.plan.claims.iter().map(judge).collect();
+        Self { groups, comparisons, confidence, claims }
     }
 
     pub(crate) fn estimate(&self, workload: &str, target: &str, figure: &str) -> Option<Estimate> {
-        self.estimates.get(&(workload.to_owned(), target.to_owned(), figure.to_owned())).copied()
+        let sample = self.groups.sample(&Place::new(workload, target), figure)?;
+        let mean = mean_with_interval(&sample, self.confidence);
+        Some(Estimate {
+            value: mean.value,
+            interval: mean.interval.map(|interval| (interval.low(), interval.high())),
+            count: sample.count(),
+        })
     }
 
+    /// Returns the comparison of a target with the baseline, for figures that rank targets.
     pub(crate) fn versus(&self, workload: &str, target: &str, figure: &str) -> Option<Versus> {
-        self.comparisons.get(&(workload.to_owned(), target.to_owned(), figure.to_owned())).copied()
+        self.comparisons.get(&(Place::new(workload, target), figure.to_owned())).copied()
     }
 
     /// Returns the confidence level of intervals in words: `95 %`.
     pub(crate) fn level(&self) -> String {
-        format!("{} %", 100.0 * self.confidence)
+        let percent = (1000.0 * self.confidence.level()).round() / 10.0;
+        format!("{percent} %")
     }
+}
+
+/// Compares each target with the baseline, on the figures that rank targets. One call compares all,
+/// because the correction for many comparisons has to cover the whole report.
+fn rows(data: &Data, groups: &Groups, confidence: Confidence) -> Vec<Row> {
+    let Some((_, baseline)) = data.baseline() else { return Vec::new() };
+    let mut pairs = Vec::new();
+    let mut figures = BTreeSet::new();
+    for workload in &data.plan.workloads {
+        figures.extend(data.main_figures(workload).into_iter().map(|(name, _)| name));
+        let runs = |target: &str| -> Vec<&Figures> {
+            groups.runs(&Place::new(&workload.name, target)).iter().collect()
+        };
+        for (_, target) in data.targets().filter(|(_, target)| target.name != baseline.name) {
+            pairs.push(Pair {
+                place: Place::new(&workload.name, &target.name),
+                before: runs(&baseline.name),
+                after: runs(&target.name),
+            });
+        }
+    }
+    let selection = Selection::Named(figures.into_iter().collect());
+    gemelo_compare::compare(&pairs, &Settings { confidence, selection })
 }

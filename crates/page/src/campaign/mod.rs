@@ -12,7 +12,7 @@ mod space;
 mod workload;
 
 pub(crate) use data::Data;
-pub(crate) use over_time::{TimeLine, time_picture};
+pub(crate) use over_time::{TimeLine, is_drawn, time_picture};
 pub(crate) use workload::latency_picture;
 
 use crate::document::{Compared, Document, Item, Section, Text};
@@ -31,7 +31,7 @@ pub(crate) fn read(directory: &Path) -> Result<Data, RecordError> {
 pub(crate) fn document(data: &Data) -> Document {
     let judged = Judgement::new(data);
     let mut sections = vec![answer::section(data, &judged)];
-    sections.extend(claims::section(&judged));
+    sections.extend(claims::section(data, &judged));
     sections.push(overview::section(data, &judged));
     sections.extend(sets::section(data, &judged));
     sections.extend(

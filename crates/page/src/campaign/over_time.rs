@@ -17,14 +17,21 @@ const MEAN_POINTS: usize = 60;
 /// Rows of the table of a picture at most.
 const MOST_ROWS: usize = 16;
 
-/// Returns the pictures of all series that are not zero all the time.
+/// Returns whether a series gets a picture: it has a course, it is not zero all the time, and it is
+/// not the throughput beside the operations of the same kind, which has the same course.
+pub(crate) fn is_drawn<'a>(series: &Series, mut others: impl Iterator<Item = &'a Series>) -> bool {
+    let is_telling = series.points.iter().any(|(_, value)| *value != 0.0);
+    let operations = series.name.strip_suffix("/bytes_per_s").map(|kind| format!("{kind}/operations_per_s"));
+    let repeats = operations.is_some_and(|name| others.any(|other| other.name == name));
+    series.points.len() > 1 && is_telling && !repeats
+}
+
+/// Returns the pictures of all series that show something.
 pub(super) fn pictures(data: &Data, workload: &WorkloadRecord) -> Vec<Picture> {
     let mut known = BTreeSet::new();
-    let is_telling = |series: &&Series| series.points.iter().any(|(_, value)| *value != 0.0);
     let names: Vec<&str> = data
         .of_workload(workload)
-        .flat_map(series_of)
-        .filter(is_telling)
+        .flat_map(|run| series_of(run).filter(|series| is_drawn(series, series_of(run))))
         .map(|series| series.name.as_str())
         .filter(|name| known.insert(*name))
         .take(MOST_PICTURES)

@@ -1,11 +1,12 @@
 //! Targets by workloads: the main figures, and their ratios to the baseline.
 
 use super::data::Data;
-use super::judgement::{Finding, Judgement, Versus};
+use super::judgement::{Judgement, Versus};
 use crate::anchor;
 use crate::chart::{Chart, Ratio, Ratios};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text, Tone};
 use crate::quantity::{Unit, figure_title, significant};
+use gemelo_compare::Verdict;
 use gemelo_record::{Better, TargetRecord, WorkloadRecord};
 
 /// Ratios in one picture at most.
@@ -143,7 +144,7 @@ fn ratio_picture(
         colour: *number,
         ratio: versus.ratio,
         interval: versus.interval,
-        is_significant: versus.finding != Finding::Undecided,
+        is_significant: versus.is_significant(),
     });
     Picture {
         id,
@@ -213,10 +214,10 @@ fn cell(judged: &Judgement, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
         ),
         None => format!("{}×, no interval", significant(versus.ratio)),
     };
-    let tone = match versus.finding {
-        Finding::Better => Tone::Better,
-        Finding::Worse => Tone::Worse,
-        Finding::Different | Finding::Undecided => Tone::Plain,
+    let tone = match versus.verdict {
+        Verdict::Better => Tone::Better,
+        Verdict::Worse => Tone::Worse,
+        Verdict::Same | Verdict::TooFew | Verdict::NotJudged => Tone::Plain,
     };
     cell.detail(detail).tone(tone)
 }

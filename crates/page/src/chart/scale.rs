@@ -169,6 +169,9 @@ fn tick_label(tick: f64, step: f64) -> String {
 }
 
 fn logarithmic(axis: &Axis, least: f64, most: f64) -> Placed {
+    if axis.unit == Unit::Bytes {
+        return powers_of_two(axis, least, most);
+    }
     let (low, high) = (least.log10(), most.log10());
     // A narrow range gets ticks within a decade, and does not waste a whole one at each end.
     let steps: &[f64] = if high - low < 0.7 {
@@ -201,6 +204,26 @@ fn logarithmic(axis: &Axis, least: f64, most: f64) -> Placed {
         high: last.log10(),
         ticks,
         title: titled(axis, (axis.unit == Unit::PerSecond).then(|| axis.unit.measure(most))),
+        kind: AxisKind::Logarithmic,
+    }
+}
+
+/// Places sizes with ticks at powers of two, as they are written.
+fn powers_of_two(axis: &Axis, least: f64, most: f64) -> Placed {
+    let first = least.log2().floor();
+    let last = most.log2().ceil().max(first + 1.0);
+    let stride = ((last - first) / 6.0).ceil().max(1.0);
+    let last = first + ((last - first) / stride).ceil() * stride;
+    let place = |power: f64| power * std::f64::consts::LOG10_2;
+    let ticks = (0..=((last - first) / stride) as u32)
+        .map(|number| first + f64::from(number) * stride)
+        .map(|power| (place(power), round_label(Unit::Bytes, power.exp2())))
+        .collect();
+    Placed {
+        low: place(first),
+        high: place(last),
+        ticks,
+        title: axis.title.clone(),
         kind: AxisKind::Logarithmic,
     }
 }
@@ -277,6 +300,10 @@ mod tests {
         assert_eq!(
             labels(Unit::Nanoseconds, AxisKind::Logarithmic, &[1300.0, 9e6]),
             ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms"]
+        );
+        assert_eq!(
+            labels(Unit::Bytes, AxisKind::Logarithmic, &[5000.0, 3e7]),
+            ["4 KiB", "32 KiB", "256 KiB", "2 MiB", "16 MiB", "128 MiB"]
         );
         assert_eq!(labels(Unit::Number, AxisKind::Logarithmic, &[0.8, 1.7]), ["0.8", "1", "1.2", "1.5", "2"]);
         assert_eq!(

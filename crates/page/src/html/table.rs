@@ -48,6 +48,8 @@ fn class(tone: Tone, is_number: bool) -> Option<String> {
         Tone::Better => "better",
         Tone::Worse => "worse",
         Tone::Care => "care",
+        Tone::Yes => "yes",
+        Tone::No => "no",
     };
     let number = if is_number { "number" } else { "" };
     let class = format!("{number} {tone}");

@@ -2,7 +2,7 @@
 //! jobs of all files stand side by side.
 
 use super::file_name;
-use crate::campaign::{TimeLine, latency_picture, time_picture};
+use crate::campaign::{TimeLine, is_drawn, latency_picture, time_picture};
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart};
 use crate::document::{Answer, Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, bare_name, figure_name, figure_title};
@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 /// Jobs that one report shows at most. More lines in one picture cannot be told apart.
 const MOST_SOURCES: usize = 24;
+/// Jobs whose latencies stand below their rates. Those of more jobs are in the table alone.
+const MOST_DETAILED: usize = 3;
 /// Figures that get a picture with a bar for each job, if several jobs have them.
 const BARS: [&str; 6] = [
     "write/operations_per_s",
@@ -70,7 +72,10 @@ pub(super) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
         return Vec::new();
     }
     let mut answer = Section::new("answer", "Answer");
-    let answers: Vec<Answer> = sources.iter().filter_map(Source::answer).collect();
+    let mut answers: Vec<Answer> = sources.iter().filter_map(Source::answer).collect();
+    if answers.len() > MOST_DETAILED {
+        answers.iter_mut().for_each(|answer| answer.details.clear());
+    }
     if !answers.is_empty() {
         answer.items.push(Item::Answers(answers));
     }
@@ -102,7 +107,8 @@ impl Source<'_> {
             let Some(rate) = self.shown(&format!("{kind}/operations_per_s")) else { continue };
             text = text.plain(if verbs > 0 { " and " } else { " " });
             verbs += 1;
-            text = text.plain(format!("{verb} ")).strong(format!("{rate} operations"));
+            let rate = rate.trim_end_matches("/s");
+            text = text.plain(format!("{verb} ")).strong(format!("{rate} operations a second"));
             if let Some(bytes) = self.shown(&format!("{kind}/bytes_per_s")) {
                 text = text.plain(format!(", {bytes}"));
             }
@@ -136,7 +142,10 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
         let id = crate::anchor("latency", bare);
         pictures.push(latency_picture(id, figure_title(bare), &curves));
     }
-    for bare in names(sources.iter().flat_map(|source| &source.series).map(|one| &one.name)) {
+    let drawn = |series: &&&Series| is_drawn(series, sources.iter().flat_map(|one| one.series.iter().copied()));
+    for bare in names(
+        sources.iter().flat_map(|source| &source.series).filter(drawn).map(|one| &one.name),
+    ) {
         let lines: Vec<TimeLine<'_>> = sources
             .iter()
             .enumerate()
