@@ -190,7 +190,7 @@ impl Made for MadeByCommands {
                     expected: "line data_bytes=NUMBER",
                 })
             }
-            (None, Place::Directory(path)) => space_of_mount(path).map(Some),
+            (None, Place::Directory(path)) => space_of_mount(site, path).map(Some),
             _ => Ok(None),
         }
     }
@@ -199,8 +199,8 @@ impl Made for MadeByCommands {
 /// Reads the lines that a script of the user has printed about space.
 fn space_of(printed: &str) -> Option<Space> {
     let of = |wanted: &str| {
-        let values = printed.lines().filter_map(|line| line.trim().split_once('='));
-        let found = values.filter(|(name, _)| name.trim() == wanted).next_back();
+        let mut values = printed.lines().filter_map(|line| line.trim().split_once('='));
+        let found = values.rfind(|(name, _)| name.trim() == wanted);
         found.and_then(|(_, value)| value.trim().parse::<u64>().ok())
     };
     Some(Space {

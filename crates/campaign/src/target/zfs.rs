@@ -20,12 +20,17 @@ const DEFAULT_BYTES: u64 = 4 << 30;
 /// Socket by which `zpool` and `zfs` reach the one daemon of the machine.
 const SOCKET: &str = "/var/run/zfs/zfs_socket";
 
+/// The daemon belongs to the run, and its statistics at `/zfs-kstat` are not used.
+const DAEMON_OPTIONS: [&str; 2] = ["--no-daemon", "--no-kstat-mount"];
+
 #[derive(Debug)]
 struct Zfs {
     bytes: u64,
     deduplicates: bool,
     /// Further properties of the file system, such as `recordsize=4k`.
     properties: Vec<String>,
+    /// Further options of the daemon.
+    options: Vec<String>,
 }
 
 pub(super) fn read(
@@ -39,6 +44,7 @@ pub(super) fn read(
         bytes: bytes.map_or(DEFAULT_BYTES, |size| size.0),
         deduplicates: table.flag("dedup")?,
         properties: table.texts("properties")?,
+        options: table.texts("options")?,
     };
     table.finish()?;
     Ok(Box::new(zfs))
@@ -72,13 +78,14 @@ impl Target for Zfs {
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
         const NAME: &str = "zfs-fuse";
         let file = site.sparse_file("disk", self.bytes)?;
-        let pid = site.start(Command::new(NAME).arg("--no-daemon"), NAME)?;
+        let pid = site.start(Command::new(NAME).args(DAEMON_OPTIONS).args(&self.options), NAME)?;
         let is_ready = || std::os::unix::net::UnixStream::connect(SOCKET).is_ok();
         site.wait_until(pid, NAME, is_ready)?;
         let pool = format!("gemelo{:08x}", gemelo_base::random::fresh_word() as u32);
         let mount = site.work.join("mount");
-        site.journal.note(Resource::Mount { path: mount.clone() })?;
+        // The pool is busy as long as its file system is mounted.
         site.journal.note(destruction(&pool))?;
+        site.journal.note(Resource::Mount { path: mount.clone() })?;
         let mut create = Command::new("zpool");
         create.args(["create", "-m"]).arg(&mount).arg(&pool).arg(&file);
         site.run(&mut create)?;
@@ -122,11 +129,10 @@ impl Made for MadeZfs {
     }
 
     fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
-        super::file_system::space_of_mount(&self.mount)?;
+        let mounted = super::file_system::space_of_mount(site, &self.mount)?;
         let pool = self.pool.as_str();
         // What the pool has allocated, metadata and the table of duplicates included.
         let allocated = Self::number(site, "zpool", &["list", "-H", "-o", "alloc", pool])?;
-        let used = Self::number(site, "zfs", &["get", "-H", "-p", "-o", "value", "used", pool])?;
-        Ok(Some(Space { data_bytes: allocated, metadata_bytes: None, logical_bytes: Some(used) }))
+        Ok(Some(Space { data_bytes: allocated, metadata_bytes: None, ..mounted }))
     }
 }
