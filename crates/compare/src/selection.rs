@@ -1,0 +1,99 @@
+//! The figures that are compared.
+
+use gemelo_record::Figures;
+use gemelo_stats::Confidence;
+
+/// The settings of a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Confidence level of intervals. The correction for many comparisons keeps the probability of
+    /// one wrong verdict or more below the rest to one.
+    pub confidence: Confidence,
+    /// The figures.
+    pub selection: Selection,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { confidence: Confidence::USUAL, selection: Selection::Main }
+    }
+}
+
+/// The choice of figures. Each further figure makes the correction for many comparisons stricter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// The figures by which people judge a run: rates, mean and 99th percentile of latencies, use
+    /// of processors and memory, space.
+    Main,
+    /// All figures.
+    All,
+    /// The figures with these names, with or without the name of a job in front.
+    Named(Vec<String>),
+}
+
+/// The endings of main figures.
+const MAIN: [&str; 9] = [
+    "/operations_per_s",
+    "/latency_mean_ns",
+    "/latency_p99_ns",
+    "run/elapsed_ns",
+    "usage/cpu_share",
+    "target/cpu_share",
+    "space/data_bytes",
+    "space/metadata_bytes",
+    "scan/bytes_per_s",
+];
+
+impl Selection {
+    /// Returns whether the figure `name` of a run with all these `figures` is compared.
+    #[must_use]
+    pub fn contains(&self, name: &str, figures: &Figures) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.iter().any(|given| {
+                let rest = name.strip_suffix(given.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            }),
+            Self::Main => {
+                let is_main = MAIN.iter().any(|ending| name.ends_with(ending));
+                is_main && !repeats_another(name, figures)
+            }
+        }
+    }
+}
+
+/// Returns `true` for the sum over all operations in a run that has only one kind of them: it is
+/// the same number again.
+fn repeats_another(name: &str, figures: &Figures) -> bool {
+    let Some((job, quantity)) = name.rsplit_once("all/") else { return false };
+    let has = |kind: &str| figures.value(&format!("{job}{kind}/{quantity}")).is_some();
+    ["write", "read", "trim"].into_iter().filter(|kind| has(kind)).count() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_record::Better;
+
+    #[test]
+    fn the_sum_of_one_kind_of_operations_is_not_compared_again() {
+        let mut figures = Figures::default();
+        figures.push("job.write/operations_per_s", 1.0, Better::Higher);
+        figures.push("job.all/operations_per_s", 1.0, Better::Higher);
+        let is_main = |name: &str, figures: &Figures| Selection::Main.contains(name, figures);
+        assert!(!is_main("job.all/operations_per_s", &figures));
+        assert!(is_main("job.write/operations_per_s", &figures));
+        figures.push("job.read/operations_per_s", 1.0, Better::Higher);
+        assert!(is_main("job.all/operations_per_s", &figures));
+        assert!(!is_main("job.write/latency_p99.99_ns", &figures));
+    }
+
+    #[test]
+    fn names_match_with_and_without_a_job() {
+        let named = Selection::Named(vec!["write/bytes_per_s".to_owned()]);
+        let figures = Figures::default();
+        assert!(named.contains("write/bytes_per_s", &figures));
+        assert!(named.contains("job.write/bytes_per_s", &figures));
+        assert!(!named.contains("overwrite/bytes_per_s", &figures));
+    }
+}

@@ -1,0 +1,85 @@
+//! One side of a comparison: result files, or a campaign.
+
+use crate::{CompareError, Groups, Place};
+use gemelo_figures::read;
+use gemelo_record::{Outcome, read_campaign, read_runs};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The most result files of a side.
+pub const MOST_FILES: usize = 1000;
+
+/// One side of a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Side {
+    /// The runs. Those of result files have one place without names.
+    pub groups: Groups,
+    /// Names of the machines on which the side was measured.
+    pub hosts: BTreeSet<String>,
+    /// Remarks on runs that were left out.
+    pub warnings: Vec<String>,
+    /// `true` if the side is a campaign.
+    pub is_campaign: bool,
+}
+
+impl Side {
+    /// Reads a side: the directory of one campaign, or result files, each of which is a repetition.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read, or if a directory is given together with other files.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, CompareError> {
+        match paths {
+            [path] if path.is_dir() => Self::read_campaign(path),
+            paths => Self::read_files(paths),
+        }
+    }
+
+    fn read_files(paths: &[PathBuf]) -> Result<Self, CompareError> {
+        if !(1..=MOST_FILES).contains(&paths.len()) {
+            return Err(CompareError::Count { count: paths.len() });
+        }
+        let mut side = Self::empty(false);
+        for path in paths {
+            if path.is_dir() {
+                return Err(CompareError::DirectoryAmongFiles { path: path.clone() });
+            }
+            let raw = read(path)?;
+            if !raw.is_complete {
+                side.warnings.push(format!(
+                    "{} is the result of an incomplete run, and is compared all the same",
+                    path.display()
+                ));
+            }
+            side.hosts.extend(raw.provenance.map(|provenance| provenance.host));
+            side.groups.add(Place::default(), raw.figures);
+        }
+        Ok(side)
+    }
+
+    fn read_campaign(directory: &Path) -> Result<Self, CompareError> {
+        let campaign = read_campaign(directory)?;
+        let runs = read_runs(directory, &campaign)?;
+        let mut side = Self::empty(true);
+        side.hosts.insert(campaign.provenance.host.clone());
+        let left_out =
+            campaign.runs.len() - runs.iter().filter(|run| run.outcome == Outcome::Done).count();
+        if left_out > 0 {
+            side.warnings.push(format!(
+                "{}: {left_out} of {} planned runs are not complete, and are left out",
+                directory.display(),
+                campaign.runs.len()
+            ));
+        }
+        side.groups = Groups::of_runs(&runs);
+        Ok(side)
+    }
+
+    fn empty(is_campaign: bool) -> Self {
+        Self {
+            groups: Groups::default(),
+            hosts: BTreeSet::new(),
+            warnings: Vec::new(),
+            is_campaign,
+        }
+    }
+}
