@@ -1,0 +1,223 @@
+//! Targets by workloads: the main figures, and their ratios to the baseline.
+
+use super::data::Data;
+use super::judgement::{Judgement, Versus};
+use crate::anchor;
+use crate::chart::{Chart, Ratio, Ratios};
+use crate::document::{Cell, Column, Item, Picture, Section, Table, Text, Tone};
+use crate::quantity::{Unit, figure_title, significant};
+use gemelo_compare::Verdict;
+use gemelo_record::{Better, TargetRecord, WorkloadRecord};
+
+/// Ratios in one picture at most.
+const MOST_RATIOS: usize = 20;
+
+/// A workload and one of the figures that rank targets on it.
+pub(super) struct Rank<'a> {
+    pub(super) workload: &'a WorkloadRecord,
+    pub(super) figure: String,
+    pub(super) better: Better,
+    /// `true` if the workload has other such figures too.
+    is_one_of_several: bool,
+}
+
+impl Rank<'_> {
+    /// Returns the name of the workload, with the figure if there are several.
+    pub(super) fn name(&self) -> String {
+        if self.is_one_of_several {
+            format!("{}, {}", self.workload.name, figure_title(&self.figure))
+        } else {
+            self.workload.name.clone()
+        }
+    }
+}
+
+/// Returns all figures that rank targets, in the order of the plan.
+pub(super) fn ranks(data: &Data) -> Vec<Rank<'_>> {
+    let mut ranks = Vec::new();
+    for workload in &data.plan.workloads {
+        let main = data.main_figures(workload);
+        let is_one_of_several = main.len() > 1;
+        for (figure, better) in main {
+            ranks.push(Rank { workload, figure, better, is_one_of_several });
+        }
+    }
+    ranks
+}
+
+/// Returns the section of targets by workloads.
+pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
+    let mut section = Section::new("overview", "Targets and workloads");
+    let ranks = ranks(data);
+    let Some((_, baseline)) = data.baseline() else {
+        section.items.push(Item::Paragraph("No run was complete.".into()));
+        return section;
+    };
+    let pictures = ratio_pictures(data, judged, &ranks, baseline);
+    if !pictures.is_empty() {
+        section.items.push(Item::Pictures(pictures));
+    }
+    section.items.push(Item::Table(table(data, judged, &ranks, baseline)));
+    section.items.push(Item::Paragraph(
+        format!(
+            "An arrow marks a difference that the data carry: the p-value, corrected by Holm's \
+             method for all comparisons of the campaign, is below {:.2}. Ranges are {} intervals. A \
+             number leads to its workload, and from there to the raw results.",
+            1.0 - data.plan.confidence,
+            judged.level(),
+        )
+        .into(),
+    ));
+    section
+}
+
+fn others<'a>(
+    data: &'a Data,
+    baseline: &'a TargetRecord,
+) -> impl Iterator<Item = (usize, &'a TargetRecord)> {
+    data.targets().filter(|(_, target)| target.name != baseline.name)
+}
+
+fn ratio_pictures(
+    data: &Data,
+    judged: &Judgement,
+    ranks: &[Rank<'_>],
+    baseline: &TargetRecord,
+) -> Vec<Picture> {
+    let mut rows: Vec<(usize, String, Versus)> = Vec::new();
+    for rank in ranks {
+        for (number, target) in others(data, baseline) {
+            if let Some(versus) = judged.versus(&rank.workload.name, &target.name, &rank.figure) {
+                rows.push((number, rank.name(), versus));
+            }
+        }
+    }
+    let reach = reach(&rows);
+    let mut pictures = Vec::new();
+    for (number, target) in others(data, baseline) {
+        let of_target: Vec<_> = rows.iter().filter(|row| row.0 == number).cloned().collect();
+        for (part, rows) in of_target.chunks(MOST_RATIOS).enumerate() {
+            let id = anchor("ratios", &format!("{}-{}", target.name, part + 1));
+            let title = format!("{} against {}", target.name, baseline.name);
+            pictures.push(ratio_picture(id, title, rows, baseline, reach));
+        }
+    }
+    pictures
+}
+
+/// Returns the least and the most of all ratios and their intervals.
+fn reach(rows: &[(usize, String, Versus)]) -> (f64, f64) {
+    rows.iter().fold((1.0, 1.0), |(least, most), (_, _, versus)| {
+        let (low, high) = versus.interval.unwrap_or((versus.ratio, versus.ratio));
+        (least.min(low.min(versus.ratio)), most.max(high.max(versus.ratio)))
+    })
+}
+
+fn ratio_picture(
+    id: String,
+    title: String,
+    rows: &[(usize, String, Versus)],
+    baseline: &TargetRecord,
+    reach: (f64, f64),
+) -> Picture {
+    let columns = vec![
+        Column::text("workload"),
+        Column::number("ratio"),
+        Column::number("interval"),
+        Column::number("p-value"),
+    ];
+    let mut table = Table::new(format!("Ratios to {}", baseline.name), columns);
+    for (number, name, versus) in rows {
+        let interval = versus.interval.map(|(low, high)| Unit::Number.show_range(low, high));
+        table.push_of(
+            Some(*number),
+            vec![
+                Cell::new(name.clone()),
+                Cell::new(significant(versus.ratio)),
+                interval.map_or_else(|| Cell::missing("none"), Cell::new),
+                versus.p_value.map_or_else(|| Cell::missing("none"), |p| Cell::new(p_text(p))),
+            ],
+        );
+    }
+    let ratios = rows.iter().map(|(number, name, versus)| Ratio {
+        label: name.clone(),
+        colour: *number,
+        ratio: versus.ratio,
+        interval: versus.interval,
+        is_significant: versus.is_significant(),
+    });
+    Picture {
+        id,
+        title,
+        note: "A full dot is a difference that the data carry, and an empty one is none. The line \
+               is the interval of the ratio."
+            .to_owned(),
+        chart: Chart::Ratios(Ratios {
+            baseline: baseline.name.clone(),
+            reach,
+            rows: ratios.collect(),
+        }),
+        linear: None,
+        table,
+    }
+}
+
+/// Writes a p-value. Smaller ones than a thousandth say no more.
+pub(super) fn p_text(p_value: f64) -> String {
+    if p_value < 0.001 { "below 0.001".to_owned() } else { format!("{p_value:.3}") }
+}
+
+fn table(
+    data: &Data,
+    judged: &Judgement,
+    ranks: &[Rank<'_>],
+    baseline: &TargetRecord,
+) -> Table {
+    let mut columns = vec![Column::text("workload"), Column::text("figure")];
+    columns.extend(
+        data.targets().map(|(number, target)| Column::number(target.name.clone()).of(Some(number))),
+    );
+    let caption = format!("Main figures, and ratios to {}", baseline.name);
+    let mut table = Table::new(caption, columns);
+    for rank in ranks {
+        let figure = match rank.better {
+            Better::Lower => format!("{}, lower is better", figure_title(&rank.figure)),
+            _ => figure_title(&rank.figure),
+        };
+        let mut cells = vec![Cell::new(rank.workload.name.clone()), Cell::new(figure)];
+        cells.extend(data.targets().map(|(_, target)| cell(judged, rank, target)));
+        table.push(cells);
+    }
+    table
+}
+
+fn cell(judged: &Judgement, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
+    let (workload, figure) = (rank.workload.name.as_str(), rank.figure.as_str());
+    let Some(estimate) = judged.estimate(workload, &target.name, figure) else {
+        let is_left_out = target.left_out.is_some() || rank.workload.left_out.is_some();
+        return Cell::missing(if is_left_out { "left out" } else { "no run" });
+    };
+    let unit = Unit::of_figure(figure);
+    let address = format!("#{}", anchor("workload", workload));
+    let cell = Cell::new(Text::new().link(unit.show(estimate.value), address));
+    let Some(versus) = judged.versus(workload, &target.name, figure) else {
+        return match estimate.interval {
+            Some((low, high)) => cell.detail(unit.show_range(low, high)),
+            None => cell.detail("one run"),
+        };
+    };
+    let detail = match versus.interval {
+        Some((low, high)) => format!(
+            "{}× ({})",
+            significant(versus.ratio),
+            Unit::Number.show_range(low, high)
+        ),
+        None => format!("{}×, no interval", significant(versus.ratio)),
+    };
+    let tone = match versus.verdict {
+        Verdict::Better => Tone::Better,
+        Verdict::Worse => Tone::Worse,
+        Verdict::Same | Verdict::TooFew | Verdict::NotJudged => Tone::Plain,
+    };
+    cell.detail(detail).tone(tone)
+}

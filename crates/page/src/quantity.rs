@@ -1,0 +1,272 @@
+//! Units of figures, and how figures are written: with three significant digits and a unit that
+//! fits their size. The name of a figure tells its unit, see `gemelo_record::Figure`.
+
+use gemelo_base::units::format_count;
+
+/// Digits of a figure that are shown. More would claim a precision that runs seldom have.
+const SIGNIFICANT_DIGITS: i32 = 3;
+
+/// The unit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Time in nanoseconds.
+    Nanoseconds,
+    /// Sizes in bytes, shown in powers of 1024.
+    Bytes,
+    /// Rates in bytes a second, shown in powers of 1000.
+    BytesPerSecond,
+    /// Rates of anything else a second.
+    PerSecond,
+    /// Shares of one, shown as percentages.
+    Share,
+    /// Numbers without a unit, such as ratios.
+    Number,
+    /// Numbers of things, which are whole.
+    Count,
+}
+
+/// A unit of a certain size, such as the microsecond.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Measure {
+    divisor: f64,
+    /// Text of the unit, empty for a plain number.
+    pub(crate) label: &'static str,
+}
+
+const NANOSECONDS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
+const BYTES: [(f64, &str); 5] = [
+    (1.0, "B"),
+    (1024.0, "KiB"),
+    (1_048_576.0, "MiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_099_511_627_776.0, "TiB"),
+];
+const BYTES_PER_S: [(f64, &str); 4] =
+    [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")];
+
+impl Unit {
+    /// Returns the unit that the last words of a figure's name state.
+    pub(crate) fn of_figure(name: &str) -> Self {
+        let quantity = name.rsplit('/').next().unwrap_or(name);
+        let ends = |word: &str| quantity == word || quantity.ends_with(&format!("_{word}"));
+        if ends("bytes_per_s") {
+            Self::BytesPerSecond
+        } else if ends("per_s") {
+            Self::PerSecond
+        } else if ends("ns") {
+            Self::Nanoseconds
+        } else if ends("bytes") {
+            Self::Bytes
+        } else if ends("share") {
+            Self::Share
+        } else if ends("ratio") || ends("bits") {
+            Self::Number
+        } else {
+            Self::Count
+        }
+    }
+
+    /// Returns the measure in which a value of this size is easy to read.
+    pub(crate) fn measure(self, value: f64) -> Measure {
+        let steps: &[(f64, &'static str)] = match self {
+            Self::Nanoseconds => &NANOSECONDS,
+            Self::Bytes => &BYTES,
+            Self::BytesPerSecond => &BYTES_PER_S,
+            Self::PerSecond => &[(1.0, "/s")],
+            Self::Share => &[(0.01, "%")],
+            Self::Number | Self::Count => &[(1.0, "")],
+        };
+        // A value that would be shown as 1000 of a unit is shown in the next one.
+        let fits = |(divisor, _): &&(f64, &str)| value.abs() >= divisor * 0.9995;
+        let (divisor, label) =
+            steps.iter().rev().find(fits).or(steps.first()).copied().unwrap_or((1.0, ""));
+        Measure { divisor, label }
+    }
+
+    /// Writes a value with its unit.
+    pub(crate) fn show(self, value: f64) -> String {
+        self.measure(value).show(value)
+    }
+
+    /// Writes a range in the measure of its upper end: `1.31 to 1.55`.
+    pub(crate) fn show_range(self, low: f64, high: f64) -> String {
+        let measure = self.measure(low.abs().max(high.abs()));
+        format!("{} to {}", measure.number(low), measure.show(high))
+    }
+}
+
+impl Measure {
+    /// Writes the number of a value, without the unit.
+    pub(crate) fn number(self, value: f64) -> String {
+        significant(value / self.divisor)
+    }
+
+    /// Writes a value with its unit.
+    pub(crate) fn show(self, value: f64) -> String {
+        match self.label {
+            "" => self.number(value),
+            "/s" => format!("{}/s", self.number(value)),
+            label => format!("{} {label}", self.number(value)),
+        }
+    }
+
+    /// Converts a value to this measure.
+    pub(crate) fn scaled(self, value: f64) -> f64 {
+        value / self.divisor
+    }
+
+    /// Converts a value of this measure to the unit.
+    pub(crate) fn unscaled(self, value: f64) -> f64 {
+        value * self.divisor
+    }
+}
+
+/// Writes a number with three significant digits: `0.0123`, `1.42`, `412`, `109,000`.
+pub(crate) fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return "0".to_owned();
+    }
+    // The magnitude after rounding: 0.9997 is shown as 1.00.
+    let rounded = format!("{:.*e}", SIGNIFICANT_DIGITS as usize - 1, value.abs());
+    let magnitude: i32 = rounded.rsplit('e').next().and_then(|e| e.parse().ok()).unwrap_or(0);
+    let decimals = SIGNIFICANT_DIGITS - 1 - magnitude;
+    if decimals > 0 {
+        return format!("{value:.*}", decimals.min(9) as usize);
+    }
+    let step = 10f64.powi(-decimals);
+    let rounded = (value.abs() / step).round() * step;
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", format_count(rounded as u64))
+}
+
+/// Writes a share as a percentage with one decimal.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// The parts of a figure's name, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FigureName {
+    /// Part of a suite or sweep, such as `nurand-write`.
+    pub(crate) job: Option<String>,
+    /// Kind of operation or the thing that was measured, such as `write` or `system`.
+    pub(crate) kind: String,
+    /// Quantity in words, such as `99th percentile of write latency`.
+    pub(crate) words: String,
+}
+
+/// Returns a figure's name without its job.
+pub(crate) fn bare_name(name: &str) -> &str {
+    match name.rsplit_once('/') {
+        Some((kind, _)) => kind.rsplit_once('.').map_or(name, |(job, _)| {
+            name.get(job.len() + 1..).unwrap_or(name)
+        }),
+        None => name,
+    }
+}
+
+/// Returns the name of a figure in words.
+pub(crate) fn figure_name(name: &str) -> FigureName {
+    let (kind, quantity) = name.rsplit_once('/').unwrap_or(("", name));
+    let (job, kind) = match kind.rsplit_once('.') {
+        Some((job, kind)) => (Some(job.to_owned()), kind),
+        None => (None, kind),
+    };
+    FigureName { job, kind: kind.to_owned(), words: words(kind, quantity) }
+}
+
+/// Returns the name of a figure in words, with its job in front.
+pub(crate) fn figure_title(name: &str) -> String {
+    let FigureName { job, words, .. } = figure_name(name);
+    match job {
+        Some(job) => format!("{job}: {words}"),
+        None => capitalised(&words),
+    }
+}
+
+/// Returns a text with a capital first letter.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn words(kind: &str, quantity: &str) -> String {
+    let stem = ["_bytes_per_s", "_per_s", "_bytes", "_ns", "_share"]
+        .iter()
+        .find_map(|unit| quantity.strip_suffix(unit))
+        .unwrap_or(quantity);
+    let kind_of = |noun: &str| match kind {
+        "all" | "" | "run" => noun.to_owned(),
+        "system" | "target" | "monitor" => format!("{noun} of the {kind}"),
+        "usage" => format!("{noun} of the load generator"),
+        "space" => format!("space, {noun}"),
+        kind => format!("{kind} {noun}"),
+    };
+    match (stem, quantity) {
+        (_, "bytes_per_s") => kind_of("throughput"),
+        (_, "operations_per_s") => kind_of("operations"),
+        ("dedup_ratio", _) => kind_of("dedup ratio"),
+        ("cpu", _) => kind_of("processor time"),
+        ("elapsed", _) => kind_of("time"),
+        _ => {
+            let timed = [("latency_", "latency"), ("service_", "service time")];
+            let of_time = timed.iter().find_map(|(prefix, noun)| {
+                stem.strip_prefix(prefix).map(|rank| format!("{noun}, {}", percentile_words(rank)))
+            });
+            kind_of(&of_time.unwrap_or_else(|| stem.replace('_', " ")))
+        }
+    }
+}
+
+fn percentile_words(rank: &str) -> String {
+    match rank {
+        "max" => return "maximum".to_owned(),
+        "min" => return "minimum".to_owned(),
+        "p50" => return "median".to_owned(),
+        _ => {}
+    }
+    match rank.strip_prefix('p') {
+        Some(number) if number.parse::<f64>().is_ok() => format!("{number}th percentile"),
+        _ => rank.replace('_', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_a_unit_that_fits() {
+        for (unit, value, text) in [
+            (Unit::Nanoseconds, 999.7, "1.00 µs"),
+            (Unit::Nanoseconds, 12_345.0, "12.3 µs"),
+            (Unit::Bytes, 1_572_864.0, "1.50 MiB"),
+            (Unit::BytesPerSecond, 412_345_678.0, "412 MB/s"),
+            (Unit::PerSecond, 109_173.1, "109,000/s"),
+            (Unit::Share, 0.2271, "22.7 %"),
+            (Unit::Number, 1.4249, "1.42"),
+            (Unit::Number, -0.5, "-0.500"),
+            (Unit::Count, 0.0, "0"),
+        ] {
+            assert_eq!(unit.show(value), text, "{unit:?}");
+        }
+        assert_eq!(Unit::BytesPerSecond.show_range(9e8, 1.1e9), "0.900 to 1.10 GB/s");
+    }
+
+    #[test]
+    fn the_name_of_a_figure_tells_its_unit_and_its_words() {
+        for (name, unit, words) in [
+            ("write/bytes_per_s", Unit::BytesPerSecond, "Write throughput"),
+            ("all/operations_per_s", Unit::PerSecond, "Operations"),
+            ("read/latency_p99.9_ns", Unit::Nanoseconds, "Read latency, 99.9th percentile"),
+            ("nurand-write.write/latency_mean_ns", Unit::Nanoseconds,
+             "nurand-write: write latency, mean"),
+            ("usage/cpu_share", Unit::Share, "Processor time of the load generator"),
+            ("space/dedup_ratio", Unit::Number, "Space, dedup ratio"),
+            ("space/data_bytes", Unit::Bytes, "Space, data"),
+        ] {
+            assert_eq!(Unit::of_figure(name), unit, "{name}");
+            assert_eq!(figure_title(name), words, "{name}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The report of single result files.
+
+mod load;
+mod scan;
+
+use crate::document::{Compared, Document, Item, Section};
+use crate::{PageError, accesses, origin, written};
+use gemelo_figures::{Kind, RawResult};
+use std::path::{Path, PathBuf};
+
+/// Returns the report of result files.
+pub(crate) fn document(files: &[PathBuf]) -> Result<Document, PageError> {
+    let mut loads = Vec::new();
+    let mut scans = Vec::new();
+    let mut origins = Section::new("origin", "Origin");
+    let mut further = Vec::new();
+    for (number, path) in files.iter().enumerate() {
+        let id = format!("file-{}", number + 1);
+        let of_log = accesses::pictures(path, &id);
+        if !of_log.is_empty() {
+            further.extend(of_log);
+            continue;
+        }
+        let raw = gemelo_figures::read(path)?;
+        add_origin(&mut origins, path, &raw, files.len() > 1);
+        match raw.kind {
+            Kind::Scan => scans.push(scan::section(path, &id)?),
+            _ => loads.push((path.clone(), raw)),
+        }
+        further.extend(written::pictures(path, &id));
+    }
+    let sources = load::sources(&loads);
+    let mut sections = load::sections(&sources);
+    sections.extend(scans);
+    if !further.is_empty() {
+        let mut section = Section::new("contents", "Contents and hot spots");
+        section.items.push(Item::Pictures(further));
+        sections.push(section);
+    }
+    sections.push(origins);
+    let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
+    Ok(Document {
+        title: title(&loads, sections.len(), &names),
+        subtitle: names.join(", "),
+        targets: sources
+            .iter()
+            .map(|source| Compared { name: source.label.clone(), is_measured: true })
+            .collect(),
+        sections,
+    })
+}
+
+fn title(loads: &[(PathBuf, RawResult)], sections: usize, names: &[String]) -> String {
+    let kind = match loads {
+        [] => "Scan",
+        [(_, raw)] if sections > 1 => match raw.kind {
+            Kind::Bench => "Benchmark",
+            Kind::Replay => "Replay of a trace",
+            Kind::Filebench => "Filebench",
+            Kind::Pool => "Pool",
+            Kind::Fio => "fio",
+            Kind::Scan => "Scan",
+        },
+        _ => "Results",
+    };
+    match names {
+        [name] => format!("{kind}: {name}"),
+        names => format!("{kind}: {} files", names.len()),
+    }
+}
+
+/// Returns the name of a file without its directory.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    gemelo_base::units::format_line(&name.unwrap_or_else(|| path.display().to_string()))
+}
+
+fn add_origin(section: &mut Section, path: &Path, raw: &RawResult, is_one_of_several: bool) {
+    if is_one_of_several {
+        section.items.push(Item::Heading(file_name(path)));
+    }
+    if !raw.is_complete {
+        let text = "The measurement was not complete. The figures describe the part before its end.";
+        section.items.push(Item::Warnings(vec![text.to_owned()]));
+    }
+    if !raw.warnings.is_empty() {
+        section.items.push(Item::Warnings(raw.warnings.clone()));
+    }
+    if let Some(provenance) = &raw.provenance {
+        section.items.push(Item::Facts(origin::facts(provenance)));
+    }
+}

@@ -1,0 +1,148 @@
+//! Duplicates that a job was asked to write and those that it wrote, as in the figures of the
+//! DEDISbench paper. They are read from the result file itself, because no figure holds them.
+
+use crate::chart::{Axis, AxisKind, Chart, Line, Lines};
+use crate::document::{Cell, Column, Picture, Table};
+use crate::quantity::{Unit, percent};
+use gemelo_report::{ResultFile, read_result};
+use serde::Deserialize;
+use std::path::Path;
+
+/// Schema of the results that have the distributions.
+const SCHEMA: &str = "gemelo.bench/1";
+/// Pictures of one result file at most.
+const MOST_PICTURES: usize = 8;
+
+#[derive(Deserialize)]
+struct Input {
+    name: String,
+    content: Option<Content>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    distribution: Vec<[u64; 2]>,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    written: Option<Written>,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    blocks: u64,
+    distribution: Vec<[u64; 2]>,
+}
+
+/// Returns a picture for each job of a result file that wrote blocks of a distribution. A file of
+/// another kind has none.
+pub(crate) fn pictures(path: &Path, id: &str) -> Vec<Picture> {
+    let Ok(file): Result<ResultFile<Vec<Input>, Vec<Measured>>, _> = read_result(path, SCHEMA)
+    else {
+        return Vec::new();
+    };
+    let is_one = file.input.len() == 1;
+    file.input
+        .iter()
+        .zip(&file.result)
+        .enumerate()
+        .filter_map(|(number, (input, measured))| {
+            let asked = &input.content.as_ref()?.distribution;
+            let written = measured.written.as_ref().filter(|written| written.blocks > 0)?;
+            let title = if is_one {
+                "Duplicates asked and written".to_owned()
+            } else {
+                format!("Duplicates asked and written, {}", input.name)
+            };
+            let id = format!("{id}-duplicates-{}", number + 1);
+            Some(picture(id, title, asked, &written.distribution))
+        })
+        .take(MOST_PICTURES)
+        .collect()
+}
+
+fn picture(id: String, title: String, asked: &[[u64; 2]], written: &[[u64; 2]]) -> Picture {
+    let (asked, written) = (shares(asked), shares(written));
+    let ranges = asked.len().max(written.len());
+    let names: Vec<String> = (0..ranges).map(range_name).collect();
+    let line = |label: &str, colour, shares: &[f64]| {
+        let at = |number| (number as f64, shares.get(number).copied().unwrap_or(0.0));
+        let points = (0..ranges).map(at).collect();
+        Line { has_marks: true, ..Line::new(label.to_owned(), colour, points) }
+    };
+    let columns = vec![
+        Column::text("copies of a content"),
+        Column::number("blocks, asked"),
+        Column::number("blocks, written"),
+    ];
+    let mut table = Table::new(title.clone(), columns);
+    for (number, name) in names.iter().enumerate() {
+        let share =
+            |shares: &[f64]| Cell::new(percent(shares.get(number).copied().unwrap_or(0.0)));
+        table.push(vec![Cell::new(name.clone()), share(&asked), share(&written)]);
+    }
+    Picture {
+        id,
+        title,
+        note: "The share of blocks whose content has this many copies: in the distribution that \
+               the job names, and among the blocks that this run wrote. A short run reaches few \
+               of the contents with many copies."
+            .to_owned(),
+        chart: Chart::Lines(Lines {
+            x: Axis::new("copies of a content", Unit::Count, AxisKind::Names(names)),
+            y: Axis::new("share of blocks", Unit::Share, AxisKind::Linear),
+            lines: vec![line("asked", 0, &asked), line("written", 1, &written)],
+        }),
+        linear: None,
+        table,
+    }
+}
+
+/// Returns the share of blocks in contents with 1, 2, 3 to 4, 5 to 8 copies and so on.
+fn shares(distribution: &[[u64; 2]]) -> Vec<f64> {
+    let mut blocks: Vec<f64> = Vec::new();
+    for [duplicates, contents] in distribution {
+        let range = range_of(duplicates.saturating_add(1));
+        if blocks.len() <= range {
+            blocks.resize(range + 1, 0.0);
+        }
+        if let Some(sum) = blocks.get_mut(range) {
+            *sum += (*duplicates as f64 + 1.0) * *contents as f64;
+        }
+    }
+    let total: f64 = blocks.iter().sum();
+    blocks.iter().map(|sum| sum / total.max(1.0)).collect()
+}
+
+/// Returns the number of the range that a number of copies is in.
+fn range_of(copies: u64) -> usize {
+    copies.max(1).next_power_of_two().trailing_zeros() as usize
+}
+
+fn range_name(range: usize) -> String {
+    let to = 1u64.checked_shl(range as u32).unwrap_or(u64::MAX);
+    match to / 2 + 1 {
+        from if from >= to => to.to_string(),
+        from => format!("{from}-{to}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_in_ranges_that_double() {
+        let names: Vec<String> = (0..5).map(range_name).collect();
+        assert_eq!(names, ["1", "2", "3-4", "5-8", "9-16"]);
+        let ranges: Vec<usize> = [1, 2, 3, 4, 5, 8, 9].into_iter().map(range_of).collect();
+        assert_eq!(ranges, [0, 1, 2, 2, 3, 3, 4]);
+    }
+
+    #[test]
+    fn shares_are_of_blocks_and_not_of_contents() {
+        assert_eq!(shares(&[[0, 4], [1, 1], [3, 1]]), [0.4, 0.2, 0.4]);
+    }
+}
