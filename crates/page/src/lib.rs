@@ -145,7 +145,9 @@ impl Classified for PageError {
 pub(crate) fn anchor(kind: &str, name: &str) -> String {
     let name: String = name
         .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
+        .map(
+            |letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' },
+        )
         .collect();
     format!("{kind}-{name}")
 }

@@ -55,8 +55,8 @@ fn add(
     chart: &Chart,
 ) -> Result<(), PageError> {
     let svg = chart.draw()?.to_file();
-    let png = png(&svg, options)
-        .map_err(|reason| PageError::Png { picture: name.to_owned(), reason })?;
+    let png =
+        png(&svg, options).map_err(|reason| PageError::Png { picture: name.to_owned(), reason })?;
     files.push(File { path: format!("pictures/{name}.svg").into(), bytes: svg.into_bytes() });
     files.push(File { path: format!("pictures/{name}.png").into(), bytes: png });
     Ok(())
