@@ -29,9 +29,10 @@ fn add_item(page: &mut String, item: &Item, has_files: bool) {
         Item::Warnings(warnings) => {
             warnings.iter().map(|warning| format!("- Warning: {}\n", escaped(warning))).collect()
         }
-        Item::Facts(facts) => {
-            facts.iter().map(|(name, fact)| format!("- {}: {}\n", escaped(name), inline(fact))).collect()
-        }
+        Item::Facts(facts) => facts
+            .iter()
+            .map(|(name, fact)| format!("- {}: {}\n", escaped(name), inline(fact)))
+            .collect(),
         Item::Table(table) | Item::More(table) => table_text(table),
         Item::Pictures(pictures) if has_files => pictures.iter().map(picture_text).collect(),
         Item::Pictures(pictures) => {

@@ -41,8 +41,7 @@ const BYTES: [(f64, &str); 5] = [
     (1_073_741_824.0, "GiB"),
     (1_099_511_627_776.0, "TiB"),
 ];
-const BYTES_PER_S: [(f64, &str); 4] =
-    [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")];
+const BYTES_PER_S: [(f64, &str); 4] = [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")];
 
 impl Unit {
     /// Returns the unit that the last words of a figure's name state.
@@ -158,9 +157,9 @@ pub(crate) struct FigureName {
 /// Returns a figure's name without its job.
 pub(crate) fn bare_name(name: &str) -> &str {
     match name.rsplit_once('/') {
-        Some((kind, _)) => kind.rsplit_once('.').map_or(name, |(job, _)| {
-            name.get(job.len() + 1..).unwrap_or(name)
-        }),
+        Some((kind, _)) => {
+            kind.rsplit_once('.').map_or(name, |(job, _)| name.get(job.len() + 1..).unwrap_or(name))
+        }
         None => name,
     }
 }
@@ -259,8 +258,11 @@ mod tests {
             ("write/bytes_per_s", Unit::BytesPerSecond, "Write throughput"),
             ("all/operations_per_s", Unit::PerSecond, "Operations"),
             ("read/latency_p99.9_ns", Unit::Nanoseconds, "Read latency, 99.9th percentile"),
-            ("nurand-write.write/latency_mean_ns", Unit::Nanoseconds,
-             "nurand-write: write latency, mean"),
+            (
+                "nurand-write.write/latency_mean_ns",
+                Unit::Nanoseconds,
+                "nurand-write: write latency, mean",
+            ),
             ("usage/cpu_share", Unit::Share, "Processor time of the load generator"),
             ("space/dedup_ratio", Unit::Number, "Space, dedup ratio"),
             ("space/data_bytes", Unit::Bytes, "Space, data"),

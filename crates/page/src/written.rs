@@ -79,8 +79,7 @@ fn picture(id: String, title: String, asked: &[[u64; 2]], written: &[[u64; 2]]) 
     ];
     let mut table = Table::new(title.clone(), columns);
     for (number, name) in names.iter().enumerate() {
-        let share =
-            |shares: &[f64]| Cell::new(percent(shares.get(number).copied().unwrap_or(0.0)));
+        let share = |shares: &[f64]| Cell::new(percent(shares.get(number).copied().unwrap_or(0.0)));
         table.push(vec![Cell::new(name.clone()), share(&asked), share(&written)]);
     }
     Picture {

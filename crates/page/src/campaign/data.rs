@@ -135,9 +135,9 @@ impl Data {
 /// Returns whether a job both reads and writes.
 fn is_mixed(names: &[(String, Better)], job: Option<&str>) -> bool {
     let has = |bare: &str| {
-        names.iter().any(|(name, _)| {
-            bare_name(name) == bare && figure_name(name).job.as_deref() == job
-        })
+        names
+            .iter()
+            .any(|(name, _)| bare_name(name) == bare && figure_name(name).job.as_deref() == job)
     };
     has("write/operations_per_s") && has("read/operations_per_s")
 }

@@ -34,9 +34,7 @@ pub(crate) fn document(data: &Data) -> Document {
     sections.extend(claims::section(data, &judged));
     sections.push(overview::section(data, &judged));
     sections.extend(sets::section(data, &judged));
-    sections.extend(
-        data.plan.workloads.iter().map(|load| workload::section(data, &judged, load)),
-    );
+    sections.extend(data.plan.workloads.iter().map(|load| workload::section(data, &judged, load)));
     sections.extend(space::section(data));
     sections.extend(runs::warnings(data));
     sections.push(runs::origin(data));

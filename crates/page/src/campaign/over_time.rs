@@ -21,7 +21,8 @@ const MOST_ROWS: usize = 16;
 /// not the throughput beside the operations of the same kind, which has the same course.
 pub(crate) fn is_drawn<'a>(series: &Series, mut others: impl Iterator<Item = &'a Series>) -> bool {
     let is_telling = series.points.iter().any(|(_, value)| *value != 0.0);
-    let operations = series.name.strip_suffix("/bytes_per_s").map(|kind| format!("{kind}/operations_per_s"));
+    let operations =
+        series.name.strip_suffix("/bytes_per_s").map(|kind| format!("{kind}/operations_per_s"));
     let repeats = operations.is_some_and(|name| others.any(|other| other.name == name));
     series.points.len() > 1 && is_telling && !repeats
 }
@@ -129,14 +130,14 @@ fn table(title: &str, unit: Unit, lines: &[TimeLine<'_>]) -> Table {
     let rows = longest.clamp(1, MOST_ROWS) as u64;
     let length = (end.unwrap_or(0) / rows).max(1);
     for row in 0..rows {
-        let (from, to) = (row * length, if row + 1 == rows { u64::MAX } else { (row + 1) * length });
+        let (from, to) =
+            (row * length, if row + 1 == rows { u64::MAX } else { (row + 1) * length });
         let mut cells = vec![Cell::new(Unit::Nanoseconds.show((row * length) as f64))];
         for (number, label) in &targets {
             let of_target = lines.iter().filter(|l| l.colour == *number && l.label == *label);
             let (mut count, mut sum) = (0u32, 0.0);
-            for (_, value) in of_target
-                .flat_map(|line| line.points)
-                .filter(|(time, _)| (from..to).contains(time))
+            for (_, value) in
+                of_target.flat_map(|line| line.points).filter(|(time, _)| (from..to).contains(time))
             {
                 count += 1;
                 sum += value;

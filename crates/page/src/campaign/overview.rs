@@ -167,12 +167,7 @@ pub(super) fn p_text(p_value: f64) -> String {
     if p_value < 0.001 { "below 0.001".to_owned() } else { format!("{p_value:.3}") }
 }
 
-fn table(
-    data: &Data,
-    judged: &Judgement,
-    ranks: &[Rank<'_>],
-    baseline: &TargetRecord,
-) -> Table {
+fn table(data: &Data, judged: &Judgement, ranks: &[Rank<'_>], baseline: &TargetRecord) -> Table {
     let mut columns = vec![Column::text("workload"), Column::text("figure")];
     columns.extend(
         data.targets().map(|(number, target)| Column::number(target.name.clone()).of(Some(number))),
@@ -207,11 +202,9 @@ fn cell(judged: &Judgement, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
         };
     };
     let detail = match versus.interval {
-        Some((low, high)) => format!(
-            "{}× ({})",
-            significant(versus.ratio),
-            Unit::Number.show_range(low, high)
-        ),
+        Some((low, high)) => {
+            format!("{}× ({})", significant(versus.ratio), Unit::Number.show_range(low, high))
+        }
         None => format!("{}×, no interval", significant(versus.ratio)),
     };
     let tone = match versus.verdict {

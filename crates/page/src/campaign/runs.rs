@@ -18,7 +18,9 @@ pub(super) fn warnings(data: &Data) -> Option<Section> {
     let mut warnings: Vec<String> = data.plan.warnings.clone();
     warnings.extend(by_text.into_iter().map(|(text, runs)| match runs.as_slice() {
         [run] => format!("{text} (run {run})"),
-        runs => format!("{text} ({} runs, the first is {})", runs.len(), runs.first().unwrap_or(&"")),
+        runs => {
+            format!("{text} ({} runs, the first is {})", runs.len(), runs.first().unwrap_or(&""))
+        }
     }));
     if warnings.is_empty() {
         return None;
@@ -57,10 +59,9 @@ pub(super) fn origin(data: &Data) -> Section {
         table.push_of(Some(number), vec![name, Cell::new(target.kind.clone()), description]);
     }
     section.items.push(Item::Table(table));
-    section.items.push(Item::Code {
-        title: "The plan".to_owned(),
-        text: data.plan.plan_text.clone(),
-    });
+    section
+        .items
+        .push(Item::Code { title: "The plan".to_owned(), text: data.plan.plan_text.clone() });
     section
 }
 

@@ -10,12 +10,8 @@ use gemelo_record::{Better, WorkloadRecord};
 use std::collections::BTreeSet;
 
 /// Figures beside the main one that a set is drawn with, if the workloads have them.
-const FURTHER_FIGURES: [&str; 4] = [
-    "all/latency_p99_ns",
-    "write/latency_p99_ns",
-    "read/latency_p99_ns",
-    "space/data_bytes",
-];
+const FURTHER_FIGURES: [&str; 4] =
+    ["all/latency_p99_ns", "write/latency_p99_ns", "read/latency_p99_ns", "space/data_bytes"];
 
 /// Returns the section with a picture for each set, if the plan has any.
 pub(super) fn section(data: &Data, judged: &Judgement) -> Option<Section> {

@@ -115,8 +115,7 @@ fn add_row(table: &mut Table, data: &Data, workload: &WorkloadRecord, time: &str
 }
 
 fn picture(data: &Data, workload: &WorkloadRecord, time: &str) -> Picture {
-    let columns =
-        vec![Column::text("target"), Column::number("data"), Column::number("metadata")];
+    let columns = vec![Column::text("target"), Column::number("data"), Column::number("metadata")];
     let mut table = Table::new(format!("Space of {}, {time}", workload.name), columns);
     let mut bars = Vec::new();
     for used in used(data, workload, time) {
@@ -144,8 +143,9 @@ fn picture(data: &Data, workload: &WorkloadRecord, time: &str) -> Picture {
     Picture {
         id: anchor("space", &workload.name),
         title: format!("Space used by {}, {time}", workload.name),
-        note: "Shorter bars are better. The pale part is metadata, where the target tells it apart."
-            .to_owned(),
+        note:
+            "Shorter bars are better. The pale part is metadata, where the target tells it apart."
+                .to_owned(),
         chart: Chart::Bars(Bars {
             axis: Axis::new("space used", Unit::Bytes, AxisKind::Linear),
             bars,

@@ -149,10 +149,13 @@ pub(crate) fn latency_picture(
     }
     let mut table = Table::new(format!("{title} by percentile"), columns);
     for (share, label) in PERCENTILES {
-        let cells = curves.iter().filter(|(_, _, all)| !all.curve().is_empty()).map(|(_, _, all)| {
-            all.at(share)
-                .map_or_else(|| Cell::missing("none"), |ns| Unit::Nanoseconds.show(ns as f64).into())
-        });
+        let cells =
+            curves.iter().filter(|(_, _, all)| !all.curve().is_empty()).map(|(_, _, all)| {
+                all.at(share).map_or_else(
+                    || Cell::missing("none"),
+                    |ns| Unit::Nanoseconds.show(ns as f64).into(),
+                )
+            });
         table.push([Cell::new(label)].into_iter().chain(cells).collect());
     }
     let x = Axis::new("share of operations at most as slow", Unit::Share, AxisKind::Nines);
@@ -170,11 +173,7 @@ pub(crate) fn latency_picture(
 }
 
 /// Returns the table in which every value of a main figure is a link to its raw result.
-fn by_repetition(
-    data: &Data,
-    workload: &WorkloadRecord,
-    main: &[(String, Better)],
-) -> Table {
+fn by_repetition(data: &Data, workload: &WorkloadRecord, main: &[(String, Better)]) -> Table {
     let most = data.of_workload(workload).map(|run| run.repetition).max().unwrap_or(0);
     let mut columns = vec![Column::text("target"), Column::text("figure")];
     columns.extend((1..=most).map(|number| Column::number(format!("run {number}"))));
@@ -192,7 +191,9 @@ fn by_repetition(
                 let value = values.iter().find(|value| value.run.repetition == repetition);
                 value.map_or_else(
                     || Cell::missing("none"),
-                    |value| Cell::new(Text::new().link(unit.show(value.value), raw_file(value.run))),
+                    |value| {
+                        Cell::new(Text::new().link(unit.show(value.value), raw_file(value.run)))
+                    },
                 )
             }));
             table.push_of(Some(number), cells);
@@ -207,8 +208,11 @@ fn all_figures(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Ta
         data.targets().map(|(number, target)| Column::number(target.name.clone()).of(Some(number))),
     );
     let mut table = Table::new(
-        format!("All figures of {}: means over repetitions and {} intervals", workload.name,
-            judged.level()),
+        format!(
+            "All figures of {}: means over repetitions and {} intervals",
+            workload.name,
+            judged.level()
+        ),
         columns,
     );
     for (figure, _) in data.figure_names(workload) {

@@ -6,8 +6,8 @@ use super::palette::{self, FAINT, GRID, INK, RULE};
 use super::scale::Placed;
 use super::{Bar, Bars, DrawError};
 use plotters::prelude::{ChartBuilder, PathElement, Rectangle, Text};
-use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::Color;
+use plotters::style::text_anchor::{HPos, VPos};
 
 /// Height of a bar with its name, in units.
 pub(super) const ROW: f64 = 42.0;
@@ -55,8 +55,10 @@ fn draw_on(area: &Area<'_>, bars: &Bars, x: &Placed) -> Result<(), DrawError> {
     for (number, bar) in bars.bars.iter().enumerate() {
         let top = count - number as f64;
         let colour = palette::target(bar.colour);
-        let (left, right) =
-            (canvas::text(colour, HPos::Left, VPos::Center), canvas::text(INK, HPos::Right, VPos::Center));
+        let (left, right) = (
+            canvas::text(colour, HPos::Left, VPos::Center),
+            canvas::text(INK, HPos::Right, VPos::Center),
+        );
         let names = [
             Text::new(bar.label.clone(), (x.low, top - NAME), left),
             Text::new(bar.value.clone(), (x.high, top - NAME), right),

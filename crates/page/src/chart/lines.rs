@@ -7,8 +7,8 @@ use super::{DrawError, Line, Lines};
 use plotters::chart::ChartContext;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::prelude::{ChartBuilder, Circle, PathElement, Rectangle, SVGBackend, Text};
-use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::Color;
+use plotters::style::text_anchor::{HPos, VPos};
 
 /// Height of the part with the lines and the horizontal axis, in units.
 const PLOT: f64 = 262.0;

@@ -15,11 +15,8 @@ const DOT: f64 = 5.0;
 
 /// Draws ratios.
 pub(super) fn draw(ratios: &Ratios) -> Result<Drawing, DrawError> {
-    let axis = Axis::new(
-        format!("ratio to {}", ratios.baseline),
-        Unit::Number,
-        AxisKind::Logarithmic,
-    );
+    let axis =
+        Axis::new(format!("ratio to {}", ratios.baseline), Unit::Number, AxisKind::Logarithmic);
     let values = ratios.rows.iter().flat_map(|row| {
         let (low, high) = row.interval.unwrap_or((row.ratio, row.ratio));
         [row.ratio, low, high]
@@ -54,8 +51,10 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
     for (number, row) in ratios.rows.iter().enumerate() {
         let top = count - number as f64;
         let colour = palette::target(row.colour);
-        let (left, right) =
-            (canvas::text(colour, HPos::Left, VPos::Center), canvas::text(INK, HPos::Right, VPos::Center));
+        let (left, right) = (
+            canvas::text(colour, HPos::Left, VPos::Center),
+            canvas::text(INK, HPos::Right, VPos::Center),
+        );
         chart.draw_series([
             Text::new(row.label.clone(), (x.low, top - NAME), left),
             Text::new(value_of(row), (x.high, top - NAME), right),
@@ -82,12 +81,9 @@ fn dot(row: &Ratio, at: (f64, f64)) -> Vec<Circle<(f64, f64), i32>> {
 
 fn value_of(row: &Ratio) -> String {
     match row.interval {
-        Some((low, high)) => format!(
-            "{} ({} to {})",
-            significant(row.ratio),
-            significant(low),
-            significant(high)
-        ),
+        Some((low, high)) => {
+            format!("{} ({} to {})", significant(row.ratio), significant(low), significant(high))
+        }
         None => significant(row.ratio),
     }
 }

@@ -85,7 +85,6 @@ impl Placed {
         place.is_finite().then(|| place.clamp(self.low, self.high))
     }
 
-
     /// Returns the length of the longest label, in letters.
     pub(crate) fn label_letters(&self) -> usize {
         self.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0)
@@ -155,7 +154,10 @@ fn linear(axis: &Axis, least: f64, most: f64) -> Placed {
 /// Returns the smallest of 1, 2 and 5 times a power of ten that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= least * 0.999)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= least * 0.999)
         .unwrap_or(least)
 }
 
@@ -305,7 +307,10 @@ mod tests {
             labels(Unit::Bytes, AxisKind::Logarithmic, &[5000.0, 3e7]),
             ["4 KiB", "32 KiB", "256 KiB", "2 MiB", "16 MiB", "128 MiB"]
         );
-        assert_eq!(labels(Unit::Number, AxisKind::Logarithmic, &[0.8, 1.7]), ["0.8", "1", "1.2", "1.5", "2"]);
+        assert_eq!(
+            labels(Unit::Number, AxisKind::Logarithmic, &[0.8, 1.7]),
+            ["0.8", "1", "1.2", "1.5", "2"]
+        );
         assert_eq!(
             labels(Unit::Share, AxisKind::Nines, &[0.999]),
             ["50 %", "90 %", "99 %", "99.9 %"]

@@ -19,9 +19,8 @@ const CARE_BACK: Shade = Shade::new("care-back", 0x00FF_F8E6, 0x002A_2413);
 /// Border of warnings.
 const CARE_LINE: Shade = Shade::new("care-line", 0x00E0_C070, 0x0066_5520);
 
-const SHADES: [Shade; 12] = [
-    PAPER, INK, FAINT, GRID, RULE, PANEL, LINK, BETTER, WORSE, CARE, CARE_BACK, CARE_LINE,
-];
+const SHADES: [Shade; 12] =
+    [PAPER, INK, FAINT, GRID, RULE, PANEL, LINK, BETTER, WORSE, CARE, CARE_BACK, CARE_LINE];
 
 /// Name of the variable with the colour of a target.
 pub(super) fn variable(number: usize) -> &'static str {
@@ -30,8 +29,7 @@ pub(super) fn variable(number: usize) -> &'static str {
 
 /// Returns the rules for a page with this many targets.
 pub(super) fn rules(targets: usize) -> String {
-    let shades: Vec<Shade> =
-        SHADES.into_iter().chain((0..8).map(palette::target)).collect();
+    let shades: Vec<Shade> = SHADES.into_iter().chain((0..8).map(palette::target)).collect();
     let light = variables(&shades, |shade| shade.light);
     let dark = variables(&shades, |shade| shade.dark);
     let mut rules = format!(

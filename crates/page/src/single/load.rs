@@ -115,7 +115,8 @@ impl Source<'_> {
             let ranks = [("mean", "mean"), ("p50", "50 %"), ("p99", "99 %"), ("p99.9", "99.9 %")];
             for (name, words) in ranks {
                 let latency = self.shown(&format!("{kind}/latency_{name}_ns"));
-                details.extend(latency.map(|ns| Text::from(format!("{kind} latency, {words}: {ns}"))));
+                details
+                    .extend(latency.map(|ns| Text::from(format!("{kind} latency, {words}: {ns}"))));
             }
         }
         (verbs > 0).then(|| Answer { sentence: text.plain("."), details })
@@ -142,10 +143,12 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
         let id = crate::anchor("latency", bare);
         pictures.push(latency_picture(id, figure_title(bare), &curves));
     }
-    let drawn = |series: &&&Series| is_drawn(series, sources.iter().flat_map(|one| one.series.iter().copied()));
-    for bare in names(
-        sources.iter().flat_map(|source| &source.series).filter(drawn).map(|one| &one.name),
-    ) {
+    let drawn = |series: &&&Series| {
+        is_drawn(series, sources.iter().flat_map(|one| one.series.iter().copied()))
+    };
+    for bare in
+        names(sources.iter().flat_map(|source| &source.series).filter(drawn).map(|one| &one.name))
+    {
         let lines: Vec<TimeLine<'_>> = sources
             .iter()
             .enumerate()
@@ -199,16 +202,19 @@ fn bars(sources: &[Source<'_>], bare: &str) -> Picture {
 fn table(sources: &[Source<'_>]) -> Table {
     let mut columns = vec![Column::text("figure")];
     columns.extend(
-        sources.iter().enumerate().map(|(number, source)| {
-            Column::number(source.label.clone()).of(Some(number))
-        }),
+        sources
+            .iter()
+            .enumerate()
+            .map(|(number, source)| Column::number(source.label.clone()).of(Some(number))),
     );
     let mut table = Table::new("All figures", columns);
     for bare in names(sources.iter().flat_map(|source| &source.figures).map(|one| &one.name)) {
         let mut cells = vec![Cell::new(figure_title(bare))];
-        cells.extend(sources.iter().map(|source| {
-            source.shown(bare).map_or_else(|| Cell::missing("none"), Cell::new)
-        }));
+        cells.extend(
+            sources
+                .iter()
+                .map(|source| source.shown(bare).map_or_else(|| Cell::missing("none"), Cell::new)),
+        );
         table.push(cells);
     }
     table

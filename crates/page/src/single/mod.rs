@@ -80,7 +80,8 @@ fn add_origin(section: &mut Section, path: &Path, raw: &RawResult, is_one_of_sev
         section.items.push(Item::Heading(file_name(path)));
     }
     if !raw.is_complete {
-        let text = "The measurement was not complete. The figures describe the part before its end.";
+        let text =
+            "The measurement was not complete. The figures describe the part before its end.";
         section.items.push(Item::Warnings(vec![text.to_owned()]));
     }
     if !raw.warnings.is_empty() {

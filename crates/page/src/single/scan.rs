@@ -5,7 +5,9 @@ use crate::PageError;
 use crate::chart::{Axis, AxisKind, Bar, Bars, Chart, Line, Lines};
 use crate::document::{Answer, Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, percent, significant};
-use gemelo_base::units::{format_count, format_counted, format_exact_size, format_line, format_size};
+use gemelo_base::units::{
+    format_count, format_counted, format_exact_size, format_line, format_size,
+};
 use gemelo_report::read_result;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -192,8 +194,10 @@ fn answer(scan: &Scan, size: &BlockSize) -> Answer {
         ));
     let sentence = match (savings.compression, savings.both) {
         (Some(compression), Some(both)) => sentence
-            .plain(format!("; compression alone saves about {}, and both together about ",
-                percent(compression)))
+            .plain(format!(
+                "; compression alone saves about {}, and both together about ",
+                percent(compression)
+            ))
             .strong(percent(both)),
         _ => sentence,
     };
@@ -201,8 +205,11 @@ fn answer(scan: &Scan, size: &BlockSize) -> Answer {
     if size.zero_bytes > 0 {
         let thin = size.savings(&scan.zeros, true);
         details.push(
-            format!("without {} of zeros: {}", format_size(size.zero_bytes),
-                percent(thin.deduplication))
+            format!(
+                "without {} of zeros: {}",
+                format_size(size.zero_bytes),
+                percent(thin.deduplication)
+            )
             .into(),
         );
     }
@@ -229,8 +236,11 @@ fn savings_table(scan: &Scan) -> Table {
                 (true, false) => "with",
                 (true, true) => "without",
             };
-            let amounts =
-                if is_thin { size.without_zeros(&scan.zeros) } else { size.with_zeros(&scan.zeros) };
+            let amounts = if is_thin {
+                size.without_zeros(&scan.zeros)
+            } else {
+                size.with_zeros(&scan.zeros)
+            };
             let savings = size.savings(&scan.zeros, is_thin);
             let share = |share: Option<f64>| {
                 share.map_or_else(|| Cell::missing("not measured"), |share| percent(share).into())
@@ -317,7 +327,8 @@ fn duplicates(scan: &Scan, id: &str) -> Picture {
         .unwrap_or_default();
     let columns = std::iter::once(Column::text("duplicates"))
         .chain(scan.block_sizes.iter().map(|size| Column::number(size.name())));
-    let mut table = Table::new("Share of blocks by the duplicates of their content", columns.collect());
+    let mut table =
+        Table::new("Share of blocks by the duplicates of their content", columns.collect());
     let share_of = |size: &BlockSize, name: &str| {
         size.ranges.iter().find(|range| range.duplicates == name).map_or(0.0, |range| range.share)
     };

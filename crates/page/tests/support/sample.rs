@@ -29,7 +29,7 @@ const WORKLOADS: [(&str, &str, f64); 5] = [
 ];
 
 /// Writes a campaign with this many repetitions of 20 pairs of a target and a workload.
-pub fn write_campaign(directory: &Path, repetitions: u32) {
+pub(crate) fn write_campaign(directory: &Path, repetitions: u32) {
     let mut random = Random::new(7);
     let mut planned = Vec::new();
     for repetition in 1..=repetitions {
@@ -78,7 +78,9 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
         .map(|(name, kind, _)| WorkloadRecord {
             name: (*name).to_owned(),
             kind: "bench".to_owned(),
-            description: format!("{kind}s of 4 KiB, contents personal, <b>not bold</b> & \"quoted\""),
+            description: format!(
+                "{kind}s of 4 KiB, contents personal, <b>not bold</b> & \"quoted\""
+            ),
             main_figure: None,
             set: name.strip_prefix("load-").map(|share| ("load".to_owned(), format!("{share} %"))),
             left_out: None,
@@ -97,10 +99,12 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
         provenance: provenance(),
         name: "sample".to_owned(),
         title: "Does in-line deduplication pay for writes?".to_owned(),
-        plan_text: "name = \"sample\"\n[[target]]\nkind = \"loop\" # </pre><script>x</script>\n".to_owned(),
+        plan_text: "name = \"sample\"\n[[target]]\nkind = \"loop\" # </pre><script>x</script>\n"
+            .to_owned(),
         paper: Some(Paper {
             id: "dedis-2016".to_owned(),
-            title: "Efficient deduplication in a distributed primary storage infrastructure".to_owned(),
+            title: "Efficient deduplication in a distributed primary storage infrastructure"
+                .to_owned(),
             authors: vec!["João Paulo".to_owned(), "José Pereira".to_owned()],
             venue: "ACM Transactions on Storage 12(4)".to_owned(),
             year: 2016,
@@ -113,7 +117,9 @@ fn plan(runs: Vec<PlannedRun>, repetitions: u32) -> CampaignRecord {
         precision_share: 0.05,
         confidence: 0.95,
         claims: claims(),
-        warnings: vec!["other programs used 12 % of the processors before the first run".to_owned()],
+        warnings: vec![
+            "other programs used 12 % of the processors before the first run".to_owned(),
+        ],
     }
 }
 
