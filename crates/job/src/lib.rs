@@ -19,7 +19,7 @@ mod engine;
 mod environment;
 pub mod filebench;
 pub mod job_file;
-mod nearest;
+pub mod nearest;
 mod options;
 pub mod replay;
 pub mod suite;

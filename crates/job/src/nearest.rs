@@ -13,7 +13,8 @@ fn likeness(one: &str, other: &str) -> usize {
 }
 
 /// Returns the known name that is most similar to a wrong one, if its similarity is at least 50.
-pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+#[must_use]
+pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     known
         .map(|name| (likeness(wrong, name), name))
         .max()
@@ -22,7 +23,8 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
 }
 
 /// Returns all known names. The names that are most similar to a wrong one come first.
-pub(crate) fn nearest_first<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+#[must_use]
+pub fn nearest_first<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut names: Vec<&str> = known.collect();
     names.sort_by_key(|name| std::cmp::Reverse(likeness(wrong, name)));
     names

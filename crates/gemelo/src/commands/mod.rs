@@ -1,6 +1,7 @@
 //! The commands. Each has a module with its arguments, the call of the library, and the output.
 
 pub(crate) mod bench;
+mod campaign;
 mod completions;
 pub(crate) mod dedisbench;
 mod distribution;
@@ -37,6 +38,8 @@ enum Command {
     Generate(generate::Arguments),
     Bench(Box<bench::Arguments>),
     Suite(Box<suite::Arguments>),
+    /// Compare systems: run a plan of targets, workloads and repetitions
+    Campaign(campaign::Arguments),
     Dedisbench(dedisbench::Arguments),
     Filebench(Box<filebench::Arguments>),
     Verify(verify::Arguments),
@@ -67,6 +70,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Scan(arguments) => scan::run(*arguments, context),
         Command::Generate(arguments) => generate::run(&arguments, context),
         Command::Bench(arguments) => bench::run(&arguments, context),
+        Command::Campaign(arguments) => campaign::run(&arguments, context),
         Command::Suite(arguments) => suite::run(&arguments, context),
         Command::Dedisbench(arguments) => dedisbench::run(&arguments, context),
         Command::Filebench(arguments) => filebench::run(&arguments, context),

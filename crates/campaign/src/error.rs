@@ -1,0 +1,143 @@
+//! Failures of a campaign, and of the steps of one run.
+
+use crate::plan::PlanError;
+use gemelo_base::units::format_duration_ns;
+use gemelo_base::{Classified, FailureKind};
+use gemelo_record::RecordError;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use thiserror::Error;
+
+/// The reason why a campaign cannot begin or go on.
+#[derive(Debug, Error)]
+pub enum CampaignError {
+    /// The plan is wrong.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The record of the campaign cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// An operation on a file failed.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// The attempted action.
+        action: &'static str,
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// Another process runs or cleans the campaign.
+    #[error("another process runs or cleans the campaign in {}: wait until it ends", .0.display())]
+    Locked(PathBuf),
+    /// The directory already has a campaign.
+    #[error("{} already has a campaign: go on with --resume, or give another directory", .0.display())]
+    Exists(PathBuf),
+    /// The directory has no campaign to go on with.
+    #[error("{} has no campaign: start one without --resume", .0.display())]
+    Absent(PathBuf),
+    /// The campaign in the directory has another plan.
+    #[error(
+        "the campaign in {} has another plan or other parameters: its own is plan.toml there; give \
+         that, or another directory",
+        .0.display()
+    )]
+    OtherPlan(PathBuf),
+    /// The journal cannot be understood.
+    #[error("line {line} of {} is not an entry of a journal of this version", path.display())]
+    Journal {
+        /// Path of the journal.
+        path: PathBuf,
+        /// Number of the line.
+        line: usize,
+        /// Error of the parser.
+        source: serde_json::Error,
+    },
+    /// Something that an earlier start has left cannot be given back.
+    #[error("something of an earlier start is left: {0}: remove the cause and try again")]
+    Leftover(String),
+    /// Every target is left out.
+    #[error("no run is left: {0}")]
+    NothingToRun(String),
+}
+
+impl Classified for CampaignError {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::Plan(error) => error.kind(),
+            Self::Record(error) => error.kind(),
+            Self::Io { source, .. } => FailureKind::of_io(source),
+            Self::Locked(_) => FailureKind::InUse,
+            Self::Exists(_) | Self::Absent(_) | Self::OtherPlan(_) | Self::NothingToRun(_) => {
+                FailureKind::BadInput
+            }
+            Self::Leftover(_) => FailureKind::Failed,
+            Self::Journal { .. } => FailureKind::Damaged,
+        }
+    }
+}
+
+impl CampaignError {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// The reason why a step of a run failed. Other runs go on.
+#[derive(Debug, Error)]
+pub(crate) enum StepError {
+    /// The user asked the campaign to stop.
+    #[error("the campaign was interrupted")]
+    Interrupted,
+    /// An operation on a file failed.
+    #[error("cannot {action} {}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// A program cannot be started.
+    #[error("cannot start '{program}'")]
+    Start { program: String, source: io::Error },
+    /// A program failed.
+    #[error("'{program}' ended with {status}{}", said(output))]
+    Program { program: String, status: String, output: String },
+    /// A program took too long.
+    #[error(
+        "'{program}' was ended after {}, its time limit: raise 'time-limit'",
+        format_duration_ns(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX))
+    )]
+    TooLong { program: String, limit: Duration },
+    /// A result file has another layout.
+    #[error("{} is not a result: {reason}", path.display())]
+    Result { path: PathBuf, reason: String },
+    /// A resource could not be given back.
+    #[error("cannot give back {what}: {reason}")]
+    Undo { what: String, reason: String },
+}
+
+fn said(output: &str) -> String {
+    if output.is_empty() { String::new() } else { format!(": {output}") }
+}
+
+impl StepError {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Returns the error and its causes as one line.
+    pub(crate) fn reason(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}

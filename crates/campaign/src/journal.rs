@@ -1,0 +1,186 @@
+//! The journal of a campaign: everything that exists because of it and has to be given back.
+//!
+//! Each entry is durable before its resource is made, so a campaign that was killed at any moment
+//! leaves nothing that the journal does not name. A resource that was named and never made is given
+//! back without effect. The end of a run and the cleaning after a crash use the same code.
+
+use crate::error::{CampaignError, StepError};
+use crate::resource::Resource;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Name of the journal in the campaign's directory.
+const JOURNAL_FILE: &str = "journal.jsonl";
+
+/// A line of the journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Entry {
+    /// A resource is about to be made.
+    Makes { id: u64, resource: Resource },
+    /// A resource was given back.
+    Undone { id: u64 },
+}
+
+/// The open journal. The caller holds the campaign's lock.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+    /// The resources that exist, in the order in which they were made.
+    live: Vec<(u64, Resource)>,
+    next_id: u64,
+}
+
+/// A point in the order of resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark(u64);
+
+impl Journal {
+    /// Opens the journal of a campaign, or creates it.
+    pub(crate) fn open(directory: &Path) -> Result<Self, CampaignError> {
+        let path = directory.join(JOURNAL_FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(CampaignError::io("read", &path)(error)),
+        };
+        let (live, next_id) = replay(&text, &path)?;
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.map_err(CampaignError::io("open", &path))?;
+        let journal = Self { path, file, live, next_id };
+        // A line that a crash cut off names a resource that was never made.
+        let whole = text.rfind('\n').map_or(0, |at| at + 1) as u64;
+        journal.file.set_len(whole).map_err(CampaignError::io("write", &journal.path))?;
+        Ok(journal)
+    }
+
+    fn append(&mut self, entry: &Entry) -> Result<(), StepError> {
+        let cannot = |source| StepError::Io { action: "write", path: self.path.clone(), source };
+        let mut line = serde_json::to_string(entry).map_err(|error| cannot(error.into()))?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).map_err(cannot)?;
+        self.file.sync_data().map_err(cannot)
+    }
+
+    /// Records a resource durably. The caller makes it afterwards.
+    pub(crate) fn note(&mut self, resource: Resource) -> Result<(), StepError> {
+        let id = self.next_id;
+        self.append(&Entry::Makes { id, resource: resource.clone() })?;
+        self.next_id += 1;
+        self.live.push((id, resource));
+        Ok(())
+    }
+
+    pub(crate) const fn mark(&self) -> Mark {
+        Mark(self.next_id)
+    }
+
+    /// Gives back everything that was made since a mark, the latest first. What cannot be given
+    /// back stays in the journal, and so does everything that it may rest on.
+    pub(crate) fn undo_since(&mut self, mark: Mark) -> Vec<StepError> {
+        let mut errors = Vec::new();
+        while let Some((id, resource)) = self.live.last().cloned() {
+            if id < mark.0 {
+                break;
+            }
+            let undone = resource.undo().and_then(|()| self.append(&Entry::Undone { id }));
+            if let Err(error) = undone {
+                errors.push(error);
+                break;
+            }
+            self.live.pop();
+        }
+        errors
+    }
+
+    /// Gives back everything. An empty journal is the result of success.
+    pub(crate) fn undo_all(&mut self) -> Result<Vec<StepError>, CampaignError> {
+        let errors = self.undo_since(Mark(0));
+        if errors.is_empty() {
+            self.file.set_len(0).map_err(CampaignError::io("write", &self.path))?;
+        }
+        Ok(errors)
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Resource> {
+        self.live.iter().map(|(_, resource)| resource)
+    }
+}
+
+type Live = Vec<(u64, Resource)>;
+
+fn replay(text: &str, path: &Path) -> Result<(Live, u64), CampaignError> {
+    let mut live = Live::new();
+    let mut next_id = 0;
+    let whole = text.rfind('\n').and_then(|at| text.get(..at)).unwrap_or_default();
+    for (index, line) in whole.lines().enumerate() {
+        let entry = serde_json::from_str(line).map_err(|source| CampaignError::Journal {
+            path: path.to_owned(),
+            line: index + 1,
+            source,
+        })?;
+        match entry {
+            Entry::Makes { id, resource } => {
+                next_id = next_id.max(id + 1);
+                live.push((id, resource));
+            }
+            Entry::Undone { id } => live.retain(|(other, _)| *other != id),
+        }
+    }
+    Ok((live, next_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory_of(path: &Path) -> Resource {
+        Resource::Directory { path: path.to_owned() }
+    }
+
+    #[test]
+    fn what_was_made_is_given_back_after_a_crash_and_a_cut_line_is_ignored() {
+        let place = tempfile::tempdir().unwrap();
+        let (one, two) = (place.path().join("one"), place.path().join("one/two"));
+        let mut journal = Journal::open(place.path()).unwrap();
+        for path in [&one, &two] {
+            journal.note(directory_of(path)).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }
+        drop(journal);
+        let path = place.path().join(JOURNAL_FILE);
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("{\"makes\":{\"id\":2,\"resour");
+        std::fs::write(&path, text).unwrap();
+        let mut journal = Journal::open(place.path()).unwrap();
+        assert_eq!(journal.live().count(), 2);
+        assert!(journal.undo_all().unwrap().is_empty());
+        assert!(!one.exists());
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_run_gives_back_only_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(place.path()).unwrap();
+        journal.note(directory_of(&place.path().join("kept"))).unwrap();
+        let mark = journal.mark();
+        journal.note(directory_of(&place.path().join("of-the-run"))).unwrap();
+        assert!(journal.undo_since(mark).is_empty());
+        assert_eq!(journal.live().count(), 1);
+        let journal = Journal::open(place.path()).unwrap();
+        assert_eq!(journal.live().count(), 1);
+    }
+
+    #[test]
+    fn a_damaged_line_is_an_error_with_its_number() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join(JOURNAL_FILE), "{\"undone\":{\"id\":0}}\nrubbish\n")
+            .unwrap();
+        let error = Journal::open(place.path()).unwrap_err().to_string();
+        assert!(error.starts_with("line 2 of "), "{error}");
+    }
+}

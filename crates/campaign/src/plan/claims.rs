@@ -1,0 +1,55 @@
+//! The claims of a plan and the paper that it repeats.
+
+use super::PlanError;
+use super::keys::Keys;
+use gemelo_record::{ClaimRecord, Paper};
+
+/// Most claims of a plan. The papers have below 50 findings each.
+const MOST_CLAIMS: usize = 1000;
+
+pub(super) fn claims(tables: &[Keys<'_>]) -> Result<Vec<ClaimRecord>, PlanError> {
+    if tables.len() > MOST_CLAIMS {
+        return Err(PlanError::TooMany { most: MOST_CLAIMS, what: "claims" });
+    }
+    let mut claims = Vec::<ClaimRecord>::with_capacity(tables.len());
+    for keys in tables {
+        let claim = claim(keys)?;
+        if claims.iter().any(|other| other.id == claim.id) {
+            return Err(keys.wrong("id", format_args!("two claims have the id '{}'", claim.id)));
+        }
+        claims.push(claim);
+    }
+    Ok(claims)
+}
+
+fn claim(keys: &Keys<'_>) -> Result<ClaimRecord, PlanError> {
+    let claim = ClaimRecord {
+        id: keys.required_text("id")?,
+        claim: keys.required_text("claim")?,
+        published: keys.text("published")?,
+        place: keys.text("place")?,
+        not_testable: keys.text("not-testable")?,
+        tests: keys.texts("tests")?,
+    };
+    keys.finish()?;
+    match (&claim.not_testable, claim.tests.is_empty()) {
+        (Some(_), false) => Err(keys.wrong("not-testable", "cannot stand beside 'tests'")),
+        (None, true) => {
+            Err(keys.wrong("tests", "is missing: give conditions, or the reason in 'not-testable'"))
+        }
+        _ => Ok(claim),
+    }
+}
+
+pub(super) fn paper(keys: Option<&Keys<'_>>) -> Result<Option<Paper>, PlanError> {
+    let Some(keys) = keys else { return Ok(None) };
+    let paper = Paper {
+        id: keys.required_text("id")?,
+        title: keys.required_text("title")?,
+        authors: keys.texts("authors")?,
+        venue: keys.required_text("venue")?,
+        year: keys.parsed("year", "a year")?.unwrap_or(0),
+    };
+    keys.finish()?;
+    Ok(Some(paper))
+}

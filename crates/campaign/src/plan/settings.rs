@@ -1,0 +1,99 @@
+//! The table `[campaign]`: how often, how precisely and in which surroundings runs are made.
+
+use super::PlanError;
+use super::keys::Keys;
+use gemelo_base::values::{Percent, Size, Span};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most repetitions. Confidence intervals hardly narrow beyond.
+const MOST_REPETITIONS: u32 = 1000;
+
+/// Repetitions without the key. Fewer give no useful confidence interval.
+const REPETITIONS: u32 = 3;
+
+/// Half width of confidence intervals without the key, as a share of the mean.
+const PRECISION_SHARE: f64 = 0.05;
+
+/// Confidence level without the key, as is usual.
+const CONFIDENCE: f64 = 0.95;
+
+/// Longest step of a run without the key.
+const TIME_LIMIT: Duration = Duration::from_secs(3600);
+
+/// The settings of a campaign.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    /// Fewest repetitions of each pair.
+    pub(crate) repetitions: u32,
+    pub(crate) most_repetitions: u32,
+    pub(crate) precision_share: f64,
+    pub(crate) confidence: f64,
+    pub(crate) seed: u64,
+    /// Runs of each pair that precede the first repetition and do not count.
+    pub(crate) warm_up_runs: u32,
+    /// Pause before each run.
+    pub(crate) idle: Duration,
+    pub(crate) drops_caches: bool,
+    /// Longest step of a run.
+    pub(crate) time_limit: Duration,
+    pub(crate) baseline: Option<String>,
+    /// Directory for everything that runs make; the campaign's own if absent.
+    pub(crate) work: Option<PathBuf>,
+    /// Time and space that the author of the plan expects, for the list of plans.
+    pub(crate) takes: Option<Duration>,
+    pub(crate) space_bytes: Option<u64>,
+    pub(crate) needs_root: bool,
+}
+
+const SPAN: &str = "a duration, such as 30s, 5m or 2h";
+
+impl Settings {
+    pub(super) fn read(keys: &Keys<'_>) -> Result<Self, PlanError> {
+        let name = keys.required_text("name")?;
+        let repetitions = count(keys, "repetitions")?.unwrap_or(REPETITIONS);
+        let most = count(keys, "most-repetitions")?.unwrap_or(repetitions);
+        if repetitions == 0 || most < repetitions {
+            return Err(keys.wrong(
+                "repetitions",
+                format_args!("must be from 1 to 'most-repetitions', which is {most}"),
+            ));
+        }
+        let share = |key| keys.parsed::<Percent>(key, "a percentage, such as 5 or 2.5%");
+        let span = |key| Ok::<_, PlanError>(keys.parsed::<Span>(key, SPAN)?.map(|span| span.0));
+        let confidence = share("confidence")?.map_or(CONFIDENCE, |percent| percent.0);
+        if !(0.5..1.0).contains(&confidence) {
+            return Err(keys.wrong("confidence", "must be at least 50 % and below 100 %"));
+        }
+        let settings = Self {
+            title: keys.text("title")?.unwrap_or_else(|| name.clone()),
+            name,
+            repetitions,
+            most_repetitions: most,
+            precision_share: share("precision")?.map_or(PRECISION_SHARE, |percent| percent.0),
+            confidence,
+            seed: keys.parsed("seed", "a whole number")?.unwrap_or(1),
+            warm_up_runs: count(keys, "warm-up-runs")?.unwrap_or(0),
+            idle: span("idle")?.unwrap_or_default(),
+            drops_caches: keys.flag("drop-caches")?,
+            time_limit: span("time-limit")?.unwrap_or(TIME_LIMIT),
+            baseline: keys.text("baseline")?,
+            work: keys.text("work")?.map(PathBuf::from),
+            takes: span("takes")?,
+            space_bytes: keys.parsed::<Size>("space", "a size, such as 4g")?.map(|size| size.0),
+            needs_root: keys.flag("needs-root")?,
+        };
+        keys.finish()?;
+        Ok(settings)
+    }
+}
+
+fn count(keys: &Keys<'_>, name: &'static str) -> Result<Option<u32>, PlanError> {
+    let Some(count) = keys.parsed::<u32>(name, "a whole number")? else { return Ok(None) };
+    if count > MOST_REPETITIONS {
+        return Err(keys.wrong(name, format_args!("must be at most {MOST_REPETITIONS}")));
+    }
+    Ok(Some(count))
+}

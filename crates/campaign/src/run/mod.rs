@@ -1,0 +1,239 @@
+//! Running a campaign: each run of the plan, resumption, and further repetitions.
+
+mod attempt;
+mod files;
+
+use crate::error::{CampaignError, StepError};
+use crate::journal::Journal;
+use crate::lock::Lock;
+use crate::plan::Plan;
+use crate::resource::Resource;
+use crate::schedule::{Pair, order};
+use crate::selection::Selection;
+use attempt::Attempt;
+use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
+use gemelo_record::{
+    CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, TargetRecord, WorkloadRecord,
+    read_campaign, read_run,
+};
+use gemelo_report::Provenance;
+use std::path::{Path, PathBuf};
+
+/// The surroundings of a campaign.
+pub struct Environment<'a> {
+    /// This program, which runs its own commands as processes.
+    pub program: &'a Path,
+    /// The clock of all durations.
+    pub clock: SystemClock,
+    /// Receives progress and warnings.
+    pub monitor: &'a dyn Monitor,
+    /// Ends the campaign in good order when it is raised.
+    pub stop: &'a StopFlag,
+    /// Origin of the campaign.
+    pub provenance: Provenance,
+}
+
+/// The end of a campaign.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Number of complete runs, with those before a resumption.
+    pub done: usize,
+    /// Names of failed runs, with their reasons.
+    pub failed: Vec<(String, String)>,
+    /// `true` if the campaign was asked to stop before its end.
+    pub is_interrupted: bool,
+    /// Things that could not be given back. `campaign clean` tries again.
+    pub left: Vec<String>,
+}
+
+/// Returns the runs of the first repetitions, in their order.
+pub(crate) fn first_runs(plan: &Plan, selection: &Selection) -> Vec<PlannedRun> {
+    let mut runs = Vec::new();
+    for repetition in 1..=plan.settings.repetitions {
+        add_runs(plan, &selection.pairs, repetition, &mut runs);
+    }
+    runs
+}
+
+/// Appends one repetition of some pairs.
+fn add_runs(plan: &Plan, pairs: &[Pair], repetition: u32, runs: &mut Vec<PlannedRun>) {
+    for pair in order(pairs, plan.settings.seed, repetition) {
+        let members = plan.workloads.get(pair.workload).zip(plan.targets.get(pair.target));
+        let Some((workload, target)) = members else { continue };
+        let number = runs.len() + 1;
+        runs.push(PlannedRun {
+            id: format!("{number:04}-{}-{}-r{repetition}", workload.name, target.name),
+            target: target.name.clone(),
+            workload: workload.name.clone(),
+            repetition,
+        });
+    }
+}
+
+/// Runs a campaign in a directory, or goes on with it.
+///
+/// # Errors
+/// Fails if the campaign cannot begin or its record cannot be written. A failed run is no error.
+pub fn run(
+    plan: &Plan,
+    directory: &Path,
+    resume: bool,
+    environment: &Environment<'_>,
+) -> Result<Summary, CampaignError> {
+    let selection = Selection::of(plan);
+    if selection.pairs.is_empty() {
+        return Err(CampaignError::NothingToRun(selection.reasons(plan)));
+    }
+    let directory = files::prepare(directory, resume)?;
+    let _lock = Lock::take(&directory)?;
+    let record = files::record(plan, &directory, resume, || {
+        record_of(plan, &selection, environment.provenance.clone())
+    })?;
+    let mut journal = Journal::open(&directory)?;
+    refuse_leftovers(journal.undo_all()?)?;
+    let work = work_directory(plan, &directory, &mut journal)?;
+    let mut campaign = Campaign { plan, directory: &directory, work, record, journal, environment };
+    let mut summary = campaign.all_runs(&selection)?;
+    summary.left = reasons(&campaign.journal.undo_all()?);
+    Ok(summary)
+}
+
+/// Gives back everything that a campaign has left. Returns what could not be given back.
+///
+/// # Errors
+/// Fails if the directory has no campaign, if it is in use, or if its journal cannot be read.
+pub fn clean(directory: &Path) -> Result<Cleaned, CampaignError> {
+    read_campaign(directory)?;
+    let _lock = Lock::take(directory)?;
+    let mut journal = Journal::open(directory)?;
+    let found = journal.live().map(ToString::to_string).collect();
+    let left = reasons(&journal.undo_all()?);
+    Ok(Cleaned { found, left })
+}
+
+/// The outcome of [`clean`].
+#[derive(Debug)]
+pub struct Cleaned {
+    /// What the journal named.
+    pub found: Vec<String>,
+    /// What could not be given back, with reasons.
+    pub left: Vec<String>,
+}
+
+fn reasons(errors: &[StepError]) -> Vec<String> {
+    errors.iter().map(StepError::reason).collect()
+}
+
+fn refuse_leftovers(errors: Vec<StepError>) -> Result<(), CampaignError> {
+    errors.into_iter().next().map_or(Ok(()), |error| Err(CampaignError::Leftover(error.reason())))
+}
+
+/// Makes the directory in which runs make their targets.
+fn work_directory(
+    plan: &Plan,
+    directory: &Path,
+    journal: &mut Journal,
+) -> Result<PathBuf, CampaignError> {
+    let work = match &plan.settings.work {
+        Some(parent) => parent.join(format!("gemelo-{:016x}", gemelo_base::random::fresh_word())),
+        None => directory.join("work"),
+    };
+    journal
+        .note(Resource::Directory { path: work.clone() })
+        .map_err(|error| CampaignError::Leftover(error.reason()))?;
+    std::fs::create_dir(&work).map_err(CampaignError::io("create", &work))?;
+    Ok(work)
+}
+
+fn record_of(plan: &Plan, selection: &Selection, provenance: Provenance) -> CampaignRecord {
+    let settings = &plan.settings;
+    let targets =
+        plan.targets.iter().zip(&selection.targets).map(|(target, left_out)| TargetRecord {
+            name: target.name.clone(),
+            kind: target.kind.to_owned(),
+            description: target.description.clone(),
+            is_baseline: settings.baseline.as_ref() == Some(&target.name),
+            left_out: left_out.clone(),
+        });
+    let workloads = plan.workloads.iter().zip(&selection.workloads).map(|(workload, left_out)| {
+        WorkloadRecord {
+            name: workload.name.clone(),
+            kind: workload.kind.to_owned(),
+            description: workload.description.clone(),
+            main_figure: workload.main_figure.clone(),
+            set: workload.set.clone(),
+            left_out: left_out.clone(),
+        }
+    });
+    CampaignRecord {
+        schema: CAMPAIGN_SCHEMA.to_owned(),
+        provenance: Provenance { seed: Some(settings.seed), ..provenance },
+        name: settings.name.clone(),
+        title: settings.title.clone(),
+        plan_text: plan.text.clone(),
+        paper: plan.paper.clone(),
+        targets: targets.collect(),
+        workloads: workloads.collect(),
+        runs: first_runs(plan, selection),
+        repetitions: settings.repetitions,
+        most_repetitions: settings.most_repetitions,
+        precision_share: settings.precision_share,
+        confidence: settings.confidence,
+        claims: plan.claims.clone(),
+        warnings: selection.unsuitable.clone(),
+    }
+}
+
+/// A campaign that is running.
+struct Campaign<'a> {
+    plan: &'a Plan,
+    directory: &'a Path,
+    work: PathBuf,
+    record: CampaignRecord,
+    journal: Journal,
+    environment: &'a Environment<'a>,
+}
+
+impl Campaign<'_> {
+    fn all_runs(&mut self, _selection: &Selection) -> Result<Summary, CampaignError> {
+        let mut summary = Summary::default();
+        let total = self.record.runs.len() as u64;
+        self.environment.monitor.begin("runs", Unit::Items, Some(total));
+        let mut next = 0;
+        while let Some(run) = self.record.runs.get(next).cloned() {
+            next += 1;
+            let outcome = self.outcome_of(&run)?;
+            self.environment.monitor.advance(1);
+            match outcome {
+                Outcome::Done => summary.done += 1,
+                Outcome::Failed { reason } => {
+                    let message = format!("run {} failed: {reason}", run.id);
+                    self.environment.monitor.warn(&message);
+                    summary.failed.push((run.id, reason));
+                }
+                Outcome::Interrupted => {
+                    summary.is_interrupted = true;
+                    break;
+                }
+            }
+        }
+        self.environment.monitor.finish();
+        Ok(summary)
+    }
+
+    /// Returns the outcome of a run that is complete already, or executes it.
+    fn outcome_of(&mut self, run: &PlannedRun) -> Result<Outcome, CampaignError> {
+        if let Ok(record) = read_run(self.directory, &run.id)
+            && record.outcome == Outcome::Done
+        {
+            return Ok(Outcome::Done);
+        }
+        if self.environment.stop.is_raised() {
+            return Ok(Outcome::Interrupted);
+        }
+        let results = gemelo_record::run_directory(self.directory, &run.id);
+        let record = Attempt::new(self, run, results.clone())?.execute();
+        files::write_json(&results.join(gemelo_record::RUN_FILE), &record)?;
+        Ok(record.outcome)
+    }
+}

@@ -1,0 +1,80 @@
+//! The plans that ship with the program.
+
+use crate::plan::{Plan, PlanError, SetValue};
+use std::path::Path;
+use std::time::Duration;
+
+/// Name and text of each plan.
+const PLANS: [(&str, &str); 1] = [("quick", include_str!("../../../plans/quick.toml"))];
+
+/// A plan that ships, for the list.
+#[derive(Debug)]
+pub struct ShippedPlan {
+    /// Name, as `campaign run` takes it.
+    pub name: &'static str,
+    /// Title of the report.
+    pub title: String,
+    /// `true` if parts of it need root.
+    pub needs_root: bool,
+    /// The time that it takes with the parameters of the plan.
+    pub takes: Option<Duration>,
+    /// The free space that it needs.
+    pub space_bytes: Option<u64>,
+}
+
+/// Returns all plans that ship.
+///
+/// # Errors
+/// Fails if a plan is wrong, which the tests exclude.
+pub fn shipped() -> Result<Vec<ShippedPlan>, PlanError> {
+    let one = |(name, text): (&'static str, &str)| {
+        let settings = Plan::read(text, Path::new("."), &[])?.settings;
+        Ok(ShippedPlan {
+            name,
+            title: settings.title,
+            needs_root: settings.needs_root,
+            takes: settings.takes,
+            space_bytes: settings.space_bytes,
+        })
+    };
+    PLANS.into_iter().map(one).collect()
+}
+
+impl Plan {
+    /// Reads a plan that ships, by its name, or the plan in a file.
+    ///
+    /// # Errors
+    /// Fails if there is no such plan, or with the first fault of the plan and its line.
+    pub fn open(name: &Path, set: &[SetValue]) -> Result<Self, PlanError> {
+        let shipped = PLANS.iter().find(|(known, _)| Path::new(known) == name);
+        if let Some((_, text)) = shipped {
+            return Self::read(text, Path::new("."), set);
+        }
+        let text = match std::fs::read_to_string(name) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(PlanError::NoSuchPlan {
+                    name: name.display().to_string(),
+                    known: PLANS.map(|(known, _)| known).join(", "),
+                });
+            }
+            Err(source) => return Err(PlanError::Read { path: name.to_owned(), source }),
+        };
+        let base = name.parent().unwrap_or(Path::new("."));
+        let base = std::path::absolute(base).unwrap_or_else(|_| base.to_owned());
+        Self::read(&text, &base, set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_that_ships_is_valid_and_says_what_it_needs() {
+        for plan in shipped().unwrap() {
+            assert!(plan.takes.is_some() && plan.space_bytes.is_some(), "{}", plan.name);
+            assert!(!plan.title.is_empty());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A block device. Its content is overwritten.
+
+use super::{Made, Place, PlaceKind, Target};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::site::Site;
+use crate::system;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+#[derive(Debug)]
+struct Device {
+    path: PathBuf,
+    /// `true` if all blocks are discarded before each run.
+    discards: bool,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    reading: &Reading<'_>,
+) -> Result<Box<dyn Target>, PlanError> {
+    if !keys.is_table(kind) {
+        return Err(
+            keys.wrong(kind, "must be a table, such as { path = \"/dev/sdx\", overwrite = true }")
+        );
+    }
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let path = reading.path(&table.required_text("path")?);
+    let discards = table.flag("discard")?;
+    if !table.flag("overwrite")? {
+        return Err(table
+            .wrong("overwrite", "must be true, because each run destroys the data on the device"));
+    }
+    table.finish()?;
+    Ok(Box::new(Device { path, discards }))
+}
+
+impl Target for Device {
+    fn description(&self) -> String {
+        format!("block device {}", self.path.display())
+    }
+
+    fn missing(&self) -> Option<String> {
+        let path = self.path.display();
+        match std::fs::metadata(&self.path) {
+            Err(error) => Some(format!("{path}: {error}")),
+            Ok(status) if !status.file_type().is_block_device() => {
+                Some(format!("{path} is not a block device"))
+            }
+            Ok(_) if rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK).is_err() => {
+                Some(format!("{path} cannot be written by this user"))
+            }
+            Ok(_) if self.discards => system::missing(&["blkdiscard"], false, &[]),
+            Ok(_) => None,
+        }
+    }
+
+    fn place_kind(&self) -> PlaceKind {
+        PlaceKind::Device
+    }
+
+    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+        if self.discards {
+            site.run(Command::new("blkdiscard").arg(&self.path))?;
+        }
+        Ok(Box::new(MadeDevice(self.path.clone())))
+    }
+}
+
+struct MadeDevice(PathBuf);
+
+impl Made for MadeDevice {
+    fn place(&self) -> Place {
+        Place::Device(self.0.clone())
+    }
+}

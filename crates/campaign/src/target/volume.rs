@@ -1,0 +1,272 @@
+//! A volume of a pool of gemelo: in the process of the load, over NBD, or mounted through NBD.
+//!
+//! Pools and volumes are made, served and asked by this program's own commands, as a user does it.
+
+use super::file_system::{self, FileSystem};
+use super::{Made, Place, PlaceKind, Target};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::resource::Resource;
+use crate::site::Site;
+use crate::system;
+use gemelo_base::units::format_exact_size;
+use gemelo_base::values::Size;
+use gemelo_record::Space;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Size of a volume without the key.
+const DEFAULT_BYTES: u64 = 4 << 30;
+
+/// Space of a pool beside the blocks of its volume, for blocks that were overwritten and not yet
+/// freed: a quarter of the volume, and at least this many bytes.
+const LEAST_SPARE_BYTES: u64 = 64 << 20;
+
+/// Name of the volume in the pool.
+const VOLUME: &str = "v";
+
+/// Options of `gemelo pool create` and of `gemelo serve` that a plan passes on by their own names.
+/// The options of the server hold for a volume in the process of the load as far as the pool keeps
+/// them.
+const POOL_OPTIONS: [&str; 8] = [
+    "backend",
+    "fingerprint",
+    "block-size",
+    "cache",
+    "commit-interval",
+    "verify-reads",
+    "data",
+    "metadata",
+];
+
+const SERVE_OPTIONS: [&str; 6] =
+    ["finder-delay", "finder-rate", "collect-rate", "busy-wait", "memory", "most-connections"];
+
+/// The way in which the load reaches the volume.
+#[derive(Debug)]
+enum Access {
+    InProcess,
+    Nbd,
+    Mounted(FileSystem),
+}
+
+#[derive(Debug)]
+struct Volume {
+    access: Access,
+    mode: String,
+    bytes: u64,
+    capacity_bytes: u64,
+    pool_words: Vec<String>,
+    serve_words: Vec<String>,
+    verifies_bytes: bool,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    _reading: &Reading<'_>,
+) -> Result<Box<dyn Target>, PlanError> {
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let mode = table.text("mode")?.unwrap_or_else(|| "inline".to_owned());
+    if !["off", "inline", "offline"].contains(&mode.as_str()) {
+        return Err(table.wrong("mode", format_args!("'{mode}' is none of off, inline, offline")));
+    }
+    let size = |name| table.parsed::<Size>(name, "a size, such as 4g");
+    let bytes = size("size")?.map_or(DEFAULT_BYTES, |size| size.0);
+    let usual = bytes.saturating_add((bytes / 4).max(LEAST_SPARE_BYTES));
+    let volume = Volume {
+        access: access(&table)?,
+        mode,
+        bytes,
+        capacity_bytes: size("capacity")?.map_or(usual, |size| size.0),
+        pool_words: words(&table, &POOL_OPTIONS)?,
+        serve_words: words(&table, &SERVE_OPTIONS)?,
+        verifies_bytes: table.flag("verify-bytes")?,
+    };
+    table.finish()?;
+    Ok(Box::new(volume))
+}
+
+fn access(table: &Keys<'_>) -> Result<Access, PlanError> {
+    let name = table.text("access")?.unwrap_or_else(|| "in-process".to_owned());
+    match name.as_str() {
+        "in-process" => Ok(Access::InProcess),
+        "nbd" => Ok(Access::Nbd),
+        name => FileSystem::named(name, table)?.map(Access::Mounted).ok_or_else(|| {
+            let known = file_system::names();
+            table.wrong("access", format_args!("'{name}' is none of in-process, nbd, {known}"))
+        }),
+    }
+}
+
+fn words(table: &Keys<'_>, names: &[&'static str]) -> Result<Vec<String>, PlanError> {
+    let mut words = Vec::new();
+    for name in names {
+        if let Some(value) = table.text(name)? {
+            words.push(format!("--{name}={value}"));
+        }
+    }
+    Ok(words)
+}
+
+impl Target for Volume {
+    fn description(&self) -> String {
+        let reached = match &self.access {
+            Access::InProcess => "in the process of the load".to_owned(),
+            Access::Nbd => "over NBD".to_owned(),
+            Access::Mounted(file_system) => format!("mounted as {} over NBD", file_system.name()),
+        };
+        let options = [self.pool_words.as_slice(), self.serve_words.as_slice()].concat().join(" ");
+        let options = options.replace("--", "");
+        let size = format_exact_size(self.bytes);
+        let text = format!("gemelo volume of {size}, {}, {reached} {options}", self.mode);
+        text.trim_end().to_owned()
+    }
+
+    fn missing(&self) -> Option<String> {
+        match &self.access {
+            Access::InProcess | Access::Nbd => None,
+            Access::Mounted(file_system) => file_system
+                .missing(&["nbdfuse"])
+                .or_else(|| system::missing(&[], true, &["/dev/fuse"])),
+        }
+    }
+
+    fn place_kind(&self) -> PlaceKind {
+        match &self.access {
+            Access::InProcess => PlaceKind::InProcess,
+            Access::Nbd => PlaceKind::Export,
+            Access::Mounted(_) => PlaceKind::Directory,
+        }
+    }
+
+    fn space_bytes(&self) -> Option<u64> {
+        Some(self.capacity_bytes)
+    }
+
+    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+        let pool = site.work.join("pool");
+        self.make_pool(site, &pool)?;
+        let is_offline = self.mode == "offline";
+        let made = |place| Box::new(MadeVolume { pool: pool.clone(), place, is_offline });
+        let file_system = match &self.access {
+            Access::InProcess => {
+                return Ok(made(Place::Uri(format!("pool:{}/{VOLUME}", pool.display()))));
+            }
+            Access::Nbd => None,
+            Access::Mounted(file_system) => Some(file_system),
+        };
+        let uri = self.serve(site, &pool)?;
+        let Some(file_system) = file_system else { return Ok(made(Place::Uri(uri))) };
+        let file = fuse_file(site, &uri)?;
+        let device = site.attach(&file)?;
+        Ok(made(Place::Directory(file_system.make(site, &device)?)))
+    }
+}
+
+impl Volume {
+    fn make_pool(&self, site: &Site<'_>, pool: &Path) -> Result<(), StepError> {
+        let mut create = site.gemelo(&["pool", "create"]);
+        create.arg(pool).arg(format!("--capacity={}", self.capacity_bytes)).args(&self.pool_words);
+        if self.verifies_bytes {
+            create.arg("--verify-bytes");
+        }
+        site.run(&mut create)?;
+        let mut volume = site.gemelo(&["volume", "create"]);
+        volume.arg(pool.join(VOLUME)).arg(format!("--size={}", self.bytes));
+        site.run(volume.arg(format!("--dedup={}", self.mode)))?;
+        Ok(())
+    }
+
+    /// Starts a server of the pool and returns the URI of the volume.
+    fn serve(&self, site: &mut Site<'_>, pool: &Path) -> Result<String, StepError> {
+        const NAME: &str = "serve";
+        let socket = site.socket_directory()?.join("s");
+        let mut serve = site.gemelo(&["serve"]);
+        serve.arg(pool).arg(format!("--listen=unix:{}", socket.display())).args(&self.serve_words);
+        let pid = site.start(&mut serve, NAME)?;
+        site.wait_until(pid, NAME, || socket.exists())?;
+        Ok(format!("nbd+unix:///{VOLUME}?socket={}", socket.display()))
+    }
+}
+
+/// Makes an export a file by `nbdfuse`, and returns the file.
+fn fuse_file(site: &mut Site<'_>, uri: &str) -> Result<PathBuf, StepError> {
+    const NAME: &str = "nbdfuse";
+    let directory = site.work.join("fuse");
+    std::fs::create_dir(&directory).map_err(StepError::io("create", &directory))?;
+    site.journal.note(Resource::Mount { path: directory.clone() })?;
+    let mut command = Command::new(NAME);
+    let pid = site.start(command.arg("--connections=2").arg(&directory).arg(uri), NAME)?;
+    let file = directory.join("nbd");
+    site.wait_until(pid, NAME, || file.exists())?;
+    Ok(file)
+}
+
+struct MadeVolume {
+    pool: PathBuf,
+    place: Place,
+    is_offline: bool,
+}
+
+/// The part of `gemelo pool stat --json` that is used.
+#[derive(Deserialize)]
+struct PoolResult {
+    result: PoolReport,
+}
+
+#[derive(Deserialize)]
+struct PoolReport {
+    pool: PoolStat,
+}
+
+#[derive(Deserialize)]
+struct PoolStat {
+    block_bytes: u64,
+    logical_blocks: u64,
+    physical_blocks: u64,
+    metadata_used_bytes: u64,
+}
+
+impl Made for MadeVolume {
+    fn place(&self) -> Place {
+        self.place.clone()
+    }
+
+    fn is_in_load(&self) -> bool {
+        matches!(&self.place, Place::Uri(uri) if uri.starts_with("pool:"))
+    }
+
+    fn settle(&self, site: &mut Site<'_>) -> Result<bool, StepError> {
+        if let Place::Directory(mount) = &self.place {
+            // What the file system has not written back yet is part of the load.
+            file_system::space_of_mount(mount)?;
+        }
+        if !self.is_offline {
+            return Ok(false);
+        }
+        site.run(site.gemelo(&["pool", "find"]).arg(&self.pool))?;
+        site.run(site.gemelo(&["pool", "gc"]).arg(&self.pool))?;
+        Ok(true)
+    }
+
+    fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+        let mut command = site.gemelo(&["pool", "stat"]);
+        let text = site.run(command.arg(&self.pool).args(["--json", "-"]))?;
+        let stat = serde_json::from_str::<PoolResult>(&text);
+        let PoolStat { block_bytes, logical_blocks, physical_blocks, metadata_used_bytes } = stat
+            .map_err(|error| StepError::Result {
+                path: self.pool.clone(),
+                reason: error.to_string(),
+            })?
+            .result
+            .pool;
+        Ok(Some(Space {
+            data_bytes: physical_blocks.saturating_mul(block_bytes),
+            metadata_bytes: Some(metadata_used_bytes),
+            logical_bytes: Some(logical_blocks.saturating_mul(block_bytes)),
+        }))
+    }
+}

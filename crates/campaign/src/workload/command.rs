@@ -1,0 +1,112 @@
+//! A command of the user, whose time is measured. It may print further figures.
+
+use super::{Action, Measured, Stage};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::process;
+use crate::result;
+use crate::target::PlaceKind;
+use gemelo_record::{Better, Figures};
+use std::process::Command;
+
+/// Most figures that a command may print.
+const MOST_FIGURES: usize = 1000;
+
+#[derive(Debug)]
+struct ShellCommand {
+    script: String,
+    main_figure: Option<String>,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    _reading: &Reading<'_>,
+) -> Result<Box<dyn Action>, PlanError> {
+    let script = keys.required_text(kind)?;
+    Ok(Box::new(ShellCommand { script, main_figure: None }))
+}
+
+impl Action for ShellCommand {
+    fn description(&self) -> String {
+        let line = self.script.trim().lines().next().unwrap_or_default();
+        format!("command '{line}'")
+    }
+
+    fn accepts(&self, place: PlaceKind) -> bool {
+        place != PlaceKind::InProcess
+    }
+
+    fn main_figure(&self) -> Option<String> {
+        self.main_figure.clone().or_else(|| Some(result::ELAPSED.to_owned()))
+    }
+
+    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", &self.script]).envs(stage.environment());
+        command.current_dir(&stage.site.work);
+        let clock = stage.site.clock;
+        let start_ns = clock.now_ns();
+        let status = stage.site.run_logged(&mut command, &stage.name, stage.limit)?;
+        let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
+        let names = ["out", "err"].map(|ending| format!("{}.{ending}", stage.name));
+        let [printed, said] = names
+            .each_ref()
+            .map(|name| std::fs::read_to_string(stage.site.results.join(name)).unwrap_or_default());
+        if !status.success() {
+            let (program, output) = ("the command".to_owned(), process::end_of(&said));
+            return Err(StepError::Program { program, status: status.to_string(), output });
+        }
+        let mut figures = figures_of(&printed);
+        figures.push(result::ELAPSED, elapsed_ns as f64, Better::Lower);
+        Ok(Measured { figures, files: names.into(), ..Measured::default() })
+    }
+}
+
+/// Returns the figures of lines such as `write/bytes_per_s=1.5e8`. Other lines are ignored.
+fn figures_of(text: &str) -> Figures {
+    let mut figures = Figures::default();
+    for line in text.lines() {
+        let Some((name, value)) = line.trim().split_once('=') else { continue };
+        let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-./".contains(letter));
+        let Ok(value) = value.trim().parse::<f64>() else { continue };
+        if is_name && figures.value(name).is_none() && figures.figures.len() < MOST_FIGURES {
+            figures.push(name, value, better(name));
+        }
+    }
+    figures
+}
+
+/// Returns the direction in which a figure improves, by its unit.
+fn better(name: &str) -> Better {
+    if name.ends_with("_per_s") {
+        Better::Higher
+    } else if ["_ns", "_bytes"].iter().any(|unit| name.ends_with(unit)) {
+        Better::Lower
+    } else {
+        Better::Neither
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_a_name_and_a_number_are_figures() {
+        let text = "begin\nwrite/bytes_per_s = 5\nwrite/bytes_per_s=1.5e8\ntar/time_ns=12\nA=1\nx=y\nn=3\n";
+        let figures = figures_of(text);
+        let all: Vec<_> =
+            figures.figures.iter().map(|f| (f.name.as_str(), f.value, f.better)).collect();
+        assert_eq!(
+            all,
+            [
+                ("write/bytes_per_s", 1.5e8, Better::Higher),
+                ("tar/time_ns", 12.0, Better::Lower),
+                ("n", 3.0, Better::Neither)
+            ]
+        );
+    }
+}

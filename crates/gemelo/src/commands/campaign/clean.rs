@@ -1,0 +1,25 @@
+//! `gemelo campaign clean`.
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use clap::Args;
+use gemelo_base::units::format_counted;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Directory of the campaign
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let cleaned = gemelo_campaign::clean(&arguments.directory)?;
+    let mut text: String = cleaned.left.iter().map(|left| format!("left: {left}\n")).collect();
+    if cleaned.left.is_empty() {
+        let count = format_counted(cleaned.found.len() as u64, "thing");
+        text = format!("{count} given back\n");
+    }
+    context.print(&text)?;
+    Ok(if cleaned.left.is_empty() { Outcome::Done } else { Outcome::Partial })
+}

@@ -1,0 +1,37 @@
+//! `gemelo campaign` runs plans of targets, workloads and repetitions.
+
+mod clean;
+mod list;
+mod outlook_text;
+mod run;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a plan: every workload on every target, several times
+    ///
+    /// Each target is made fresh for each run and given back afterwards. Ctrl-C ends the campaign
+    /// in good order, and --resume goes on with it. The failure of one run loses no other run.
+    Run(run::Arguments),
+    /// Give back everything that a campaign has left: mounts, loop devices, processes, directories
+    Clean(clean::Arguments),
+    /// List the plans that ship, with the time and the space that they need
+    List(list::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    match &arguments.command {
+        Command::Run(arguments) => run::run(arguments, context),
+        Command::Clean(arguments) => clean::run(arguments, context),
+        Command::List(arguments) => list::run(arguments, context),
+    }
+}

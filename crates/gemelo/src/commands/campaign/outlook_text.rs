@@ -1,0 +1,41 @@
+//! The text of `gemelo campaign run --plan`.
+
+use gemelo_base::units::{format_counted, format_duration_ns, format_line, format_size};
+use gemelo_campaign::{Member, Outlook};
+use std::fmt::Write;
+
+pub(super) fn text(outlook: &Outlook) -> String {
+    let mut text = format!("{}\n", format_line(&outlook.title));
+    members(&mut text, "targets", &outlook.targets);
+    members(&mut text, "workloads", &outlook.workloads);
+    for reason in &outlook.unsuitable {
+        let _ = writeln!(text, "left out: {}", format_line(reason));
+    }
+    let _ = writeln!(text, "runs, in this order:");
+    for run in &outlook.runs {
+        let _ = writeln!(text, "  {}", run.id);
+    }
+    let runs = format_counted(outlook.runs.len() as u64, "run");
+    let known_ns = u64::try_from(outlook.known_time.as_nanos()).unwrap_or(u64::MAX);
+    let _ = write!(text, "{runs}, at least {}", format_duration_ns(known_ns));
+    if outlook.unknown_runs > 0 {
+        let unknown = format_counted(outlook.unknown_runs as u64, "run");
+        let _ = write!(text, "; the length of {unknown} is unknown");
+    }
+    let _ = writeln!(text, "; at most {} of each pair", outlook.most_repetitions);
+    let space = outlook.space_bytes.map_or_else(|| "unknown".to_owned(), format_size);
+    let _ = writeln!(text, "space for one target at a time: at most {space}");
+    text
+}
+
+fn members(text: &mut String, kind: &str, members: &[Member]) {
+    let _ = writeln!(text, "{kind}:");
+    let width = members.iter().map(|member| member.name.chars().count()).max().unwrap_or(0);
+    for member in members {
+        let about = match &member.left_out {
+            Some(reason) => format!("left out: {reason}"),
+            None => member.description.clone(),
+        };
+        let _ = writeln!(text, "  {:<width$}  {}", member.name, format_line(&about));
+    }
+}

@@ -1,0 +1,74 @@
+//! `gemelo campaign run`.
+
+use super::outlook_text;
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome};
+use anyhow::Context as _;
+use clap::Args;
+use gemelo_base::units::format_counted;
+use gemelo_campaign::{Environment, Plan, SetValue, Summary};
+use gemelo_report::Provenance;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The plan: a file, or the name of a plan that ships
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// Directory of the campaign, which is created: its plan, its runs and their results
+    #[arg(long, value_name = "DIR", required_unless_present = "plan_only")]
+    out: Option<PathBuf>,
+    /// Set a parameter of the plan; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<SetValue>,
+    /// Print what would run, in which order, how long and with how much space; do not run it
+    #[arg(long = "plan", id = "plan_only")]
+    plan_only: bool,
+    /// Go on with the campaign in the directory: repeat runs that were interrupted or have failed,
+    /// and make those that are missing
+    #[arg(long, conflicts_with = "plan_only")]
+    resume: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let plan = Plan::open(&arguments.plan, &arguments.set)
+        .with_context(|| arguments.plan.display().to_string())
+        .or_bad_input()?;
+    let out = match &arguments.out {
+        Some(out) if !arguments.plan_only => out,
+        _ => {
+            context.print(&outlook_text::text(&plan.outlook()))?;
+            return Ok(Outcome::Done);
+        }
+    };
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let environment = Environment {
+        program: &program,
+        clock: context.clock,
+        monitor: context.monitor.as_ref(),
+        stop: &context.stop,
+        provenance: Provenance::of_this_process(context.started_at),
+    };
+    let summary = gemelo_campaign::run(&plan, out, arguments.resume, &environment)?;
+    context.print(&text(&summary, out))?;
+    let is_complete =
+        summary.failed.is_empty() && !summary.is_interrupted && summary.left.is_empty();
+    Ok(if is_complete { Outcome::Done } else { Outcome::Partial })
+}
+
+fn text(summary: &Summary, out: &std::path::Path) -> String {
+    let out = out.display();
+    let mut text = format!("{} complete in {out}\n", format_counted(summary.done as u64, "run"));
+    if !summary.failed.is_empty() {
+        let failed = format_counted(summary.failed.len() as u64, "run");
+        let _ = writeln!(text, "{failed} failed: --resume repeats them");
+    }
+    for left in &summary.left {
+        let _ = writeln!(text, "left: {left}: run `gemelo campaign clean {out}`");
+    }
+    if summary.is_interrupted {
+        let _ = writeln!(text, "interrupted: go on with --resume");
+    }
+    text
+}
