@@ -53,7 +53,7 @@ impl Report {
     /// Fails if the plan or the record of a run cannot be read.
     pub fn of_campaign(directory: &Path) -> Result<Self, PageError> {
         let data = campaign::read(directory)?;
-        let document = campaign::document(&data);
+        let document = campaign::document(&data, directory);
         Ok(Self { document, figures: Some(csv::figures(&data)) })
     }
 

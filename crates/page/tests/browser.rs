@@ -1,6 +1,8 @@
 //! The page in a real browser: no error, no request, working controls, keyboard, contrast, phone
 //! and print.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "support/browser.rs"]
 mod browser;
 #[path = "support/sample.rs"]

@@ -1,5 +1,7 @@
 //! The report of a campaign: its files, and what its sentences claim.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "support/sample.rs"]
 mod sample;
 

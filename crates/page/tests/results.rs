@@ -1,5 +1,7 @@
 //! The report of single result files of every kind.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use gemelo_page::Report;
 use std::path::{Path, PathBuf};
 

@@ -226,7 +226,11 @@ fn write_run(
     let place = gemelo_record::run_directory(directory, &planned.id);
     std::fs::create_dir_all(&place).unwrap();
     std::fs::write(place.join(RUN_FILE), serde_json::to_string(&run).unwrap()).unwrap();
-    std::fs::write(place.join("bench.json"), "{}").unwrap();
+    std::fs::write(
+        place.join("bench.json"),
+        include_str!("../../../figures/tests/data/bench.json"),
+    )
+    .unwrap();
 }
 
 fn figures(kind: &str, speed: f64, random: &mut Random) -> Figures {
