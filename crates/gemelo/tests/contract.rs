@@ -60,6 +60,7 @@ const READERS: &[Reader] = &[
         "OUTPUT",
     ]),
     reader(&["filebench", "INPUT", "--json", "OUTPUT"]),
+    reader(&["report", "INPUT", "--output", "OUTPUT"]),
     reader(&["verify", "INPUT"]),
     reader(&["log", "INPUT"]),
     Reader {

@@ -12,6 +12,7 @@ mod log;
 mod manual;
 mod pool;
 mod replay;
+mod report;
 mod scan;
 mod serve;
 mod suite;
@@ -47,6 +48,7 @@ enum Command {
     Log(log::Arguments),
     Replay(Box<replay::Arguments>),
     Compare(compare::Arguments),
+    Report(report::Arguments),
     /// Analyse, convert and synthesise traces of block I/O
     Trace(Box<trace::Arguments>),
     /// Create, list, check, grow and remove pools
@@ -80,6 +82,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Replay(arguments) => replay::run(&arguments, context),
         Command::Compare(arguments) => compare::run(&arguments, context),
+        Command::Report(arguments) => report::run(&arguments, context),
         Command::Trace(arguments) => trace::run(&arguments, context),
         Command::Pool(arguments) => pool::run(&arguments, context),
         Command::Volume(arguments) => volume::run(&arguments, context),

@@ -119,6 +119,7 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_nbd::client::UriError>,
     kind_as::<gemelo_nbd::server::ListenError>,
     kind_as::<gemelo_nbd::server::ServeError>,
+    kind_as::<gemelo_page::PageError>,
     kind_as::<gemelo_replay::PlanError>,
     kind_as::<gemelo_replay::ReplayError>,
     kind_as::<gemelo_report::ResultFileError>,

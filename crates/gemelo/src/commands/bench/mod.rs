@@ -7,6 +7,7 @@ pub(crate) use text::verified;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
+use crate::report_option::ReportOption;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_job::bench::{self, ExecuteError};
@@ -28,6 +29,8 @@ pub(crate) struct Arguments {
     /// place of the text
     #[arg(long, value_name = "FILE", help_heading = "Measurement")]
     json: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Measurement")]
+    report: ReportOption,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -49,21 +52,23 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             )));
         }
     }
-    run_jobs(jobs, arguments.json.as_deref(), context)
+    run_jobs(jobs, arguments.json.as_deref(), &arguments.report, context)
 }
 
 /// Resolves, checks and runs jobs. Prints their results and writes them to a file.
 pub(crate) fn run_jobs(
     jobs: Vec<JobOptions>,
     json: Option<&Path>,
+    report: &ReportOption,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let force = jobs.iter().any(|job| job.load.force == Some(true));
-    json.map_or(Ok(()), |path| files::check_new(path, force))?;
+    let results = || json.into_iter().chain(report.path());
+    files::check_all_new(results(), force)?;
     let environment = context.job_environment();
     let jobs = bench::resolve_all(jobs, &environment)?;
     let outputs = jobs.iter().flat_map(bench::ResolvedJob::outputs);
-    files::check_all_new(outputs.chain(json), force)?;
+    files::check_all_new(outputs.chain(results()), force)?;
     bench::check(&jobs).map_err(failed)?;
     let quiet = files::is_some_standard_output(json);
     let monitor = context.monitor.as_ref();
@@ -86,9 +91,11 @@ pub(crate) fn run_jobs(
         failures.note(context.print(&summary), monitor);
     }
     let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
-    if let Some(path) = json {
+    if results().next().is_some() {
         let file = ran.into_file(Provenance::of_this_process(context.started_at));
-        failures.note(files::write_json(path, force, &file), monitor);
+        let written = json.map_or(Ok(()), |path| files::write_json(path, force, &file));
+        failures.note(written, monitor);
+        failures.note(report.write(force, &file), monitor);
     }
     failures.or(outcome)
 }
