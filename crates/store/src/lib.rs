@@ -3,12 +3,17 @@
 //! A PBN is the number of a content. [`Store`] reads, writes, compares and discards contents by
 //! their numbers, in lists, so that it can merge what lies side by side and have many requests in
 //! flight. [`BlockStore`] keeps the content of a PBN as it is, at byte PBN × block size of a disk.
+//! [`WriteBuffer`] acknowledges writes to any store from memory and writes them out in long runs.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod block;
+mod buffer;
 mod disks;
 mod request;
 
 pub use block::BlockStore;
+pub use buffer::{BufferFigures, BufferOptions, WriteBuffer};
 pub use disks::PoolDisks;
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 
