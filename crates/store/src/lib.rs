@@ -10,6 +10,7 @@
 mod block;
 mod buffer;
 mod disks;
+mod laid_out;
 mod request;
 
 pub use block::BlockStore;
@@ -63,6 +64,11 @@ pub trait Store: Send + Sync {
 
     /// Reads contents, or parts of them.
     fn read(&self, reads: &mut [ContentRead<'_>]);
+
+    /// Reserves space for contents, so that their writes need none. Sets the outcome of each write
+    /// for which there is no space, and leaves the others alone. A store that cannot reserve does
+    /// nothing.
+    fn reserve(&self, _writes: &mut [ContentWrite<'_>]) {}
 
     /// Writes whole contents.
     fn write(&self, writes: &mut [ContentWrite<'_>]);

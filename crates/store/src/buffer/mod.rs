@@ -2,7 +2,8 @@
 //! runs.
 //!
 //! A write copies its contents into a bounded memory and returns. Reads and comparisons look there
-//! first. Threads write out the contents that are there longest, together with those of
+//! first. Space is reserved before a write returns, so that a full file system is an error of the
+//! write and not of a later sync. Threads write out the contents that are there longest, together with those of
 //! neighbouring PBNs. A full memory makes writers wait. [`Store::sync`] waits until all contents
 //! that were written before it are in the store below, and syncs that. A crash loses what the
 //! memory holds, as it loses every write that no sync has covered.
@@ -84,6 +85,20 @@ impl WriteBuffer {
         self.shared.write_out()
     }
 
+    /// Copies contents into memory, in parts if there is too little of it.
+    fn hold(&self, writes: &mut [ContentWrite<'_>]) {
+        let mut rest = writes;
+        while !rest.is_empty() {
+            let Some(mut slots) = self.shared.take_slots(rest.len()) else {
+                return self.shared.write_through(rest);
+            };
+            let (now, later) = rest.split_at_mut(slots.len());
+            now.iter().zip(&mut slots).for_each(|(write, slot)| fill(slot, write.content));
+            self.shared.insert(now.iter().map(|write| write.pbn).zip(slots));
+            rest = later;
+        }
+    }
+
     /// The contents that are held of these PBNs, each with its place in the list.
     fn find(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<(usize, Slot)> {
         if self.shared.is_empty() {
@@ -103,8 +118,7 @@ impl WriteBuffer {
 /// The requests of a list that are not in `found`, which is in the order of the list.
 fn others<'l, T>(list: &'l mut [T], found: &[(usize, Slot)]) -> Vec<&'l mut T> {
     let mut found = found.iter().map(|(at, _)| *at).peekable();
-    let is_other = |at: usize| found.next_if_eq(&at).is_none();
-    let mut is_other = is_other;
+    let mut is_other = |at: usize| found.next_if_eq(&at).is_none();
     list.iter_mut().enumerate().filter_map(|(at, one)| is_other(at).then_some(one)).collect()
 }
 
@@ -153,18 +167,12 @@ impl Store for WriteBuffer {
     }
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
-        let mut rest = writes;
-        while !rest.is_empty() {
-            let Some(mut slots) = self.shared.take_slots(rest.len()) else {
-                return self.shared.write_through(rest);
-            };
-            let (now, later) = rest.split_at_mut(slots.len());
-            for (write, slot) in now.iter_mut().zip(&mut slots) {
-                fill(slot, write.content);
-                write.outcome = Ok(());
+        writes.iter_mut().for_each(|write| write.outcome = Ok(()));
+        self.shared.store.reserve(writes);
+        for some in writes.chunk_by_mut(|one, next| one.outcome.is_ok() == next.outcome.is_ok()) {
+            if some.first().is_some_and(|write| write.outcome.is_ok()) {
+                self.hold(some);
             }
-            self.shared.insert(now.iter().map(|write| write.pbn).zip(slots));
-            rest = later;
         }
     }
 
