@@ -1,6 +1,8 @@
 //! Block sizes and switches as the values of options.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gemelo_base::units::{self, UnitError};
+use gemelo_disk::IoMode;
 use std::str::FromStr;
 
 /// Bytes of a block: 1 byte to 1 GiB.
@@ -22,6 +24,12 @@ impl FromStr for BlockSize {
         }
         Ok(Self(bytes))
     }
+}
+
+/// Reads the name of a mode of input and output.
+pub(crate) fn io_mode_parser() -> impl TypedValueParser<Value = IoMode> {
+    PossibleValuesParser::new(IoMode::ALL.map(IoMode::name))
+        .try_map(|name| IoMode::from_name(&name).ok_or("no such mode"))
 }
 
 /// A switch that is on unless it is turned off.

@@ -138,8 +138,10 @@ impl Store for BlockStore {
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         let bytes = u64::from(count) * u64::from(self.superblock.block_bytes);
         let numbers = first.number()..first.number().saturating_add(count);
+        let discarded = self.disk.discard(self.offset(first), bytes);
+        // Afterwards: space that was allocated ahead meanwhile may be gone as well.
         self.laid_out.forget(numbers);
-        self.disk.discard(self.offset(first), bytes)
+        discarded
     }
 
     fn least_discard_blocks(&self) -> u32 {

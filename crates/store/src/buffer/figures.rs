@@ -1,9 +1,10 @@
 //! Figures of a write buffer.
 
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a write buffer holds and has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BufferFigures {
     /// Most bytes of contents that it may hold.
     pub capacity_bytes: u64,

@@ -6,6 +6,7 @@ use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
+use gemelo_store::BufferFigures;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -67,6 +68,9 @@ pub struct PoolStat {
     pub generation: u64,
     /// Volumes.
     pub volumes: u64,
+    /// What the write buffer holds and has done since the pool was opened.
+    #[serde(default)]
+    pub write_buffer: BufferFigures,
     /// What it has done since it was opened.
     pub activity: PoolActivity,
 }
@@ -150,6 +154,7 @@ impl Pool {
             journal_bytes: journal.ring_bytes,
             generation: journal.generation,
             volumes: engine.volume_count(),
+            write_buffer: engine.buffer_figures(),
             activity: engine.activity(),
         })
     }

@@ -38,7 +38,13 @@ pub fn options_with(backend: BackendKind, blocks: u64) -> PoolOptions {
 
 /// Nothing happens but what the test does.
 pub fn tuning() -> Tuning {
-    Tuning { background: false, cache_bytes: 64 << 10, ..Tuning::default() }
+    Tuning {
+        background: false,
+        cache_bytes: 64 << 10,
+        // It is full now and then, so that writers write out, too.
+        write_buffer_bytes: 24 * BLOCK as u64,
+        ..Tuning::default()
+    }
 }
 
 pub fn open(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {
