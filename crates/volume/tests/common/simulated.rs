@@ -322,7 +322,7 @@ impl World {
     fn enter_run(
         &mut self,
         (which, call): (usize, Call),
-        ranges: Vec<Range<u64>>,
+        ranges: &[Range<u64>],
         takes_space: bool,
     ) -> Option<Hit> {
         let is_failing = |range: &Range<u64>| {
@@ -408,8 +408,8 @@ impl SimulatedDisk {
         let Some(offset) = run.first().map(|read| read.offset) else { return };
         self.wait(Call::Read, offset);
         let mut world = self.world.lock().unwrap();
-        let ranges = run.iter().map(|read| range(read.offset, read.buffer.len())).collect();
-        let hit = world.enter_run((self.which, Call::Read), ranges, false);
+        let ranges: Vec<_> = run.iter().map(|read| range(read.offset, read.buffer.len())).collect();
+        let hit = world.enter_run((self.which, Call::Read), &ranges, false);
         for (number, read) in run.iter_mut().enumerate() {
             let start = read.offset as usize;
             let live = &world.images[self.which].live;
@@ -434,9 +434,10 @@ impl SimulatedDisk {
         // The metadata disk has its journal and roots from the start; contents go to a sparse file.
         let end = run.last().map_or(0, |write| write.offset as usize + write.bytes.len());
         let takes_space = self.which == DATA || end > world.images[METADATA].live.len();
-        let ranges = run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
+        let ranges: Vec<_> =
+            run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
         let was_down = world.is_down;
-        let hit = world.enter_run((self.which, Call::Write), ranges, takes_space);
+        let hit = world.enter_run((self.which, Call::Write), &ranges, takes_space);
         for (number, write) in run.iter_mut().enumerate() {
             let is_hit = hit.as_ref().is_some_and(|hit| hit.takes(number, world.is_down));
             let bytes = match &hit {
