@@ -337,9 +337,9 @@ mod tests {
 
     #[test]
     fn values_are_those_of_the_options_and_old_names_are_understood() {
-        let options = "commit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
+        let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
                        finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n";
-        let old = "commit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
+        let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\ncache_bytes = 67108864\n\
                    collect_bytes_per_s = 0\n";
         assert_eq!(parse(options).unwrap(), all());
@@ -353,6 +353,7 @@ mod tests {
             ("\ncommit-intervall = 3", &["line 2", "commit-intervall"][..]),
             ("cache = \"much\"", &["line 1", "much"]),
             ("verify-reads = 7", &["line 1", "boolean"]),
+            ("io = \"fast\"", &["line 1", "direct"]),
             ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),
             ("cache = 1\ncache_bytes = 1", &["duplicate", "cache"]),
             ("[", &["line 1"]),
