@@ -6,6 +6,7 @@
 //!
 //! A new parser gets an entry in [`TARGETS`] and a file of its name in `fuzz/fuzz_targets`.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![allow(clippy::panic, reason = "a fuzz target reports a defect of its parser by a panic")]
 
 mod disk;

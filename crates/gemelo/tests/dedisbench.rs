@@ -21,7 +21,7 @@ fn the_older_command_line_is_translated() {
         ran.out.contains("--pattern sequential --peak --time 1m")
             && ran.out.contains("--block-size 1024")
     );
-    assert!(ran.err.contains("-vabc123: seed "), "{}", ran.err);
+    assert!(ran.err.contains("-vabc123: the seed "), "{}", ran.err);
 }
 
 #[test]

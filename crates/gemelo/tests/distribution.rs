@@ -166,7 +166,7 @@ fn scale_shows_what_the_sampled_algorithm_misses() {
         ])
     );
     let error = bad(&["scale", "unique", "--blocks", "9999999999", "--sampled", "--seed", "1"]);
-    assert!(error.contains("without --seed"), "{error}");
+    assert!(error.contains("leave out --seed"), "{error}");
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out");
     let error = bad(&[

@@ -191,10 +191,7 @@ fn a_full_pool_says_so_and_grows_while_it_is_served() {
     assert_eq!(full.status, 5, "{}", full.err);
     assert!(full.err.contains("no space is left"), "{}", full.err);
     assert_eq!(pool.stat("/pool/volumes"), 0, "half a volume is none");
-    assert!(
-        refused(&["pool", "grow", &pool.path(), "--capacity", "1m"])
-            .contains("at least what it has")
-    );
+    assert!(refused(&["pool", "grow", &pool.path(), "--capacity", "1m"]).contains("can only grow"));
     done(&["pool", "grow", &pool.path(), "--capacity", "96m"]);
     done(&["volume", "import", &pool.file("raw"), &pool.volume("a")]);
     let warned = gemelo(&["pool", "stat", &pool.path()]);
@@ -235,7 +232,7 @@ fn damage_is_found_idle_and_served_and_repaired_idle_only() {
     let asked = gemelo(&["pool", "check", &pool.path(), "--data", "--repair"]);
     assert_eq!(asked.status, 2, "nothing is given up without a word: {}{}", asked.out, asked.err);
     assert!(asked.err.contains("volume 'a': 1 block whose content is lost"), "{}", asked.err);
-    assert!(asked.err.contains("say --yes"), "{}", asked.err);
+    assert!(asked.err.contains("use --yes"), "{}", asked.err);
     let repaired = gemelo(&["pool", "check", &pool.path(), "--data", "--repair", "--yes"]);
     assert_eq!(repaired.status, 4, "what is lost is told: {}{}", repaired.out, repaired.err);
     let read = gemelo(&["volume", "export", &pool.volume("a"), &pool.file("back")]);
@@ -287,14 +284,14 @@ fn pool_with_lost_commit() -> TestPool {
 fn a_lost_commit_is_skipped_or_rolled_back_as_asked() {
     let pool = pool_with_lost_commit();
     let looked = gemelo(&["pool", "check", &pool.path()]);
-    assert_eq!(looked.status, 1, "{}{}", looked.out, looked.err);
+    assert_eq!(looked.status, 4, "{}{}", looked.out, looked.err);
     for part in ["--lost-commit skip", "--lost-commit roll-back", "1 lost commit, at most"] {
         assert!(looked.out.contains(part), "{}", looked.out);
     }
     assert!(looked.out.contains("volume 'a': up to 2 blocks written last"), "{}", looked.out);
     let asked = gemelo(&["pool", "check", &pool.path(), "--repair"]);
     assert_eq!(asked.status, 2, "{}{}", asked.out, asked.err);
-    assert!(asked.err.contains("say --yes"), "{}", asked.err);
+    assert!(asked.err.contains("use --yes"), "{}", asked.err);
     assert!(
         refused(&["pool", "check", &pool.path(), "--lost-commit", "skip"]).contains("--repair")
     );

@@ -208,7 +208,7 @@ mod tests {
         for (text, message) in [
             (
                 "target = '/tmp'\nblok-size = 1\n",
-                "line 2: no option is called 'blok-size'; 'block-size' is",
+                "line 2: there is no option 'blok-size'; a similar option is 'block-size'",
             ),
             (
                 "[[job]]\nname = 'x'\ntime = 'soon'\n",
@@ -216,7 +216,7 @@ mod tests {
             ),
             ("a = \n", "line 1: "),
             ("processes = [1]\n", "line 1: 'processes' takes one value"),
-            ("xyz = 1\n", "line 1: no option is called 'xyz'"),
+            ("xyz = 1\n", "line 1: there is no option 'xyz'"),
             ("job = [1]\n", "line 1: a job is a table"),
             ("processes = -1\n", "line 1: invalid value '-1'"),
             ("name = 'x'\ntarget = 'tape:1'\n", "line 2: invalid target 'tape:1': give a "),

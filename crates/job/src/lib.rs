@@ -9,6 +9,8 @@
 //! The caller gives a [`JobEnvironment`]: the known targets, a clock, a monitor, a stop flag, and
 //! the way to write further outputs. This crate prints nothing, and writes no result file.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod bench;
 pub mod contents;
 pub mod dedisbench;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 #[test]
 fn a_raised_stop_flag_ends_the_computation_and_the_next_one_succeeds() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pool");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
     let options = PoolOptions { capacity_bytes: 64 << 20, ..PoolOptions::default() };
     Pool::create(&path, &options).unwrap();
     let pool = Pool::open(&path, Tuning::default(), Arc::new(SystemClock::new())).unwrap();
@@ -23,7 +23,7 @@ fn a_raised_stop_flag_ends_the_computation_and_the_next_one_succeeds() {
     let of_all = PoolRequest::VolumeSpace { name: None };
     for request in [&of_all, &PoolRequest::SnapshotSpace] {
         let stopped = access.perform(request, &Silent, &raised).unwrap_err();
-        assert!(stopped.text.contains("interrupted"), "{}", stopped.text);
+        assert!(stopped.text.contains("stopped before the end"), "{}", stopped.text);
     }
     let reply = access.perform(&of_all, &Silent, &StopFlag::new()).unwrap();
     assert!(matches!(&reply, Reply::VolumeSpace(spaces) if spaces.contains_key("a")), "{reply:?}");

@@ -7,6 +7,8 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod block;
 mod buffer;
 mod disks;

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         Some(size) if size.0 > 0 && size.0.is_multiple_of(block_bytes) => size.0 / block_bytes,
         Some(size) => {
             return Err(bad_input(anyhow!(
-                "--bytes {} is not a multiple of the block size, {block_bytes} bytes",
+                "--bytes is {} bytes, which is not a multiple of the block size, {block_bytes} bytes",
                 size.0
             )));
         }

@@ -103,7 +103,7 @@ mod tests {
         for (text, message) in [
             ("[a\n", "line 1: expected [section], found '[a'"),
             ("[]\n", "line 1: expected [section]"),
-            ("\na=1\n", "line 2: 'a' stands before any [section]"),
+            ("\na=1\n", "line 2: 'a' is before the first [section]"),
             ("[a]\nnonsense\n", "line 2: expected key=value, found 'nonsense'"),
             ("[a]\n=1\n", "line 2: expected key=value"),
         ] {

@@ -41,16 +41,16 @@ fn the_older_flags_are_understood() {
 #[test]
 fn wrong_flags_are_named() {
     for (text, message) in [
-        ("-x", "-x: is no DEDISbench flag"),
-        ("--write", "--write: is no DEDISbench flag"),
-        ("write", "write: is no DEDISbench flag"),
-        ("-wr", "-wr: is no DEDISbench flag"),
-        ("-", "-: is no DEDISbench flag"),
+        ("-x", "-x: not a DEDISbench flag"),
+        ("--write", "--write: not a DEDISbench flag"),
+        ("write", "write: not a DEDISbench flag"),
+        ("-wr", "-wr: not a DEDISbench flag"),
+        ("-", "-: not a DEDISbench flag"),
         ("-w -r", "-r: give one of"),
-        ("-p -n5", "-n5: the load was given already"),
+        ("-p -n5", "-n5: give only one load"),
         ("-n5 -p", "-p: -p and -n exclude"),
-        ("-p -nr5", "-nr5: the load was given already"),
-        ("-t", "-t: takes a value"),
+        ("-p -nr5", "-nr5: give only one load"),
+        ("-t", "-t: the flag takes a value"),
         ("-t0", "-t0: must be at least 1"),
         ("-tx", "-tx: 'x' is not a whole number"),
         ("-a3", "-a3: must be from 0 to 2, not 3"),
@@ -85,8 +85,14 @@ fn every_documented_key_is_understood() {
 #[test]
 fn wrong_keys_and_values_are_named_by_their_line() {
     for (text, message) in [
-        ("[execution]\nblok=1\n", "line 2: blok: DEDISbench has no such key in [execution]"),
-        ("[nowhere]\nseed=1\n", "line 2: seed: DEDISbench has no such key in [nowhere]"),
+        (
+            "[execution]\nblok=1\n",
+            "line 2: blok: the section [execution] of DEDISbench does not have this key",
+        ),
+        (
+            "[nowhere]\nseed=1\n",
+            "line 2: seed: the section [nowhere] of DEDISbench does not have this key",
+        ),
         ("[execution]\n\nsync=4\n", "line 3: sync: must be from 0 to 3, not 4"),
         ("[execution]\nnprocs=0\n", "line 2: nprocs: must be at least 1"),
         ("[execution]\ndistfile=\n", "line 2: distfile: has no value"),

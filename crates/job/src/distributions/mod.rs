@@ -203,6 +203,6 @@ mod tests {
     #[test]
     fn an_unknown_name_lists_the_known_ones_nearest_first() {
         let message = load("primery").unwrap_err().to_string();
-        assert!(message.contains("'primery'; built in are primary, "), "{message}");
+        assert!(message.contains("'primery'; the built-in ones are primary, "), "{message}");
     }
 }

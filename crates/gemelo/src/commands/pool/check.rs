@@ -128,7 +128,7 @@ impl Arguments {
             return Ok(choice);
         }
         let pool = self.pool.display();
-        let refused = format!("{pool}: nothing was repaired: say --yes to give up what is lost");
+        let refused = format!("{pool}: nothing was repaired: use --yes to give up what is lost");
         let wanted: &[(&str, LossChoice)] = match outlook.skip.is_some() && chosen.is_none() {
             true => &[("skip", LossChoice::Skip), ("roll-back", LossChoice::RollBack)],
             false => &[("yes", choice)],

@@ -1,0 +1,23 @@
+//! The record of a campaign: its plan, its runs, and the figures of each run.
+//!
+//! A campaign is a directory. `campaign.json` holds a [`CampaignRecord`]: the plan, the targets,
+//! the workloads and the planned runs. Each run has a directory `runs/<id>` with a `run.json` (a
+//! [`RunRecord`]) beside its raw results. The crate that runs campaigns writes these files; the
+//! crates that compare and draw results read them, and need nothing else of a campaign.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod campaign;
+mod figure;
+mod files;
+mod run;
+
+pub use campaign::{
+    CAMPAIGN_SCHEMA, CampaignRecord, ClaimRecord, Paper, PlannedRun, TargetRecord, WorkloadRecord,
+};
+pub use figure::{Better, Curve, Figure, Figures, Series};
+pub use files::{
+    CAMPAIGN_FILE, RUN_FILE, RUNS_DIRECTORY, RecordError, read_campaign, read_run, read_runs,
+    run_directory,
+};
+pub use run::{Outcome, PhaseRecord, RUN_SCHEMA, RunRecord, Space};

@@ -1,0 +1,149 @@
+//! The disk itself: each call waits at its gates, meets its fault, and then changes the image.
+
+use super::*;
+
+impl SimulatedDisk {
+    /// Delays a call: at a gate, which may make it fail, and by the sleep of a slow disk.
+    fn wait(&self, call: Call, offset: u64) {
+        let (gate, delay) = {
+            let mut world = self.world.lock().unwrap();
+            world.gates.retain(|gate| Arc::strong_count(gate) > 1);
+            let gate =
+                world.gates.iter().find(|gate| gate.takes(self.which, call, offset)).cloned();
+            (gate, world.delay())
+        };
+        if gate.is_some_and(|gate| gate.pass()) {
+            let failing = (self.which, call, offset..offset + 1);
+            self.world.lock().unwrap().failing.push(failing);
+        }
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
+    }
+
+    /// Reads a run as one call. An error hits one of its requests, and the others succeed.
+    fn read_run(&self, run: &mut [DiskRead<'_>]) {
+        let Some(offset) = run.first().map(|read| read.offset) else { return };
+        self.wait(Call::Read, offset);
+        let mut world = self.world.lock().unwrap();
+        let ranges: Vec<_> = run.iter().map(|read| range(read.offset, read.buffer.len())).collect();
+        let hit = world.enter_run((self.which, Call::Read), &ranges, false);
+        for (number, read) in run.iter_mut().enumerate() {
+            let start = read.offset as usize;
+            let live = &world.images[self.which].live;
+            let bytes = live.get(start..start + read.buffer.len());
+            read.outcome = match (&hit, bytes) {
+                (Some(hit), _) if hit.takes(number, world.is_down) => Err(hit.error()),
+                (_, Some(bytes)) => {
+                    read.buffer.copy_from_slice(bytes);
+                    Ok(())
+                }
+                (_, None) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            };
+        }
+    }
+
+    /// Writes a run as one call. An error hits one of its requests, of which any part from its
+    /// front is written. A power cut happens at one of them: those before it are written, those
+    /// after it are not.
+    fn write_run(&self, run: &mut [DiskWrite<'_>]) {
+        let Some(offset) = run.first().map(|write| write.offset) else { return };
+        self.wait(Call::Write, offset);
+        let mut world = self.world.lock().unwrap();
+        // The metadata disk has its journal and roots from the start. Contents go to a sparse file.
+        let end = run.last().map_or(0, |write| write.offset as usize + write.bytes.len());
+        let takes_space = self.which == DATA || end > world.images[METADATA].live.len();
+        let ranges: Vec<_> =
+            run.iter().map(|write| range(write.offset, write.bytes.len())).collect();
+        let was_down = world.is_down;
+        let hit = world.enter_run((self.which, Call::Write), &ranges, takes_space);
+        for (number, write) in run.iter_mut().enumerate() {
+            let is_hit = hit.as_ref().is_some_and(|hit| hit.takes(number, world.is_down));
+            let bytes = match &hit {
+                _ if was_down => 0,
+                Some(hit) if hit.crashes && number > hit.number => 0,
+                Some(hit) if is_hit && !hit.crashes => {
+                    world.random.below(write.bytes.len() as u64 + 1) as usize
+                }
+                _ => write.bytes.len(),
+            };
+            if bytes > 0 {
+                world.images[self.which].write(write.offset as usize, &write.bytes[..bytes]);
+            }
+            if let Some(hit) = hit.as_ref().filter(|_| is_hit) {
+                write.outcome = Err(hit.error());
+            }
+        }
+        if hit.is_none() {
+            world.maybe_shoot();
+        }
+    }
+
+    const fn place(&self, call: Option<Call>, offset: u64) -> Place {
+        Place { which: self.which, call, offset }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Image)) -> io::Result<()> {
+        let mut world = self.world.lock().unwrap();
+        let crashes = world.enter(self.place(None, 0), false)?;
+        change(&mut world.images[self.which]);
+        world.maybe_shoot();
+        world.end_call(crashes)
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.world.lock().unwrap().images[self.which].live.len() as u64)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut world = self.world.lock().unwrap();
+        let crashes = world.enter(self.place(None, 0), true)?;
+        world.images[self.which].set_len(length as usize);
+        world.maybe_shoot();
+        world.end_call(crashes)
+    }
+
+    fn read_many(&self, reads: &mut [DiskRead<'_>]) {
+        for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
+            self.read_run(run);
+        }
+    }
+
+    fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
+        for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
+            self.write_run(run);
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let until = {
+            let mut world = self.world.lock().unwrap();
+            world.syncs += 1;
+            world.images[self.which].sequence
+        };
+        self.wait(Call::Sync, 0);
+        let mut world = self.world.lock().unwrap();
+        match world.enter(self.place(Some(Call::Sync), 0), false) {
+            Ok(false) => {
+                world.maybe_shoot();
+                world.images[self.which].sync(until);
+                Ok(())
+            }
+            Ok(true) => world.end_call(true),
+            Err(error) => {
+                if !world.is_down {
+                    let World { random, images, .. } = &mut *world;
+                    images[self.which].fail_sync(until, random);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A discarded range may read as anything. Here it reads as bytes that no client wrote.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.change(|image| image.write(offset as usize, &vec![0xDD; length as usize]))
+    }
+}
