@@ -126,6 +126,14 @@ impl Store for BlockStore {
         }
     }
 
+    fn wants_reserve_ahead(&self) -> bool {
+        self.laid_out.wants_ahead()
+    }
+
+    fn reserve_ahead(&self) {
+        self.laid_out.reserve_ahead(&*self.disk);
+    }
+
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         let mut list: Vec<DiskWrite<'_>> = Vec::with_capacity(writes.len());
         for write in writes.iter() {

@@ -7,8 +7,6 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
-
 mod block;
 mod buffer;
 mod disks;
@@ -72,6 +70,16 @@ pub trait Store: Send + Sync {
     /// for which there is no space, and leaves the others alone. A store that cannot reserve does
     /// nothing.
     fn reserve(&self, _writes: &mut [ContentWrite<'_>]) {}
+
+    /// Returns whether [`Self::reserve_ahead`] should be called soon.
+    fn wants_reserve_ahead(&self) -> bool {
+        false
+    }
+
+    /// Reserves space that later writes will probably need, so that [`Self::reserve`] finds it.
+    /// It may take long, because the file system may be busy; the caller is a thread that nobody
+    /// waits for. A failure is left to the [`Self::reserve`] that needs the space.
+    fn reserve_ahead(&self) {}
 
     /// Writes whole contents.
     fn write(&self, writes: &mut [ContentWrite<'_>]);

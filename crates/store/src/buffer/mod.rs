@@ -3,10 +3,11 @@
 //!
 //! A write copies its contents into a bounded memory and returns. Reads and comparisons look there
 //! first. Space is reserved before a write returns, so that a full file system is an error of the
-//! write and not of a later sync. Threads write out the contents that are there longest, together with those of
-//! neighbouring PBNs. A full memory makes writers wait. [`Store::sync`] waits until all contents
-//! that were written before it are in the store below, and syncs that. A crash loses what the
-//! memory holds, as it loses every write that no sync has covered.
+//! write and not of a later sync; a thread reserves more before it is needed. Other threads write
+//! out the oldest contents, together with those of neighbouring PBNs. A full memory makes writers
+//! wait. [`Store::sync`] waits until all contents that were written before it are in the store
+//! below, and syncs that. A crash loses what the memory holds, as it loses every write that no sync
+//! has covered.
 //!
 //! A content that could not be written out stays in memory, where reads find it, and each
 //! [`Store::sync`] tries it again and fails if it fails. Until then writes go to the store below
@@ -62,12 +63,20 @@ impl WriteBuffer {
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(store, options, clock));
         let mut buffer = Self { shared, threads: Vec::new() };
-        for _ in 0..if options.background { THREADS } else { 0 } {
-            let shared = Arc::clone(&buffer.shared);
-            let thread = std::thread::Builder::new().name("gemelo-write".into());
-            buffer.threads.push(thread.spawn(move || shared.work())?);
+        if options.background {
+            for _ in 0..THREADS {
+                buffer.start("gemelo-write", Shared::work)?;
+            }
+            buffer.start("gemelo-reserve", Shared::reserve_ahead)?;
         }
         Ok(buffer)
+    }
+
+    fn start(&mut self, name: &str, work: fn(&Shared)) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.into());
+        self.threads.push(thread.spawn(move || work(&shared))?);
+        Ok(())
     }
 
     /// What the buffer holds and has done.
@@ -168,7 +177,7 @@ impl Store for WriteBuffer {
 
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         writes.iter_mut().for_each(|write| write.outcome = Ok(()));
-        self.shared.store.reserve(writes);
+        self.shared.reserve(writes);
         for some in writes.chunk_by_mut(|one, next| one.outcome.is_ok() == next.outcome.is_ok()) {
             if some.first().is_some_and(|write| write.outcome.is_ok()) {
                 self.hold(some);

@@ -53,6 +53,22 @@ pub(super) struct Shared {
     /// The number of PBNs of which contents are held, as of the last change.
     held: AtomicUsize,
     counts: Counts,
+    ahead: Ahead,
+}
+
+/// Wakes the thread that reserves space ahead.
+#[derive(Default)]
+struct Ahead {
+    call: Mutex<Call>,
+    called: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Call {
+    #[default]
+    None,
+    Reserve,
+    End,
 }
 
 impl Shared {
@@ -81,6 +97,7 @@ impl Shared {
             settled: Condvar::new(),
             held: AtomicUsize::new(0),
             counts: Counts::default(),
+            ahead: Ahead::default(),
             store,
             clock,
         }
@@ -106,6 +123,33 @@ impl Shared {
         let memory = &guarded.state.memory;
         let bytes = |slots: usize| slots as u64 * block_bytes;
         self.counts.figures(bytes(memory.most()), bytes(memory.used()))
+    }
+
+    /// Reserves space for contents, and calls for more if little is left.
+    pub(super) fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        self.store.reserve(writes);
+        if self.has_threads && self.store.wants_reserve_ahead() {
+            let mut call = self.ahead.call.lock();
+            if *call == Call::None {
+                *call = Call::Reserve;
+                self.ahead.called.notify_one();
+            }
+        }
+    }
+
+    /// Reserves space ahead whenever it is called for, until the buffer ends.
+    pub(super) fn reserve_ahead(&self) {
+        let mut call = self.ahead.call.lock();
+        loop {
+            match *call {
+                Call::None => self.ahead.called.wait(&mut call),
+                Call::End => return,
+                Call::Reserve => {
+                    *call = Call::None;
+                    MutexGuard::unlocked(&mut call, || self.store.reserve_ahead());
+                }
+            }
+        }
     }
 
     /// Takes memory for contents: for at least one, and for `wanted` at most. `None` while a
@@ -250,6 +294,8 @@ impl Shared {
     pub(super) fn end(&self) {
         self.lock().is_ending = true;
         self.work.notify_all();
+        *self.ahead.call.lock() = Call::End;
+        self.ahead.called.notify_all();
     }
 
     /// Writes out all that can be written.
