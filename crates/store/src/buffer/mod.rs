@@ -3,7 +3,7 @@
 //!
 //! A write copies its contents into a bounded memory and returns. Reads and comparisons look there
 //! first. Space is reserved before a write returns, so that a full file system is an error of the
-//! write and not of a later sync; a thread reserves more before it is needed. Other threads write
+//! write and not of a later sync; a thread reserves more ahead of need. Other threads write
 //! out the oldest contents, together with those of neighbouring PBNs. A full memory makes writers
 //! wait. [`Store::sync`] waits until all contents that were written before it are in the store
 //! below, and syncs that. A crash loses what the memory holds, as it loses every write that no sync
@@ -67,7 +67,7 @@ impl WriteBuffer {
             for _ in 0..THREADS {
                 buffer.start("gemelo-write", Shared::work)?;
             }
-            buffer.start("gemelo-reserve", Shared::reserve_ahead)?;
+            buffer.start("gemelo-ahead", Shared::work_ahead)?;
         }
         Ok(buffer)
     }

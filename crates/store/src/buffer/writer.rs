@@ -63,12 +63,12 @@ struct Ahead {
     called: Condvar,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Call {
-    #[default]
-    None,
-    Reserve,
-    End,
+/// Work that is called for.
+#[derive(Clone, Copy, Default)]
+struct Call {
+    space: bool,
+    memory: bool,
+    is_ending: bool,
 }
 
 impl Shared {
@@ -128,27 +128,52 @@ impl Shared {
     /// Reserves space for contents, and calls for more if little is left.
     pub(super) fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
         self.store.reserve(writes);
-        if self.has_threads && self.store.wants_reserve_ahead() {
-            let mut call = self.ahead.call.lock();
-            if *call == Call::None {
-                *call = Call::Reserve;
-                self.ahead.called.notify_one();
-            }
+        if self.store.wants_reserve_ahead() {
+            self.call(Call { space: true, ..Call::default() });
         }
     }
 
-    /// Reserves space ahead whenever it is called for, until the buffer ends.
-    pub(super) fn reserve_ahead(&self) {
+    /// Calls for work ahead of need. Without threads it is done when it is needed.
+    fn call(&self, wanted: Call) {
+        if !self.has_threads {
+            return;
+        }
         let mut call = self.ahead.call.lock();
-        loop {
-            match *call {
-                Call::None => self.ahead.called.wait(&mut call),
-                Call::End => return,
-                Call::Reserve => {
-                    *call = Call::None;
-                    MutexGuard::unlocked(&mut call, || self.store.reserve_ahead());
-                }
+        call.space |= wanted.space;
+        call.memory |= wanted.memory;
+        call.is_ending |= wanted.is_ending;
+        drop(call);
+        self.ahead.called.notify_one();
+    }
+
+    /// Reserves space and makes memory ahead of need, until the buffer ends.
+    pub(super) fn work_ahead(&self) {
+        self.make_memory_ahead();
+        let mut call = self.ahead.call.lock();
+        while !call.is_ending {
+            let Call { space, memory, .. } = std::mem::take(&mut *call);
+            if !space && !memory {
+                self.ahead.called.wait(&mut call);
+                continue;
             }
+            MutexGuard::unlocked(&mut call, || {
+                if memory {
+                    self.make_memory_ahead();
+                }
+                if space {
+                    self.store.reserve_ahead();
+                }
+            });
+        }
+    }
+
+    fn make_memory_ahead(&self) {
+        let mut guarded = self.lock();
+        while guarded.state.memory.wants_ahead() && !guarded.is_ending {
+            let Some(step) = guarded.state.memory.begin_step() else { return };
+            let slots = MutexGuard::unlocked(&mut guarded, || step.make());
+            guarded.state.memory.add_step(slots);
+            self.settled.notify_all();
         }
     }
 
@@ -162,8 +187,17 @@ impl Shared {
                 break None;
             }
             let slots = guarded.state.memory.take(wanted);
+            if guarded.state.memory.wants_ahead() {
+                self.call(Call { memory: true, ..Call::default() });
+            }
             if !slots.is_empty() {
                 break Some(slots);
+            }
+            if let Some(step) = guarded.state.memory.begin_step() {
+                let slots = MutexGuard::unlocked(&mut guarded, || step.make());
+                guarded.state.memory.add_step(slots);
+                self.settled.notify_all();
+                continue;
             }
             waits_since.get_or_insert_with(|| self.clock.now_ns());
             if self.has_threads || !self.write_run(&mut guarded) {
@@ -294,8 +328,7 @@ impl Shared {
     pub(super) fn end(&self) {
         self.lock().is_ending = true;
         self.work.notify_all();
-        *self.ahead.call.lock() = Call::End;
-        self.ahead.called.notify_all();
+        self.call(Call { is_ending: true, ..Call::default() });
     }
 
     /// Writes out all that can be written.
