@@ -1,0 +1,60 @@
+//! The reasons why a result file cannot be read.
+
+use gemelo_base::units::format_exact_size;
+use gemelo_base::{Classified, FailureKind};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The reason why figures cannot be read from a file.
+#[derive(Debug, Error)]
+pub enum FiguresError {
+    /// Reading the file failed.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// The file is larger than any result.
+    #[error(
+        "{} is larger than {}, the limit for result files",
+        path.display(),
+        format_exact_size(*most_bytes)
+    )]
+    TooLarge {
+        /// Path of the file.
+        path: PathBuf,
+        /// The limit.
+        most_bytes: u64,
+    },
+    /// The text is not JSON, or its structure is not that of its schema.
+    #[error("{} is not a result file: its layout is not that of {expected}", path.display())]
+    Layout {
+        /// Path of the file.
+        path: PathBuf,
+        /// The layout that the file should have.
+        expected: &'static str,
+        /// Error of the parser, with its line and column.
+        source: serde_json::Error,
+    },
+    /// The file has a schema without figures.
+    #[error(
+        "{} has schema '{found}', which has no figures to compare: give a result of bench, suite, \
+         replay, filebench, scan, pool stat or fio",
+        path.display()
+    )]
+    Schema {
+        /// Path of the file.
+        path: PathBuf,
+        /// Schema that the file names.
+        found: String,
+    },
+}
+
+impl Classified for FiguresError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
+}

@@ -1,0 +1,29 @@
+//! Figures, latency curves and time series from result files.
+//!
+//! [`read`] takes a result file of `bench`, `suite`, `replay`, `filebench`, `scan` or `pool stat`,
+//! or the JSON output of `fio`, and gives [`Figures`](gemelo_record::Figures) with names that are
+//! the same for all kinds: a figure of one kind can be compared with that of another. A file with
+//! several jobs has the figures of each job with the job's name and a dot in front.
+//!
+//! The functions `of_...` do the same for results in memory.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod bench;
+mod error;
+mod filebench;
+mod fio;
+mod names;
+mod pool;
+mod prefix;
+mod read;
+mod replay;
+mod scan;
+mod timing;
+
+pub use bench::{of_bench, of_run};
+pub use error::FiguresError;
+pub use filebench::of_filebench;
+pub use names::{Quantity, quantity};
+pub use read::{Kind, MOST_FILE_BYTES, RawResult, read};
+pub use replay::of_replay;

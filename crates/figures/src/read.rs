@@ -1,0 +1,165 @@
+//! Reading a result file of any kind.
+
+use crate::fio::FioView;
+use crate::pool::PoolView;
+use crate::scan::ScanView;
+use crate::{FiguresError, of_bench, of_filebench, of_replay};
+use gemelo_job::{bench, filebench, replay};
+use gemelo_load::RunResult;
+use gemelo_record::Figures;
+use gemelo_report::{Provenance, ResultFile};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The largest result file. A suite with many processes and histograms takes some tens of MiB.
+pub const MOST_FILE_BYTES: u64 = 1 << 30;
+
+/// Schema names of results whose types are in the command line alone.
+const SCAN_SCHEMA: &str = "gemelo.scan/1";
+const POOL_SCHEMA: &str = "gemelo.pool/1";
+
+/// The kind of a result file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// `gemelo bench` or `gemelo suite`.
+    Bench,
+    /// `gemelo replay`.
+    Replay,
+    /// `gemelo filebench`.
+    Filebench,
+    /// `gemelo scan`.
+    Scan,
+    /// `gemelo pool stat`.
+    Pool,
+    /// `fio`.
+    Fio,
+}
+
+/// A result file as figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawResult {
+    /// Kind of the file.
+    pub kind: Kind,
+    /// Program, machine and time. Files of `fio` have none.
+    pub provenance: Option<Provenance>,
+    /// The figures.
+    pub figures: Figures,
+    /// The warnings of the file.
+    pub warnings: Vec<String>,
+    /// `true` if the measurement was complete and without a failure. The figures describe the part
+    /// before the failure otherwise.
+    pub is_complete: bool,
+}
+
+/// Reads the figures of a result file of any kind.
+///
+/// # Errors
+/// Fails if the file cannot be read, is larger than [`MOST_FILE_BYTES`], or is not a result file of
+/// a known kind.
+pub fn read(path: &Path) -> Result<RawResult, FiguresError> {
+    let text = read_text(path)?;
+    parse(&text, path)
+}
+
+fn read_text(path: &Path) -> Result<String, FiguresError> {
+    let failed = |source| FiguresError::Read { path: path.to_owned(), source };
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(MOST_FILE_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > MOST_FILE_BYTES {
+        return Err(FiguresError::TooLarge { path: path.to_owned(), most_bytes: MOST_FILE_BYTES });
+    }
+    String::from_utf8(text)
+        .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+/// The key that tells the kind of a file. Files of `fio` do not have it.
+#[derive(Deserialize)]
+struct Head {
+    schema: Option<String>,
+}
+
+fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
+    let text = without_messages(text);
+    let head: Head = layout(text, path, "gemelo or fio")?;
+    let Some(schema) = head.schema else {
+        let fio: FioView = layout(text, path, "fio")?;
+        return Ok(of_fio(&fio));
+    };
+    match schema.as_str() {
+        bench::SCHEMA => {
+            let file: bench::BenchFile = layout(text, path, bench::SCHEMA)?;
+            let is_complete = file.result.iter().all(RunResult::is_success)
+                && file.result.len() == file.input.len();
+            Ok(framed(Kind::Bench, of_bench(&file), is_complete, file))
+        }
+        replay::SCHEMA => {
+            let file: replay::ReplayFile = layout(text, path, replay::SCHEMA)?;
+            let is_complete = file.result.is_complete && file.result.verification.wrong == 0;
+            Ok(framed(Kind::Replay, of_replay(&file.result), is_complete, file))
+        }
+        filebench::SCHEMA => {
+            let file: filebench::FilebenchFile = layout(text, path, filebench::SCHEMA)?;
+            let mut runs = file.result.iter().flat_map(|point| &point.runs);
+            let is_complete = runs.all(|run| run.complete);
+            Ok(framed(Kind::Filebench, of_filebench(&file), is_complete, file))
+        }
+        SCAN_SCHEMA => {
+            let file: Framed<ScanView> = layout(text, path, SCAN_SCHEMA)?;
+            Ok(framed(Kind::Scan, file.result.figures(), file.result.is_complete(), file))
+        }
+        POOL_SCHEMA => {
+            let file: Framed<PoolView> = layout(text, path, POOL_SCHEMA)?;
+            Ok(framed(Kind::Pool, file.result.figures(), true, file))
+        }
+        found => Err(FiguresError::Schema { path: path.to_owned(), found: found.to_owned() }),
+    }
+}
+
+/// A file whose input becomes no figures.
+type Framed<Measured> = ResultFile<IgnoredAny, Measured>;
+
+fn framed<Input, Measured>(
+    kind: Kind,
+    figures: Figures,
+    is_complete: bool,
+    file: ResultFile<Input, Measured>,
+) -> RawResult {
+    let ResultFile { provenance, warnings, .. } = file;
+    RawResult { kind, provenance: Some(provenance), figures, warnings, is_complete }
+}
+
+fn of_fio(fio: &FioView) -> RawResult {
+    let warnings = fio.warnings();
+    RawResult {
+        kind: Kind::Fio,
+        provenance: None,
+        figures: fio.figures(),
+        is_complete: warnings.is_empty(),
+        warnings,
+    }
+}
+
+/// Leaves out the lines before the JSON, which `fio` writes to the same file if it has messages.
+fn without_messages(text: &str) -> &str {
+    if text.starts_with('{') {
+        return text;
+    }
+    text.find("\n{").and_then(|place| text.get(place + 1..)).unwrap_or(text)
+}
+
+fn layout<T: DeserializeOwned>(
+    text: &str,
+    path: &Path,
+    expected: &'static str,
+) -> Result<T, FiguresError> {
+    serde_json::from_str(text).map_err(|source| FiguresError::Layout {
+        path: path.to_owned(),
+        expected,
+        source,
+    })
+}

@@ -1,0 +1,43 @@
+//! Figures of `replay`.
+
+use crate::{bench, timing};
+use gemelo_record::{Better, Figures};
+use gemelo_replay::ReplayResult;
+
+/// Returns the figures of a replay.
+#[must_use]
+pub fn of_replay(result: &ReplayResult) -> Figures {
+    let mut figures = Figures::default();
+    let seconds = result.duration_ns as f64 / 1e9;
+    let (mut operations, mut bytes) = (0, 0);
+    for (name, of_kind) in [("write", &result.writes), ("read", &result.reads)] {
+        if of_kind.operations == 0 {
+            continue;
+        }
+        operations += of_kind.operations;
+        bytes += of_kind.data_bytes;
+        let counts = [of_kind.operations as f64, of_kind.data_bytes as f64];
+        timing::throughput(&mut figures, name, counts, seconds);
+        let latency = format!("{name}/latency");
+        if let Some(summary) = &of_kind.response_summary {
+            timing::summary(&mut figures, &latency, summary);
+        }
+        timing::curve(&mut figures, &latency, &of_kind.response_ns);
+        if of_kind.service_ns != of_kind.response_ns {
+            timing::curve(&mut figures, &format!("{name}/service"), &of_kind.service_ns);
+        }
+    }
+    figures.push("all/operations_per_s", operations as f64 / seconds, Better::Higher);
+    figures.push("all/bytes_per_s", bytes as f64 / seconds, Better::Higher);
+    // At a set speed, the length of the trace decides on the time.
+    let better = if result.lateness.is_none() { Better::Lower } else { Better::Neither };
+    figures.push("run/elapsed_ns", result.duration_ns as f64, better);
+    if let Some(lateness) = &result.lateness {
+        figures.push("run/late_operations", lateness.late as f64, Better::Lower);
+    }
+    figures.push("verify/wrong_blocks", result.verification.wrong as f64, Better::Lower);
+    if let Some(stored) = &result.stored {
+        bench::space(&mut figures, stored);
+    }
+    figures
+}

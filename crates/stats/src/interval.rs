@@ -1,0 +1,139 @@
+//! Confidence levels, intervals, and values with an interval.
+
+use gemelo_base::{Classified, FailureKind};
+use serde::Serialize;
+use thiserror::Error;
+
+/// The error for a number that is not a confidence level.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{level} is not a confidence level: give a number from 0.5 to 0.9999, such as 0.95")]
+pub struct ConfidenceError {
+    /// The number.
+    pub level: f64,
+}
+
+impl Classified for ConfidenceError {
+    fn kind(&self) -> FailureKind {
+        FailureKind::BadInput
+    }
+}
+
+/// A confidence level from 0.5 to 0.9999: the share of all intervals of this level that contain the
+/// true value.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Confidence(f64);
+
+impl Confidence {
+    /// 95 %, the usual level.
+    pub const USUAL: Self = Self(0.95);
+
+    /// Creates a level.
+    ///
+    /// # Errors
+    /// Fails if the number is not from 0.5 to 0.9999.
+    pub fn new(level: f64) -> Result<Self, ConfidenceError> {
+        if (0.5..=0.9999).contains(&level) {
+            Ok(Self(level))
+        } else {
+            Err(ConfidenceError { level })
+        }
+    }
+
+    /// Returns the level, such as 0.95.
+    #[must_use]
+    pub fn level(self) -> f64 {
+        self.0
+    }
+
+    /// Returns the accepted share of errors, such as 0.05.
+    #[must_use]
+    pub fn error_share(self) -> f64 {
+        1.0 - self.0
+    }
+}
+
+/// A closed interval with finite ends.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Interval {
+    low: f64,
+    high: f64,
+}
+
+impl Interval {
+    /// Creates an interval, or returns `None` if an end is not finite or the ends are exchanged.
+    #[must_use]
+    pub fn new(low: f64, high: f64) -> Option<Self> {
+        (low.is_finite() && high.is_finite() && low <= high).then_some(Self { low, high })
+    }
+
+    /// Creates the interval with this centre, or returns `None` if an end is not finite or the half
+    /// width is negative.
+    #[must_use]
+    pub fn around(centre: f64, half_width: f64) -> Option<Self> {
+        Self::new(centre - half_width, centre + half_width)
+    }
+
+    /// Returns the lower end.
+    #[must_use]
+    pub fn low(self) -> f64 {
+        self.low
+    }
+
+    /// Returns the upper end.
+    #[must_use]
+    pub fn high(self) -> f64 {
+        self.high
+    }
+
+    /// Returns half of the distance between the ends.
+    #[must_use]
+    pub fn half_width(self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// Returns `true` if the value lies between the ends or is one of them.
+    #[must_use]
+    pub fn contains(self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}
+
+/// A value computed from a sample, with its confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The value.
+    pub value: f64,
+    /// The interval, or `None` if the sample is too small for one.
+    pub interval: Option<Interval>,
+}
+
+impl Estimate {
+    /// Returns half of the width of the interval, as a share of the magnitude of the value.
+    #[must_use]
+    pub fn precision_share(&self) -> Option<f64> {
+        let share = self.interval?.half_width() / self.value.abs();
+        share.is_finite().then_some(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_finite_and_in_order() {
+        assert_eq!(Interval::new(2.0, 1.0), None);
+        assert_eq!(Interval::new(f64::NAN, 1.0), None);
+        assert_eq!(Interval::around(0.0, f64::INFINITY), None);
+        assert!(Interval::around(3.0, 1.0).unwrap().contains(4.0));
+    }
+
+    #[test]
+    fn levels_are_shares_and_not_percentages() {
+        for level in [95.0, 0.05, 1.0, f64::NAN] {
+            assert!(Confidence::new(level).is_err(), "{level}");
+        }
+        assert_eq!(Confidence::new(0.95), Ok(Confidence::USUAL));
+    }
+}

@@ -1,0 +1,45 @@
+//! Statistics of repeated measurements: intervals of means, medians and ratios, tests of a
+//! difference, correction for many comparisons, effect sizes, and means of time series.
+//!
+//! A [`Sample`] holds independent repetitions of one figure, and a [`Timeline`] holds a quantity
+//! over the time of one run, whose values depend on each other. The types keep the two apart,
+//! because the formulas for repetitions give intervals that are far too narrow for a time series.
+//!
+//! [`compare`] is the entry for a comparison of two samples: it selects the test and the interval
+//! that fit. [`holm`] corrects the p-values of many comparisons. The documentation of each function
+//! names the source of its formula.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod autocorrelation;
+mod bootstrap;
+mod choice;
+mod distribution;
+mod effect;
+mod holm;
+mod interval;
+mod mean;
+mod median;
+mod ranks;
+mod ratio;
+mod repetitions;
+mod sample;
+mod timeline;
+mod welch;
+
+pub use autocorrelation::{autocorrelation_time, effective_size};
+pub use bootstrap::{Resampling, bootstrap_bca, bootstrap_percentile, bootstrap_ratio};
+pub use choice::{Comparison, FEWEST_FOR_RANKS, compare, fits_ranks, has_outlier};
+pub use effect::{cliffs_delta, hedges_g};
+pub use holm::holm;
+pub use interval::{Confidence, ConfidenceError, Estimate, Interval};
+pub use mean::{difference_of_means, mean_with_interval};
+pub use median::{median_interval, median_with_interval};
+pub use ranks::{ShiftBounds, rank_test};
+pub use ratio::{ratio_of_geometric_means, ratio_of_means, ratio_of_medians};
+pub use repetitions::repetitions_needed;
+pub use sample::{LARGEST_VALUE, Sample, SampleError};
+pub use timeline::{
+    FEWEST_POINTS, Timeline, TimelineError, mean_by_batches, mean_over_time, ratio_over_time,
+};
+pub use welch::{TestMethod, TestOutcome, welch_test};
