@@ -1,6 +1,6 @@
 //! The runs of a campaign: failures, repetitions, resuming, the monitor.
 
-use super::{Place, figure, json};
+use super::{Place, can_mount, figure, json, leftovers};
 use std::fs;
 
 #[test]
@@ -64,6 +64,74 @@ fn repetitions_go_on_while_the_interval_is_wide_and_end_at_the_limit() {
     };
     assert_eq!((count("noisy"), count("steady")), (4, 2));
     assert_eq!(json(&place.out().join("campaign.json"))["runs"].as_array().unwrap().len(), 6);
+}
+
+/// Every kind of target that needs root, each with a small load.
+const MOUNTED: &str = r#"
+[campaign]
+name = "x"
+repetitions = 1
+[[target]]
+name = "loop-{fs}"
+matrix = { fs = ["ext4", "xfs", "btrfs"] }
+loop = { file-system = "{fs}", size = "400m" }
+[[target]]
+name = "duperemove"
+loop = { file-system = "xfs", size = "400m", settle = "duperemove" }
+[[target]]
+name = "volume-{fs}"
+matrix = { fs = ["ext4", "xfs", "btrfs"] }
+volume = { access = "{fs}", size = "400m" }
+[[target]]
+name = "zfs-{dedup}"
+matrix = { dedup = [true, false] }
+zfs = { size = "200m", dedup = "{dedup}", properties = ["recordsize=4k"] }
+[[workload]]
+name = "write"
+bench = { file-size = "8m", distribution = "all-duplicates", sync = "fsync", fsync-every = 1000 }
+[[workload]]
+name = "tar"
+tar = { tree = "tree" }
+[[workload]]
+name = "fio"
+fio = { rw = "randwrite", bs = "4k", size = "1m", end_fsync = 1 }
+"#;
+
+#[test]
+fn mounted_targets_are_made_loaded_settled_and_given_back() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with(MOUNTED);
+    fs::create_dir_all(place.path("tree/below")).unwrap();
+    fs::write(place.path("tree/below/file"), "text").unwrap();
+    let ran = place.run(&[]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_eq!(leftovers(&place), [""; 0]);
+    let campaign = json(&place.out().join("campaign.json"));
+    let left_out: Vec<_> = ["targets", "workloads"]
+        .iter()
+        .flat_map(|kind| campaign[kind].as_array().unwrap())
+        .filter(|member| !member["left_out"].is_null())
+        .map(|member| member["left_out"].as_str().unwrap())
+        .collect();
+    let requires = std::env::var_os("GEMELO_REQUIRE_TOOLS").is_some();
+    assert!(left_out.is_empty() || !requires, "{left_out:?}");
+    let space = |target: &str| {
+        let records = place.records();
+        let of_target = |record: &&serde_json::Value| {
+            record["target"] == target && record["workload"] == "write"
+        };
+        records.iter().find(of_target).and_then(|record| figure(record, "space/data_bytes"))
+    };
+    // One content takes the space of one block where blocks are shared.
+    let (all, few) = (f64::from(8 << 20), f64::from(2 << 20));
+    assert!(space("loop-ext4").unwrap() >= all);
+    for target in ["duperemove", "volume-ext4", "zfs-true"] {
+        if let Some(bytes) = space(target) {
+            assert!(bytes < few, "{target}: {bytes}");
+        }
+    }
 }
 
 #[test]
