@@ -109,6 +109,9 @@ pub(crate) enum StepError {
         format_duration_ns(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX))
     )]
     TooLong { program: String, limit: Duration },
+    /// A program has printed something else than was expected.
+    #[error("'{program}' has printed no {expected}")]
+    Unexpected { program: String, expected: &'static str },
     /// A result file has another layout.
     #[error("{} is not a result: {reason}", path.display())]
     Result { path: PathBuf, reason: String },
@@ -132,8 +135,13 @@ impl StepError {
 
     /// Returns the error and its causes as one line.
     pub(crate) fn reason(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
+        Self::chain(self)
+    }
+
+    /// Returns any error and its causes as one line.
+    pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+        let mut text = error.to_string();
+        let mut cause = error.source();
         while let Some(error) = cause {
             text = format!("{text}: {error}");
             cause = error.source();

@@ -1,8 +1,8 @@
 //! The journal of a campaign: everything that exists because of it and has to be given back.
 //!
 //! Each entry is durable before its resource is made, so a campaign that was killed at any moment
-//! leaves nothing that the journal does not name. A resource that was named and never made is given
-//! back without effect. The end of a run and the cleaning after a crash use the same code.
+//! leaves nothing that the journal does not name. Giving back a resource twice, or one that was
+//! never made, has no effect. The end of a run and the cleaning after a crash use the same code.
 
 use crate::error::{CampaignError, StepError};
 use crate::resource::Resource;
@@ -57,18 +57,19 @@ impl Journal {
         Ok(journal)
     }
 
-    fn append(&mut self, entry: &Entry) -> Result<(), StepError> {
+    /// Appends an entry. One that is lost in a crash must be harmless, or be made durable.
+    fn append(&mut self, entry: &Entry, is_durable: bool) -> Result<(), StepError> {
         let cannot = |source| StepError::Io { action: "write", path: self.path.clone(), source };
         let mut line = serde_json::to_string(entry).map_err(|error| cannot(error.into()))?;
         line.push('\n');
         self.file.write_all(line.as_bytes()).map_err(cannot)?;
-        self.file.sync_data().map_err(cannot)
+        if is_durable { self.file.sync_data().map_err(cannot) } else { Ok(()) }
     }
 
     /// Records a resource durably. The caller makes it afterwards.
     pub(crate) fn note(&mut self, resource: Resource) -> Result<(), StepError> {
         let id = self.next_id;
-        self.append(&Entry::Makes { id, resource: resource.clone() })?;
+        self.append(&Entry::Makes { id, resource: resource.clone() }, true)?;
         self.next_id += 1;
         self.live.push((id, resource));
         Ok(())
@@ -79,19 +80,22 @@ impl Journal {
     }
 
     /// Gives back everything that was made since a mark, the latest first. What cannot be given
-    /// back stays in the journal, and so does everything that it may rest on.
+    /// back is tried again once the rest is gone, and then stays in the journal.
     pub(crate) fn undo_since(&mut self, mark: Mark) -> Vec<StepError> {
+        self.try_since(mark);
+        self.try_since(mark)
+    }
+
+    fn try_since(&mut self, mark: Mark) -> Vec<StepError> {
         let mut errors = Vec::new();
-        while let Some((id, resource)) = self.live.last().cloned() {
+        for (id, resource) in self.live.clone().into_iter().rev() {
             if id < mark.0 {
                 break;
             }
-            let undone = resource.undo().and_then(|()| self.append(&Entry::Undone { id }));
-            if let Err(error) = undone {
-                errors.push(error);
-                break;
+            match resource.undo().and_then(|()| self.append(&Entry::Undone { id }, false)) {
+                Ok(()) => self.live.retain(|(other, _)| *other != id),
+                Err(error) => errors.push(error),
             }
-            self.live.pop();
         }
         errors
     }

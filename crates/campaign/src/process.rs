@@ -225,6 +225,28 @@ pub(crate) fn output(
     Err(StepError::Program { program, status: status.to_string(), output: end_of(&text_of(err)) })
 }
 
+/// Runs a check of the user. Returns the reason why it failed: the last line that it has printed.
+pub(crate) fn check(command: &mut Command, limit: Duration) -> Option<String> {
+    let out = match memory_file() {
+        Ok(out) => out,
+        Err(error) => return Some(error.reason()),
+    };
+    let Ok(twin) = out.try_clone() else { return Some("the check cannot be started".to_owned()) };
+    let mut child = match start(command.stdout(twin).stderr(Stdio::null())) {
+        Ok(child) => child,
+        Err(error) => return Some(error.reason()),
+    };
+    match wait(&mut child, "check", limit, None) {
+        Ok(status) if status.success() => None,
+        Ok(status) => {
+            let text = text_of(out);
+            let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+            Some(last.map_or_else(|| format!("its check ended with {status}"), str::to_owned))
+        }
+        Err(error) => Some(error.reason()),
+    }
+}
+
 /// Runs a program that nothing interrupts, for giving things back.
 pub(crate) fn quick(command: &mut Command, limit: Duration) -> Result<String, StepError> {
     output(command, limit, None)

@@ -59,7 +59,7 @@ impl Selection {
             .filter_map(|(name, reason)| Some(format!("{name}: {}", reason.as_ref()?)));
         let all: Vec<_> = reasons.chain(self.unsuitable.iter().cloned()).collect();
         if all.is_empty() {
-            "no workload names a target of the plan".to_owned()
+            "no workload is for a target of the plan".to_owned()
         } else {
             all.join("; ")
         }

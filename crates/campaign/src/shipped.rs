@@ -60,7 +60,8 @@ impl Plan {
             }
             Err(source) => return Err(PlanError::Read { path: name.to_owned(), source }),
         };
-        let base = name.parent().unwrap_or(Path::new("."));
+        let base = name.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let base = base.unwrap_or(Path::new("."));
         let base = std::path::absolute(base).unwrap_or_else(|_| base.to_owned());
         Self::read(&text, &base, set)
     }

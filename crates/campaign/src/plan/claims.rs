@@ -2,18 +2,30 @@
 
 use super::PlanError;
 use super::keys::Keys;
+use crate::target::TargetPlan;
+use crate::workload::WorkloadPlan;
+use gemelo_compare::Condition;
+use gemelo_job::nearest::nearest;
 use gemelo_record::{ClaimRecord, Paper};
 
 /// Most claims of a plan. The papers have below 50 findings each.
 const MOST_CLAIMS: usize = 1000;
 
-pub(super) fn claims(tables: &[Keys<'_>]) -> Result<Vec<ClaimRecord>, PlanError> {
+/// Reads the claims of a plan with these targets and workloads.
+pub(super) fn claims(
+    tables: &[Keys<'_>],
+    targets: &[TargetPlan],
+    workloads: &[WorkloadPlan],
+) -> Result<Vec<ClaimRecord>, PlanError> {
     if tables.len() > MOST_CLAIMS {
         return Err(PlanError::TooMany { most: MOST_CLAIMS, what: "claims" });
     }
     let mut claims = Vec::<ClaimRecord>::with_capacity(tables.len());
     for keys in tables {
         let claim = claim(keys)?;
+        for test in &claim.tests {
+            check_test(keys, test, targets, workloads)?;
+        }
         if claims.iter().any(|other| other.id == claim.id) {
             return Err(keys.wrong("id", format_args!("two claims have the id '{}'", claim.id)));
         }
@@ -38,6 +50,34 @@ fn claim(keys: &Keys<'_>) -> Result<ClaimRecord, PlanError> {
             Err(keys.wrong("tests", "is missing: give conditions, or the reason in 'not-testable'"))
         }
         _ => Ok(claim),
+    }
+}
+
+/// Refuses a condition that cannot be parsed, or that names something that the plan does not have.
+fn check_test(
+    keys: &Keys<'_>,
+    test: &str,
+    targets: &[TargetPlan],
+    workloads: &[WorkloadPlan],
+) -> Result<(), PlanError> {
+    let condition = Condition::parse(test).map_err(|error| keys.wrong("tests", error))?;
+    for term in condition.terms() {
+        let target_names = || targets.iter().map(|target| target.name.as_str());
+        let workload_names = || workloads.iter().map(|workload| workload.name.as_str());
+        if !target_names().any(|name| name == term.target) {
+            return Err(keys.wrong("tests", no_such("target", &term.target, target_names())));
+        }
+        if !workload_names().any(|name| name == term.workload) {
+            return Err(keys.wrong("tests", no_such("workload", &term.workload, workload_names())));
+        }
+    }
+    Ok(())
+}
+
+fn no_such<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    match nearest(name, known) {
+        Some(known) => format!("no {kind} is named '{name}'; a similar one is '{known}'"),
+        None => format!("no {kind} is named '{name}'"),
     }
 }
 

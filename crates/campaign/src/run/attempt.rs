@@ -6,6 +6,7 @@ use crate::monitor::{Monitor, Watched};
 use crate::plan::Settings;
 use crate::process;
 use crate::resource::Resource;
+use crate::result;
 use crate::site::Site;
 use crate::system;
 use crate::target::{Made, TargetPlan};
@@ -64,7 +65,7 @@ impl<'a> Attempt<'a> {
             watched: Watched::default(),
             load_is_target: false,
             // All targets get the same load in a repetition, and each repetition another one.
-            seed: plan.settings.seed.wrapping_add(u64::from(run.repetition) - 1),
+            seed: plan.settings.seed.wrapping_add(u64::from(run.repetition)).wrapping_sub(1),
             repetition: run.repetition,
             warnings: Vec::new(),
         };
@@ -216,15 +217,16 @@ impl<'a> Attempt<'a> {
         let before = space.get(BEFORE).copied().unwrap_or(none);
         let data_bytes = last.data_bytes.saturating_sub(before.data_bytes) as f64;
         let figures = &mut self.record.figures;
-        figures.push("space/data_bytes", data_bytes, Better::Lower);
+        let mut push = |name, value, better| result::set(figures, name, value, better);
+        push("space/data_bytes", data_bytes, Better::Lower);
         if let Some(bytes) = last.metadata_bytes {
             let grown = bytes.saturating_sub(before.metadata_bytes.unwrap_or(0));
-            figures.push("space/metadata_bytes", grown as f64, Better::Lower);
+            push("space/metadata_bytes", grown as f64, Better::Lower);
         }
         if let Some(bytes) = last.logical_bytes {
             let grown = bytes.saturating_sub(before.logical_bytes.unwrap_or(0)) as f64;
-            figures.push("space/logical_bytes", grown, Better::Neither);
-            figures.push("space/dedup_ratio", grown / data_bytes, Better::Higher);
+            push("space/logical_bytes", grown, Better::Neither);
+            push("space/dedup_ratio", grown / data_bytes, Better::Higher);
         }
     }
 }

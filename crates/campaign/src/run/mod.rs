@@ -2,6 +2,7 @@
 
 mod attempt;
 mod files;
+mod precision;
 
 use crate::error::{CampaignError, StepError};
 use crate::journal::Journal;
@@ -13,10 +14,11 @@ use crate::selection::Selection;
 use attempt::Attempt;
 use gemelo_base::{Monitor, StopFlag, SystemClock, Unit};
 use gemelo_record::{
-    CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, TargetRecord, WorkloadRecord,
-    read_campaign, read_run,
+    CAMPAIGN_SCHEMA, CampaignRecord, Outcome, PlannedRun, RUN_FILE, RunRecord, TargetRecord,
+    WorkloadRecord, read_campaign, read_run, run_directory,
 };
 use gemelo_report::Provenance;
+use precision::MainFigures;
 use std::path::{Path, PathBuf};
 
 /// The surroundings of a campaign.
@@ -195,45 +197,99 @@ struct Campaign<'a> {
 }
 
 impl Campaign<'_> {
-    fn all_runs(&mut self, _selection: &Selection) -> Result<Summary, CampaignError> {
+    fn all_runs(&mut self, selection: &Selection) -> Result<Summary, CampaignError> {
         let mut summary = Summary::default();
-        let total = self.record.runs.len() as u64;
-        self.environment.monitor.begin("runs", Unit::Items, Some(total));
+        let mut figures = MainFigures::default();
+        let monitor = self.environment.monitor;
+        monitor.begin("runs", Unit::Items, Some(self.record.runs.len() as u64));
+        self.warm_up(selection)?;
         let mut next = 0;
-        while let Some(run) = self.record.runs.get(next).cloned() {
+        while !self.environment.stop.is_raised() {
+            let Some(run) = self.record.runs.get(next).cloned() else {
+                if self.add_repetition(selection, &figures)? {
+                    continue;
+                }
+                monitor.finish();
+                return Ok(summary);
+            };
             next += 1;
-            let outcome = self.outcome_of(&run)?;
-            self.environment.monitor.advance(1);
-            match outcome {
-                Outcome::Done => summary.done += 1,
+            let record = self.complete(&run)?;
+            monitor.advance(1);
+            match &record.outcome {
+                Outcome::Done => {
+                    summary.done += 1;
+                    figures.add(&self.record, &record);
+                }
                 Outcome::Failed { reason } => {
-                    let message = format!("run {} failed: {reason}", run.id);
-                    self.environment.monitor.warn(&message);
-                    summary.failed.push((run.id, reason));
+                    monitor.warn(&format!("run {} failed: {reason}", run.id));
+                    summary.failed.push((run.id, reason.clone()));
                 }
-                Outcome::Interrupted => {
-                    summary.is_interrupted = true;
-                    break;
-                }
+                Outcome::Interrupted => break,
             }
         }
-        self.environment.monitor.finish();
+        monitor.finish();
+        summary.is_interrupted = true;
         Ok(summary)
     }
 
-    /// Returns the outcome of a run that is complete already, or executes it.
-    fn outcome_of(&mut self, run: &PlannedRun) -> Result<Outcome, CampaignError> {
+    /// Appends one repetition of the pairs whose intervals are too wide. Returns `false` if there
+    /// are none.
+    fn add_repetition(
+        &mut self,
+        selection: &Selection,
+        figures: &MainFigures,
+    ) -> Result<bool, CampaignError> {
+        let wanting = figures.wanting(&self.plan.settings, &self.record.runs);
+        let is_wanting = |pair: &Pair| {
+            let workload = self.plan.workloads.get(pair.workload);
+            let target = self.plan.targets.get(pair.target);
+            workload.zip(target).is_some_and(|(workload, target)| {
+                wanting.iter().any(|names| names.0 == workload.name && names.1 == target.name)
+            })
+        };
+        let pairs: Vec<_> = selection.pairs.iter().copied().filter(is_wanting).collect();
+        let last = self.record.runs.iter().map(|run| run.repetition).max().unwrap_or(0);
+        add_runs(self.plan, &pairs, last + 1, &mut self.record.runs);
+        if !pairs.is_empty() {
+            let path = self.directory.join(gemelo_record::CAMPAIGN_FILE);
+            files::write_json(&path, &self.record)?;
+            self.environment.monitor.set_total(self.record.runs.len() as u64);
+        }
+        Ok(!pairs.is_empty())
+    }
+
+    /// Executes each pair a few times without counting it. A resumed campaign does not repeat this.
+    fn warm_up(&mut self, selection: &Selection) -> Result<(), CampaignError> {
+        let mut runs = Vec::new();
+        for _ in 0..self.plan.settings.warm_up_runs {
+            add_runs(self.plan, &selection.pairs, 0, &mut runs);
+        }
+        for run in runs {
+            let results = self.directory.join(WARM_UP_DIRECTORY).join(&run.id);
+            if self.environment.stop.is_raised() || results.join(RUN_FILE).exists() {
+                continue;
+            }
+            let record = Attempt::new(self, &run, results.clone())?.execute();
+            if record.outcome != Outcome::Interrupted {
+                files::write_json(&results.join(RUN_FILE), &record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the record of a run that is complete already, or executes it.
+    fn complete(&mut self, run: &PlannedRun) -> Result<RunRecord, CampaignError> {
         if let Ok(record) = read_run(self.directory, &run.id)
             && record.outcome == Outcome::Done
         {
-            return Ok(Outcome::Done);
+            return Ok(record);
         }
-        if self.environment.stop.is_raised() {
-            return Ok(Outcome::Interrupted);
-        }
-        let results = gemelo_record::run_directory(self.directory, &run.id);
+        let results = run_directory(self.directory, &run.id);
         let record = Attempt::new(self, run, results.clone())?.execute();
-        files::write_json(&results.join(gemelo_record::RUN_FILE), &record)?;
-        Ok(record.outcome)
+        files::write_json(&results.join(RUN_FILE), &record)?;
+        Ok(record)
     }
 }
+
+/// Directory of the records of runs that do not count.
+const WARM_UP_DIRECTORY: &str = "warm-up";

@@ -15,6 +15,9 @@ use std::process::Command;
 /// Size of a file system without the key: enough for short runs, and small enough for most disks.
 const DEFAULT_BYTES: u64 = 4 << 30;
 
+/// Options of `duperemove` without the key: the block of most file systems, and not 128 KiB.
+const DUPEREMOVE_OPTIONS: [&str; 2] = ["-b", "4096"];
+
 /// The file systems that can be made, and the options by which the program that makes them
 /// overwrites what was there.
 const FILE_SYSTEMS: [(&str, &str, &[&str]); 3] = [
@@ -75,6 +78,7 @@ struct LoopTarget {
     bytes: u64,
     /// `true` if `duperemove` is the off-line pass.
     uses_duperemove: bool,
+    duperemove_options: Vec<String>,
 }
 
 pub(super) fn read(
@@ -96,9 +100,13 @@ pub(super) fn read(
         Some("duperemove") => true,
         Some(_) => return Err(table.wrong("settle", "only 'duperemove' is known")),
     };
+    let mut duperemove_options = table.texts("duperemove-options")?;
     table.finish()?;
+    if duperemove_options.is_empty() {
+        duperemove_options = DUPEREMOVE_OPTIONS.map(str::to_owned).into();
+    }
     let bytes = bytes.map_or(DEFAULT_BYTES, |size| size.0);
-    Ok(Box::new(LoopTarget { file_system, bytes, uses_duperemove }))
+    Ok(Box::new(LoopTarget { file_system, bytes, uses_duperemove, duperemove_options }))
 }
 
 impl Target for LoopTarget {
@@ -125,13 +133,15 @@ impl Target for LoopTarget {
         let file = site.sparse_file("disk", self.bytes)?;
         let device = site.attach(&file)?;
         let mount = self.file_system.make(site, &device)?;
-        Ok(Box::new(Mounted { mount, uses_duperemove: self.uses_duperemove }))
+        let duperemove_options = self.duperemove_options.clone();
+        Ok(Box::new(Mounted { mount, uses_duperemove: self.uses_duperemove, duperemove_options }))
     }
 }
 
 struct Mounted {
     mount: PathBuf,
     uses_duperemove: bool,
+    duperemove_options: Vec<String>,
 }
 
 impl Made for Mounted {
@@ -145,7 +155,8 @@ impl Made for Mounted {
         }
         let hashes = site.work.join("duperemove.hashes");
         let mut command = Command::new("duperemove");
-        command.args(["-d", "-r", "-q", "--hashfile"]).arg(hashes).arg(&self.mount);
+        command.args(["-d", "-r", "-q"]).args(&self.duperemove_options);
+        command.arg("--hashfile").arg(hashes).arg(&self.mount);
         let limit = SETTLE_LIMIT;
         let status = site.run_logged(&mut command, "duperemove", limit)?;
         if !status.success() {
@@ -154,27 +165,36 @@ impl Made for Mounted {
         Ok(true)
     }
 
-    fn space(&self, _site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
-        space_of_mount(&self.mount).map(Some)
+    fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+        space_of_mount(site, &self.mount).map(Some)
     }
 }
 
 /// Longest off-line pass. `duperemove` reads all files, some of them several times.
 const SETTLE_LIMIT: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// Returns the space that a mounted file system says it uses, everything written back.
-pub(super) fn space_of_mount(path: &Path) -> Result<Space, StepError> {
-    let cannot = |action| {
-        move |error: rustix::io::Errno| StepError::io(action, path.to_owned())(error.into())
+/// Has everything that a file system holds in memory written back.
+///
+/// Programs ask a file system, here and in [`space_of_mount`], because one in user space may hang,
+/// and a program can be ended at its time limit.
+pub(super) fn write_back(site: &Site<'_>, path: &Path) -> Result<(), StepError> {
+    site.run(Command::new("sync").arg("--file-system").arg(path)).map(drop)
+}
+
+/// Returns the space that a mounted file system says it uses, with everything written back.
+pub(super) fn space_of_mount(site: &Site<'_>, path: &Path) -> Result<Space, StepError> {
+    write_back(site, path)?;
+    let used = site.run(Command::new("df").args(["--block-size=1", "--output=used"]).arg(path))?;
+    let options = ["--summarize", "--apparent-size", "--block-size=1", "--one-file-system"];
+    let logical = site.run(Command::new("du").args(options).arg(path))?;
+    let number = |text: Option<&str>, program: &str| {
+        let number = text.and_then(|text| text.trim().parse::<u64>().ok());
+        let program = program.to_owned();
+        number.ok_or(StepError::Unexpected { program, expected: "number of bytes" })
     };
-    let root = std::fs::File::open(path).map_err(StepError::io("open", path))?;
-    rustix::fs::syncfs(&root).map_err(cannot("write back"))?;
-    let status = rustix::fs::statvfs(path).map_err(cannot("ask for the space of"))?;
-    let used = status.f_blocks.saturating_sub(status.f_bfree);
-    let tree = super::directory::space_of_tree(path)?;
     Ok(Space {
-        data_bytes: used.saturating_mul(status.f_frsize),
+        data_bytes: number(used.lines().last(), "df")?,
         metadata_bytes: None,
-        logical_bytes: tree.logical_bytes,
+        logical_bytes: Some(number(logical.split_whitespace().next(), "du")?),
     })
 }

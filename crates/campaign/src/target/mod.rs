@@ -1,9 +1,12 @@
 //! Targets: systems under test. Each kind is a file of this module and one line in [`KINDS`].
 
+mod commands;
 mod device;
 mod directory;
 mod file_system;
+mod nbd;
 mod volume;
+mod zfs;
 
 use crate::error::StepError;
 use crate::plan::keys::Keys;
@@ -101,11 +104,14 @@ impl PlaceKind {
 type Read = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Target>, PlanError>;
 
 /// The kinds of targets: the key that selects each in a plan, and its reader.
-const KINDS: [(&str, Read); 4] = [
+const KINDS: [(&str, Read); 7] = [
     ("directory", directory::read),
     ("device", device::read),
     ("volume", volume::read),
     ("loop", file_system::read),
+    ("zfs", zfs::read),
+    ("nbd", nbd::read),
+    ("commands", commands::read),
 ];
 
 /// A target of a plan.

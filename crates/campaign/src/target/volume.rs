@@ -228,6 +228,8 @@ struct PoolStat {
     logical_blocks: u64,
     physical_blocks: u64,
     metadata_used_bytes: u64,
+    /// Changes that the metadata do not have yet.
+    journal_used_bytes: u64,
 }
 
 impl Made for MadeVolume {
@@ -240,10 +242,6 @@ impl Made for MadeVolume {
     }
 
     fn settle(&self, site: &mut Site<'_>) -> Result<bool, StepError> {
-        if let Place::Directory(mount) = &self.place {
-            // What the file system has not written back yet is part of the load.
-            file_system::space_of_mount(mount)?;
-        }
         if !self.is_offline {
             return Ok(false);
         }
@@ -253,10 +251,14 @@ impl Made for MadeVolume {
     }
 
     fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+        if let Place::Directory(mount) = &self.place {
+            // What the file system has not written back yet is part of the load.
+            file_system::write_back(site, mount)?;
+        }
         let mut command = site.gemelo(&["pool", "stat"]);
         let text = site.run(command.arg(&self.pool).args(["--json", "-"]))?;
         let stat = serde_json::from_str::<PoolResult>(&text);
-        let PoolStat { block_bytes, logical_blocks, physical_blocks, metadata_used_bytes } = stat
+        let stat = stat
             .map_err(|error| StepError::Result {
                 path: self.pool.clone(),
                 reason: error.to_string(),
@@ -264,9 +266,9 @@ impl Made for MadeVolume {
             .result
             .pool;
         Ok(Some(Space {
-            data_bytes: physical_blocks.saturating_mul(block_bytes),
-            metadata_bytes: Some(metadata_used_bytes),
-            logical_bytes: Some(logical_blocks.saturating_mul(block_bytes)),
+            data_bytes: stat.physical_blocks.saturating_mul(stat.block_bytes),
+            metadata_bytes: Some(stat.metadata_used_bytes.saturating_add(stat.journal_used_bytes)),
+            logical_bytes: Some(stat.logical_blocks.saturating_mul(stat.block_bytes)),
         }))
     }
 }

@@ -4,7 +4,7 @@
 //! monitor sees the processor time and memory of the load apart from the campaign's own, and the
 //! result file is the one that a user gets from the same command.
 
-use super::job_options::{self, JobOption, value_of};
+use super::job_options::{self, JobOption, option_with, value_of};
 use super::{Action, Measured, Stage};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
@@ -13,6 +13,7 @@ use crate::result;
 use crate::target::PlaceKind;
 use gemelo_base::units::parse_duration;
 use gemelo_job::JobOptions;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options that the campaign sets: each run has a target of its own, and makes it anew.
@@ -27,13 +28,18 @@ struct Bench {
     common: Vec<JobOption>,
     /// Options of each job; one job without a name if empty.
     jobs: Vec<Vec<JobOption>>,
+    /// `true` for a latency probe, whose main figure is a latency.
+    is_probe: bool,
 }
 
 pub(super) fn read(
     keys: &Keys<'_>,
     kind: &'static str,
-    _reading: &Reading<'_>,
+    reading: &Reading<'_>,
 ) -> Result<Box<dyn Action>, PlanError> {
+    if !keys.is_table(kind) {
+        return Ok(Box::new(JobFile { path: reading.path(&keys.required_text(kind)?) }));
+    }
     let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
     let tables = table.tables("job", "job = [{ ... }]")?;
     if tables.len() > MOST_JOBS {
@@ -41,7 +47,37 @@ pub(super) fn read(
     }
     let options = |keys: &Keys<'_>| job_options::read::<JobOptions>(keys, &OWN);
     let jobs = tables.iter().map(options).collect::<Result<_, _>>()?;
-    Ok(Box::new(Bench { common: options(&table)?, jobs }))
+    Ok(Box::new(Bench { common: options(&table)?, jobs, is_probe: false }))
+}
+
+/// Options of a latency probe without those of the plan: few random accesses at set times, so that
+/// the latency is that of the target and not that of a queue.
+const PROBE: [(&str, &str); 5] = [
+    ("operation", "mixed"),
+    ("pattern", "uniform"),
+    ("read-rate", "50"),
+    ("write-rate", "50"),
+    ("time", "10s"),
+];
+
+/// Reads a latency probe: a job with the options of [`PROBE`], which the plan may replace.
+pub(super) fn read_probe(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    _reading: &Reading<'_>,
+) -> Result<Box<dyn Action>, PlanError> {
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let of_plan = job_options::read::<JobOptions>(&table, &OWN)?;
+    let is_free = |name: &str| {
+        let is_rate = ["read-rate", "write-rate"].contains(&name);
+        let sets_rate = value_of(&of_plan, "rate").is_some()
+            || value_of(&of_plan, "operation").is_some_and(|operation| operation != "mixed");
+        value_of(&of_plan, name).is_none() && !(is_rate && sets_rate)
+    };
+    let usual = PROBE.into_iter().filter(|(name, _)| is_free(name));
+    let mut common: Vec<_> = usual.map(|(name, value)| option_with(name, value)).collect();
+    common.extend(of_plan);
+    Ok(Box::new(Bench { common, jobs: Vec::new(), is_probe: true }))
 }
 
 impl Bench {
@@ -102,7 +138,11 @@ impl Action for Bench {
             "mixed" => "all",
             other => other,
         };
-        let figure = format!("{kind}/operations_per_s");
+        let figure = match (self.is_probe, kind) {
+            (true, "write") => "write/latency_p99_ns".to_owned(),
+            (true, _) => "read/latency_p99_ns".to_owned(),
+            (false, kind) => format!("{kind}/operations_per_s"),
+        };
         match (value_of(last, "name"), jobs.len()) {
             (Some(name), 2..) => Some(format!("{name}.{figure}")),
             (None, 2..) => None,
@@ -120,5 +160,35 @@ impl Action for Bench {
         let mut measured = result::run(stage, command)?;
         measured.files.insert(0, file);
         Ok(measured)
+    }
+}
+
+/// A job file of the user, whose target is replaced.
+#[derive(Debug)]
+struct JobFile {
+    path: PathBuf,
+}
+
+impl Action for JobFile {
+    fn description(&self) -> String {
+        format!("jobs of {}", self.path.display())
+    }
+
+    fn missing(&self) -> Option<String> {
+        (!self.path.is_file()).then(|| format!("the job file {} is missing", self.path.display()))
+    }
+
+    fn accepts(&self, _place: PlaceKind) -> bool {
+        true
+    }
+
+    fn main_figure(&self) -> Option<String> {
+        None
+    }
+
+    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+        let mut command = stage.site.gemelo(&["bench"]);
+        command.arg(&self.path).arg("--target").arg(stage.place.uri());
+        result::run(stage, command)
     }
 }

@@ -4,7 +4,6 @@ use super::{Action, Measured, Stage};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
-use crate::process;
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_record::{Better, Figures};
@@ -16,7 +15,6 @@ const MOST_FIGURES: usize = 1000;
 #[derive(Debug)]
 struct ShellCommand {
     script: String,
-    main_figure: Option<String>,
 }
 
 pub(super) fn read(
@@ -25,7 +23,7 @@ pub(super) fn read(
     _reading: &Reading<'_>,
 ) -> Result<Box<dyn Action>, PlanError> {
     let script = keys.required_text(kind)?;
-    Ok(Box::new(ShellCommand { script, main_figure: None }))
+    Ok(Box::new(ShellCommand { script }))
 }
 
 impl Action for ShellCommand {
@@ -39,7 +37,7 @@ impl Action for ShellCommand {
     }
 
     fn main_figure(&self) -> Option<String> {
-        self.main_figure.clone().or_else(|| Some(result::ELAPSED.to_owned()))
+        Some(result::ELAPSED.to_owned())
     }
 
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
@@ -50,17 +48,14 @@ impl Action for ShellCommand {
         let start_ns = clock.now_ns();
         let status = stage.site.run_logged(&mut command, &stage.name, stage.limit)?;
         let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
-        let names = ["out", "err"].map(|ending| format!("{}.{ending}", stage.name));
-        let [printed, said] = names
-            .each_ref()
-            .map(|name| std::fs::read_to_string(stage.site.results.join(name)).unwrap_or_default());
         if !status.success() {
-            let (program, output) = ("the command".to_owned(), process::end_of(&said));
-            return Err(StepError::Program { program, status: status.to_string(), output });
+            return Err(result::failure(stage, &command, status));
         }
-        let mut figures = figures_of(&printed);
-        figures.push(result::ELAPSED, elapsed_ns as f64, Better::Lower);
-        Ok(Measured { figures, files: names.into(), ..Measured::default() })
+        let [out, err] = ["out", "err"].map(|ending| format!("{}.{ending}", stage.name));
+        let printed = std::fs::read_to_string(stage.site.results.join(&out));
+        let mut figures = figures_of(&printed.unwrap_or_default());
+        result::set(&mut figures, result::ELAPSED, elapsed_ns as f64, Better::Lower);
+        Ok(Measured { figures, files: vec![out, err], ..Measured::default() })
     }
 }
 

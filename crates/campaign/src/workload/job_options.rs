@@ -84,6 +84,18 @@ fn option(
     Ok(option)
 }
 
+/// Returns the options that make places and contents follow from a seed, unless the plan sets them.
+/// All targets get the same load in a repetition then.
+pub(super) fn seeds(options: &[JobOption], seed: u64) -> Vec<String> {
+    let unset = ["seed", "run-id"].into_iter().filter(|name| value_of(options, name).is_none());
+    unset.map(|name| format!("--{name}={seed}")).collect()
+}
+
+/// Returns an option with a value.
+pub(super) fn option_with(name: &str, value: &str) -> JobOption {
+    JobOption { name: name.to_owned(), value: value.to_owned(), takes_value: true }
+}
+
 /// Returns the value of an option, if it is set.
 pub(super) fn value_of<'a>(options: &'a [JobOption], name: &str) -> Option<&'a str> {
     options.iter().rev().find(|option| option.name == name).map(|option| option.value.as_str())

@@ -3,7 +3,12 @@
 
 mod bench;
 mod command;
+mod filebench;
+mod fio;
 mod job_options;
+mod replay;
+mod suite;
+mod tar;
 
 use crate::error::StepError;
 use crate::plan::keys::Keys;
@@ -88,7 +93,16 @@ pub(crate) enum Step {
 type Read = fn(&Keys<'_>, &'static str, &Reading<'_>) -> Result<Box<dyn Action>, PlanError>;
 
 /// The kinds of actions: the key that selects each in a plan, and its reader.
-const KINDS: [(&str, Read); 2] = [("bench", bench::read), ("command", command::read)];
+const KINDS: [(&str, Read); 8] = [
+    ("bench", bench::read),
+    ("probe", bench::read_probe),
+    ("suite", suite::read),
+    ("replay", replay::read),
+    ("filebench", filebench::read),
+    ("fio", fio::read),
+    ("tar", tar::read),
+    ("command", command::read),
+];
 
 /// A workload of a plan.
 #[derive(Debug)]

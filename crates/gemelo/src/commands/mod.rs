@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod campaign;
+mod compare;
 mod completions;
 pub(crate) mod dedisbench;
 mod distribution;
@@ -47,6 +48,7 @@ enum Command {
     Log(log::Arguments),
     Replay(Box<replay::Arguments>),
     Report(report::Arguments),
+    Compare(compare::Arguments),
     /// Analyse, convert and synthesise traces of block I/O
     Trace(Box<trace::Arguments>),
     /// Create, list, check, grow and remove pools
@@ -80,6 +82,7 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Replay(arguments) => replay::run(&arguments, context),
         Command::Report(arguments) => report::run(&arguments, context),
+        Command::Compare(arguments) => compare::run(&arguments, context),
         Command::Trace(arguments) => trace::run(&arguments, context),
         Command::Pool(arguments) => pool::run(&arguments, context),
         Command::Volume(arguments) => volume::run(&arguments, context),

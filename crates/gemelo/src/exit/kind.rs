@@ -92,6 +92,7 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_content::DistributionError>,
     kind_as::<gemelo_content::ProfileError>,
     kind_as::<gemelo_check::CheckError>,
+    kind_as::<gemelo_compare::CompareError>,
     kind_as::<gemelo_device::DeviceError>,
     kind_as::<gemelo_device::FrontEndError>,
     kind_as::<gemelo_disk::DiskError>,

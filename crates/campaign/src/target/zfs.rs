@@ -1,0 +1,138 @@
+//! ZFS in user space (`zfs-fuse`) on a file, with or without deduplication.
+
+use super::{Made, Place, PlaceKind, Target};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::resource::Resource;
+use crate::site::Site;
+use crate::system;
+use gemelo_base::units::format_exact_size;
+use gemelo_base::values::Size;
+use gemelo_record::Space;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Size of the pool without the key.
+const DEFAULT_BYTES: u64 = 4 << 30;
+
+/// Socket by which `zpool` and `zfs` reach the one daemon of the machine.
+const SOCKET: &str = "/var/run/zfs/zfs_socket";
+
+/// The daemon belongs to the run, and its statistics at `/zfs-kstat` are not used.
+const DAEMON_OPTIONS: [&str; 2] = ["--no-daemon", "--no-kstat-mount"];
+
+#[derive(Debug)]
+struct Zfs {
+    bytes: u64,
+    deduplicates: bool,
+    /// Further properties of the file system, such as `recordsize=4k`.
+    properties: Vec<String>,
+    /// Further options of the daemon.
+    options: Vec<String>,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    _reading: &Reading<'_>,
+) -> Result<Box<dyn Target>, PlanError> {
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let bytes = table.parsed::<Size>("size", "a size, such as 4g")?;
+    let zfs = Zfs {
+        bytes: bytes.map_or(DEFAULT_BYTES, |size| size.0),
+        deduplicates: table.flag("dedup")?,
+        properties: table.texts("properties")?,
+        options: table.texts("options")?,
+    };
+    table.finish()?;
+    Ok(Box::new(zfs))
+}
+
+impl Target for Zfs {
+    fn description(&self) -> String {
+        let dedup = if self.deduplicates { "with" } else { "without" };
+        let properties = self.properties.join(" ");
+        let size = format_exact_size(self.bytes);
+        let text = format!("zfs-fuse on a file of {size}, {dedup} deduplication {properties}");
+        text.trim_end().to_owned()
+    }
+
+    fn missing(&self) -> Option<String> {
+        let missing = system::missing(&["zfs-fuse", "zpool", "zfs"], true, &["/dev/fuse"]);
+        missing.or_else(|| {
+            let is_used = std::os::unix::net::UnixStream::connect(SOCKET).is_ok();
+            is_used.then(|| "a zfs-fuse that is not the campaign's runs already".to_owned())
+        })
+    }
+
+    fn place_kind(&self) -> PlaceKind {
+        PlaceKind::Directory
+    }
+
+    fn space_bytes(&self) -> Option<u64> {
+        Some(self.bytes)
+    }
+
+    fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
+        const NAME: &str = "zfs-fuse";
+        let file = site.sparse_file("disk", self.bytes)?;
+        let pid = site.start(Command::new(NAME).args(DAEMON_OPTIONS).args(&self.options), NAME)?;
+        let is_ready = || std::os::unix::net::UnixStream::connect(SOCKET).is_ok();
+        site.wait_until(pid, NAME, is_ready)?;
+        let pool = format!("gemelo{:08x}", gemelo_base::random::fresh_word() as u32);
+        let mount = site.work.join("mount");
+        // The pool is busy as long as its file system is mounted.
+        site.journal.note(destruction(&pool))?;
+        site.journal.note(Resource::Mount { path: mount.clone() })?;
+        let mut create = Command::new("zpool");
+        create.args(["create", "-m"]).arg(&mount).arg(&pool).arg(&file);
+        site.run(&mut create)?;
+        if self.deduplicates {
+            site.run(Command::new("zfs").args(["set", "dedup=on", &pool]))?;
+        }
+        for property in &self.properties {
+            site.run(Command::new("zfs").args(["set", property, &pool]))?;
+        }
+        Ok(Box::new(MadeZfs { pool, mount }))
+    }
+}
+
+/// Returns the command that removes a pool, and also succeeds without a pool or a daemon.
+fn destruction(pool: &str) -> Resource {
+    let script = format!("zpool list {pool} >/dev/null 2>&1 || exit 0; zpool destroy -f {pool}");
+    Resource::Command {
+        words: vec!["sh".to_owned(), "-c".to_owned(), script],
+        environment: BTreeMap::new(),
+        directory: "/".into(),
+    }
+}
+
+struct MadeZfs {
+    pool: String,
+    mount: PathBuf,
+}
+
+impl MadeZfs {
+    fn number(site: &Site<'_>, program: &str, words: &[&str]) -> Result<u64, StepError> {
+        let printed = site.run(Command::new(program).args(words))?;
+        let text = printed.trim();
+        gemelo_base::units::parse_size(text)
+            .map_err(|_| StepError::Unexpected { program: program.to_owned(), expected: "size" })
+    }
+}
+
+impl Made for MadeZfs {
+    fn place(&self) -> Place {
+        Place::Directory(self.mount.clone())
+    }
+
+    fn space(&self, site: &mut Site<'_>) -> Result<Option<Space>, StepError> {
+        let mounted = super::file_system::space_of_mount(site, &self.mount)?;
+        let pool = self.pool.as_str();
+        // What the pool has allocated, metadata and the table of duplicates included.
+        let allocated = Self::number(site, "zpool", &["list", "-H", "-o", "alloc", pool])?;
+        Ok(Some(Space { data_bytes: allocated, metadata_bytes: None, ..mounted }))
+    }
+}

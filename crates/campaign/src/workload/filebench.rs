@@ -1,0 +1,79 @@
+//! A script of Filebench's language: `gemelo filebench` with its options as keys.
+
+use super::job_options::{self, JobOption, value_of};
+use super::{Action, Measured, Stage};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::result;
+use crate::target::PlaceKind;
+use gemelo_base::units::parse_duration;
+use gemelo_job::filebench::FilebenchOptions;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options that the campaign sets.
+const OWN: [&str; 4] = ["dir", "force", "keep", "json"];
+
+#[derive(Debug)]
+struct Filebench {
+    script: PathBuf,
+    options: Vec<JobOption>,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    reading: &Reading<'_>,
+) -> Result<Box<dyn Action>, PlanError> {
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let script = reading.path(&table.required_text("script")?);
+    let options = job_options::read::<FilebenchOptions>(&table, &OWN)?;
+    Ok(Box::new(Filebench { script, options }))
+}
+
+impl Filebench {
+    /// Returns the number of values of the sweep, and the first one as a prefix of figures.
+    fn sweep(&self) -> Option<(u32, String)> {
+        let (name, values) = value_of(&self.options, "sweep")?.split_once('=')?;
+        let count = values.split(',').count();
+        let first = values.split(',').next()?;
+        Some((u32::try_from(count).unwrap_or(u32::MAX), format!("{name}={first}.")))
+    }
+}
+
+impl Action for Filebench {
+    fn description(&self) -> String {
+        let script = self.script.file_name().unwrap_or_default().to_string_lossy();
+        let words = self.options.iter().filter_map(JobOption::word).collect::<Vec<_>>().join(" ");
+        format!("Filebench script {script} {words}").trim_end().to_owned()
+    }
+
+    fn missing(&self) -> Option<String> {
+        (!self.script.is_file()).then(|| format!("the script {} is missing", self.script.display()))
+    }
+
+    fn accepts(&self, place: PlaceKind) -> bool {
+        place == PlaceKind::Directory
+    }
+
+    fn expected_time(&self) -> Option<Duration> {
+        let once = parse_duration(value_of(&self.options, "time")?).ok()?;
+        // A sweep with an ellipsis has more values than commas tell.
+        let is_listed = !value_of(&self.options, "sweep").unwrap_or_default().contains("...");
+        is_listed.then(|| once * self.sweep().map_or(1, |(count, _)| count))
+    }
+
+    fn main_figure(&self) -> Option<String> {
+        let prefix = self.sweep().map(|(_, prefix)| prefix).unwrap_or_default();
+        Some(format!("{prefix}filebench/operations_per_s"))
+    }
+
+    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+        let mut command = stage.site.gemelo(&["filebench"]);
+        command.arg(&self.script).arg("--dir").arg(stage.place.uri());
+        command.args(self.options.iter().filter_map(JobOption::word));
+        command.args(job_options::seeds(&self.options, stage.site.seed));
+        result::run(stage, command)
+    }
+}

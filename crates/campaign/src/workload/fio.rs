@@ -1,0 +1,102 @@
+//! `fio`: a job file, or the options of one job as keys.
+
+use super::{Action, Measured, Stage};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::result;
+use crate::system;
+use crate::target::{Place, PlaceKind};
+use gemelo_base::units::parse_duration;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+#[derive(Debug)]
+struct Fio {
+    file: Option<PathBuf>,
+    /// Options of all jobs. `fio` itself refuses wrong ones.
+    options: Vec<(String, String)>,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    reading: &Reading<'_>,
+) -> Result<Box<dyn Action>, PlanError> {
+    if !keys.is_table(kind) {
+        let file = Some(reading.path(&keys.required_text(kind)?));
+        return Ok(Box::new(Fio { file, options: Vec::new() }));
+    }
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let file = table.text("file")?.map(|file| reading.path(&file));
+    let mut options = Vec::new();
+    for (name, _, values) in table.other_texts()? {
+        options.extend(values.into_iter().map(|value| (name.clone(), value.text)));
+    }
+    Ok(Box::new(Fio { file, options }))
+}
+
+impl Fio {
+    fn option(&self, name: &str) -> Option<&str> {
+        let found = self.options.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+impl Action for Fio {
+    fn description(&self) -> String {
+        let file = self.file.as_ref().and_then(|file| file.file_name());
+        let file = file.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let words = self.options.iter().map(|(name, value)| format!("{name}={value}"));
+        let words = words.collect::<Vec<_>>().join(" ");
+        format!("fio {file} {words}").split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn missing(&self) -> Option<String> {
+        let file = self.file.as_ref().filter(|file| !file.is_file());
+        let missing = file.map(|file| format!("the job file {} is missing", file.display()));
+        missing.or_else(|| system::missing(&["fio"], false, &[]))
+    }
+
+    fn accepts(&self, place: PlaceKind) -> bool {
+        place != PlaceKind::InProcess
+    }
+
+    fn expected_time(&self) -> Option<Duration> {
+        parse_duration(self.option("runtime").filter(|_| self.file.is_none())?).ok()
+    }
+
+    fn main_figure(&self) -> Option<String> {
+        let reads = self.option("rw").is_some_and(|rw| ["read", "randread"].contains(&rw));
+        let mixes = self.file.is_some() || self.option("rw").is_some_and(|rw| rw.ends_with("rw"));
+        let kind = if mixes {
+            "all"
+        } else if reads {
+            "read"
+        } else {
+            "write"
+        };
+        Some(format!("{kind}/operations_per_s"))
+    }
+
+    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+        let file = format!("{}.json", stage.name);
+        let mut command = Command::new("fio");
+        command.envs(stage.environment());
+        command.arg("--output-format=json+");
+        command.arg(format!("--output={}", stage.site.results.join(&file).display()));
+        command.arg(format!("--randseed={}", stage.site.seed));
+        match &stage.place {
+            Place::Directory(path) => command.arg(format!("--directory={}", path.display())),
+            Place::Device(path) => command.arg(format!("--filename={}", path.display())),
+            Place::Uri(uri) => command.args(["--ioengine=nbd".to_owned(), format!("--uri={uri}")]),
+        };
+        if self.file.is_none() {
+            command.arg("--name=fio");
+        }
+        command.args(self.options.iter().map(|(name, value)| format!("--{name}={value}")));
+        command.args(&self.file).current_dir(&stage.site.work);
+        result::run_with_result(stage, command, &file)
+    }
+}

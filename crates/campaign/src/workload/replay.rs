@@ -1,0 +1,70 @@
+//! The replay of traces: `gemelo replay` with its options as keys.
+
+use super::job_options::{self, JobOption};
+use super::{Action, Measured, Stage};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::result;
+use crate::target::{Place, PlaceKind};
+use gemelo_job::replay::ReplayJobOptions;
+use std::path::PathBuf;
+
+/// Options that the campaign sets.
+const OWN: [&str; 4] = ["target", "force", "keep", "json"];
+
+#[derive(Debug)]
+struct Replay {
+    traces: Vec<PathBuf>,
+    options: Vec<JobOption>,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    reading: &Reading<'_>,
+) -> Result<Box<dyn Action>, PlanError> {
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    let traces: Vec<_> = table.texts("traces")?.iter().map(|path| reading.path(path)).collect();
+    if traces.is_empty() {
+        return Err(table.wrong("traces", "is missing: name one trace or a list"));
+    }
+    let options = job_options::read::<ReplayJobOptions>(&table, &OWN)?;
+    Ok(Box::new(Replay { traces, options }))
+}
+
+impl Action for Replay {
+    fn description(&self) -> String {
+        let names = self.traces.iter().filter_map(|path| path.file_name());
+        let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+        let speed = job_options::value_of(&self.options, "speed").unwrap_or("1");
+        format!("replay of {} at speed {speed}", names.join(", "))
+    }
+
+    fn missing(&self) -> Option<String> {
+        let missing = self.traces.iter().find(|path| !path.is_file())?;
+        Some(format!("the trace {} is missing", missing.display()))
+    }
+
+    fn accepts(&self, _place: PlaceKind) -> bool {
+        true
+    }
+
+    fn main_figure(&self) -> Option<String> {
+        let is_max = job_options::value_of(&self.options, "speed") == Some("max");
+        let figure = if is_max { "all/operations_per_s" } else { "write/latency_mean_ns" };
+        Some(figure.to_owned())
+    }
+
+    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+        let target = match &stage.place {
+            Place::Directory(path) => path.join("replay.data").display().to_string(),
+            other => other.uri(),
+        };
+        let mut command = stage.site.gemelo(&["replay"]);
+        command.args(&self.traces).arg("--target").arg(target);
+        command.args(self.options.iter().filter_map(JobOption::word));
+        command.args(job_options::seeds(&self.options, stage.site.seed));
+        result::run(stage, command)
+    }
+}

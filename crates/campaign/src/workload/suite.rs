@@ -1,0 +1,59 @@
+//! The suite of the DEDISbench paper: `gemelo suite` with its options as keys.
+
+use super::job_options::{self, JobOption, value_of};
+use super::{Action, Measured, Stage};
+use crate::error::StepError;
+use crate::plan::keys::Keys;
+use crate::plan::{PlanError, Reading};
+use crate::result;
+use crate::target::PlaceKind;
+use gemelo_base::units::parse_duration;
+use gemelo_job::JobOptions;
+use std::time::Duration;
+
+/// Options that the campaign or the suite sets.
+const OWN: [&str; 6] = ["target", "force", "keep", "json", "operation", "pattern"];
+
+/// Number of jobs of the suite.
+const JOBS: u32 = 8;
+
+#[derive(Debug)]
+struct Suite {
+    options: Vec<JobOption>,
+}
+
+pub(super) fn read(
+    keys: &Keys<'_>,
+    kind: &'static str,
+    _reading: &Reading<'_>,
+) -> Result<Box<dyn Action>, PlanError> {
+    let Some(table) = keys.table(kind)? else { return Err(keys.wrong(kind, "must be a table")) };
+    Ok(Box::new(Suite { options: job_options::read::<JobOptions>(&table, &OWN)? }))
+}
+
+impl Action for Suite {
+    fn description(&self) -> String {
+        let contents = value_of(&self.options, "distribution").unwrap_or("personal");
+        format!("the eight loads of DEDISbench, contents {contents}")
+    }
+
+    fn accepts(&self, _place: PlaceKind) -> bool {
+        true
+    }
+
+    fn expected_time(&self) -> Option<Duration> {
+        Some(parse_duration(value_of(&self.options, "time")?).ok()? * JOBS)
+    }
+
+    fn main_figure(&self) -> Option<String> {
+        // The load by which the paper tells systems apart (section 4.4).
+        Some("nurand-write.write/operations_per_s".to_owned())
+    }
+
+    fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+        let mut command = stage.site.gemelo(&["suite", "--target", &stage.place.uri()]);
+        command.args(self.options.iter().filter_map(JobOption::word));
+        command.args(job_options::seeds(&self.options, stage.site.seed));
+        result::run(stage, command)
+    }
+}
