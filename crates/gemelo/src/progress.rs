@@ -1,5 +1,6 @@
 //! Progress bars on a terminal. Without a terminal, only warnings and log lines are printed.
 
+use crate::context::Verbosity;
 use gemelo_base::units::format_line;
 use gemelo_base::{Monitor, Unit};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,16 +17,17 @@ const MOST_WARNINGS_REMEMBERED: usize = 1000;
 
 /// Shows phases as progress bars on standard error.
 pub(crate) struct TerminalMonitor {
-    on_terminal: bool,
+    /// `true` on a terminal, unless the command is quiet.
+    shows_bars: bool,
     bar: Mutex<Option<ProgressBar>>,
     /// Warnings that were printed. Several jobs on the same contents give the same warnings.
     warned: Mutex<HashSet<String>>,
 }
 
 impl TerminalMonitor {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(verbosity: Verbosity) -> Self {
         Self {
-            on_terminal: std::io::stderr().is_terminal(),
+            shows_bars: verbosity == Verbosity::Usual && std::io::stderr().is_terminal(),
             bar: Mutex::new(None),
             warned: Mutex::default(),
         }
@@ -71,7 +73,7 @@ fn style(unit: Unit, total_known: bool) -> ProgressStyle {
 impl Monitor for TerminalMonitor {
     fn begin(&self, phase: &str, unit: Unit, total: Option<u64>) {
         self.finish();
-        if !self.on_terminal {
+        if !self.shows_bars {
             return;
         }
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());

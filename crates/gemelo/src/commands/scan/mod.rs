@@ -49,7 +49,8 @@ fn finish<Input: serde::Serialize>(
         monitor.warn(warning);
     }
     if !outputs.json.is_standard_output() {
-        failures.note(context.print(&text::of_result(&result)), monitor);
+        let text = if outputs.brief { text::brief(&result) } else { text::of_result(&result) };
+        failures.note(context.print(&text), monitor);
     }
     let made = Made { schema: SCHEMA, input, result: &result, warnings };
     failures.note(outputs.write_result(context, made), monitor);
