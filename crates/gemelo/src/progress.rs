@@ -20,6 +20,8 @@ pub(crate) struct TerminalMonitor {
     /// `true` on a terminal, unless the command is quiet.
     shows_bars: bool,
     bar: Mutex<Option<ProgressBar>>,
+    /// Name of the phase of the bar.
+    phase: Mutex<String>,
     /// Warnings that were printed. Several jobs on the same contents give the same warnings.
     warned: Mutex<HashSet<String>>,
 }
@@ -29,6 +31,7 @@ impl TerminalMonitor {
         Self {
             shows_bars: verbosity == Verbosity::Usual && std::io::stderr().is_terminal(),
             bar: Mutex::new(None),
+            phase: Mutex::default(),
             warned: Mutex::default(),
         }
     }
@@ -79,6 +82,9 @@ impl Monitor for TerminalMonitor {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         bar.set_style(style(unit, total.is_some()));
         bar.set_message(phase.to_owned());
+        if let Ok(mut name) = self.phase.lock() {
+            phase.clone_into(&mut name);
+        }
         bar.enable_steady_tick(TICK);
         if let Ok(mut slot) = self.bar.lock() {
             *slot = Some(bar);
@@ -92,6 +98,11 @@ impl Monitor for TerminalMonitor {
             }
             bar.set_length(total);
         });
+    }
+
+    fn show(&self, figures: &str) {
+        let phase = self.phase.lock().map(|phase| phase.clone()).unwrap_or_default();
+        self.with_bar(|bar| bar.set_message(format!("{phase}: {figures}")));
     }
 
     fn advance(&self, amount: u64) {
