@@ -15,16 +15,17 @@ const MOST_LINES: usize = 24;
 /// Points of a line of means over repetitions.
 const MEAN_POINTS: usize = 60;
 /// Rows of the table of a picture at most.
-const MOST_ROWS: usize = 16;
+const MOST_ROWS: usize = 10;
 
-/// Returns whether a series gets a picture: it has a course, it is not zero all the time, and it is
-/// not the throughput beside the operations of the same kind, which has the same course.
+/// Returns whether a series gets a picture: it has a course, it is not zero all the time, it is not
+/// the cost of the monitor, and it is not the throughput beside the operations of the same kind, which has the same course.
 pub(crate) fn is_drawn<'a>(series: &Series, mut others: impl Iterator<Item = &'a Series>) -> bool {
+    let is_own = series.name.starts_with("monitor/");
     let is_telling = series.points.iter().any(|(_, value)| *value != 0.0);
     let operations =
         series.name.strip_suffix("/bytes_per_s").map(|kind| format!("{kind}/operations_per_s"));
     let repeats = operations.is_some_and(|name| others.any(|other| other.name == name));
-    series.points.len() > 1 && is_telling && !repeats
+    series.points.len() > 1 && is_telling && !repeats && !is_own
 }
 
 /// Returns the pictures of all series that show something.
@@ -109,7 +110,10 @@ fn means(lines: &[TimeLine<'_>]) -> Vec<Line> {
         .into_iter()
         .map(|((colour, label), mut points)| {
             points.sort_by_key(|(time, _)| *time);
-            Line::new(label.to_owned(), colour, thin::means(&points, MEAN_POINTS))
+            let of_label = lines.iter().filter(|line| line.colour == colour && line.label == label);
+            let longest = of_label.map(|line| line.points.len()).max().unwrap_or(0);
+            let groups = longest.clamp(1, MEAN_POINTS);
+            Line::new(label.to_owned(), colour, thin::group_means(&points, groups))
         })
         .collect()
 }
