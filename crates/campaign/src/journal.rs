@@ -5,6 +5,7 @@
 //! never made, has no effect. The end of a run and the cleaning after a crash use the same code.
 
 use crate::error::{CampaignError, StepError};
+use crate::process;
 use crate::resource::Resource;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -100,13 +101,25 @@ impl Journal {
         errors
     }
 
-    /// Gives back everything. An empty journal is the result of success.
+    /// Gives back everything, after a crash or at the end. An empty journal is the result of
+    /// success.
     pub(crate) fn undo_all(&mut self) -> Result<Vec<StepError>, CampaignError> {
-        let errors = self.undo_since(Mark(0));
+        let mut errors = self.end_steps();
+        errors.extend(self.undo_since(Mark(0)));
         if errors.is_empty() {
             self.file.set_len(0).map_err(CampaignError::io("write", &self.path))?;
         }
         Ok(errors)
+    }
+
+    /// Ends the programs that a killed campaign was waiting for.
+    fn end_steps(&self) -> Vec<StepError> {
+        let known: Vec<_> = self.live().filter_map(Resource::process).collect();
+        let marks = self.live().filter_map(Resource::mark);
+        let ended = marks.map(|mark| process::end_steps(mark, &known));
+        let what = || "a program of a killed campaign".to_owned();
+        let errors = ended.filter_map(Result::err);
+        errors.map(|reason| StepError::Undo { what: what(), reason: reason.to_owned() }).collect()
     }
 
     pub(crate) fn live(&self) -> impl Iterator<Item = &Resource> {

@@ -9,6 +9,7 @@ use crate::system::program_path;
 use gemelo_base::{Clock, StopFlag, SystemClock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -25,6 +26,10 @@ const TERM_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time that the kernel has to end a process after SIGKILL. A process in a disk sleep takes long.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time that the rest of a process group has to end after SIGKILL. Processes that have ended and
+/// that nobody waits for stay in their group, so this does not wait for them.
+const GROUP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Pause between looks at a process that is not a child of this one.
 const END_PAUSE: Duration = Duration::from_millis(5);
@@ -80,8 +85,7 @@ impl ProcessId {
 
     fn signal(&self, signal: Signal) {
         let Some(pid) = self.raw() else { return };
-        let is_leader = rustix::process::getpgid(Some(pid)) == Ok(pid);
-        let _ = if is_leader {
+        let _ = if self.is_leader() {
             rustix::process::kill_process_group(pid, signal)
         } else {
             rustix::process::kill_process(pid, signal)
@@ -100,17 +104,46 @@ impl ProcessId {
         true
     }
 
-    /// Ends the process: first by SIGTERM, then by SIGKILL.
+    /// Ends the process: first by SIGTERM, then by SIGKILL. If it leads a process group, the rest
+    /// of the group ends with it.
     pub(crate) fn end(&self) -> Result<(), &'static str> {
         if !self.is_running() {
             return Ok(());
         }
+        let is_leader = self.is_leader();
         self.signal(Signal::TERM);
-        if self.ends_within(TERM_PATIENCE) {
-            return Ok(());
+        if !self.ends_within(TERM_PATIENCE) {
+            self.signal(Signal::KILL);
+            if !self.ends_within(KILL_PATIENCE) {
+                return Err("it does not end after SIGKILL");
+            }
         }
-        self.signal(Signal::KILL);
-        if self.ends_within(KILL_PATIENCE) { Ok(()) } else { Err("it does not end after SIGKILL") }
+        if is_leader {
+            self.end_group();
+        }
+        Ok(())
+    }
+
+    fn is_leader(&self) -> bool {
+        self.raw().is_some_and(|pid| rustix::process::getpgid(Some(pid)) == Ok(pid))
+    }
+
+    /// Ends what is left of the group of a process that has ended.
+    fn end_group(&self) {
+        let Some(pid) = self.raw() else { return };
+        let clock = SystemClock::new();
+        while rustix::process::kill_process_group(pid, Signal::KILL).is_ok()
+            && clock.now_ns() < nanoseconds(GROUP_PATIENCE)
+        {
+            std::thread::sleep(END_PAUSE);
+        }
+    }
+
+    /// Returns whether the process is a program that a campaign has started and waits for: it leads
+    /// its process group, and is no daemon, which leads its session.
+    fn is_step(&self) -> bool {
+        let session = self.raw().map(|pid| rustix::process::getsid(Some(pid)));
+        self.is_leader() && session.is_some_and(|session| session != self.raw().ok_or(Errno::SRCH))
     }
 }
 
@@ -129,6 +162,13 @@ pub(crate) fn marked(mark: &str) -> Vec<ProcessId> {
     };
     let others = pids.filter(|pid| *pid != std::process::id()).filter(has_mark);
     others.filter_map(ProcessId::of).filter(ProcessId::is_running).collect()
+}
+
+/// Ends the programs with a mark that a killed campaign was waiting for. One of them could still
+/// make what its campaign was about to make. `known` are processes that are given back in order.
+pub(crate) fn end_steps(mark: &str, known: &[ProcessId]) -> Result<(), &'static str> {
+    let steps = marked(mark).into_iter().filter(ProcessId::is_step);
+    steps.filter(|step| !known.contains(step)).try_for_each(|step| step.end())
 }
 
 /// Gives a command the mark, the search path, and a process group of its own.
@@ -160,9 +200,8 @@ pub(crate) fn wait(
     limit: Duration,
     stop: Option<&StopFlag>,
 ) -> Result<ExitStatus, StepError> {
-    let cannot = |error: rustix::io::Errno| {
-        StepError::io("wait for the process", program.to_owned())(error.into())
-    };
+    let cannot =
+        |error: Errno| StepError::io("wait for the process", program.to_owned())(error.into());
     let clock = SystemClock::new();
     let pidfd = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty());
     let pidfd = pidfd.map_err(cannot)?;

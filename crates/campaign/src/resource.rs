@@ -60,6 +60,22 @@ impl Resource {
         }
     }
 
+    /// Returns the process, if the resource is one.
+    pub(crate) const fn process(&self) -> Option<ProcessId> {
+        match self {
+            Self::Process { process, .. } => Some(*process),
+            _ => None,
+        }
+    }
+
+    /// Returns the mark of processes, if the resource is all processes with a mark.
+    pub(crate) fn mark(&self) -> Option<&str> {
+        match self {
+            Self::MarkedProcesses { mark } => Some(mark),
+            _ => None,
+        }
+    }
+
     fn kept(&self, reason: impl std::fmt::Display) -> StepError {
         StepError::Undo { what: self.to_string(), reason: reason.to_string() }
     }

@@ -398,3 +398,26 @@ fn a_log_that_was_cut_short_is_printed_as_far_as_it_goes_and_said_to_be_cut() {
     fs::write(&log, &bytes[..20]).unwrap();
     assert_eq!(run(directory.path(), "log DIR/log").status, 2);
 }
+
+#[test]
+fn a_sweep_runs_a_job_for_each_value_and_a_dry_run_runs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap();
+    let words = ["bench", "--target", place, "--bytes", "64k", "--file-size", "64k", "--keep"];
+    let sweep = [&words[..], &["--sweep", "pattern=sequential,uniform"]].concat();
+    let ran = gemelo(&[&sweep[..], &["--dry-run"]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert!(
+        ran.out.starts_with("pattern=sequential: sequential writes of 4.00 KiB"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("\npattern=uniform: uniform writes"), "{}", ran.out);
+    assert_eq!(std::fs::read_dir(place).unwrap().count(), 0);
+    let ran = gemelo(&sweep);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert!(ran.out.contains("\npattern=uniform: uniform writes"), "{}", ran.out);
+    let ran = gemelo(&[&words[..], &["--sweep", "patern=uniform"]].concat());
+    assert_eq!(ran.status, 2);
+    assert!(ran.err.contains("a similar option is 'pattern'"), "{}", ran.err);
+}

@@ -53,6 +53,53 @@ const COMMANDS: &[&str] = &[
     "volume export DIR/pool/a DIR/exported",
 ];
 
+/// A campaign with optional parts that are there once and absent once.
+const CAMPAIGN: &str = r#"
+[campaign]
+name = "x"
+repetitions = 1
+baseline = "a"
+[paper]
+id = "p-2020"
+title = "A paper"
+authors = ["A. Author"]
+venue = "A journal"
+year = 2020
+[[target]]
+name = "a"
+volume = { size = "8m", mode = "offline" }
+[[target]]
+name = "b"
+directory = {}
+[[target]]
+name = "absent"
+commands = { check = "false" }
+[[workload]]
+name = "w-{n}"
+matrix = { n = [1] }
+set = "n"
+bench = { bytes = "64k", file-size = "64k" }
+[[workload]]
+name = "bad"
+main-figure = "x/y_ns"
+command = "false"
+targets = ["b"]
+[[workload]]
+name = "good"
+command = "sleep 0.2"
+targets = ["b"]
+[[claims]]
+id = "one"
+claim = "A claim."
+tests = ["write/operations_per_s[w-1, a] > 0"]
+[[claims]]
+id = "two"
+claim = "Another claim."
+published = "7"
+place = "table 1"
+not-testable = "it needs two hosts"
+"#;
+
 fn schemas() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").canonicalize().unwrap()
 }
@@ -101,6 +148,20 @@ fn place() -> tempfile::TempDir {
     directory
 }
 
+/// The records of a campaign: those of the plan and of its runs, one of which has failed.
+fn campaign(out: &Path) -> Vec<(PathBuf, Value)> {
+    let plan = out.with_extension("toml");
+    fs::write(&plan, CAMPAIGN).unwrap();
+    let [plan, place] = [&plan, out].map(|path| path.to_str().unwrap());
+    let ran = gemelo(&["campaign", "run", plan, "--out", place]);
+    assert_eq!(ran.status, 1, "{}", ran.err);
+    let runs = fs::read_dir(out.join("runs")).unwrap();
+    let records = runs.map(|run| run.unwrap().path().join("run.json"));
+    let all: Vec<_> = records.chain([out.join("campaign.json")]).collect();
+    assert_eq!(all.len(), 5);
+    all.into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
 #[test]
 fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
     let directory = place();
@@ -115,6 +176,12 @@ fn the_json_of_every_command_fits_its_schema_and_every_schema_is_used() {
         let kind = result["schema"].as_str().unwrap();
         let found = misfits(&schema_of(kind), &result);
         wrong.extend(found.into_iter().map(|misfit| format!("{command}: {misfit}")));
+        used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
+    }
+    for (path, record) in campaign(&directory.path().join("campaign")) {
+        let kind = record["schema"].as_str().unwrap();
+        let found = misfits(&schema_of(kind), &record);
+        wrong.extend(found.into_iter().map(|misfit| format!("{}: {misfit}", path.display())));
         used.insert(format!("{}.schema.json", kind.replace("gemelo.", "").replace("/1", "")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -159,6 +226,10 @@ fn the_schemas_are_draft_2020_12_and_say_the_same_of_the_provenance() {
         let schema = read(&path);
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert!(jsonschema::meta::is_valid(&schema), "{}", path.display());
+        // The record of a run has none: it is that of its campaign.
+        if path.ends_with("run.schema.json") {
+            continue;
+        }
         let this = schema["$defs"]["provenance"].clone();
         assert_eq!(*provenance.get_or_insert_with(|| this.clone()), this, "{}", path.display());
     }

@@ -23,6 +23,7 @@ pub mod nearest;
 mod options;
 pub mod replay;
 pub mod suite;
+mod sweep;
 mod trace_input;
 pub mod verify;
 
@@ -31,4 +32,5 @@ pub use options::{
     ContentChoice, ContentOptions, EngineChoice, JobOptions, LoadOptions, OperationChoice,
     PopulateChoice, SyncChoice, VerifyChoice,
 };
+pub use sweep::Sweep;
 pub use trace_input::{ReadTrace, TraceInput};

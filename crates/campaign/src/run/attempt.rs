@@ -145,6 +145,8 @@ impl<'a> Attempt<'a> {
         self.ask_space(made.as_ref(), AFTER)?;
         let is_settled = self.phase("settle", |run| made.settle(&mut run.site))?;
         if is_settled {
+            let length_ns = self.record.phases.last().map_or(0, |phase| phase.length_ns);
+            self.record.figures.push("settle/elapsed_ns", length_ns as f64, Better::Lower);
             self.ask_space(made.as_ref(), SETTLED)?;
         } else {
             self.record.phases.pop();

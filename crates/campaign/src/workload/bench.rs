@@ -5,7 +5,7 @@
 //! result file is the one that a user gets from the same command.
 
 use super::job_options::{self, JobOption, option_with, value_of};
-use super::{Action, Measured, Stage};
+use super::{Action, Measured, Stage, pace};
 use crate::error::StepError;
 use crate::plan::keys::Keys;
 use crate::plan::{PlanError, Reading};
@@ -23,7 +23,7 @@ const OWN: [&str; 4] = ["target", "force", "keep", "json"];
 const MOST_JOBS: usize = 1000;
 
 #[derive(Debug)]
-struct Bench {
+pub(super) struct Bench {
     /// Options of all jobs.
     common: Vec<JobOption>,
     /// Options of each job; one job without a name if empty.
@@ -45,9 +45,10 @@ pub(super) fn read(
     if tables.len() > MOST_JOBS {
         return Err(PlanError::TooMany { most: MOST_JOBS, what: "jobs in one action" });
     }
+    pace::ask(&table)?;
     let options = |keys: &Keys<'_>| job_options::read::<JobOptions>(keys, &OWN);
     let jobs = tables.iter().map(options).collect::<Result<_, _>>()?;
-    Ok(Box::new(Bench { common: options(&table)?, jobs, is_probe: false }))
+    pace::paced(&table, Bench { common: options(&table)?, jobs, is_probe: false })
 }
 
 /// Options of a latency probe without those of the plan: few random accesses at set times, so that
@@ -92,19 +93,49 @@ impl Bench {
 
     /// Returns the jobs as a job file. Places and contents follow from the seed of the repetition,
     /// so all targets get the same load.
-    fn job_file(&self, seed: u64) -> String {
+    /// `replaced` takes the place of options of the plan.
+    fn job_file(&self, seed: u64, replaced: &[JobOption]) -> String {
+        let stays = |option: &&JobOption| !replaced.iter().any(|other| other.name == option.name);
         let mut text = String::new();
         for name in ["seed", "run-id"] {
             if value_of(&self.common, name).is_none() {
                 text += &format!("{name} = \"{seed}\"\n");
             }
         }
-        text.extend(self.common.iter().map(JobOption::line));
+        text.extend(replaced.iter().chain(self.common.iter().filter(stays)).map(JobOption::line));
         for job in &self.jobs {
             text += "\n[[job]]\n";
-            text.extend(job.iter().map(JobOption::line));
+            text.extend(job.iter().filter(stays).map(JobOption::line));
         }
         text
+    }
+
+    /// Returns the number of jobs.
+    pub(super) fn count(&self) -> usize {
+        self.jobs.len().max(1)
+    }
+
+    /// Returns the value of an option of the last job.
+    pub(super) fn value_of(&self, name: &str) -> Option<&str> {
+        let of_job = self.jobs.last().and_then(|job| value_of(job, name));
+        of_job.or_else(|| value_of(&self.common, name))
+    }
+
+    /// Runs the jobs with some options replaced.
+    pub(super) fn run_with(
+        &self,
+        stage: &mut Stage<'_, '_>,
+        replaced: &[JobOption],
+    ) -> Result<Measured, StepError> {
+        let file = format!("{}.toml", stage.name);
+        let path = stage.site.results.join(&file);
+        std::fs::write(&path, self.job_file(stage.site.seed, replaced))
+            .map_err(StepError::io("write", &path))?;
+        let mut command = stage.site.gemelo(&["bench"]);
+        command.arg(&path).arg("--target").arg(stage.place.uri());
+        let mut measured = result::run(stage, command)?;
+        measured.files.insert(0, file);
+        Ok(measured)
     }
 }
 
@@ -151,15 +182,7 @@ impl Action for Bench {
     }
 
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
-        let file = format!("{}.toml", stage.name);
-        let path = stage.site.results.join(&file);
-        std::fs::write(&path, self.job_file(stage.site.seed))
-            .map_err(StepError::io("write", &path))?;
-        let mut command = stage.site.gemelo(&["bench"]);
-        command.arg(&path).arg("--target").arg(stage.place.uri());
-        let mut measured = result::run(stage, command)?;
-        measured.files.insert(0, file);
-        Ok(measured)
+        self.run_with(stage, &[])
     }
 }
 

@@ -8,6 +8,7 @@ use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_base::units::parse_duration;
+use gemelo_job::Sweep;
 use gemelo_job::filebench::FilebenchOptions;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,10 +36,9 @@ pub(super) fn read(
 impl Filebench {
     /// Returns the number of values of the sweep, and the first one as a prefix of figures.
     fn sweep(&self) -> Option<(u32, String)> {
-        let (name, values) = value_of(&self.options, "sweep")?.split_once('=')?;
-        let count = values.split(',').count();
-        let first = values.split(',').next()?;
-        Some((u32::try_from(count).unwrap_or(u32::MAX), format!("{name}={first}.")))
+        let sweep: Sweep = value_of(&self.options, "sweep")?.parse().ok()?;
+        let count = u32::try_from(sweep.values.len()).unwrap_or(u32::MAX);
+        Some((count, format!("{}={}.", sweep.name, sweep.values.first()?)))
     }
 }
 
@@ -59,9 +59,7 @@ impl Action for Filebench {
 
     fn expected_time(&self) -> Option<Duration> {
         let once = parse_duration(value_of(&self.options, "time")?).ok()?;
-        // A sweep with an ellipsis has more values than commas tell.
-        let is_listed = !value_of(&self.options, "sweep").unwrap_or_default().contains("...");
-        is_listed.then(|| once * self.sweep().map_or(1, |(count, _)| count))
+        Some(once * self.sweep().map_or(1, |(count, _)| count))
     }
 
     fn main_figure(&self) -> Option<String> {

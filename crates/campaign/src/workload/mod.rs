@@ -6,6 +6,7 @@ mod command;
 mod filebench;
 mod fio;
 mod job_options;
+mod pace;
 mod replay;
 mod suite;
 mod tar;

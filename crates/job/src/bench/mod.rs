@@ -4,10 +4,12 @@ mod effect;
 mod error;
 mod execute;
 mod resolve;
+mod sweep;
 
 pub use error::{ExecuteError, ResolveError};
 pub use execute::{BenchRun, check, run};
 pub use resolve::{JobInput, ResolvedJob};
+pub use sweep::swept;
 
 use crate::{JobEnvironment, JobOptions};
 use gemelo_base::random::fresh_word;

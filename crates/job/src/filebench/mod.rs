@@ -6,8 +6,8 @@ mod sweep;
 
 pub use error::FilebenchJobError;
 pub use options::FilebenchOptions;
-pub use sweep::Sweep;
 
+use crate::Sweep;
 use crate::{JobEnvironment, distributions};
 use gemelo_base::random::fresh_word;
 use gemelo_filebench::sources::SourceSpec;

@@ -1,6 +1,6 @@
 //! The options of a run of a Filebench script.
 
-use super::sweep::Sweep;
+use crate::Sweep;
 use clap::Args;
 use gemelo_base::values::Span;
 use std::path::PathBuf;

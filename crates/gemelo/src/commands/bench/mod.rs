@@ -11,7 +11,7 @@ use crate::report_option::ReportOption;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_job::bench::{self, ExecuteError};
-use gemelo_job::{JobOptions, job_file};
+use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_report::Provenance;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,13 @@ pub(crate) struct Arguments {
     job_file: Option<PathBuf>,
     #[command(flatten)]
     options: JobOptions,
+    /// Run each job once for each value of an option, such as queue-depth=1,4,16 or
+    /// entropy=0,1,...,8
+    #[arg(long, value_name = "OPTION=VALUE,...", help_heading = "Load")]
+    sweep: Option<Sweep>,
+    /// Check the jobs and print them, and do not run them
+    #[arg(long, conflicts_with = "json", help_heading = "Measurement")]
+    dry_run: bool,
     /// Write the result with all histograms as JSON to this file; - writes to standard output in
     /// place of the text
     #[arg(long, value_name = "FILE", help_heading = "Measurement")]
@@ -52,7 +59,23 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
             )));
         }
     }
+    if let Some(sweep) = &arguments.sweep {
+        jobs = bench::swept(&jobs, sweep, &context.targets).context("--sweep").or_bad_input()?;
+    }
+    if arguments.dry_run {
+        return dry_run(jobs, context);
+    }
     run_jobs(jobs, arguments.json.as_deref(), &arguments.report, context)
+}
+
+/// Resolves and checks jobs as for a run, and prints them.
+fn dry_run(jobs: Vec<JobOptions>, context: &Context) -> anyhow::Result<Outcome> {
+    let force = jobs.iter().any(|job| job.load.force == Some(true));
+    let jobs = bench::resolve_all(jobs, &context.job_environment())?;
+    files::check_all_new(jobs.iter().flat_map(bench::ResolvedJob::outputs), force)?;
+    bench::check(&jobs).map_err(failed)?;
+    context.print(&jobs.iter().map(|job| text::plan(&job.input)).collect::<String>())?;
+    Ok(Outcome::Done)
 }
 
 /// Resolves, checks and runs jobs. Prints their results and writes them to a file.

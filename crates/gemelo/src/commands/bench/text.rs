@@ -15,6 +15,11 @@ use std::fmt::Write as _;
 /// Percentiles that the text shows. The result file has more.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
+/// Returns a job that has not run.
+pub(crate) fn plan(input: &JobInput) -> String {
+    format!("{}: {}\n  {:<12}{}\n", input.name, load(input), "target", input.target)
+}
+
 /// Returns the result of one job.
 pub(crate) fn job(input: &JobInput, result: &RunResult) -> String {
     let mut text = format!("{}: {}\n", input.name, load(input));

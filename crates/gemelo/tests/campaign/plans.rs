@@ -1,0 +1,140 @@
+//! Plans: what ships, what would run, and messages about wrong plans.
+
+use super::{Place, figure, records, run};
+use crate::common::gemelo;
+
+/// Tiny parameters of the plan `quick`.
+const TINY: [&str; 8] =
+    ["--set", "size=4m", "--set", "time=60ms", "--set", "ramp-up=10ms", "--set", "repetitions=1"];
+
+#[test]
+fn quick_runs_in_seconds_and_has_the_figures_that_its_claims_name() {
+    let place = Place::with("");
+    let ran = run("quick", &place.out(), &TINY);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let records = records(&place.out());
+    assert_eq!(records.len(), 16);
+    assert!(records.iter().all(|record| record["outcome"]["kind"] == "done"));
+    let of = |target: &str| {
+        let found = records
+            .iter()
+            .find(|record| record["target"] == target && record["workload"] == "sequential-write");
+        found.and_then(|record| figure(record, "space/data_bytes")).unwrap()
+    };
+    // The file of the directory has every block, and deduplication leaves fewer of them.
+    assert!((of("directory") - f64::from(4 << 20)).abs() < 1.0);
+    assert!(of("volume-inline") < 0.95 * of("volume-off"));
+    assert!((of("volume-offline") - of("volume-inline")).abs() < 0.05 * of("volume-inline"));
+}
+
+#[test]
+fn the_list_names_the_plans_that_ship_and_what_they_need() {
+    let ran = gemelo(&["campaign", "list"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let quick = ran.out.lines().find(|line| line.starts_with("quick ")).unwrap();
+    assert!(quick.contains(" no ") && quick.contains("2 m 00 s"), "{quick}");
+}
+
+#[test]
+fn the_outlook_says_what_would_run_what_is_left_out_and_how_long_it_takes() {
+    let place = Place::with(
+        "[campaign]\nname = 'x'\nrepetitions = 2\n\
+         [[target]]\nname = 'here'\ndirectory = {}\n\
+         [[target]]\nname = 'absent'\ncommands = { check = 'echo no vdo here; exit 1' }\n\
+         [[target]]\nname = 'volume'\nvolume = { size = '64m' }\n\
+         [[workload]]\nname = 'write'\nbench = { time = '7s' }\n\
+         [[workload]]\nname = 'script'\ncommand = 'true'\n",
+    );
+    let plan = place.plan();
+    let ran = gemelo(&["campaign", "run", plan.to_str().unwrap(), "--plan"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    for expected in [
+        "  absent  left out: no vdo here\n",
+        "left out: script is not run on volume, which is a volume in the process of the load\n",
+        "write-here-r1\n",
+        "script-here-r2\n",
+        "6 runs, at least 28.0 s; the length of 2 runs is unknown; at most 2 of each pair\n",
+        "space for one target at a time: at most 128.00 MiB\n",
+    ] {
+        assert!(ran.out.contains(expected), "{expected}\n{}", ran.out);
+    }
+    assert!(!place.out().exists());
+}
+
+#[test]
+fn wrong_plans_are_refused_with_the_line_and_the_similar_name() {
+    let head = "[campaign]\nname = 'x'\n[[target]]\nname = 't'\ndirectory = {}\n[[workload]]\n";
+    for (plan, expected) in [
+        (
+            "[campaign]\nname = 'x'\nrepetition = 3\n".to_owned(),
+            "line 3: the plan 'campaign' has no key 'repetition'; a similar key is 'repetitions'",
+        ),
+        (
+            format!("{head}name = 'w'\nbench = {{ patern = 'nurand' }}\n"),
+            "line 8: the job has no key 'patern'; a similar key is 'pattern'",
+        ),
+        (
+            format!("{head}name = 'w'\nbench = {{ time = 'soon' }}\n"),
+            "line 8: invalid value 'soon' for '--time <DURATION>'",
+        ),
+        (
+            format!("{head}name = 'w'\nbench = {{ target = '/tmp' }}\n"),
+            "line 8: 'target' is set by the campaign",
+        ),
+        (format!("{head}name = 'w-{{mod}}'\nbench = {{}}\n"), "line 7: '{mod}' is not a parameter"),
+        (format!("{head}name = 'w'\n"), "exactly one of the keys bench, probe, suite"),
+        (
+            format!("{head}name = 'w'\nbench = {{}}\n[[workload]]\nname = 'w'\nbench = {{}}\n"),
+            "two have the name 'w'",
+        ),
+        (
+            format!(
+                "{head}name = 'w'\nbench = {{}}\n[[claims]]\nid = 'c'\nclaim = 'c'\ntests = ['a/b_ns[w, tt] > 1']\n"
+            ),
+            "no target is named 'tt'",
+        ),
+        (
+            format!(
+                "{head}name = 'w'\nbench = {{}}\n[[claims]]\nid = 'c'\nclaim = 'c'\ntests = ['a/b_ns[w, t] > soon']\n"
+            ),
+            "line 12: ",
+        ),
+        ("[campaign\n".to_owned(), "line 1: "),
+    ] {
+        let place = Place::with(&plan);
+        let ran = place.run(&[]);
+        assert_eq!(ran.status, 2, "{plan}\n{}", ran.err);
+        assert!(ran.err.contains(expected), "{plan}\n{}", ran.err);
+        assert!(!place.out().exists());
+    }
+}
+
+#[test]
+fn parameters_are_set_and_kept_in_the_copy_of_the_plan() {
+    let place = Place::with(
+        "[parameters]\nn = 1\n[sets]\nmodes = ['off']\n[campaign]\nname = 'x'\nrepetitions = '{n}'\n\
+         [[target]]\nname = 'v-{mode}'\nmatrix = { mode = 'modes' }\nvolume = { mode = '{mode}', size = '8m' }\n\
+         [[workload]]\nname = 'w'\nbench = { bytes = '64k' }\n",
+    );
+    let ran = place.run(&["--set", "n=2", "--set", "modes=inline,offline"]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let targets: Vec<_> = place
+        .records()
+        .iter()
+        .map(|record| record["target"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(targets.len(), 4);
+    assert!(targets.contains(&"v-inline".to_owned()) && targets.contains(&"v-offline".to_owned()));
+    // The copy repeats the campaign without the options.
+    let (copy, again) = (place.out().join("plan.toml"), place.path("again"));
+    let ran = run(copy.to_str().unwrap(), &again, &[]);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    assert_eq!(records(&again).len(), 4);
+    let unknown = place.run(&["--set", "m=2"]);
+    assert_eq!(unknown.status, 2);
+    assert!(
+        unknown.err.contains("the plan has no parameter 'm': it has n, modes"),
+        "{}",
+        unknown.err
+    );
+}
