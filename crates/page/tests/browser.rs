@@ -85,7 +85,7 @@ fn the_controls_work() {
     browser.open(&page, WINDOW, 900);
     let count = |browser: &mut Browser, of: &str| {
         let visible = format!(
-            "[...document.querySelectorAll('{of}')].filter(e => e.checkVisibility({{contentVisibilityAuto: false}})).length"
+            "[...document.querySelectorAll('{of}')].filter(e => e.checkVisibility()).length"
         );
         browser.evaluate(&visible).as_u64().unwrap()
     };

@@ -86,7 +86,7 @@ impl Judgement {
         self.comparisons.get(&(Place::new(workload, target), figure.to_owned())).copied()
     }
 
-    /// Returns the confidence level of intervals in words: `95 %`, with a space that does not break.
+    /// Returns the confidence level of intervals as `95 %`, with a space that does not break.
     pub(crate) fn level(&self) -> String {
         let percent = (1000.0 * self.confidence.level()).round() / 10.0;
         format!("{percent}\u{a0}%")

@@ -17,8 +17,9 @@ const MEAN_POINTS: usize = 60;
 /// Rows of the table of a picture at most.
 const MOST_ROWS: usize = 10;
 
-/// Returns whether a series gets a picture: it has a course, it is not zero all the time, it is not
-/// the cost of the monitor, and it is not the throughput beside the operations of the same kind, which has the same course.
+/// Returns whether a series gets a picture. Series of one point, of zeros and of the monitor's own
+/// cost get none, and neither does the throughput beside the operations of the same kind, which has
+/// the same course.
 pub(crate) fn is_drawn<'a>(series: &Series, mut others: impl Iterator<Item = &'a Series>) -> bool {
     let is_own = series.name.starts_with("monitor/");
     let is_telling = series.points.iter().any(|(_, value)| *value != 0.0);

@@ -61,8 +61,8 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
     section.items.push(Item::Paragraph(
         format!(
             "An arrow marks a difference that the data carry: the p-value, corrected by Holm's \
-             method for all comparisons of the campaign, is below {:.2}. Ranges are {} intervals. A \
-             number leads to its workload, and from there to the raw results.",
+             method for all comparisons of the campaign, is below {:.2}. Ranges are {} intervals. \
+             A number leads to its workload, and from there to the raw results.",
             1.0 - data.plan.confidence,
             judged.level(),
         )

@@ -45,7 +45,8 @@ impl Drawing {
         let (width, height) = self.size;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"{}\" font-family=\"sans-serif\" font-size=\"{}\">\n<rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n{}</svg>\n",
+             viewBox=\"{}\" font-family=\"sans-serif\" font-size=\"{}\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n{}</svg>\n",
             self.view_box(),
             font_size(),
             hex(PAPER.light),
