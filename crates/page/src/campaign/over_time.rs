@@ -10,6 +10,10 @@ use crate::thin;
 use gemelo_record::{RunRecord, Series, WorkloadRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Pictures over time of a whole campaign, and of each workload at least. They are the largest part
+/// of a page.
+const MOST_OF_CAMPAIGN: usize = 96;
+const FEWEST_OF_WORKLOAD: usize = 2;
 /// Lines of one picture at most. More repetitions would hide each other.
 const MOST_LINES: usize = 24;
 /// Points of a line of means over repetitions.
@@ -37,9 +41,15 @@ pub(super) fn pictures(data: &Data, workload: &WorkloadRecord) -> Vec<Picture> {
         .flat_map(|run| series_of(run).filter(|series| is_drawn(series, series_of(run))))
         .map(|series| series.name.as_str())
         .filter(|name| known.insert(*name))
-        .take(MOST_PICTURES)
+        .take(share(data))
         .collect();
     names.into_iter().map(|name| picture(data, workload, name)).collect()
+}
+
+/// Returns the number of pictures that each workload gets at most.
+fn share(data: &Data) -> usize {
+    let of_each = MOST_OF_CAMPAIGN / data.plan.workloads.len().max(1);
+    of_each.clamp(FEWEST_OF_WORKLOAD, MOST_PICTURES)
 }
 
 fn series_of(run: &RunRecord) -> impl Iterator<Item = &Series> {
