@@ -104,7 +104,7 @@ pub(crate) fn run_jobs(
     let outputs = jobs.iter().flat_map(bench::ResolvedJob::outputs);
     files::check_all_new(outputs.chain(results()), force)?;
     bench::check(&jobs).map_err(failed)?;
-    let quiet = files::is_some_standard_output(json);
+    let quiet = files::is_some_standard_output(json) || report.is_standard_output();
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     let mut ran = bench::run(jobs, &environment, |input, result| {

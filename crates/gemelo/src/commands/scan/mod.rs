@@ -48,7 +48,7 @@ fn finish<Input: serde::Serialize>(
     for warning in &warnings {
         monitor.warn(warning);
     }
-    if !outputs.json.is_standard_output() {
+    if !outputs.json.is_standard_output() && !outputs.report.is_standard_output() {
         let text = if outputs.brief { text::brief(&result) } else { text::of_result(&result) };
         failures.note(context.print(&text), monitor);
     }
