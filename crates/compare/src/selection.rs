@@ -1,6 +1,6 @@
 //! The figures that are compared.
 
-use gemelo_record::Figures;
+use gemelo_record::{Better, Figure, Figures};
 use gemelo_stats::Confidence;
 
 /// The settings of a comparison.
@@ -32,7 +32,7 @@ pub enum Selection {
 }
 
 /// The endings of main figures.
-const MAIN: [&str; 9] = [
+const MAIN: [&str; 11] = [
     "/operations_per_s",
     "/latency_mean_ns",
     "/latency_p99_ns",
@@ -42,6 +42,8 @@ const MAIN: [&str; 9] = [
     "space/data_bytes",
     "space/metadata_bytes",
     "scan/bytes_per_s",
+    "scan/dedup_ratio",
+    "scan/saved_bytes",
 ];
 
 impl Selection {
@@ -56,10 +58,17 @@ impl Selection {
             }),
             Self::Main => {
                 let is_main = MAIN.iter().any(|ending| name.ends_with(ending));
-                is_main && !repeats_another(name, figures)
+                is_main && !repeats_another(name, figures) && !is_set_by_user(name, figures)
             }
         }
     }
+}
+
+/// Returns `true` for the length of a run with a time limit, which is no result.
+fn is_set_by_user(name: &str, figures: &Figures) -> bool {
+    let of_name = |figure: &&Figure| figure.name == name;
+    let is_merit = |figure: &Figure| figure.better != Better::Neither;
+    name.ends_with("run/elapsed_ns") && !figures.figures.iter().find(of_name).is_some_and(is_merit)
 }
 
 /// Returns `true` for the sum over all operations in a run that has only one kind of them: it is
@@ -73,7 +82,6 @@ fn repeats_another(name: &str, figures: &Figures) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gemelo_record::Better;
 
     #[test]
     fn the_sum_of_one_kind_of_operations_is_not_compared_again() {
@@ -86,6 +94,15 @@ mod tests {
         figures.push("job.read/operations_per_s", 1.0, Better::Higher);
         assert!(is_main("job.all/operations_per_s", &figures));
         assert!(!is_main("job.write/latency_p99.99_ns", &figures));
+    }
+
+    #[test]
+    fn the_length_of_a_run_is_a_result_unless_the_user_set_it() {
+        for (better, is_main) in [(Better::Lower, true), (Better::Neither, false)] {
+            let mut figures = Figures::default();
+            figures.push("job.run/elapsed_ns", 1.0, better);
+            assert_eq!(Selection::Main.contains("job.run/elapsed_ns", &figures), is_main);
+        }
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! Tests of comparisons: what is called better, worse, the same, or too little measured.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "a test fails by panicking and uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    reason = "a test fails by panicking and uses a part"
+)]
 
 mod common;
 

@@ -106,13 +106,16 @@ pub(crate) fn space(figures: &mut Figures, stored: &Stored) {
     figures.push("space/dedup_ratio", stored.after.dedup_ratio(), Better::Higher);
 }
 
+/// The choice of the reads or of the writes of an interval.
+type OfKind = fn(&Interval) -> Option<IntervalFigures>;
+
 /// Adds time series of the measured part. An interval without operations has no latency.
 fn series(figures: &mut Figures, intervals: &[Interval]) {
     let measured = || intervals.iter().filter(|interval| interval.phase == Phase::Measured);
     let whole_ns = measured().next().map_or(0.0, |interval| interval.length_ns as f64);
     let lasted = |interval: &&Interval| interval.length_ns as f64 >= SHORTEST_SHARE * whole_ns;
     let intervals: Vec<&Interval> = measured().filter(lasted).collect();
-    let kinds: [(&str, fn(&Interval) -> Option<IntervalFigures>); 2] =
+    let kinds: [(&str, OfKind); 2] =
         [("write", |interval| interval.writes), ("read", |interval| interval.reads)];
     for (name, of_kind) in kinds {
         if intervals.iter().all(|interval| of_kind(interval).is_none()) {
@@ -120,7 +123,8 @@ fn series(figures: &mut Figures, intervals: &[Interval]) {
         }
         let mut add = |quantity: &str, value: &dyn Fn(&Interval) -> Option<f64>| {
             let point = |interval: &&Interval| Some((interval.start_ns, value(interval)?));
-            let points = intervals.iter().filter_map(point).collect();
+            let is_number = |(_, value): &(u64, f64)| value.is_finite();
+            let points = intervals.iter().filter_map(point).filter(is_number).collect();
             figures.series.push(Series { name: format!("{name}/{quantity}"), points });
         };
         add("operations_per_s", &|interval| {

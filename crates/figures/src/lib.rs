@@ -25,5 +25,5 @@ pub use bench::{of_bench, of_run};
 pub use error::FiguresError;
 pub use filebench::of_filebench;
 pub use names::{Quantity, quantity};
-pub use read::{Kind, MOST_FILE_BYTES, RawResult, read};
+pub use read::{Kind, MOST_FILE_BYTES, RawResult, parse, read};
 pub use replay::of_replay;

@@ -83,7 +83,11 @@ struct Head {
     schema: Option<String>,
 }
 
-fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
+/// Reads the figures in the text of a result file. Errors name the file by `path`.
+///
+/// # Errors
+/// Fails if the text is not a result of a known kind.
+pub fn parse(text: &str, path: &Path) -> Result<RawResult, FiguresError> {
     let text = without_messages(text);
     let head: Head = layout(text, path, "gemelo or fio")?;
     let Some(schema) = head.schema else {

@@ -1,7 +1,12 @@
 //! Reads result files of every kind, as they were written by the program and by `fio`. A file that
 //! can no longer be read is a report that can no longer be made from it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use gemelo_base::StopFlag;
 use gemelo_figures::{Kind, RawResult, read};

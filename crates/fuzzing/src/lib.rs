@@ -15,6 +15,7 @@ mod pool;
 
 use gemelo_adapters::{NbdAdapter, PoolAdapter};
 use gemelo_base::{Silent, StopFlag, units};
+use gemelo_compare::Condition;
 use gemelo_content::{Distribution, Figure, Profile, ScaledDistribution};
 use gemelo_job::dedisbench::DedisbenchJob;
 use gemelo_job::distributions::formats::DistributionFormat;
@@ -25,6 +26,7 @@ use gemelo_scan::{ScanOptions, ScanRequest, ZeroPolicy, merge_sets};
 use gemelo_target::{TargetUri, Targets};
 use gemelo_trace::{Merged, ReadOptions, Record, RecordSource, TraceFormat};
 use std::io::Write;
+use std::path::Path;
 
 /// A fuzz target, which is a parser and its seeds.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +69,24 @@ pub const TARGETS: &[FuzzTarget] = &[
              \"distribution\": [[0, 1]]}",
         ],
         run: Text(distribution_file),
+    },
+    FuzzTarget {
+        name: "condition",
+        seeds: &[
+            "write/bytes_per_s[load, volume] / write/bytes_per_s[load, ext4] >= 1.5",
+            "job.read/latency_p99_ns[load, volume] - read/x[a,b] about 1e3 within 5 %",
+        ],
+        run: Text(condition),
+    },
+    FuzzTarget {
+        name: "result_file",
+        seeds: &[
+            include_str!("../../figures/tests/data/fio.json"),
+            include_str!("../../figures/tests/data/pool.json"),
+            include_str!("../../figures/tests/data/replay.json"),
+            include_str!("../../figures/tests/data/filebench.json"),
+        ],
+        run: Text(result_file),
     },
     FuzzTarget {
         name: "profile",
@@ -308,6 +328,19 @@ fn filebench_script(text: &str) {
         let _ = script.compile(&[]).map(gemelo_filebench::Program::with_run);
     }
     let _ = gemelo_filebench::sources::SourceSpec::parse(text);
+}
+
+fn condition(text: &str) {
+    match Condition::parse(text) {
+        Ok(condition) => assert!(condition.terms().count() > 0),
+        Err(error) => assert!((1..=text.chars().count() + 1).contains(&error.column)),
+    }
+}
+
+fn result_file(text: &str) {
+    if let Ok(raw) = gemelo_figures::parse(text, Path::new("fuzzed.json")) {
+        assert!(raw.figures.figures.iter().all(|figure| figure.value.is_finite()));
+    }
 }
 
 fn globs(text: &str) {

@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::files;
+use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_report::{Provenance, ResultFile};
 use serde::Serialize;
@@ -35,6 +36,20 @@ pub(crate) struct Made<Input, Output> {
     pub(crate) warnings: Vec<String>,
 }
 
+impl<Input: Serialize, Output: Serialize> Made<Input, Output> {
+    /// Adds the provenance of this process.
+    pub(crate) fn into_file(self, context: &Context) -> ResultFile<Input, Output> {
+        let Self { schema, input, result, warnings } = self;
+        ResultFile {
+            schema: schema.to_owned(),
+            provenance: Provenance::of_this_process(context.started_at),
+            input,
+            result,
+            warnings,
+        }
+    }
+}
+
 impl JsonOption {
     pub(crate) fn path(&self) -> Option<&Path> {
         self.json.as_deref()
@@ -57,23 +72,28 @@ impl JsonOption {
         context: &Context,
         made: Made<Input, Output>,
     ) -> anyhow::Result<()> {
-        let Some(path) = self.path() else { return Ok(()) };
         context.monitor.finish();
-        let Made { schema, input, result, warnings } = made;
-        let file = ResultFile {
-            schema: schema.to_owned(),
-            provenance: Provenance::of_this_process(context.started_at),
-            input,
-            result,
-            warnings,
-        };
-        files::write_json(path, force, &file)
+        self.write_file(force, &made.into_file(context))
+    }
+
+    /// Writes a result file if the option was given.
+    pub(crate) fn write_file<Input: Serialize, Output: Serialize>(
+        &self,
+        force: bool,
+        file: &ResultFile<Input, Output>,
+    ) -> anyhow::Result<()> {
+        self.path().map_or(Ok(()), |path| files::write_json(path, force, file))
     }
 }
 
 impl JsonOutput {
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.option.check(self.force)
+    }
+
+    /// Refuses the files of this option and of `report` as [`JsonOption::check`] does.
+    pub(crate) fn check_with(&self, report: &ReportOption) -> anyhow::Result<()> {
+        files::check_all_new(self.option.path().into_iter().chain(report.path()), self.force)
     }
 
     /// Writes the result as JSON if the option was given. Prints the text, unless the JSON goes to
@@ -84,8 +104,22 @@ impl JsonOutput {
         made: Made<Input, Output>,
         text: &str,
     ) -> anyhow::Result<()> {
+        self.finish_with(&ReportOption::default(), context, made, text)
+    }
+
+    /// Does the same as [`JsonOutput::finish`], and writes the page.
+    pub(crate) fn finish_with<Input: Serialize, Output: Serialize>(
+        &self,
+        report: &ReportOption,
+        context: &Context,
+        made: Made<Input, Output>,
+        text: &str,
+    ) -> anyhow::Result<()> {
         let warnings = made.warnings.clone();
-        self.option.write(self.force, context, made)?;
+        context.monitor.finish();
+        let file = made.into_file(context);
+        self.option.write_file(self.force, &file)?;
+        report.write(self.force, &file)?;
         if !self.option.is_standard_output() {
             context.print(text)?;
         }

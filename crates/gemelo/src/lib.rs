@@ -12,6 +12,7 @@ mod files;
 mod json;
 mod pools;
 mod progress;
+mod report_option;
 mod stored;
 mod table;
 mod values;

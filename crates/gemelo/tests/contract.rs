@@ -60,6 +60,7 @@ const READERS: &[Reader] = &[
         "OUTPUT",
     ]),
     reader(&["filebench", "INPUT", "--json", "OUTPUT"]),
+    reader(&["report", "INPUT", "--output", "OUTPUT"]),
     reader(&["verify", "INPUT"]),
     reader(&["log", "INPUT"]),
     Reader {
@@ -74,6 +75,7 @@ const READERS: &[Reader] = &[
         ..reader(&["dedisbench", "--dry-run", "-p", "-w", "-t1", "-fINPUT"])
     },
     reader(&["replay", "INPUT", "--target", "null:", "--json", "OUTPUT"]),
+    reader(&["compare", "INPUT", "INPUT", "--json", "OUTPUT"]),
     reader(&["trace", "stat", "INPUT", "--json", "OUTPUT"]),
     reader(&["trace", "convert", "INPUT", "--to", "fiu", "--output", "OUTPUT"]),
     reader(&[

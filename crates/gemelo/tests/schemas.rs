@@ -38,6 +38,9 @@ const COMMANDS: &[&str] = &[
     "replay DIR/trace --target pool:DIR/pool/a --speed 1000 --verify --force",
     "filebench DIR/script --dir DIR/fileset",
     "filebench DIR/script --dir DIR/swept --source entro --sweep entropy=1,2",
+    "compare DIR/first DIR/second --fail-if-slower 100",
+    "compare --a DIR/first DIR/second --b DIR/second DIR/first --all --confidence 99",
+    "compare DIR/first DIR/second --figure all/operations_per_s",
     "pool stat DIR/pool",
     "pool ls DIR",
     "pool check DIR/pool",
@@ -135,6 +138,12 @@ fn place() -> tempfile::TempDir {
         &["volume", "create", &format!("{pool}/a"), "--size", "4m"],
     ] {
         assert_eq!(gemelo(words).status, 0, "{words:?}");
+    }
+    for name in ["first", "second"] {
+        let path = path(name);
+        let words = ["suite", "--target", "null:", "--file-size", "64k", "--json"];
+        let ran = gemelo(&[&words[..], &[path.to_str().unwrap()]].concat());
+        assert_eq!(ran.status, 0, "{}", ran.err);
     }
     directory
 }

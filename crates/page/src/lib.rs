@@ -53,7 +53,7 @@ impl Report {
     /// Fails if the plan or the record of a run cannot be read.
     pub fn of_campaign(directory: &Path) -> Result<Self, PageError> {
         let data = campaign::read(directory)?;
-        let document = campaign::document(&data);
+        let document = campaign::document(&data, directory);
         Ok(Self { document, figures: Some(csv::figures(&data)) })
     }
 
@@ -120,6 +120,9 @@ pub enum PageError {
     /// The library could not draw a chart.
     #[error(transparent)]
     Draw(#[from] DrawError),
+    /// A thread that makes pictures ended by a defect of the program.
+    #[error("the pictures could not be made because of a defect of the program")]
+    Panicked,
     /// A picture could not be made as PNG.
     #[error("the picture {picture} cannot be made as PNG: {reason}")]
     Png {
@@ -136,7 +139,7 @@ impl Classified for PageError {
             Self::Record(error) => error.kind(),
             Self::Figures(error) => error.kind(),
             Self::Result(error) => error.kind(),
-            Self::Draw(_) | Self::Png { .. } => FailureKind::Bug,
+            Self::Draw(_) | Self::Panicked | Self::Png { .. } => FailureKind::Bug,
         }
     }
 }

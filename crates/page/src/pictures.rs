@@ -9,6 +9,7 @@ use crate::document::{Document, Item, Picture};
 use crate::{File, PageError};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb::Database};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Pixels of a PNG for each unit of a drawing: 1410 pixels across, 300 dots an inch in a column of
@@ -21,14 +22,31 @@ const FONT: &str = "DejaVu Sans";
 ///
 /// # Errors
 /// Fails if a chart cannot be drawn or encoded.
-pub(crate) fn files(document: &Document) -> Result<Vec<File>, PageError> {
+pub(crate) fn files<'a>(document: &'a Document) -> Result<Vec<File>, PageError> {
     let options = options();
-    let mut files = Vec::new();
-    for picture in pictures(document) {
-        add(&mut files, &options, &picture.id, &picture.chart)?;
-        if let Some(chart) = &picture.linear {
-            add(&mut files, &options, &format!("{}-linear", picture.id), chart)?;
+    let named = |picture: &'a Picture| {
+        let linear = picture.linear.as_ref().map(|chart| (format!("{}-linear", picture.id), chart));
+        [Some((picture.id.clone(), &picture.chart)), linear].into_iter().flatten()
+    };
+    let charts: Vec<(String, &Chart)> = pictures(document).flat_map(named).collect();
+    // A PNG takes about 50 ms, and a report of 100 runs has about 70.
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let share = charts.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            charts.chunks(share).map(|charts| scope.spawn(|| files_of(charts, &options))).collect();
+        let mut files = Vec::new();
+        for worker in workers {
+            files.extend(worker.join().unwrap_or(Err(PageError::Panicked))?);
         }
+        Ok(files)
+    })
+}
+
+fn files_of(charts: &[(String, &Chart)], options: &Options<'_>) -> Result<Vec<File>, PageError> {
+    let mut files = Vec::with_capacity(2 * charts.len());
+    for (name, chart) in charts {
+        add(&mut files, options, name, chart)?;
     }
     Ok(files)
 }

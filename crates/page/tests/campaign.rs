@@ -1,45 +1,94 @@
-//! The report of a made-up campaign.
+//! The report of a campaign: its files, and what its sentences claim.
 
-#![expect(missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "support/sample.rs"]
 mod sample;
 
 use gemelo_page::Report;
 
-#[test]
-fn write_out() {
-    let directory = std::path::PathBuf::from("/tmp/page-out");
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).unwrap();
-    sample::write_campaign(&directory, 5);
-    let start = std::time::Instant::now();
-    let report = Report::of_campaign(&directory).unwrap();
-    eprintln!("document {:?}", start.elapsed());
-    let start = std::time::Instant::now();
-    eprintln!("page {} bytes", report.page().unwrap().len());
-    eprintln!("page {:?}", start.elapsed());
-    let start = std::time::Instant::now();
-    for file in report.files().unwrap() {
-        let path = directory.join(&file.path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, file.bytes).unwrap();
-    }
-    eprintln!("files {:?}", start.elapsed());
+/// Returns the files of the report of a made-up campaign, by path.
+fn files(repetitions: u32) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let directory = tempfile::tempdir().unwrap();
+    sample::write_campaign(directory.path(), repetitions);
+    let report = Report::of_campaign(directory.path()).unwrap();
+    let files = report.files().unwrap().into_iter();
+    files.map(|file| (file.path.to_str().unwrap().to_owned(), file.bytes)).collect()
+}
+
+fn markdown(repetitions: u32) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    sample::write_campaign(directory.path(), repetitions);
+    Report::of_campaign(directory.path()).unwrap().markdown()
 }
 
 #[test]
-fn single_out() {
-    let dir = std::path::Path::new("/tmp/page-samples");
-    for (name, files) in [
-        ("bench", vec!["bench.json", "acc.txt"]),
-        ("suite", vec!["suite.json"]),
-        ("scan", vec!["scan.json"]),
-        ("many", vec!["bench.json", "two.json"]),
-    ] {
-        let files: Vec<_> = files.iter().map(|f| dir.join(f)).collect();
-        let report = Report::of_results(&files).unwrap();
-        std::fs::write(format!("/tmp/page-out/{name}.html"), report.page().unwrap()).unwrap();
-        std::fs::write(format!("/tmp/page-out/{name}.md"), report.markdown()).unwrap();
+fn a_report_has_a_page_markdown_all_figures_and_each_picture_twice() {
+    let files = files(3);
+    let csv = String::from_utf8(files["figures.csv"].clone()).unwrap();
+    assert!(csv.starts_with("run,target,workload,repetition,outcome,figure,value\n"));
+    // 60 runs were planned, one failed and one was not started. A failed run has its monitor.
+    assert_eq!(csv.lines().count(), 1 + 58 * (6 + 5) + 5);
+    let pictures: Vec<&String> = files.keys().filter(|path| path.ends_with(".svg")).collect();
+    assert!(pictures.len() > 20, "{pictures:?}");
+    for svg in pictures {
+        let text = std::str::from_utf8(&files[svg]).unwrap();
+        assert!(!text.contains("var(--"), "{svg} depends on a page");
+        let png = &files[&svg.replace(".svg", ".png")];
+        assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
+        // The width is the first number of the header.
+        assert_eq!(u32::from_be_bytes(png[16..20].try_into().unwrap()), 1410, "{svg}");
     }
+    let text = String::from_utf8(files["report.md"].clone()).unwrap();
+    assert!(text.contains("](pictures/ratios-volume-inline-1.svg)"), "{text}");
+}
+
+#[test]
+fn the_answer_says_by_how_much_and_with_which_interval() {
+    let text = markdown(5);
+    let answer = text.lines().find(|line| line.starts_with("- **volume-offline**")).unwrap();
+    assert!(answer.contains("wrote **1.19 to 1.27 times as fast as ext4** on 4 workloads"));
+    assert!(answer.contains("read **0.847 times as fast as ext4** on uniform-read (95 % interval"));
+    // The made-up targets read at nearly the same rate.
+    let inline = text.lines().find(|line| line.starts_with("- **volume-inline**")).unwrap();
+    assert!(inline.ends_with("These data carry no difference on uniform-read."), "{inline}");
+    assert!(text.contains("98 of 100 planned runs were complete"));
+}
+
+#[test]
+fn one_repetition_carries_no_difference() {
+    let text = markdown(1);
+    assert!(text.contains("The repetitions are too few to tell a difference"), "{text}");
+    assert!(!text.contains("times as fast"), "{text}");
+}
+
+#[test]
+fn claims_have_a_verdict_and_both_figures() {
+    let text = markdown(5);
+    for line in [
+        "| In-line deduplication makes random writes faster. (inline-writes-faster, section 5.2, \
+         table 3) | **confirmed** | 1.3 times | 1.51 (1.42 to 1.60)",
+        "| **refuted** | 1.3 times | 0.724",
+        "| undecided (the confidence interval lies on both sides of the limit)",
+        "| not testable (this machine has one host) |",
+        "| not testable (the target zfs-dedup was left out: the program zfs-fuse is not installed)",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn failed_and_missing_runs_are_named_with_their_reasons() {
+    let text = markdown(2);
+    assert!(text.contains("failed (gemelo bench ended with exit status 1: no space)"));
+    assert!(text.contains("0040-load-90-btrfs-r2 | not started |"));
+    assert!(text.contains("- **zfs-dedup**: the program zfs-fuse is not installed"));
+    assert!(text.contains("Warning: the spread between repetitions is 9 % (9 runs, the first is"));
+}
+
+#[test]
+fn a_directory_without_a_campaign_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = Report::of_campaign(directory.path()).unwrap_err().to_string();
+    assert!(error.ends_with("campaign.json"), "{error}");
 }

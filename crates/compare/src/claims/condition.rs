@@ -161,6 +161,9 @@ impl std::str::FromStr for Condition {
     }
 }
 
+/// A relation that has one number.
+type OfNumber = fn(f64) -> Relation;
+
 /// A text with the place up to which it was read, in bytes.
 struct Parser<'a> {
     text: &'a str,
@@ -220,7 +223,7 @@ impl<'a> Parser<'a> {
 
     fn relation(&mut self) -> Result<Relation, ConditionError> {
         const EXPECTED: &str = "'/', '-', '>', '>=', '<', '<=' or 'about' is expected after ']'";
-        let relations: [(&str, fn(f64) -> Relation); 4] = [
+        let relations: [(&str, OfNumber); 4] = [
             (">=", Relation::AtLeast),
             ("<=", Relation::AtMost),
             (">", Relation::Above),

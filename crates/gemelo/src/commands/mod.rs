@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod campaign;
+mod compare;
 mod completions;
 pub(crate) mod dedisbench;
 mod distribution;
@@ -11,6 +12,7 @@ mod log;
 mod manual;
 mod pool;
 mod replay;
+mod report;
 mod scan;
 mod serve;
 mod suite;
@@ -45,6 +47,8 @@ enum Command {
     Verify(verify::Arguments),
     Log(log::Arguments),
     Replay(Box<replay::Arguments>),
+    Compare(compare::Arguments),
+    Report(report::Arguments),
     /// Analyse, convert and synthesise traces of block I/O
     Trace(Box<trace::Arguments>),
     /// Create, list, check, grow and remove pools
@@ -77,6 +81,8 @@ pub(crate) fn run(arguments: Arguments, context: &Context) -> anyhow::Result<Out
         Command::Verify(arguments) => verify::run(arguments, context),
         Command::Log(arguments) => log::run(&arguments, context),
         Command::Replay(arguments) => replay::run(&arguments, context),
+        Command::Compare(arguments) => compare::run(&arguments, context),
+        Command::Report(arguments) => report::run(&arguments, context),
         Command::Trace(arguments) => trace::run(&arguments, context),
         Command::Pool(arguments) => pool::run(&arguments, context),
         Command::Volume(arguments) => volume::run(&arguments, context),

@@ -3,6 +3,7 @@
 use super::bench;
 use crate::context::Context;
 use crate::exit::Outcome;
+use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_job::{JobOptions, suite};
 use std::path::PathBuf;
@@ -20,9 +21,11 @@ pub(crate) struct Arguments {
     /// place of the text
     #[arg(long, value_name = "FILE", help_heading = "Measurement")]
     json: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Measurement")]
+    report: ReportOption,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let jobs = suite::jobs(&arguments.options)?;
-    bench::run_jobs(jobs, arguments.json.as_deref(), context)
+    bench::run_jobs(jobs, arguments.json.as_deref(), &arguments.report, context)
 }

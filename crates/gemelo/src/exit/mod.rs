@@ -22,10 +22,16 @@ pub(crate) enum Outcome {
     Partial,
     /// The command did its work, and found stored data damaged.
     FoundDamage,
+    /// The comparison was complete, and a figure became slower by the limit of the user or more.
+    FoundSlower,
 }
 
 /// The exit status of a command that did all of its work.
 const DONE: u8 = 0;
+
+/// The exit status of a comparison that found a figure slower than permitted. It differs from the
+/// statuses of failures, so that a script can tell a slower program from a missing file.
+const SLOWER: u8 = 6;
 
 /// Returns the exit status for a kind of failure.
 const fn status(kind: FailureKind) -> u8 {
@@ -47,6 +53,7 @@ pub(crate) fn exit_code(ended: &anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => DONE,
         Ok(Outcome::Partial) => status(FailureKind::Failed),
         Ok(Outcome::FoundDamage) => status(FailureKind::Damaged),
+        Ok(Outcome::FoundSlower) => SLOWER,
         // The reader of the output closed it early, as in `gemelo scan / | head`.
         Err(error) if is_broken_pipe(error) => DONE,
         Err(error) => {
@@ -140,7 +147,8 @@ mod tests {
         let document = include_str!("../../../../docs/reference/exit-status.md");
         let statuses: HashSet<u8> = FailureKind::ALL.into_iter().map(status).collect();
         assert_eq!(statuses.len(), FailureKind::ALL.len());
-        for status in statuses.into_iter().chain([DONE]) {
+        assert!(!statuses.contains(&SLOWER));
+        for status in statuses.into_iter().chain([DONE, SLOWER]) {
             assert!(document.contains(&format!("\n| {status} |")), "status {status}");
         }
     }

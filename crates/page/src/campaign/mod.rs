@@ -27,14 +27,16 @@ pub(crate) fn read(directory: &Path) -> Result<Data, RecordError> {
     Ok(Data { plan, runs })
 }
 
-/// Returns the report of a campaign.
-pub(crate) fn document(data: &Data) -> Document {
+/// Returns the report of the campaign in a directory.
+pub(crate) fn document(data: &Data, directory: &Path) -> Document {
     let judged = Judgement::new(data);
     let mut sections = vec![answer::section(data, &judged)];
     sections.extend(claims::section(data, &judged));
     sections.push(overview::section(data, &judged));
     sections.extend(sets::section(data, &judged));
-    sections.extend(data.plan.workloads.iter().map(|load| workload::section(data, &judged, load)));
+    sections.extend(
+        data.plan.workloads.iter().map(|load| workload::section(data, &judged, load, directory)),
+    );
     sections.extend(space::section(data));
     sections.extend(runs::warnings(data));
     sections.push(runs::origin(data));

@@ -8,8 +8,10 @@ use crate::chart::{Axis, AxisKind, Bar, Bars, Chart, Line, Lines};
 use crate::document::{Cell, Column, Item, Picture, Section, Table, Text};
 use crate::quantity::{Unit, figure_title};
 use crate::thin::Percentiles;
+use crate::{accesses, written};
 use gemelo_record::{Better, WorkloadRecord};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Pictures of one kind that a workload gets at most: a suite of eight jobs with reads and writes
 /// has sixteen.
@@ -25,7 +27,12 @@ pub(super) const PERCENTILES: [(f64, &str); 6] = [
 ];
 
 /// Returns the section of a workload.
-pub(super) fn section(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Section {
+pub(super) fn section(
+    data: &Data,
+    judged: &Judgement,
+    workload: &WorkloadRecord,
+    directory: &Path,
+) -> Section {
     let mut section = Section::new(anchor("workload", &workload.name), workload.name.clone());
     let items = &mut section.items;
     items.push(Item::Paragraph(workload.description.clone().into()));
@@ -47,6 +54,11 @@ pub(super) fn section(data: &Data, judged: &Judgement, workload: &WorkloadRecord
     if !over_time.is_empty() {
         items.push(Item::Heading("Over time".to_owned()));
         items.push(Item::Pictures(over_time));
+    }
+    let contents = contents(data, workload, directory);
+    if !contents.is_empty() {
+        items.push(Item::Heading("Duplicates and hot spots of one run".to_owned()));
+        items.push(Item::Pictures(contents));
     }
     items.push(Item::More(all_figures(data, judged, workload)));
     section
@@ -108,6 +120,21 @@ fn bars(
     }
 }
 
+/// Returns the duplicates and the accesses of the first run. The load is the same for every target,
+/// so that one run shows them all.
+fn contents(data: &Data, workload: &WorkloadRecord, directory: &Path) -> Vec<Picture> {
+    let Some(run) = data.of_workload(workload).next() else { return Vec::new() };
+    let place = gemelo_record::run_directory(directory, &run.id);
+    let mut pictures = Vec::new();
+    for (number, file) in run.files.iter().enumerate() {
+        let id = anchor(&anchor("contents", &workload.name), &(number + 1).to_string());
+        pictures.extend(written::pictures(&place.join(file), &id));
+        pictures.extend(accesses::pictures(&place.join(file), &id));
+    }
+    pictures.truncate(MOST_PICTURES);
+    pictures
+}
+
 fn latency_curves(data: &Data, workload: &WorkloadRecord) -> Vec<Picture> {
     let mut known = BTreeSet::new();
     let names: Vec<&str> = data
@@ -128,13 +155,13 @@ fn latency_curve(data: &Data, workload: &WorkloadRecord, name: &str) -> Picture 
         curves.push((number, target.name.clone(), Percentiles::new(counts)));
     }
     let id = anchor(&anchor("latency", &workload.name), name);
-    latency_picture(id, figure_title(name), &curves)
+    latency_picture(id, &figure_title(name), &curves)
 }
 
 /// Returns the picture of latencies by percentile, for lines of a number of a colour and a name.
 pub(crate) fn latency_picture(
     id: String,
-    title: String,
+    title: &str,
     curves: &[(usize, String, Percentiles)],
 ) -> Picture {
     let mut columns = vec![Column::text("operations")];

@@ -187,7 +187,7 @@ fn logarithmic(axis: &Axis, least: f64, most: f64) -> Placed {
         .flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)))
         .collect();
     let below = |value: &f64| value.log10() <= low + 1e-9;
-    let first = candidates.iter().copied().filter(|v| below(v)).next_back().unwrap_or(least);
+    let first = candidates.iter().copied().rfind(|v| below(v)).unwrap_or(least);
     let last = candidates
         .iter()
         .copied()

@@ -141,7 +141,7 @@ fn pictures_of(sources: &[Source<'_>]) -> Vec<Picture> {
             })
             .collect();
         let id = crate::anchor("latency", bare);
-        pictures.push(latency_picture(id, figure_title(bare), &curves));
+        pictures.push(latency_picture(id, &figure_title(bare), &curves));
     }
     let drawn = |series: &&&Series| {
         is_drawn(series, sources.iter().flat_map(|one| one.series.iter().copied()))

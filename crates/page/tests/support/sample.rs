@@ -29,7 +29,7 @@ const WORKLOADS: [(&str, &str, f64); 5] = [
 ];
 
 /// Writes a campaign with this many repetitions of 20 pairs of a target and a workload.
-pub fn write_campaign(directory: &Path, repetitions: u32) {
+pub(crate) fn write_campaign(directory: &Path, repetitions: u32) {
     let mut random = Random::new(7);
     let mut planned = Vec::new();
     for repetition in 1..=repetitions {
@@ -226,7 +226,11 @@ fn write_run(
     let place = gemelo_record::run_directory(directory, &planned.id);
     std::fs::create_dir_all(&place).unwrap();
     std::fs::write(place.join(RUN_FILE), serde_json::to_string(&run).unwrap()).unwrap();
-    std::fs::write(place.join("bench.json"), "{}").unwrap();
+    std::fs::write(
+        place.join("bench.json"),
+        include_str!("../../../figures/tests/data/bench.json"),
+    )
+    .unwrap();
 }
 
 fn figures(kind: &str, speed: f64, random: &mut Random) -> Figures {

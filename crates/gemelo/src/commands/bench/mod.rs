@@ -7,6 +7,7 @@ pub(crate) use text::verified;
 use crate::context::Context;
 use crate::exit::{Failures, OrBadInput, Outcome, bad_input};
 use crate::files;
+use crate::report_option::ReportOption;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_job::bench::{self, ExecuteError};
@@ -29,12 +30,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "OPTION=VALUE,...", help_heading = "Load")]
     sweep: Option<Sweep>,
     /// Check the jobs and print them, and do not run them
-    #[arg(long, conflicts_with = "json", help_heading = "Measurement")]
+    #[arg(long, conflicts_with_all = ["json", "report"], help_heading = "Measurement")]
     dry_run: bool,
     /// Write the result with all histograms as JSON to this file; - writes to standard output in
     /// place of the text
     #[arg(long, value_name = "FILE", help_heading = "Measurement")]
     json: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Measurement")]
+    report: ReportOption,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -62,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if arguments.dry_run {
         return dry_run(jobs, context);
     }
-    run_jobs(jobs, arguments.json.as_deref(), context)
+    run_jobs(jobs, arguments.json.as_deref(), &arguments.report, context)
 }
 
 /// Resolves and checks jobs as for a run, and prints them.
@@ -79,14 +82,16 @@ fn dry_run(jobs: Vec<JobOptions>, context: &Context) -> anyhow::Result<Outcome> 
 pub(crate) fn run_jobs(
     jobs: Vec<JobOptions>,
     json: Option<&Path>,
+    report: &ReportOption,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
     let force = jobs.iter().any(|job| job.load.force == Some(true));
-    json.map_or(Ok(()), |path| files::check_new(path, force))?;
+    let results = || json.into_iter().chain(report.path());
+    files::check_all_new(results(), force)?;
     let environment = context.job_environment();
     let jobs = bench::resolve_all(jobs, &environment)?;
     let outputs = jobs.iter().flat_map(bench::ResolvedJob::outputs);
-    files::check_all_new(outputs.chain(json), force)?;
+    files::check_all_new(outputs.chain(results()), force)?;
     bench::check(&jobs).map_err(failed)?;
     let quiet = files::is_some_standard_output(json);
     let monitor = context.monitor.as_ref();
@@ -109,9 +114,11 @@ pub(crate) fn run_jobs(
         failures.note(context.print(&summary), monitor);
     }
     let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
-    if let Some(path) = json {
+    if results().next().is_some() {
         let file = ran.into_file(Provenance::of_this_process(context.started_at));
-        failures.note(files::write_json(path, force, &file), monitor);
+        let written = json.map_or(Ok(()), |path| files::write_json(path, force, &file));
+        failures.note(written, monitor);
+        failures.note(report.write(force, &file), monitor);
     }
     failures.or(outcome)
 }

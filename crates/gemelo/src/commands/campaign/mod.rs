@@ -3,6 +3,7 @@
 mod clean;
 mod list;
 mod outlook_text;
+mod report;
 mod run;
 
 use crate::context::Context;
@@ -22,6 +23,12 @@ enum Command {
     /// Each target is made fresh for each run and given back afterwards. Ctrl-C ends the campaign
     /// in good order, and --resume goes on with it. The failure of one run loses no other run.
     Run(run::Arguments),
+    /// Write the report of a campaign into its directory
+    ///
+    /// report.html answers which target is better, by how much, and how sure that is. report.md,
+    /// figures.csv and pictures/ have the same for other programs. Files of an earlier report are
+    /// replaced.
+    Report(report::Arguments),
     /// Give back everything that a campaign has left: mounts, loop devices, processes, directories
     Clean(clean::Arguments),
     /// List the plans that ship, with the time and the space that they need
@@ -31,6 +38,7 @@ enum Command {
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     match &arguments.command {
         Command::Run(arguments) => run::run(arguments, context),
+        Command::Report(arguments) => report::run(arguments, context),
         Command::Clean(arguments) => clean::run(arguments, context),
         Command::List(arguments) => list::run(arguments, context),
     }

@@ -6,6 +6,7 @@ mod sweep;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
 use crate::files;
+use crate::report_option::ReportOption;
 use clap::Args;
 use console::Lines;
 use gemelo_filebench::Console;
@@ -22,20 +23,20 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     job: FilebenchOptions,
     /// Check the script, and do not run it
-    #[arg(long, conflicts_with_all = ["json", "keep"])]
+    #[arg(long, conflicts_with_all = ["json", "keep", "report"])]
     check: bool,
     /// Write the results as JSON to this file; - writes to standard output, and the lines of the
     /// run go to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportOption,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let Arguments { job, check, json } = arguments;
+    let Arguments { job, check, json, report } = arguments;
     let text = files::read_text(&job.script)?;
-    if let Some(json) = json {
-        files::check_new(json, job.force)?;
-    }
+    files::check_all_new(json.as_deref().into_iter().chain(report.path()), job.force)?;
     let resolved = resolve(job, text)?;
     if *check {
         context.print(&format!("{}: the script is valid\n", job.script.display()))?;
@@ -53,9 +54,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         failures.note(Err(error.into()), monitor);
     }
     let outcome = if ran.is_complete { Outcome::Done } else { Outcome::Partial };
-    if let Some(path) = json {
+    if json.is_some() || report.path().is_some() {
         let file = ran.into_file(Provenance::of_this_process(context.started_at));
-        failures.note(files::write_json(path, job.force, &file), monitor);
+        let written =
+            json.as_ref().map_or(Ok(()), |path| files::write_json(path, job.force, &file));
+        failures.note(written, monitor);
+        failures.note(report.write(job.force, &file), monitor);
     }
     failures.or(outcome)
 }

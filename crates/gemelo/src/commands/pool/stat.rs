@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::json::{JsonOutput, Made};
 use crate::pools;
+use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_serve::StatReport;
 use gemelo_volume::SnapshotSpace;
@@ -25,6 +26,8 @@ pub(crate) struct Arguments {
     space: bool,
     #[command(flatten)]
     json: JsonOutput,
+    #[command(flatten)]
+    report: ReportOption,
 }
 
 #[derive(Serialize)]
@@ -60,7 +63,7 @@ impl From<SnapshotSpace> for Space {
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    arguments.json.check()?;
+    arguments.json.check_with(&arguments.report)?;
     let Arguments { pool, space: with_space, .. } = arguments;
     let access = pools::open(pool, pools::purpose_of_stat(*with_space), context)?;
     let report = pools::stat_of(&access, context)?;
@@ -70,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     let text = stat_text::text(&report, space.as_ref());
     let input = Input { pool, space: *with_space };
     let result = Figures { report: &report, space: space.map(Space::from) };
-    arguments.json.finish(context, Made { schema: SCHEMA, input, result, warnings }, &text)?;
+    let made = Made { schema: SCHEMA, input, result, warnings };
+    arguments.json.finish_with(&arguments.report, context, made, &text)?;
     Ok(Outcome::Done)
 }

@@ -5,6 +5,7 @@ mod text;
 use crate::context::Context;
 use crate::exit::{Failures, Outcome};
 use crate::files;
+use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_job::replay::{ReplayJobOptions, resolve};
 use gemelo_report::Provenance;
@@ -19,18 +20,18 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     job: ReplayJobOptions,
     /// Print the plan, and do not replay
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "report"])]
     dry_run: bool,
     /// Write the result as JSON to this file; - writes it to standard output in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportOption,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
-    let Arguments { job, dry_run, json } = arguments;
-    if let Some(path) = json {
-        files::check_new(path, job.force)?;
-    }
+    let Arguments { job, dry_run, json, report } = arguments;
+    files::check_all_new(json.as_deref().into_iter().chain(report.path()), job.force)?;
     let environment = context.job_environment();
     let resolved = resolve(job, &environment)?;
     let quiet = files::is_some_standard_output(json.as_deref());
@@ -49,9 +50,12 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     }
     let finished = ran.error.take().map_or(Ok(()), |error| Err(error.into()));
     let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };
-    if let Some(path) = json {
+    if json.is_some() || report.path().is_some() {
         let file = ran.into_file(Provenance::of_this_process(context.started_at));
-        failures.note(files::write_json(path, job.force, &file), monitor);
+        let written =
+            json.as_ref().map_or(Ok(()), |path| files::write_json(path, job.force, &file));
+        failures.note(written, monitor);
+        failures.note(report.write(job.force, &file), monitor);
     }
     failures.note(finished, monitor);
     failures.or(outcome)

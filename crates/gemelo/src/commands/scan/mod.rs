@@ -52,7 +52,7 @@ fn finish<Input: serde::Serialize>(
         failures.note(context.print(&text::of_result(&result)), monitor);
     }
     let made = Made { schema: SCHEMA, input, result: &result, warnings };
-    failures.note(outputs.write_json(context, made), monitor);
+    failures.note(outputs.write_result(context, made), monitor);
     failures.note(outputs.write_distributions(&result), monitor);
     failures.note(saving.finish(set), monitor);
     let is_whole = !result.partial && result.files.unreadable == 0;

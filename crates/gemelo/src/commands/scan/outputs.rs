@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, bad_input, midway};
 use crate::files::{self, NewFile};
 use crate::json::{JsonOption, Made};
+use crate::report_option::ReportOption;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use gemelo_scan::{BlockSizeResult, SavedSetError, ScanResult};
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct OutputOptions {
     #[command(flatten)]
     pub(super) json: JsonOption,
+    #[command(flatten)]
+    pub(super) report: ReportOption,
     /// Write the distribution to this file in the DEDISbench format, and entropy and
     /// compressibility to FILE.toml; each of several block sizes gets its own file, such as
     /// FILE.4096
@@ -39,7 +42,8 @@ impl OutputOptions {
                 )));
             }
         }
-        let named = self.json.path().into_iter().chain(self.save.as_deref());
+        let named =
+            [self.json.path(), self.report.path(), self.save.as_deref()].into_iter().flatten();
         let mut paths: Vec<PathBuf> = named.map(Path::to_owned).collect();
         for path in self.distribution_paths(block_sizes) {
             paths.push(with_ending(&path, "toml"));
@@ -64,6 +68,18 @@ impl OutputOptions {
         made: Made<Input, Output>,
     ) -> anyhow::Result<()> {
         self.json.write(self.force, context, made)
+    }
+
+    /// Writes the result as JSON and as a page, as far as the options were given.
+    pub(super) fn write_result<Input: serde::Serialize, Output: serde::Serialize>(
+        &self,
+        context: &Context,
+        made: Made<Input, Output>,
+    ) -> anyhow::Result<()> {
+        context.monitor.finish();
+        let file = made.into_file(context);
+        self.json.write_file(self.force, &file)?;
+        self.report.write(self.force, &file)
     }
 
     /// Writes the distribution and the profile of each block size.

@@ -2,9 +2,10 @@
 
 use super::arguments::ScanArguments;
 use crate::context::Context;
-use crate::exit::Outcome;
+use crate::exit::{Outcome, bad_input};
 use crate::json::Made;
 use crate::table::Table;
+use anyhow::anyhow;
 use gemelo_base::units::{format_count, format_duration_ns, format_rate, format_size};
 use gemelo_scan::{PlanResult, ScanOptions};
 
@@ -12,6 +13,11 @@ use gemelo_scan::{PlanResult, ScanOptions};
 const SCHEMA: &str = "gemelo.scan-plan/1";
 
 pub(super) fn run(arguments: &ScanArguments, context: &Context) -> anyhow::Result<Outcome> {
+    if arguments.outputs.report.path().is_some() {
+        return Err(bad_input(anyhow!(
+            "--plan counts nothing that --report could show: leave one of them out"
+        )));
+    }
     arguments.outputs.check(&arguments.block_size)?;
     let options = ScanOptions::new(arguments.to_request())?;
     let plan = gemelo_scan::plan(&options, context.monitor.as_ref(), &context.stop)?;

@@ -1,0 +1,39 @@
+//! `gemelo campaign report`.
+
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::files;
+use anyhow::Context as _;
+use clap::Args;
+use gemelo_base::units::{format_counted, format_line};
+use gemelo_page::{PAGE_FILE, Report};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Directory of the campaign
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let directory = &arguments.directory;
+    let made = Report::of_campaign(directory)?.files()?;
+    for file in &made {
+        let path = directory.join(&file.path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)
+                .with_context(|| format!("cannot create {}", parent.display()))?;
+        }
+        // The files of an earlier report are replaced: they follow from the records of the runs.
+        files::write_whole(&path, true, &file.bytes)?;
+    }
+    let page = directory.join(PAGE_FILE);
+    let text = format!(
+        "{}, and {} beside it\n",
+        format_line(&page.to_string_lossy()),
+        format_counted(made.len().saturating_sub(1) as u64, "file")
+    );
+    context.print(&text)?;
+    Ok(Outcome::Done)
+}

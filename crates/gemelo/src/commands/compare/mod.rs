@@ -1,0 +1,123 @@
+//! `gemelo compare` compares two results or campaigns.
+
+mod text;
+
+use crate::context::Context;
+use crate::exit::{OrBadInput, Outcome};
+use crate::json::{JsonOutput, Made};
+use clap::Args;
+use gemelo_base::units::parse_percent;
+use gemelo_compare::{SCHEMA, Selection, Settings, Side, Slowdown, compare_sides};
+use gemelo_stats::Confidence;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Compare two results or campaigns, and name the figures that changed beyond noise.
+///
+/// A and B are result files of bench, suite, replay, filebench, scan, pool stat or fio (with
+/// --output-format=json), or the directories of two campaigns, whose runs are matched by workload
+/// and target. Several files of a side, given with --a and --b, are repetitions. Nothing is called
+/// faster or slower with one repetition on a side.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Result file or campaign before the change
+    #[arg(value_name = "A", required_unless_present = "a", requires = "after")]
+    before: Option<PathBuf>,
+    /// Result file or campaign after the change
+    #[arg(value_name = "B")]
+    after: Option<PathBuf>,
+    /// Result files before the change, each a repetition
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        requires = "b",
+        conflicts_with_all = ["before", "after"]
+    )]
+    a: Vec<PathBuf>,
+    /// Result files after the change, each a repetition
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "a")]
+    b: Vec<PathBuf>,
+    /// Compare all figures; by default, these are rates, mean and 99th percentile of latencies, use
+    /// of processors, and space
+    #[arg(long, conflicts_with = "figure")]
+    all: bool,
+    /// Compare only this figure, such as write/latency_p99_ns; may be given several times
+    #[arg(long, value_name = "NAME")]
+    figure: Vec<String>,
+    /// Confidence level of intervals and verdicts, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = confidence)]
+    confidence: Confidence,
+    /// End with exit status 6 if a rate fell or a time rose by this percentage or more, beyond
+    /// noise
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    fail_if_slower: Option<f64>,
+    #[command(flatten)]
+    json: JsonOutput,
+}
+
+/// The request, as the result file keeps it.
+#[derive(Serialize)]
+struct Input<'a> {
+    before: &'a [PathBuf],
+    after: &'a [PathBuf],
+    confidence: Confidence,
+    figures: Figures<'a>,
+    fail_if_slower_share: Option<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Figures<'a> {
+    Set(&'static str),
+    Named(&'a [String]),
+}
+
+fn confidence(text: &str) -> Result<Confidence, String> {
+    let share = parse_percent(text).map_err(|error| error.to_string())?;
+    Confidence::new(share).map_err(|_| "give a percentage from 50 to 99.99, such as 95".to_owned())
+}
+
+pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    arguments.json.check()?;
+    let limit = arguments.fail_if_slower.map(Slowdown::new).transpose().or_bad_input()?;
+    let settings = Settings { confidence: arguments.confidence, selection: arguments.selection() };
+    let [before, after] = arguments.sides();
+    let (summary, warnings) =
+        compare_sides(&Side::read(&before)?, &Side::read(&after)?, &settings, limit)?;
+    let text = text::of_summary(&summary, arguments.confidence);
+    let outcome = if summary.slower.is_empty() { Outcome::Done } else { Outcome::FoundSlower };
+    let input = Input {
+        before: &before,
+        after: &after,
+        confidence: arguments.confidence,
+        figures: arguments.figures(),
+        fail_if_slower_share: arguments.fail_if_slower,
+    };
+    let made = Made { schema: SCHEMA, input, result: &summary, warnings };
+    arguments.json.finish(context, made, &text)?;
+    Ok(outcome)
+}
+
+impl Arguments {
+    fn sides(&self) -> [Vec<PathBuf>; 2] {
+        [(&self.before, &self.a), (&self.after, &self.b)]
+            .map(|(one, several)| one.iter().chain(several).cloned().collect())
+    }
+
+    fn selection(&self) -> Selection {
+        match (self.all, self.figure.is_empty()) {
+            (true, _) => Selection::All,
+            (false, true) => Selection::Main,
+            (false, false) => Selection::Named(self.figure.clone()),
+        }
+    }
+
+    fn figures(&self) -> Figures<'_> {
+        match (self.all, self.figure.is_empty()) {
+            (true, _) => Figures::Set("all"),
+            (false, true) => Figures::Set("main"),
+            (false, false) => Figures::Named(&self.figure),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The option `--report`, which is the same for every command that measures.
+
+use crate::files;
+use anyhow::Context as _;
+use clap::Args;
+use gemelo_page::Report;
+use gemelo_report::ResultFile;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The option `--report`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ReportOption {
+    /// Write a page with the figures and pictures of the result to this file (HTML; Markdown if
+    /// the name ends in .md)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl ReportOption {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.report.as_deref()
+    }
+
+    /// Writes the page if the option was given. The page is made from the text of the result file,
+    /// so that it is the same as that of `gemelo report`.
+    pub(crate) fn write<Input: Serialize, Measured: Serialize>(
+        &self,
+        force: bool,
+        result: &ResultFile<Input, Measured>,
+    ) -> anyhow::Result<()> {
+        let Some(path) = self.path() else { return Ok(()) };
+        let cannot = || format!("cannot make the report {}", path.display());
+        let kind = result.schema.split(['.', '/']).nth(1).unwrap_or("result");
+        let directory = tempfile::tempdir().with_context(cannot)?;
+        let file = directory.path().join(format!("{kind}.json"));
+        std::fs::write(&file, gemelo_report::to_json(result)?).with_context(cannot)?;
+        let report = Report::of_results(&[file]).with_context(cannot)?;
+        write_page(path, force, &report)
+    }
+}
+
+/// Writes a report to one file: HTML, or Markdown if the name ends in `.md`.
+pub(crate) fn write_page(path: &Path, force: bool, report: &Report) -> anyhow::Result<()> {
+    let is_markdown = path.extension().is_some_and(|ending| ending == "md");
+    let text = if is_markdown { report.markdown() } else { report.page()? };
+    files::write_whole(path, force, text.as_bytes())
+}

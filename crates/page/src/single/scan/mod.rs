@@ -1,0 +1,218 @@
+//! The result of a scan: all block sizes side by side, savings, duplicates, entropy, distances.
+
+mod pictures;
+mod savings;
+
+use super::file_name;
+use crate::PageError;
+use crate::document::{Answer, Cell, Column, Item, Section, Table, Text};
+use crate::quantity::{percent, significant};
+use gemelo_base::units::{format_count, format_counted, format_line, format_size};
+use gemelo_report::read_result;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::path::Path;
+
+/// Schema of the results of scans.
+const SCHEMA: &str = "gemelo.scan/1";
+
+#[derive(Deserialize)]
+struct Scan {
+    zeros: String,
+    files: Files,
+    block_sizes: Vec<BlockSize>,
+}
+
+#[derive(Deserialize)]
+struct Files {
+    files: u64,
+    data_bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct BlockSize {
+    block_bytes: u64,
+    data_bytes: u64,
+    zero_blocks: u64,
+    zero_bytes: u64,
+    counted_bytes: u64,
+    distinct_bytes: u64,
+    dedup_ratio: f64,
+    ranges: Vec<Range>,
+    most_repeated: Vec<Repeated>,
+    nature: Option<Nature>,
+    locality: Option<Locality>,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    duplicates: String,
+    blocks: u64,
+    share: f64,
+}
+
+#[derive(Deserialize)]
+struct Repeated {
+    fingerprint: String,
+    copies: u64,
+    length_bytes: u64,
+    zero: bool,
+    place: Option<Place>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    path: String,
+    offset_bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Nature {
+    overall: Sampled,
+    classes: Vec<Sampled>,
+    entropy_histogram: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+struct Sampled {
+    #[serde(default)]
+    duplicates: String,
+    sampled_contents: u64,
+    zstd_saved_share: f64,
+}
+
+#[derive(Deserialize)]
+struct Locality {
+    histogram: Vec<[u64; 2]>,
+}
+
+/// Returns the section of a scan.
+pub(super) fn section(path: &Path, id: &str) -> Result<Section, PageError> {
+    let scan = read_result::<IgnoredAny, Scan>(path, SCHEMA)?.result;
+    let mut section = Section::new(format!("{id}-scan"), format!("Scan {}", file_name(path)));
+    let items = &mut section.items;
+    items.push(Item::Answers(scan.block_sizes.iter().map(|size| answer(&scan, size)).collect()));
+    items.push(Item::Table(savings_table(&scan)));
+    items.push(Item::Paragraph(
+        "Compression is estimated from a uniform sample of distinct contents, each block \
+         compressed alone by zstd at level 1. A store that compresses several blocks together \
+         saves more."
+            .into(),
+    ));
+    let mut drawn = vec![pictures::savings(&scan, id), pictures::duplicates(&scan, id)];
+    drawn.extend(pictures::entropy(&scan, id));
+    drawn.extend(pictures::distances(&scan, id));
+    items.push(Item::Pictures(drawn));
+    for size in &scan.block_sizes {
+        if !size.most_repeated.is_empty() {
+            items.push(Item::More(most_repeated(size)));
+        }
+    }
+    Ok(section)
+}
+
+fn answer(scan: &Scan, size: &BlockSize) -> Answer {
+    let savings = size.savings(&scan.zeros, false);
+    let sentence = Text::new()
+        .plain(format!("With blocks of {}, deduplication saves ", size.name()))
+        .strong(percent(savings.deduplication))
+        .plain(format!(
+            " of {} in {}",
+            format_size(size.data_bytes.max(scan.files.data_bytes)),
+            format_counted(scan.files.files, "file")
+        ));
+    let sentence = match (savings.compression, savings.both) {
+        (Some(compression), Some(both)) => sentence
+            .plain(format!(
+                "; compression alone saves about {}, and both together about ",
+                percent(compression)
+            ))
+            .strong(percent(both)),
+        _ => sentence,
+    };
+    let mut details = vec![Text::from(format!("dedup ratio {}", significant(size.dedup_ratio)))];
+    if size.zero_bytes > 0 {
+        let thin = size.savings(&scan.zeros, true);
+        details.push(
+            format!(
+                "without {} of zeros: {}",
+                format_size(size.zero_bytes),
+                percent(thin.deduplication)
+            )
+            .into(),
+        );
+    }
+    Answer { sentence: sentence.plain("."), details }
+}
+
+fn savings_table(scan: &Scan) -> Table {
+    let columns = vec![
+        Column::text("block size"),
+        Column::text("zeros"),
+        Column::number("data"),
+        Column::number("distinct"),
+        Column::number("deduplication saves"),
+        Column::number("compression saves"),
+        Column::number("both save"),
+        Column::number("sampled contents"),
+    ];
+    let mut table = Table::new("Savings by block size", columns);
+    for size in &scan.block_sizes {
+        let has_zeros = size.zero_blocks > 0;
+        for is_thin in [false, true].into_iter().take(if has_zeros { 2 } else { 1 }) {
+            let zeros = match (has_zeros, is_thin) {
+                (false, _) => "none in the data",
+                (true, false) => "with",
+                (true, true) => "without",
+            };
+            let amounts = if is_thin {
+                size.without_zeros(&scan.zeros)
+            } else {
+                size.with_zeros(&scan.zeros)
+            };
+            let savings = size.savings(&scan.zeros, is_thin);
+            let share = |share: Option<f64>| {
+                share.map_or_else(|| Cell::missing("not measured"), |share| percent(share).into())
+            };
+            let sampled = size.nature.as_ref().map(|nature| nature.overall.sampled_contents);
+            table.push(vec![
+                Cell::new(size.name()),
+                Cell::new(zeros),
+                Cell::new(format_size(amounts.data_bytes as u64)),
+                Cell::new(format_size(amounts.distinct_bytes as u64)),
+                share(Some(savings.deduplication)),
+                share(savings.compression),
+                share(savings.both),
+                sampled.map_or_else(|| Cell::missing("none"), |count| format_count(count).into()),
+            ]);
+        }
+    }
+    table
+}
+
+fn most_repeated(size: &BlockSize) -> Table {
+    let columns = vec![
+        Column::text("fingerprint"),
+        Column::number("copies"),
+        Column::number("length"),
+        Column::text("one of the places"),
+    ];
+    let caption = format!("The most repeated contents, blocks of {}", size.name());
+    let mut table = Table::new(caption, columns);
+    for repeated in &size.most_repeated {
+        let place = match &repeated.place {
+            _ if repeated.zero => Cell::missing("zeros"),
+            Some(place) => {
+                Cell::new(format!("{} at {}", format_line(&place.path), place.offset_bytes))
+            }
+            None => Cell::missing("unknown"),
+        };
+        table.push(vec![
+            Cell::new(repeated.fingerprint.clone()),
+            Cell::new(format_count(repeated.copies)),
+            Cell::new(format_size(repeated.length_bytes)),
+            place,
+        ]);
+    }
+    table
+}

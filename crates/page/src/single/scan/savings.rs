@@ -1,0 +1,75 @@
+//! Savings by deduplication, by compression, and by both.
+
+use super::BlockSize;
+use gemelo_base::units::format_exact_size;
+
+/// Bytes before and after deduplication, with or without zero blocks.
+pub(super) struct Amounts {
+    pub(super) data_bytes: f64,
+    pub(super) distinct_bytes: f64,
+}
+
+/// Savings as shares of the data.
+pub(super) struct Savings {
+    pub(super) deduplication: f64,
+    pub(super) compression: Option<f64>,
+    pub(super) both: Option<f64>,
+}
+
+impl BlockSize {
+    pub(super) fn name(&self) -> String {
+        format_exact_size(self.block_bytes)
+    }
+
+    /// Returns the amounts with zero blocks, of which a store keeps one.
+    pub(super) fn with_zeros(&self, zeros: &str) -> Amounts {
+        let one = if self.zero_blocks > 0 { self.block_bytes as f64 } else { 0.0 };
+        let (counted, distinct) = (self.counted_bytes as f64, self.distinct_bytes as f64);
+        match zeros {
+            "include" => Amounts { data_bytes: counted, distinct_bytes: distinct },
+            _ => Amounts {
+                data_bytes: counted + self.zero_bytes as f64,
+                distinct_bytes: distinct + one,
+            },
+        }
+    }
+
+    /// Returns the amounts without zero blocks, which a thin store does not keep.
+    pub(super) fn without_zeros(&self, zeros: &str) -> Amounts {
+        let one = if self.zero_blocks > 0 { self.block_bytes as f64 } else { 0.0 };
+        let all = self.with_zeros(zeros);
+        Amounts {
+            data_bytes: all.data_bytes - self.zero_bytes as f64,
+            distinct_bytes: (all.distinct_bytes - one).max(0.0),
+        }
+    }
+
+    /// Returns the share that compression saves of the blocks that are not zero: the mean over
+    /// ranges of duplicates, weighted by their blocks.
+    fn compressed_share(&self) -> Option<f64> {
+        let nature = self.nature.as_ref()?;
+        let (mut saved, mut blocks) = (0.0, 0.0);
+        for range in &self.ranges {
+            let sampled = nature.classes.iter().find(|one| one.duplicates == range.duplicates);
+            let share = sampled.map_or(nature.overall.zstd_saved_share, |one| one.zstd_saved_share);
+            saved += share * range.blocks as f64;
+            blocks += range.blocks as f64;
+        }
+        (blocks > 0.0).then(|| saved / blocks)
+    }
+
+    pub(super) fn savings(&self, zeros: &str, is_thin: bool) -> Savings {
+        let all = if is_thin { self.without_zeros(zeros) } else { self.with_zeros(zeros) };
+        let thin = self.without_zeros(zeros);
+        let data = all.data_bytes.max(1.0);
+        let kept = |share: f64| thin.data_bytes * (1.0 - share);
+        let distinct_kept = |share: f64| thin.distinct_bytes * (1.0 - share);
+        let overall = self.nature.as_ref().map(|nature| nature.overall.zstd_saved_share);
+        Savings {
+            deduplication: 1.0 - all.distinct_bytes / data,
+            // A zero block compresses to almost nothing.
+            compression: self.compressed_share().map(|share| 1.0 - kept(share) / data),
+            both: overall.map(|share| 1.0 - distinct_kept(share) / data),
+        }
+    }
+}
