@@ -2,10 +2,11 @@
 
 use crate::{Profile, ProfileError};
 
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 6] = [
     ("personal", include_str!("../profiles/personal.toml")),
     ("primary", include_str!("../profiles/primary.toml")),
     ("debian-usr", include_str!("../profiles/debian-usr.toml")),
+    ("vm-pool", include_str!("../profiles/vm-pool.toml")),
     ("unique", include_str!("../profiles/unique.toml")),
     ("all-duplicates", include_str!("../profiles/all-duplicates.toml")),
 ];

@@ -54,6 +54,14 @@ fn the_measured_profile_knows_the_nature_of_its_contents() {
 }
 
 #[test]
+fn four_fifths_of_a_pool_of_virtual_machines_are_duplicates() {
+    let profile = built_in("vm-pool").unwrap().unwrap();
+    let summary = profile.to_distribution().unwrap().summary();
+    assert_eq!((summary.blocks, summary.distinct), (1_751_290, 349_465));
+    assert_eq!(profile.class_of(9).map(|class| class.entropy_bits), Some(4.3504));
+}
+
+#[test]
 fn the_baselines_have_no_duplicates_and_nothing_else() {
     for blocks in [1, 1000, 1 << 40] {
         let unique =
@@ -83,7 +91,7 @@ fn exact_content_keeps_the_shares_at_every_size_from_100_000_blocks_on() {
     let sparse = (0..3000).map(|step| (100_000.0 * 1.003f64.powi(step)) as u64);
     let known = [123_457, 1_000_000, 1 << 21, 1 << 22, 1 << 23, 28_835_840, 1 << 30, 1 << 40];
     let sizes: Vec<u64> = dense.chain(sparse).chain(known).collect();
-    for name in ["personal", "primary", "debian-usr"] {
+    for name in ["personal", "primary", "debian-usr", "vm-pool"] {
         let source = named(name);
         let (asked_classes, asked_ranges) = shares(&source);
         for blocks in sizes.iter().copied() {

@@ -1,5 +1,6 @@
 //! A disk that is a file or a block device, locked for as long as it is open.
 
+use crate::direct::{DirectFile, IoMode};
 use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
 use crate::{Disk, DiskRead, DiskWrite, usage};
@@ -24,6 +25,8 @@ pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 pub struct FileDisk {
     file: File,
     is_device: bool,
+    /// Takes the writes that bypass the page cache.
+    direct: Option<DirectFile>,
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
@@ -79,9 +82,26 @@ impl FileDisk {
             rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
         let is_device = Self::is_device_at(path, &status)?;
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
-            return Ok(Self { file, is_device });
+            return Ok(Self { file, is_device, direct: None });
         }
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
+    }
+
+    /// The same disk, whose writes bypass the page cache or not. Where the system has no direct
+    /// writes, as on tmpfs, all writes stay buffered.
+    #[must_use]
+    pub fn with_io(self, mode: IoMode) -> Self {
+        let direct = match mode {
+            IoMode::Direct => DirectFile::open(&self.file),
+            IoMode::Buffered => None,
+        };
+        Self { direct, ..self }
+    }
+
+    /// Returns whether aligned writes bypass the page cache at present.
+    #[must_use]
+    pub fn has_direct_writes(&self) -> bool {
+        self.direct.as_ref().is_some_and(DirectFile::is_taken)
     }
 
     /// Returns whether the path is a block device and not a file.
@@ -149,26 +169,38 @@ impl FileDisk {
         Ok(())
     }
 
-    fn write_run(&self, run: &[DiskWrite<'_>]) -> io::Result<()> {
-        let mut offset = run.first().map_or(0, |write| write.offset);
-        let mut slices: Vec<IoSlice<'_>> =
-            run.iter().map(|write| IoSlice::new(write.bytes)).collect();
-        let mut slices = slices.as_mut_slice();
-        IoSlice::advance_slices(&mut slices, 0);
-        while !slices.is_empty() {
-            let some = slices.get(..MAX_SLICES).unwrap_or(slices);
-            match rustix::io::pwritev(&self.file, some, offset) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
-                Ok(written) => {
-                    offset += written as u64;
-                    IoSlice::advance_slices(&mut slices, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+    fn write_buffered(&self, run: &mut [DiskWrite<'_>]) {
+        if let [_, _, ..] = run
+            && write_run(&self.file, run).is_ok()
+        {
+            return;
         }
-        Ok(())
+        for write in run {
+            write.outcome = self.file.write_all_at(write.bytes, write.offset);
+        }
     }
+}
+
+/// Writes ranges that follow one another.
+pub(crate) fn write_run(file: &File, run: &[DiskWrite<'_>]) -> rustix::io::Result<()> {
+    let mut offset = run.first().map_or(0, |write| write.offset);
+    let mut slices: Vec<IoSlice<'_>> = run.iter().map(|write| IoSlice::new(write.bytes)).collect();
+    let mut slices = slices.as_mut_slice();
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let some = slices.get(..MAX_SLICES).unwrap_or(slices);
+        match rustix::io::pwritev(file, some, offset) {
+            // A system that takes none of a write's bytes would be asked for ever.
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                offset += written as u64;
+                IoSlice::advance_slices(&mut slices, written);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Finds the reason why the kernel refuses to open a device.
@@ -236,13 +268,8 @@ impl Disk for FileDisk {
     /// Writes runs as [`Self::read_many`] reads them.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
-            if let [_, _, ..] = run
-                && self.write_run(run).is_ok()
-            {
-                continue;
-            }
-            for write in run {
-                write.outcome = self.file.write_all_at(write.bytes, write.offset);
+            if !self.direct.as_ref().is_some_and(|direct| direct.write(run)) {
+                self.write_buffered(run);
             }
         }
     }

@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod direct;
 mod error;
 mod file;
 mod lock;
@@ -14,6 +15,7 @@ mod request;
 mod signature;
 mod usage;
 
+pub use direct::IoMode;
 pub use error::DiskError;
 pub use file::FileDisk;
 pub use lock::DiskAccess;

@@ -1,7 +1,7 @@
 //! Figures of `bench` and `suite`.
 
 use crate::prefix::{Prefixes, append};
-use crate::timing;
+use crate::{timing, written};
 use gemelo_job::bench::BenchFile;
 use gemelo_load::{
     Ended, Interval, IntervalFigures, Measured, OperationFigures, Phase, RunResult, Stored, Timing,
@@ -89,9 +89,7 @@ fn whole_run(figures: &mut Figures, result: &RunResult) {
         figures.push("populate/bytes_per_s", populated.data_bytes as f64 / seconds, Better::Higher);
     }
     if let Some(written) = &result.written {
-        let contents: u64 = written.distribution.iter().map(|[_, contents]| contents).sum();
-        let blocks = written.counted_blocks as f64 * written.sampled_share;
-        figures.push("written/dedup_ratio", blocks / contents as f64, Better::Neither);
+        written::figures(figures, written);
     }
     if let Some(verification) = &result.verification {
         figures.push("verify/wrong_blocks", verification.wrong_blocks as f64, Better::Lower);

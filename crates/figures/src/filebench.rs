@@ -35,6 +35,11 @@ fn of_workload(run: &WorkloadResult) -> Figures {
     figures.push("filebench/operations_per_s", end.operations_per_s, Better::Higher);
     figures.push("filebench/bytes_per_s", end.data_bytes_per_s, Better::Higher);
     figures.push("filebench/bytes_per_io_s", end.data_bytes_per_io_s, Better::Higher);
+    if end.generation_ns > 0 {
+        // The speed of the data source alone.
+        let bytes_per_s = end.data_bytes as f64 / (end.generation_ns as f64 / 1e9);
+        figures.push("filebench/generated_bytes_per_s", bytes_per_s, Better::Higher);
+    }
     if end.operations > 0 {
         figures.push("filebench/latency_mean_ns", end.mean_latency_ns, Better::Lower);
     }

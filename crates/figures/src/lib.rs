@@ -20,6 +20,7 @@ mod read;
 mod replay;
 mod scan;
 mod timing;
+mod written;
 
 pub use bench::{of_bench, of_run};
 pub use error::FiguresError;

@@ -10,6 +10,20 @@ pub(crate) struct PoolView {
     dedup_ratio: f64,
     used_share: f64,
     space: Option<Space>,
+    #[serde(default)]
+    volumes: Vec<Volume>,
+}
+
+#[derive(Deserialize)]
+struct Volume {
+    stat: VolumeStat,
+}
+
+/// The requests of the clients of a volume since the pool was opened.
+#[derive(Deserialize)]
+struct VolumeStat {
+    written_bytes: u64,
+    cow_blocks: u64,
 }
 
 #[derive(Deserialize)]
@@ -21,6 +35,17 @@ struct Pool {
     metadata_used_bytes: u64,
     journal_used_bytes: u64,
     volumes: u64,
+    activity: Option<Activity>,
+}
+
+/// The work of the pool since it was opened.
+#[derive(Deserialize)]
+struct Activity {
+    journal_bytes: u64,
+    checkpoint_pages: u64,
+    examined_blocks: u64,
+    found_blocks: u64,
+    aborted_blocks: u64,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +66,24 @@ impl PoolView {
         figures.push("space/used_share", self.used_share, Better::Lower);
         figures.push("usage/memory_bytes", pool.metadata_memory_bytes as f64, Better::Lower);
         figures.push("pool/volumes", pool.volumes as f64, Better::Neither);
+        if let Some(activity) = &pool.activity {
+            let Activity { journal_bytes, checkpoint_pages, .. } = activity;
+            for (name, value) in [
+                ("pool/journal_bytes", journal_bytes),
+                ("pool/checkpoint_pages", checkpoint_pages),
+                ("finder/examined_blocks", &activity.examined_blocks),
+                ("finder/found_blocks", &activity.found_blocks),
+                ("finder/aborted_blocks", &activity.aborted_blocks),
+            ] {
+                figures.push(name, *value as f64, Better::Neither);
+            }
+        }
+        let sum = |of: fn(&VolumeStat) -> u64| -> u64 {
+            self.volumes.iter().map(|volume| of(&volume.stat)).sum()
+        };
+        let written_bytes = sum(|stat| stat.written_bytes);
+        figures.push("pool/written_bytes", written_bytes as f64, Better::Neither);
+        figures.push("pool/cow_blocks", sum(|stat| stat.cow_blocks) as f64, Better::Neither);
         if let Some(space) = &self.space {
             let ratio = space.dedup_ratio_without_snapshots;
             figures.push("space/dedup_ratio_without_snapshots", ratio, Better::Higher);

@@ -1,6 +1,8 @@
 //! Types of option values: block sizes and switches.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gemelo_base::units::{self, UnitError};
+use gemelo_disk::IoMode;
 use std::str::FromStr;
 
 /// A block size in bytes, from 1 byte to 1 GiB.
@@ -22,6 +24,12 @@ impl FromStr for BlockSize {
         }
         Ok(Self(bytes))
     }
+}
+
+/// Reads the name of a mode of input and output.
+pub(crate) fn io_mode_parser() -> impl TypedValueParser<Value = IoMode> {
+    PossibleValuesParser::new(IoMode::ALL.map(IoMode::name))
+        .try_map(|name| IoMode::from_name(&name).ok_or("no such mode"))
 }
 
 /// A switch that is on unless it is turned off.

@@ -57,8 +57,8 @@ impl Report {
         Ok(Self { document, figures: Some(csv::figures(&data)) })
     }
 
-    /// Reads result files of `bench`, `suite`, `replay`, `filebench`, `scan`, `pool stat` and `fio`,
-    /// and access logs of `bench`, and makes one report of all.
+    /// Reads result files of `bench`, `suite`, `replay`, `filebench`, `scan`, `pool stat` and
+    /// `fio`, and access logs of `bench`, and makes one report of all.
     ///
     /// # Errors
     /// Fails if a file cannot be read or is of another kind.

@@ -5,6 +5,7 @@
 
 use crate::failure::RequestFailure;
 use gemelo_base::units::{parse_duration, parse_size};
+use gemelo_disk::IoMode;
 use gemelo_volume::Tuning;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fs::{self, OpenOptions};
@@ -34,6 +35,8 @@ pub struct Settings {
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
+    /// Whether contents are written through the page cache.
+    pub io: Option<IoMode>,
 }
 
 /// The file as it is read, with the names of options and those of earlier versions.
@@ -58,6 +61,8 @@ struct Read {
     cache: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
     collect_rate: Option<u64>,
+    #[serde(deserialize_with = "io_mode")]
+    io: Option<IoMode>,
 }
 
 /// The file as it is written.
@@ -71,6 +76,7 @@ struct Written {
     finder_rate: Option<u64>,
     cache: Option<u64>,
     collect_rate: Option<u64>,
+    io: Option<&'static str>,
 }
 
 /// A value in the form of an option, or a number.
@@ -110,6 +116,13 @@ fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D:
     }))
 }
 
+/// Reads the name of a mode of input and output.
+fn io_mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IoMode>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let unknown = || serde::de::Error::custom("expected \"direct\" or \"buffered\"");
+    IoMode::from_name(&name).ok_or_else(unknown).map(Some)
+}
+
 /// Reads a size in bytes, such as `"256m"` or `268435456`.
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let value = Value::deserialize(deserializer)?;
@@ -142,6 +155,7 @@ impl From<Settings> for Written {
             finder_rate: settings.finder_bytes_per_s,
             cache: settings.cache_bytes,
             collect_rate: settings.collect_bytes_per_s,
+            io: settings.io.map(IoMode::name),
         }
     }
 }
@@ -166,6 +180,7 @@ impl Read {
             finder_bytes_per_s: self.finder_rate,
             cache_bytes: self.cache,
             collect_bytes_per_s: self.collect_rate,
+            io: self.io,
         })
     }
 }
@@ -257,6 +272,7 @@ impl Settings {
             finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
+            io: self.io.or(other.io),
         }
     }
 
@@ -274,6 +290,7 @@ impl Settings {
             finder_bytes_per_s: self.finder_bytes_per_s.or(usual.finder_bytes_per_s),
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
+            io: self.io.unwrap_or(usual.io),
             ..usual
         }
     }
@@ -292,6 +309,7 @@ mod tests {
             finder_bytes_per_s: Some(1 << 20),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
+            io: Some(IoMode::Buffered),
         }
     }
 
@@ -319,9 +337,9 @@ mod tests {
 
     #[test]
     fn values_are_those_of_the_options_and_old_names_are_understood() {
-        let options = "commit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
+        let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
                        finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n";
-        let old = "commit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
+        let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
                    finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\ncache_bytes = 67108864\n\
                    collect_bytes_per_s = 0\n";
         assert_eq!(parse(options).unwrap(), all());
@@ -335,6 +353,7 @@ mod tests {
             ("\ncommit-intervall = 3", &["line 2", "commit-intervall"][..]),
             ("cache = \"much\"", &["line 1", "much"]),
             ("verify-reads = 7", &["line 1", "boolean"]),
+            ("io = \"fast\"", &["line 1", "direct"]),
             ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),
             ("cache = 1\ncache_bytes = 1", &["duplicate", "cache"]),
             ("[", &["line 1"]),

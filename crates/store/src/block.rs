@@ -1,5 +1,6 @@
 //! A store that keeps each content unchanged, at byte PBN × block size of a disk.
 
+use crate::laid_out::LaidOut;
 use crate::{ContentRead, ContentWrite, Store};
 use gemelo_disk::{Disk, DiskRead, DiskWrite};
 use gemelo_format::{DiskRole, FormatError, Pbn, Superblock, data_header};
@@ -14,13 +15,15 @@ const LEAST_DISCARD_BLOCKS: u32 = 16;
 pub struct BlockStore {
     disk: Arc<dyn Disk>,
     superblock: Superblock,
+    laid_out: LaidOut,
 }
 
 impl BlockStore {
     /// Makes the store of the pool with this superblock.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, superblock: &Superblock) -> Self {
-        Self { disk, superblock: superblock.clone() }
+        let laid_out = LaidOut::new(superblock.block_bytes);
+        Self { disk, superblock: superblock.clone(), laid_out }
     }
 
     /// Does the same as [`Self::new`], for a caller that may open another kind of store.
@@ -106,6 +109,31 @@ impl Store for BlockStore {
         }
     }
 
+    fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        let follows = |one: &ContentWrite<'_>, next: &ContentWrite<'_>| {
+            one.pbn.number() + 1 == next.pbn.number()
+        };
+        for run in writes.chunk_by_mut(follows) {
+            let first = run.first().map_or(0, |write| write.pbn.number());
+            let end = run.last().map_or(0, |write| write.pbn.number() + 1);
+            if self.laid_out.reserve(&*self.disk, first..end).is_ok() {
+                continue;
+            }
+            for write in run {
+                let number = write.pbn.number();
+                write.outcome = self.laid_out.reserve(&*self.disk, number..number + 1);
+            }
+        }
+    }
+
+    fn wants_reserve_ahead(&self) -> bool {
+        self.laid_out.wants_ahead()
+    }
+
+    fn reserve_ahead(&self) {
+        self.laid_out.reserve_ahead(&*self.disk);
+    }
+
     fn write(&self, writes: &mut [ContentWrite<'_>]) {
         let mut list: Vec<DiskWrite<'_>> = Vec::with_capacity(writes.len());
         for write in writes.iter() {
@@ -120,7 +148,11 @@ impl Store for BlockStore {
 
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         let bytes = u64::from(count) * u64::from(self.superblock.block_bytes);
-        self.disk.discard(self.offset(first), bytes)
+        let numbers = first.number()..first.number().saturating_add(count);
+        let discarded = self.disk.discard(self.offset(first), bytes);
+        // Afterwards: space that was allocated ahead meanwhile may be gone as well.
+        self.laid_out.forget(numbers);
+        discarded
     }
 
     fn least_discard_blocks(&self) -> u32 {

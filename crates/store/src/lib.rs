@@ -3,14 +3,18 @@
 //! A PBN is the number of a content. [`Store`] reads, writes, compares and discards contents by
 //! their numbers, in lists, so that it can merge what lies side by side and have many requests in
 //! flight. [`BlockStore`] keeps the content of a PBN as it is, at byte PBN × block size of a disk.
+//! [`WriteBuffer`] acknowledges writes to any store from memory and writes them out in long runs.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod block;
+mod buffer;
 mod disks;
+mod laid_out;
 mod request;
 
 pub use block::BlockStore;
+pub use buffer::{BufferFigures, BufferOptions, WriteBuffer};
 pub use disks::PoolDisks;
 pub use request::{ContentComparison, ContentRead, ContentWrite};
 
@@ -61,6 +65,21 @@ pub trait Store: Send + Sync {
 
     /// Reads contents, or parts of them.
     fn read(&self, reads: &mut [ContentRead<'_>]);
+
+    /// Reserves space for contents, so that their writes need none. Sets the outcome of each write
+    /// for which there is no space, and leaves the others alone. A store that cannot reserve does
+    /// nothing.
+    fn reserve(&self, _writes: &mut [ContentWrite<'_>]) {}
+
+    /// Returns whether [`Self::reserve_ahead`] should be called soon.
+    fn wants_reserve_ahead(&self) -> bool {
+        false
+    }
+
+    /// Reserves space that later writes will probably need, so that [`Self::reserve`] finds it.
+    /// It may take long, because the file system may be busy; the caller is a thread that nobody
+    /// waits for. A failure is left to the [`Self::reserve`] that needs the space.
+    fn reserve_ahead(&self) {}
 
     /// Writes whole contents.
     fn write(&self, writes: &mut [ContentWrite<'_>]);

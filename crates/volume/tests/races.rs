@@ -161,22 +161,26 @@ fn a_patch_of_a_block_that_was_overwritten_meanwhile_keeps_both_writes() {
 fn a_writer_keeps_the_block_that_it_has_compared_with() {
     let world = World::new(&collisions());
     let collider = Collider::of(&world.simulation.disks());
-    write(&world.a, 0, &collider.content(1, 1)).unwrap();
+    let bytes = [collider.content(1, 1), collider.content(2, 1)].concat();
+    // A block between both, so that they are read by two calls.
+    for (lbn, block) in [(0, &bytes[..BLOCK]), (2, &[9; BLOCK]), (1, &bytes[BLOCK..])] {
+        write(&world.a, at(lbn), block).unwrap();
+    }
     flush(&world.a).unwrap();
-    // The call is held when the second block is written, so the first was compared by then.
-    let hold = world.simulation.hold(DATA, Call::Write);
-    let bytes = [collider.content(1, 1), fresh(1)].concat();
+    // The first block was compared when the call for the second one begins.
+    let offsets = world.place_of(&collider.content(2, 1));
+    let hold = world.simulation.hold_at(DATA, Call::Read, offsets);
     thread::scope(|scope| {
-        let sharer = scope.spawn(|| write(&world.a, at(1), &bytes));
+        let sharer = scope.spawn(|| write(&world.a, at(3), &bytes));
         hold.wait();
         write(&world.a, 0, &[7; BLOCK]).unwrap();
         flush(&world.a).unwrap();
-        let filler = scope.spawn(|| fill(&world.a, 3, |lbn| collider.content(1, lbn as u32)));
+        let filler = scope.spawn(|| fill(&world.a, 5, |lbn| collider.content(1, lbn as u32)));
         release_after(hold, &filler);
         filler.join().unwrap();
         match sharer.join().unwrap() {
             Ok(()) => {
-                assert!(read(&world.a, at(1), 2 * BLOCK).unwrap() == bytes, "another's content");
+                assert!(read(&world.a, at(3), 2 * BLOCK).unwrap() == bytes, "another's content");
             }
             Err(error) => assert!(matches!(error, DeviceError::NoSpace), "{error}"),
         }
@@ -228,6 +232,8 @@ fn the_finder_leaves_alone_what_was_written_meanwhile() {
             write(&world.a, 0, &fresh(1)).unwrap();
         }
         write(&world.b, 0, &fresh(1)).unwrap();
+        // What the write buffer holds is not read from the disk.
+        flush(&world.b).unwrap();
         let hold = world.simulation.hold(DATA, Call::Read);
         thread::scope(|scope| {
             let finder = scope
@@ -247,8 +253,8 @@ fn the_finder_shares_what_became_known_since_its_look_up() {
     let world = World::new(&collisions());
     write(&world.a, 0, &fresh(2)).unwrap();
     write(&world.b, 0, &[fresh(1), fresh(2)].concat()).unwrap();
-    // The call is held that reads the block for the comparison with the second one, so both were
-    // looked up by then.
+    flush(&world.b).unwrap();
+    // Both were looked up when the block is read that the second one is compared with.
     let hold = world.simulation.hold_at(DATA, Call::Read, world.place_of(&fresh(2)));
     thread::scope(|scope| {
         let finder =

@@ -1,4 +1,5 @@
-//! A command of the user, whose time is measured. It may print further figures.
+//! A command of the user, whose time is measured. It may print further figures, and leave result
+//! files of this program or of `fio`, whose figures are taken over.
 
 use super::{Action, Measured, Stage};
 use crate::error::StepError;
@@ -7,6 +8,8 @@ use crate::plan::{PlanError, Reading};
 use crate::result;
 use crate::target::PlaceKind;
 use gemelo_record::{Better, Figures};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Most figures that a command may print.
@@ -32,8 +35,9 @@ impl Action for ShellCommand {
         format!("command '{line}'")
     }
 
-    fn accepts(&self, place: PlaceKind) -> bool {
-        place != PlaceKind::InProcess
+    fn accepts(&self, _place: PlaceKind) -> bool {
+        // This program's own commands take every kind of place.
+        true
     }
 
     fn main_figure(&self) -> Option<String> {
@@ -41,8 +45,11 @@ impl Action for ShellCommand {
     }
 
     fn run(&self, stage: &mut Stage<'_, '_>) -> Result<Measured, StepError> {
+        let results = stage.site.results.clone();
+        let result = results.join(format!("{}.json", stage.name));
+        let before = result_files(&results)?;
         let mut command = Command::new("sh");
-        command.args(["-c", &self.script]).envs(stage.environment());
+        command.args(["-c", &self.script]).envs(stage.environment()).env("RESULT", &result);
         command.current_dir(&stage.site.work);
         let clock = stage.site.clock;
         let start_ns = clock.now_ns();
@@ -55,8 +62,49 @@ impl Action for ShellCommand {
         let printed = std::fs::read_to_string(stage.site.results.join(&out));
         let mut figures = figures_of(&printed.unwrap_or_default());
         result::set(&mut figures, result::ELAPSED, elapsed_ns as f64, Better::Lower);
-        Ok(Measured { figures, files: vec![out, err], ..Measured::default() })
+        let mut measured = Measured { figures, files: vec![out, err], ..Measured::default() };
+        for file in result_files(&results)?.difference(&before) {
+            take_over(&mut measured, file, &result);
+        }
+        Ok(measured)
     }
+}
+
+/// Returns the JSON files in the directory of the results.
+fn result_files(results: &Path) -> Result<BTreeSet<PathBuf>, StepError> {
+    let mut files = BTreeSet::new();
+    for entry in std::fs::read_dir(results).map_err(StepError::io("list", results))? {
+        let path = entry.map_err(StepError::io("list", results))?.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            files.insert(path);
+        }
+    }
+    Ok(files)
+}
+
+/// Adds the figures of a result file. Those of other files than `$RESULT` have the name of the file
+/// in front. A file in another format stays beside the record, with a warning.
+fn take_over(measured: &mut Measured, file: &Path, result: &Path) {
+    let name = |part: Option<&std::ffi::OsStr>| {
+        part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    match gemelo_figures::read(file) {
+        Ok(raw) => {
+            let prefix = (file != result).then(|| name(file.file_stem()));
+            for figure in &raw.figures.figures {
+                let of_figure = prefix.as_ref().map(|prefix| format!("{prefix}.{}", figure.name));
+                let of_figure = of_figure.unwrap_or_else(|| figure.name.clone());
+                result::set(&mut measured.figures, &of_figure, figure.value, figure.better);
+            }
+            measured.warnings.extend(raw.warnings);
+            if prefix.is_none() {
+                measured.figures.curves.extend(raw.figures.curves);
+                measured.figures.series.extend(raw.figures.series);
+            }
+        }
+        Err(error) => measured.warnings.push(StepError::chain(&error)),
+    }
+    measured.files.push(name(file.file_name()));
 }
 
 /// Returns the figures of lines such as `write/bytes_per_s=1.5e8`. Other lines are ignored.
@@ -88,6 +136,20 @@ fn better(name: &str) -> Better {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn result_files_are_taken_over_under_their_names() {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../figures/tests/data");
+        let mut measured = Measured::default();
+        take_over(&mut measured, &data.join("bench.json"), &data.join("bench.json"));
+        take_over(&mut measured, &data.join("replay.json"), &data.join("bench.json"));
+        take_over(&mut measured, &data.join("none.json"), &data.join("bench.json"));
+        let value = |name| measured.figures.value(name);
+        assert!(value("write/operations_per_s").is_some(), "{:?}", measured.figures);
+        assert!(value("replay.write/operations_per_s").is_some(), "{:?}", measured.figures);
+        assert!(measured.warnings.iter().any(|warning| warning.contains("none.json")));
+        assert_eq!(measured.files, ["bench.json", "replay.json", "none.json"]);
+    }
 
     #[test]
     fn lines_with_a_name_and_a_number_are_figures() {

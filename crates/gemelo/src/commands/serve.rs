@@ -4,9 +4,10 @@ mod permissions;
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::values::OnOff;
+use crate::values::{OnOff, io_mode_parser};
 use clap::Args;
 use gemelo_base::values::{Percent, Size, Span};
+use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };
@@ -110,6 +111,10 @@ pub(crate) struct Arguments {
     /// [default: as the pool was made, on]
     #[arg(long, value_name = "on|off")]
     verify_reads: Option<OnOff>,
+    /// Whether writes bypass the page cache; buffered where the file system has no direct writes
+    /// [default: as the pool was made, direct]
+    #[arg(long, value_name = "direct|buffered", value_parser = io_mode_parser())]
+    io: Option<IoMode>,
     /// Warn when this percentage of the data store is in use
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "80,90,95")]
     warn_used: Vec<Percent>,
@@ -132,6 +137,7 @@ impl Arguments {
             commit_interval_ms: self.commit_interval.map(milliseconds),
             verify_reads: self.verify_reads.map(OnOff::is_on),
             verify_bytes: self.verify_bytes.then_some(true),
+            io: self.io,
             finder_delay_ms: self.finder_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
             cache_bytes: self.cache.map(|cache| cache.0),

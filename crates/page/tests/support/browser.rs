@@ -51,12 +51,12 @@ impl Browser {
             requests: Vec::new(),
             _profile: profile,
         };
-        let page = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let page = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": page["targetId"], "flatten": true});
-        let session = browser.call("Target.attachToTarget", attach);
+        let session = browser.call("Target.attachToTarget", &attach);
         browser.session = Some(session["sessionId"].as_str().unwrap().to_owned());
         for domain in ["Page", "Runtime", "Log", "Network"] {
-            browser.call(&format!("{domain}.enable"), json!({}));
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
         browser
     }
@@ -65,23 +65,23 @@ impl Browser {
     pub(crate) fn open(&mut self, path: &Path, width: u32, height: u32) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1,
             "mobile": width < 600});
-        self.call("Emulation.setDeviceMetricsOverride", size);
+        self.call("Emulation.setDeviceMetricsOverride", &size);
         self.requests.clear();
-        self.call("Page.navigate", json!({"url": format!("file://{}", path.display())}));
+        self.call("Page.navigate", &json!({"url": format!("file://{}", path.display())}));
         self.wait_for("Page.loadEventFired");
     }
 
     /// Pretends that the system prefers this theme, or that the page is printed.
     pub(crate) fn emulate(&mut self, media: &str, theme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": theme}]);
-        self.call("Emulation.setEmulatedMedia", json!({"media": media, "features": features}));
+        self.call("Emulation.setEmulatedMedia", &json!({"media": media, "features": features}));
     }
 
     /// Evaluates an expression in the page and returns its value.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let result = self.call(
             "Runtime.evaluate",
-            json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
+            &json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
         );
         assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
         result["result"]["value"].clone()
@@ -92,23 +92,23 @@ impl Browser {
         for kind in ["rawKeyDown", "keyUp"] {
             let key =
                 json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
-            self.call("Input.dispatchKeyEvent", key);
+            self.call("Input.dispatchKeyEvent", &key);
         }
     }
 
     /// Returns what is on the screen as PNG.
     pub(crate) fn screenshot(&mut self) -> Vec<u8> {
-        let result = self.call("Page.captureScreenshot", json!({}));
+        let result = self.call("Page.captureScreenshot", &json!({}));
         BASE64_STANDARD.decode(result["data"].as_str().unwrap()).unwrap()
     }
 
     /// Prints the page, and returns the PDF.
     pub(crate) fn print(&mut self) -> Vec<u8> {
-        let result = self.call("Page.printToPDF", json!({"preferCSSPageSize": true}));
+        let result = self.call("Page.printToPDF", &json!({"preferCSSPageSize": true}));
         BASE64_STANDARD.decode(result["data"].as_str().unwrap()).unwrap()
     }
 
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    fn call(&mut self, method: &str, params: &Value) -> Value {
         self.next_id += 1;
         let mut message = json!({"id": self.next_id, "method": method, "params": params});
         if let Some(session) = &self.session {

@@ -1,6 +1,7 @@
 //! The metrics page, in the text format of Prometheus.
 
 use crate::report::StatReport;
+use gemelo_store::BufferFigures;
 use gemelo_volume::{OperationStat, VolumeSummary};
 use std::fmt::{Display, Write};
 
@@ -8,6 +9,7 @@ use std::fmt::{Display, Write};
 pub(crate) fn render(report: &StatReport) -> String {
     let mut page = Page::default();
     pool_figures(&mut page, report);
+    buffer_figures(&mut page, &report.pool.write_buffer);
     volume_figures(&mut page, report);
     latency_figures(&mut page, &report.volumes);
     server_figures(&mut page, report);
@@ -47,6 +49,35 @@ impl Page {
 /// Escapes the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Figures of the write buffer.
+fn buffer_figures(page: &mut Page, buffer: &BufferFigures) {
+    for (name, help, value) in [
+        (
+            "pool_write_buffer_bytes",
+            "Bytes of contents that are acknowledged and not written yet.",
+            buffer.held_bytes,
+        ),
+        ("pool_write_buffer_capacity_bytes", "Most bytes of them.", buffer.capacity_bytes),
+        (
+            "pool_longest_sync_nanoseconds",
+            "Nanoseconds of the longest sync of the data store.",
+            buffer.longest_sync_ns,
+        ),
+    ] {
+        page.gauge(name, help, value);
+    }
+    for (name, help, value) in [
+        ("pool_write_waits_total", "Writes that waited for room in the buffer.", buffer.waits),
+        ("pool_write_wait_nanoseconds_total", "Nanoseconds of these waits.", buffer.wait_ns),
+        ("pool_syncs_total", "Syncs of the data store.", buffer.syncs),
+        ("pool_sync_nanoseconds_total", "Nanoseconds of these syncs.", buffer.sync_ns),
+        ("pool_runs_total", "Runs of neighbouring contents that were written.", buffer.runs),
+        ("pool_run_bytes_total", "Bytes of these runs.", buffer.run_bytes),
+    ] {
+        page.counter(name, help, value);
+    }
 }
 
 fn pool_figures(page: &mut Page, report: &StatReport) {

@@ -31,7 +31,7 @@ mod write;
 pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
-pub(crate) use data::Space;
+pub(crate) use data::{ContentStore, Space};
 pub use finder::FinderReport;
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
@@ -50,7 +50,7 @@ use data::{DataPath, Pin};
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
-use gemelo_store::Store;
+use gemelo_store::BufferFigures;
 use health::Health;
 use locks::{OrderedRead, OrderedWrite};
 use log::{Log, LogParts, State};
@@ -74,7 +74,7 @@ pub(crate) struct Engine {
 
 /// The parts of an engine and the state that it begins with.
 pub(crate) struct EngineParts {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) contents: ContentStore,
     pub(crate) metadata: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) superblock: Superblock,
@@ -102,7 +102,7 @@ impl Engine {
         let catalogue = Catalogue::new(shown.collect(), hidden);
         let counters = Arc::new(PoolCounters::default());
         let health = Arc::new(Health::new(tuning.read_only));
-        let data = Arc::new(DataPath::new(parts.store, parts.space, Arc::clone(&health)));
+        let data = Arc::new(DataPath::new(parts.contents, parts.space, Arc::clone(&health)));
         let log = Log::new(LogParts {
             disk: parts.metadata,
             superblock: superblock.clone(),
@@ -213,6 +213,11 @@ impl Engine {
     /// Figures of the journal.
     pub(crate) fn journal_figures(&self) -> JournalFigures {
         self.log.journal_figures()
+    }
+
+    /// Figures of the write buffer; zeros for a pool that takes no changes.
+    pub(crate) fn buffer_figures(&self) -> BufferFigures {
+        self.data.buffer_figures()
     }
 
     /// Length of the metadata disk in bytes.

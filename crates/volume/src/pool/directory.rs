@@ -1,7 +1,7 @@
 //! The directory of a pool: the names of its two disks, which are locked while the pool is open.
 
 use crate::error::{Result, VolumeError};
-use gemelo_disk::{DiskAccess, DiskError, FileDisk};
+use gemelo_disk::{DiskAccess, DiskError, FileDisk, IoMode};
 use gemelo_store::PoolDisks;
 use std::io;
 use std::path::Path;
@@ -43,6 +43,14 @@ impl PoolDirectory {
     /// # Errors
     /// Fails as they do.
     pub fn open(path: &Path, access: DiskAccess) -> Result<Self> {
+        Self::open_with(path, access, IoMode::Buffered)
+    }
+
+    /// As [`Self::open`], where contents are written in this mode.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(path: &Path, access: DiskAccess, mode: IoMode) -> Result<Self> {
         if !path.is_dir() {
             let why =
                 if path.exists() { "it is not a directory" } else { "there is no such directory" };
@@ -53,6 +61,7 @@ impl PoolDirectory {
         refuse_one_disk(path)?;
         let metadata = open_disk(path, METADATA, "the directory has no metadata", access)?;
         let data = open_disk(path, DATA, "the directory has no data store", access)?;
+        let data = data.with_io(mode);
         Ok(Self { disks: PoolDisks::new(Arc::new(data), Arc::new(metadata)) })
     }
 

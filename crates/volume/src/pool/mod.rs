@@ -29,7 +29,7 @@ use crate::engine::{DamagedBlock, Engine, GcReport, SnapshotSpace, VolumeSpace, 
 use crate::error::{Result, VolumeError};
 use crate::volume::Volume;
 use gemelo_base::{Clock, Monitor, StopFlag};
-use gemelo_disk::DiskAccess;
+use gemelo_disk::{DiskAccess, IoMode};
 use gemelo_format::{DedupMode, Origin, Pbn};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -62,6 +62,12 @@ pub struct Tuning {
     pub finder_bytes_per_s: Option<u64>,
     /// The most freed bytes per second that the background gives back to the system; 0 for none.
     pub collect_bytes_per_s: u64,
+    /// Whether contents are written through the page cache. Only a pool that is opened by its
+    /// directory follows it.
+    pub io: IoMode,
+    /// Memory for contents that are acknowledged and not written yet, in bytes. It grows to this as
+    /// it is needed.
+    pub write_buffer_bytes: u64,
 }
 
 impl Default for Tuning {
@@ -77,6 +83,8 @@ impl Default for Tuning {
             finder_delay: Duration::from_secs(5),
             finder_bytes_per_s: None,
             collect_bytes_per_s: 64 << 20,
+            io: IoMode::Direct,
+            write_buffer_bytes: 64 << 20,
         }
     }
 }
@@ -112,7 +120,8 @@ impl Pool {
     /// too damaged to be served.
     pub fn open(directory: &Path, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
         let access = if tuning.read_only { DiskAccess::Shared } else { DiskAccess::Exclusive };
-        Self::open_disks(PoolDirectory::open(directory, access)?.disks(), tuning, clock)
+        let directory = PoolDirectory::open_with(directory, access, tuning.io)?;
+        Self::open_disks(directory.disks(), tuning, clock)
     }
 
     /// Returns whether the pool takes no changes: it was opened for reading only, or it is damaged.

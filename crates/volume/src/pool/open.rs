@@ -3,7 +3,7 @@
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
 use crate::backend::{self, BackendContext, Damage, Index, LoadOptions, Map, MetadataBackend};
-use crate::engine::{Engine, EngineParts, Space, Worker};
+use crate::engine::{ContentStore, Engine, EngineParts, Space, Worker};
 use crate::error::{Result, VolumeError};
 use crate::journal::Journal;
 use gemelo_base::Clock;
@@ -11,7 +11,7 @@ use gemelo_format::{
     AtLoss, DiskRole, LastCommit, Lbn, LostHistory, MAX_VOLUME_BLOCKS, Place, PoolSeed, Root,
     Superblock, Version, VolumeId, find_roots, read_superblock, replay_journal,
 };
-use gemelo_store::{PoolDisks, Store};
+use gemelo_store::{BufferOptions, PoolDisks, Store, WriteBuffer};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -225,8 +225,9 @@ impl Pool {
                 )?;
             }
         }
+        let contents = contents_of(store, &tuning, &clock)?;
         let engine = Engine::new(EngineParts {
-            store,
+            contents,
             metadata: disks.metadata,
             clock,
             superblock,
@@ -258,6 +259,21 @@ impl Pool {
         let damage = damage.harmless.into_iter().chain(damage.lost).collect();
         Ok(Self { engine, workers: Mutex::new(workers), damage })
     }
+}
+
+/// The store of a pool that is read only, or a buffer over it.
+fn contents_of(
+    store: Arc<dyn Store>,
+    tuning: &Tuning,
+    clock: &Arc<dyn Clock>,
+) -> Result<ContentStore> {
+    if tuning.read_only {
+        return Ok(ContentStore::Plain(store));
+    }
+    let options = BufferOptions { bytes: tuning.write_buffer_bytes, background: tuning.background };
+    let buffer = WriteBuffer::new(store, options, Arc::clone(clock))
+        .map_err(VolumeError::io(DiskRole::Data, "start the threads that write to"))?;
+    Ok(ContentStore::Buffered(buffer))
 }
 
 /// Makes durable what the opening has read. The process before this one may have been killed between a

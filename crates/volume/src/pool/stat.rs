@@ -6,6 +6,7 @@ use crate::counters::{PoolActivity, VolumeStat};
 use crate::error::Result;
 use crate::load::LoadStat;
 use gemelo_format::{BackendKind, FingerprintKind, Origin, PAGE_BYTES, VolumeId, VolumeRecord};
+use gemelo_store::BufferFigures;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,6 +70,9 @@ pub struct PoolStat {
     pub generation: u64,
     /// The number of volumes.
     pub volumes: u64,
+    /// Figures of the write buffer since the pool was opened.
+    #[serde(default)]
+    pub write_buffer: BufferFigures,
     /// Counts of the pool's activity since it was opened.
     pub activity: PoolActivity,
 }
@@ -152,6 +156,7 @@ impl Pool {
             journal_bytes: journal.ring_bytes,
             generation: journal.generation,
             volumes: engine.volume_count(),
+            write_buffer: engine.buffer_figures(),
             activity: engine.activity(),
         })
     }

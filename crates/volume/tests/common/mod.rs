@@ -40,7 +40,13 @@ pub fn options_with(backend: BackendKind, blocks: u64) -> PoolOptions {
 
 /// Settings without a background: only the test changes the pool.
 pub fn tuning() -> Tuning {
-    Tuning { background: false, cache_bytes: 64 << 10, ..Tuning::default() }
+    Tuning {
+        background: false,
+        cache_bytes: 64 << 10,
+        // It is full now and then, so that writers write out, too.
+        write_buffer_bytes: 24 * BLOCK as u64,
+        ..Tuning::default()
+    }
 }
 
 pub fn open(disks: &PoolDisks, tuning: Tuning) -> Result<Pool, VolumeError> {

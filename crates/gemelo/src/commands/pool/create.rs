@@ -2,11 +2,12 @@
 
 use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
-use crate::values::OnOff;
+use crate::values::{OnOff, io_mode_parser};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use gemelo_base::units::format_size;
 use gemelo_base::values::{Size, Span};
+use gemelo_disk::IoMode;
 use gemelo_format::{BackendKind, FingerprintKind};
 use gemelo_serve::{RequestFailure, Settings};
 use gemelo_volume::{NewPool, PoolOptions, about_backend};
@@ -51,6 +52,10 @@ pub(crate) struct Arguments {
     /// wrong content [default: on]
     #[arg(long, value_name = "on|off")]
     verify_reads: Option<OnOff>,
+    /// Select whether writes bypass the page cache. Where the file system has no direct writes they
+    /// are buffered in any case [default: direct]
+    #[arg(long, value_name = "direct|buffered", value_parser = io_mode_parser())]
+    io: Option<IoMode>,
     /// Overwrite a device that holds data, if it is given with --data or --metadata
     #[arg(long)]
     force: bool,
@@ -96,6 +101,7 @@ impl Arguments {
                 .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)),
             verify_reads: self.verify_reads.map(OnOff::is_on),
             verify_bytes: self.verify_bytes.then_some(true),
+            io: self.io,
             cache_bytes: self.cache.map(|cache| cache.0),
             ..Settings::default()
         }

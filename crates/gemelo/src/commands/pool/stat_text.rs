@@ -31,6 +31,7 @@ pub(crate) fn text(report: &StatReport, snapshots: Option<&SnapshotSpace>) -> St
         text += "\nSince the pool was opened\n";
         text += &activity(&report.volumes).render(2);
         text += &latencies(&report.volumes).render(2);
+        text += &write_buffer(report).render(2);
     }
     text
 }
@@ -107,6 +108,39 @@ fn metadata(report: &StatReport) -> Table {
         format!("{} of {}", format_size(pool.journal_used_bytes), format_size(pool.journal_bytes)),
     ]);
     table.row(["checkpoints".to_owned(), format_count(pool.generation)]);
+    table
+}
+
+/// Describes the write buffer of a pool that was written since it was opened.
+fn write_buffer(report: &StatReport) -> Table {
+    let buffer = &report.pool.write_buffer;
+    let mut table = Table::new();
+    let mean = |sum: u64, count: u64| sum.checked_div(count).unwrap_or_default();
+    table.row([
+        "write buffer".to_owned(),
+        format!("{} of {}", format_size(buffer.held_bytes), format_size(buffer.capacity_bytes)),
+    ]);
+    table.row([
+        "waits for room".to_owned(),
+        format!("{}, {}", format_count(buffer.waits), format_duration_ns(buffer.wait_ns)),
+    ]);
+    table.row([
+        "syncs".to_owned(),
+        format!(
+            "{}, mean {}, longest {}",
+            format_count(buffer.syncs),
+            format_duration_ns(mean(buffer.sync_ns, buffer.syncs)),
+            format_duration_ns(buffer.longest_sync_ns)
+        ),
+    ]);
+    table.row([
+        "runs written".to_owned(),
+        format!(
+            "{}, mean {}",
+            format_count(buffer.runs),
+            format_size(mean(buffer.run_bytes, buffer.runs))
+        ),
+    ]);
     table
 }
 

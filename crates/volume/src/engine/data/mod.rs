@@ -6,6 +6,7 @@
 //! state refers to it and a request may still read it. [`DataPath`] has the free, the taken and
 //! the retired ones. Debug builds check the owner at each step.
 
+mod contents;
 mod owners;
 mod readers;
 mod space;
@@ -13,8 +14,9 @@ mod space;
 use super::health::{Health, Syncs};
 use super::locks::{OrderedGuard, OrderedMutex, Rank};
 use crate::error::{Result, VolumeError};
+pub(crate) use contents::ContentStore;
 use gemelo_format::{DiskRole, Pbn};
-use gemelo_store::{ContentComparison, ContentRead, ContentWrite, Store};
+use gemelo_store::{BufferFigures, ContentComparison, ContentRead, ContentWrite, Store};
 use owners::Owners;
 pub(crate) use readers::Pin;
 use readers::{Readers, Retired};
@@ -24,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The data store of an open pool; see the module.
 pub(crate) struct DataPath {
-    store: Arc<dyn Store>,
+    contents: ContentStore,
     health: Arc<Health>,
     syncs: Syncs,
     space: OrderedMutex<Space>,
@@ -47,9 +49,9 @@ pub(crate) struct Unmapped {
 }
 
 impl DataPath {
-    pub(crate) fn new(store: Arc<dyn Store>, space: Space, health: Arc<Health>) -> Self {
+    pub(crate) fn new(contents: ContentStore, space: Space, health: Arc<Health>) -> Self {
         Self {
-            store,
+            contents,
             health,
             syncs: Syncs::new(DiskRole::Data),
             space: OrderedMutex::new(Rank::Space, space),
@@ -63,13 +65,13 @@ impl DataPath {
 
     /// Reads contents, or parts of them.
     pub(crate) fn read(&self, reads: &mut [ContentRead<'_>]) {
-        self.store.read(reads);
+        self.store().read(reads);
     }
 
     /// Reads one whole content.
     pub(crate) fn read_one(&self, pbn: Pbn, content: &mut [u8]) -> Result<()> {
         let mut reads = [ContentRead::new(pbn, 0, content)];
-        self.store.read(&mut reads);
+        self.store().read(&mut reads);
         let [read] = reads;
         read.outcome.map_err(VolumeError::io(DiskRole::Data, "read"))
     }
@@ -77,22 +79,44 @@ impl DataPath {
     /// Writes contents to blocks that are taken, or whose content is damaged.
     pub(crate) fn write(&self, writes: &mut [ContentWrite<'_>]) {
         debug_assert!(writes.iter().all(|write| self.is_used(write.pbn)), "a free block");
-        self.store.write(writes);
+        self.store().write(writes);
     }
 
     /// Compares stored contents with given ones.
     pub(crate) fn compare(&self, comparisons: &mut [ContentComparison<'_>]) {
-        self.store.compare(comparisons);
+        self.store().compare(comparisons);
     }
 
     /// Makes durable what was written before.
+    ///
+    /// On a file system that is full it fails and stops nothing, because the contents are still in
+    /// memory and a later sync tries them again. Any other failure ends all changes.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.syncs.sync(&self.health, || self.store.sync())
+        if let ContentStore::Buffered(buffer) = &self.contents {
+            self.health.check_writable()?;
+            let written = buffer.write_out().map_err(VolumeError::io(DiskRole::Data, "write to"));
+            if let Err(full @ VolumeError::NoSpace { .. }) = written {
+                return Err(full);
+            }
+        }
+        self.syncs.sync(&self.health, || self.store().sync())
+    }
+
+    /// Figures of the write buffer; zeros without one.
+    pub(crate) fn buffer_figures(&self) -> BufferFigures {
+        match &self.contents {
+            ContentStore::Plain(_) => BufferFigures::default(),
+            ContentStore::Buffered(buffer) => buffer.figures(),
+        }
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.contents.store()
     }
 
     /// Makes room for this many blocks in the store.
     pub(crate) fn enlarge(&self, data_blocks: u64) -> Result<()> {
-        self.store.enlarge(data_blocks).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
+        self.store().enlarge(data_blocks).map_err(VolumeError::io(DiskRole::Data, "enlarge"))?;
         self.sync()
     }
 
@@ -207,7 +231,7 @@ impl DataPath {
 
     /// The fewest blocks in a row that are worth a discard in the background.
     pub(crate) fn least_discard_blocks(&self) -> u32 {
-        self.store.least_discard_blocks()
+        self.store().least_discard_blocks()
     }
 
     /// Does the same as [`Self::discard_free`], for blocks that were used since their last discard
@@ -224,7 +248,7 @@ impl DataPath {
 
     /// Discards blocks that were taken out of the space, and frees them again.
     fn discard(&self, first: Pbn, count: u32) -> Result<()> {
-        let result = self.store.discard(first, count);
+        let result = self.store().discard(first, count);
         self.space.lock().release_discarded(first, count);
         result.map_err(VolumeError::io(DiskRole::Data, "discard from"))
     }

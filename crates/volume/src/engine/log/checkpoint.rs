@@ -50,6 +50,12 @@ impl Log {
         if self.health.is_stopped() {
             return written.map(|_| ());
         }
+        if committer.waits_for_data() {
+            // A root must not refer to contents that may not be there after a crash.
+            self.write().backend.abandon();
+            add(&self.counters.failed_checkpoints, 1);
+            return written.map(|_| ());
+        }
         let mark = Mark {
             generation: committer.generation() + 1,
             next_commit,

@@ -143,6 +143,11 @@ impl Committer {
         self.waiting.iter().map(|commit| commit.bytes).sum()
     }
 
+    /// Whether commits wait that refer to contents which no sync has covered.
+    pub(super) fn waits_for_data(&self) -> bool {
+        self.waiting.iter().any(|commit| commit.stores_data)
+    }
+
     /// Adds a commit behind those that wait.
     pub(super) fn push(&mut self, commit: ClosedCommit) {
         let last = self.waiting.back().map_or(self.durable, |last| last.number);
@@ -235,7 +240,7 @@ impl Log {
 
     /// Writes the commits that wait. After an error they still do.
     pub(super) fn write_waiting(&self, committer: &mut Committer) -> Result<Written> {
-        if committer.waiting.iter().any(|commit| commit.stores_data) {
+        if committer.waits_for_data() {
             self.data.sync()?;
             committer.waiting.iter_mut().for_each(|commit| commit.stores_data = false);
         }

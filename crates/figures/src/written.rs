@@ -1,0 +1,50 @@
+//! Figures of the contents that were written, under the names of the DEDISbench paper's table 1.
+
+use gemelo_load::WrittenDistribution;
+use gemelo_record::{Better, Figures};
+
+/// Adds the dedup ratio, the shares of the blocks, and the length of the tail.
+pub(crate) fn figures(figures: &mut Figures, written: &WrittenDistribution) {
+    let pairs = || written.distribution.iter().map(|[duplicates, contents]| (*duplicates, *contents));
+    let contents: u64 = pairs().map(|(_, contents)| contents).sum();
+    let blocks = written.counted_blocks as f64 * written.sampled_share;
+    let mut push = |name: &str, value: f64| {
+        figures.push(format!("written/{name}"), value, Better::Neither);
+    };
+    push("dedup_ratio", blocks / contents as f64);
+    let with = |wanted: fn(u64) -> bool| -> u64 {
+        pairs().filter(|(duplicates, _)| wanted(*duplicates)).map(|(_, contents)| contents).sum()
+    };
+    let duplicates: f64 =
+        pairs().map(|(duplicates, contents)| duplicates as f64 * contents as f64).sum();
+    // Blocks of contents without duplicates, the first blocks of the others, and the duplicates
+    // add up to all blocks.
+    push("unique_share", with(|duplicates| duplicates == 0) as f64 / blocks);
+    push("first_copies_share", with(|duplicates| duplicates > 0) as f64 / blocks);
+    push("duplicates_share", duplicates / blocks);
+    let most = pairs().filter(|(_, contents)| *contents > 0).map(|(duplicates, _)| duplicates).max();
+    push("most_duplicates", most.unwrap_or(0) as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_add_up_to_one() {
+        let written = WrittenDistribution {
+            blocks: 100,
+            counted_blocks: 100,
+            sampled_share: 1.0,
+            distribution: vec![[0, 75], [3, 5], [4, 1]],
+        };
+        let mut all = Figures::default();
+        figures(&mut all, &written);
+        let value = |name: &str| all.value(&format!("written/{name}")).unwrap();
+        assert_eq!(value("unique_share"), 0.75);
+        assert_eq!(value("first_copies_share"), 0.06);
+        assert_eq!(value("duplicates_share"), 0.19);
+        assert_eq!(value("most_duplicates"), 4.0);
+        assert_eq!(value("dedup_ratio"), 100.0 / 81.0);
+    }
+}

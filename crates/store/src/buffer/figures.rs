@@ -1,0 +1,72 @@
+//! Figures of a write buffer.
+
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a write buffer holds and has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct BufferFigures {
+    /// Most bytes of contents that it may hold.
+    pub capacity_bytes: u64,
+    /// Bytes of contents that it holds.
+    pub held_bytes: u64,
+    /// How often a writer found no room and waited.
+    pub waits: u64,
+    /// Nanoseconds that writers waited for room, all together.
+    pub wait_ns: u64,
+    /// Syncs that succeeded.
+    pub syncs: u64,
+    /// Nanoseconds that they took, all together.
+    pub sync_ns: u64,
+    /// Nanoseconds of the longest of them.
+    pub longest_sync_ns: u64,
+    /// Runs of neighbouring contents that were written out.
+    pub runs: u64,
+    /// Bytes of them.
+    pub run_bytes: u64,
+}
+
+/// The counts behind [`BufferFigures`].
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    waits: AtomicU64,
+    wait_ns: AtomicU64,
+    syncs: AtomicU64,
+    sync_ns: AtomicU64,
+    longest_sync_ns: AtomicU64,
+    runs: AtomicU64,
+    run_bytes: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn add_wait(&self, took_ns: u64) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        self.wait_ns.fetch_add(took_ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_sync(&self, took_ns: u64) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_ns.fetch_add(took_ns, Ordering::Relaxed);
+        self.longest_sync_ns.fetch_max(took_ns, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_run(&self, bytes: u64) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn figures(&self, capacity_bytes: u64, held_bytes: u64) -> BufferFigures {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        BufferFigures {
+            capacity_bytes,
+            held_bytes,
+            waits: read(&self.waits),
+            wait_ns: read(&self.wait_ns),
+            syncs: read(&self.syncs),
+            sync_ns: read(&self.sync_ns),
+            longest_sync_ns: read(&self.longest_sync_ns),
+            runs: read(&self.runs),
+            run_bytes: read(&self.run_bytes),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The memory of a write buffer: a bounded number of slots, each for one content.
+//!
+//! Slots are made in steps when they are first needed, and are reused last in, first out, so that a
+//! small load works in few pages, which the processor's cache holds. The system takes up to 10 µs
+//! to give a page at its first use. A step is therefore touched when it is made, and the next one
+//! is made by a thread that nobody waits for.
+
+use bytes::BytesMut;
+use std::sync::Arc;
+
+/// Alignment of a step in bytes: a page, which satisfies direct I/O on any device. A slot begins at
+/// a multiple of its own length within its step.
+const ALIGNMENT_BYTES: usize = 4096;
+/// Bytes of a step. A smaller one would mean more system calls.
+const STEP_BYTES: usize = 1 << 20;
+/// Another step is made ahead when the free slots are fewer than those of this number of steps.
+const STEPS_AHEAD: usize = 2;
+
+/// Memory for one content. Its bytes change only while it has one owner.
+pub(super) type Slot = Arc<BytesMut>;
+
+/// A number of slots that may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    slots: usize,
+    block_bytes: usize,
+}
+
+impl Step {
+    /// Makes the slots, and has the system provide their pages.
+    pub(super) fn make(self) -> Vec<Slot> {
+        let mut step = BytesMut::zeroed(self.slots * self.block_bytes + ALIGNMENT_BYTES);
+        let before = step.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES);
+        drop(step.split_to(before));
+        // The bytes may be pages that the system has promised and not given.
+        step.chunks_mut(ALIGNMENT_BYTES).for_each(|page| page.fill(FRESH));
+        (0..self.slots).map(|_| Arc::new(step.split_to(self.block_bytes))).collect()
+    }
+}
+
+/// The value of the bytes of a fresh slot, which are overwritten before they are used.
+const FRESH: u8 = 0xa5;
+
+/// The free slots, and the number of slots that may still be made. All copies of a slot are made
+/// and dropped under the lock of the buffer, so that the number of owners is exact.
+#[derive(Debug)]
+pub(super) struct Memory {
+    free: Vec<Slot>,
+    block_bytes: usize,
+    /// Slots that exist or are being made.
+    made: usize,
+    /// Slots that are being made.
+    in_making: usize,
+    most: usize,
+}
+
+impl Memory {
+    pub(super) const fn new(block_bytes: usize, slots: usize) -> Self {
+        Self { free: Vec::new(), block_bytes, made: 0, in_making: 0, most: slots }
+    }
+
+    /// Returns the number of slots that there may be.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Returns the number of slots in use.
+    pub(super) const fn used(&self) -> usize {
+        self.made - self.in_making - self.free.len()
+    }
+
+    /// Takes at most `wanted` slots. There are none if all are in use.
+    pub(super) fn take(&mut self, wanted: usize) -> Vec<Slot> {
+        let left = self.free.len().saturating_sub(wanted);
+        self.free.split_off(left)
+    }
+
+    /// Returns whether another step should be made ahead.
+    pub(super) fn wants_ahead(&self) -> bool {
+        let step = self.step_slots();
+        self.in_making == 0 && self.made < self.most && self.free.len() < step * STEPS_AHEAD
+    }
+
+    /// Begins to make a step. The caller makes it without the lock, and adds its slots. There is no
+    /// step if all slots exist or are being made.
+    pub(super) fn begin_step(&mut self) -> Option<Step> {
+        let slots = self.step_slots().min(self.most - self.made);
+        self.made += slots;
+        self.in_making += slots;
+        (slots > 0).then_some(Step { slots, block_bytes: self.block_bytes })
+    }
+
+    /// Adds the slots of a step.
+    pub(super) fn add_step(&mut self, slots: Vec<Slot>) {
+        self.in_making -= slots.len();
+        self.free.extend(slots);
+    }
+
+    fn step_slots(&self) -> usize {
+        (STEP_BYTES / self.block_bytes).max(1)
+    }
+
+    /// Gives up one ownership of a slot. The slot is free when its last owner gives it up.
+    pub(super) fn put_back(&mut self, slot: Slot) {
+        if Arc::strong_count(&slot) == 1 {
+            self.free.push(slot);
+        }
+    }
+}
+
+/// Copies a content into a slot that one owner has.
+pub(super) fn fill(slot: &mut Slot, content: &[u8]) {
+    let memory = Arc::get_mut(slot);
+    debug_assert!(memory.is_some(), "a slot that was taken has one owner");
+    if let Some(memory) = memory {
+        memory.copy_from_slice(content);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_aligned_bounded_and_used_again() {
+        for (block_bytes, most) in [(512, 3), (4096, 300), (1 << 20, 2)] {
+            let mut memory = Memory::new(block_bytes, most);
+            assert!(memory.take(1).is_empty() && memory.wants_ahead());
+            while let Some(step) = memory.begin_step() {
+                assert!(!memory.wants_ahead(), "one step is made at a time");
+                let slots = step.make();
+                memory.add_step(slots);
+            }
+            assert!(!memory.wants_ahead());
+            let mut slots = memory.take(most + 5);
+            assert_eq!((slots.len(), memory.used()), (most, most));
+            assert!(memory.take(1).is_empty());
+            for slot in &slots {
+                assert_eq!(slot.as_ptr() as usize % block_bytes.min(ALIGNMENT_BYTES), 0);
+                assert_eq!(slot.len(), block_bytes);
+            }
+            fill(&mut slots[0], &vec![7; block_bytes]);
+            let copy = Arc::clone(&slots[0]);
+            memory.put_back(slots.remove(0));
+            assert_eq!(memory.used(), most, "there is another owner");
+            memory.put_back(copy);
+            assert_eq!(memory.used(), most - 1);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Tests of the write buffer against a map, over a store that can fail.
+
+use super::*;
+use gemelo_base::{ManualClock, random::Random};
+use parking_lot::{Condvar, Mutex};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const BLOCK: usize = 512;
+
+#[derive(Default)]
+struct Below {
+    contents: BTreeMap<u32, Vec<u8>>,
+    durable: BTreeMap<u32, Vec<u8>>,
+    /// PBNs that are being written at this moment.
+    writing: BTreeSet<u32>,
+    /// Writes of these fail, this often.
+    failing: BTreeMap<u32, u32>,
+    /// The PBNs of each list of writes.
+    lists: Vec<Vec<u32>>,
+    /// Writes wait while it is true.
+    is_held: bool,
+}
+
+/// A store in memory. It checks that no PBN is written twice at once.
+#[derive(Default)]
+struct TestStore {
+    below: Mutex<Below>,
+    freed: Condvar,
+}
+
+impl TestStore {
+    fn fail(&self, pbn: u32, times: u32) {
+        self.below.lock().failing.insert(pbn, times);
+    }
+
+    fn hold(&self, is_held: bool) {
+        self.below.lock().is_held = is_held;
+        self.freed.notify_all();
+    }
+}
+
+impl Store for TestStore {
+    fn block_bytes(&self) -> usize {
+        BLOCK
+    }
+    fn blocks(&self) -> io::Result<u64> {
+        Ok(1 << 20)
+    }
+    fn enlarge(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn write_labels(&self) -> Result<(), FormatError> {
+        Ok(())
+    }
+    fn check_labels(&self) -> Result<Vec<String>, FormatError> {
+        Ok(Vec::new())
+    }
+    fn read(&self, reads: &mut [ContentRead<'_>]) {
+        let below = self.below.lock();
+        for read in reads {
+            let zeros = vec![0; BLOCK];
+            let content = below.contents.get(&read.pbn.number()).unwrap_or(&zeros);
+            read.buffer.copy_from_slice(&content[read.within..][..read.buffer.len()]);
+        }
+    }
+    fn write(&self, writes: &mut [ContentWrite<'_>]) {
+        let pbns: Vec<u32> = writes.iter().map(|write| write.pbn.number()).collect();
+        let mut below = self.below.lock();
+        for pbn in &pbns {
+            assert!(below.writing.insert(*pbn), "{pbn} is written twice at once");
+        }
+        below.lists.push(pbns);
+        while below.is_held {
+            self.freed.wait(&mut below);
+        }
+        parking_lot::MutexGuard::unlocked(&mut below, std::thread::yield_now);
+        for write in writes {
+            let pbn = write.pbn.number();
+            below.writing.remove(&pbn);
+            match below.failing.get_mut(&pbn).filter(|times| **times > 0) {
+                Some(times) => {
+                    *times -= 1;
+                    write.outcome = Err(io::Error::from(io::ErrorKind::StorageFull));
+                }
+                None => drop(below.contents.insert(pbn, write.content.to_vec())),
+            }
+        }
+    }
+    fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
+        let mut below = self.below.lock();
+        for pbn in first.number()..first.number() + count {
+            assert!(!below.writing.contains(&pbn), "{pbn} is discarded while it is written");
+            below.contents.remove(&pbn);
+        }
+        Ok(())
+    }
+    fn least_discard_blocks(&self) -> u32 {
+        1
+    }
+    fn sync(&self) -> io::Result<()> {
+        let mut below = self.below.lock();
+        below.durable = below.contents.clone();
+        Ok(())
+    }
+}
+
+fn buffer(slots: u64, background: bool) -> (Arc<TestStore>, WriteBuffer) {
+    let store = Arc::new(TestStore::default());
+    let options = BufferOptions { bytes: slots * BLOCK as u64, background };
+    let below = Arc::clone(&store) as Arc<dyn Store>;
+    let buffer = WriteBuffer::new(below, options, Arc::new(ManualClock::new())).unwrap();
+    (store, buffer)
+}
+
+fn pbn(number: u32) -> Pbn {
+    Pbn::new(number).unwrap()
+}
+
+fn content(id: u64) -> Vec<u8> {
+    id.to_le_bytes().repeat(BLOCK / 8)
+}
+
+fn write(store: &dyn Store, list: &[(u32, u64)]) -> Vec<bool> {
+    let contents: Vec<Vec<u8>> = list.iter().map(|(_, id)| content(*id)).collect();
+    let pairs = list.iter().zip(&contents);
+    let mut writes: Vec<ContentWrite<'_>> =
+        pairs.map(|((number, _), content)| ContentWrite::new(pbn(*number), content)).collect();
+    store.write(&mut writes);
+    writes.iter().map(|write| write.outcome.is_ok()).collect()
+}
+
+/// The ids of the contents, by their last bytes.
+fn read(store: &dyn Store, list: &[u32]) -> Vec<u64> {
+    let mut buffers = vec![[0u8; 8]; list.len()];
+    let pairs = list.iter().zip(&mut buffers);
+    let mut reads: Vec<ContentRead<'_>> =
+        pairs.map(|(number, buffer)| ContentRead::new(pbn(*number), BLOCK - 8, buffer)).collect();
+    store.read(&mut reads);
+    assert!(reads.iter().all(|read| read.outcome.is_ok()));
+    buffers.into_iter().map(u64::from_le_bytes).collect()
+}
+
+#[test]
+fn a_write_stays_in_memory_until_a_sync_and_leaves_in_runs() {
+    let (store, buffer) = buffer(8, false);
+    write(&buffer, &[(7, 70), (3, 30), (5, 50), (4, 40)]);
+    assert!(store.below.lock().contents.is_empty());
+    assert_eq!(read(&buffer, &[3, 9, 7]), [30, 0, 70]);
+    assert_eq!(buffer.figures().held_bytes, 4 * BLOCK as u64);
+    buffer.sync().unwrap();
+    assert_eq!(store.below.lock().lists, [vec![7], vec![3, 4, 5]]);
+    assert_eq!(store.below.lock().durable.len(), 4);
+    let figures = buffer.figures();
+    assert_eq!((figures.runs, figures.run_bytes), (2, 4 * BLOCK as u64));
+    assert_eq!((figures.syncs, figures.held_bytes, figures.waits), (1, 0, 0));
+    assert_eq!(figures.capacity_bytes, 8 * BLOCK as u64);
+}
+
+#[test]
+fn a_full_buffer_makes_a_writer_wait_and_counts_it() {
+    for background in [false, true] {
+        let (store, buffer) = buffer(3, background);
+        let list: Vec<(u32, u64)> = (1..50).map(|number| (number * 2, 5)).collect();
+        assert!(write(&buffer, &list).iter().all(|is_ok| *is_ok));
+        let figures = buffer.figures();
+        assert!(figures.held_bytes <= 3 * BLOCK as u64);
+        assert!(background || figures.waits > 0);
+        drop(buffer);
+        assert_eq!(store.below.lock().contents.len(), 49, "a drop writes out the rest");
+    }
+}
+
+/// Without a sync the threads write out what is old, and only that.
+#[test]
+fn a_single_write_is_written_out_in_the_background() {
+    let (store, buffer) = buffer(1000, true);
+    write(&buffer, &[(1, 1)]);
+    while store.below.lock().contents.is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(read(&buffer, &[1]), [1]);
+}
+
+#[test]
+fn a_rewrite_waits_for_the_write_before_it_and_reads_see_the_newest() {
+    let (store, buffer) = buffer(8, true);
+    store.hold(true);
+    write(&buffer, &[(1, 10)]);
+    while store.below.lock().lists.is_empty() {
+        std::thread::yield_now();
+    }
+    write(&buffer, &[(1, 11)]);
+    write(&buffer, &[(1, 12)]);
+    assert_eq!(read(&buffer, &[1]), [12]);
+    store.hold(false);
+    buffer.sync().unwrap();
+    assert_eq!(store.below.lock().durable[&1], content(12));
+    assert_eq!(store.below.lock().lists.len(), 2);
+}
+
+#[test]
+fn a_sync_waits_for_what_is_being_written() {
+    let (store, buffer) = buffer(8, true);
+    store.hold(true);
+    write(&buffer, &[(1, 1), (5, 5)]);
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| buffer.sync().unwrap());
+        while store.below.lock().writing.is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(!sync.is_finished() && store.below.lock().durable.is_empty());
+        store.hold(false);
+    });
+    assert_eq!(store.below.lock().durable.len(), 2);
+}
+
+#[test]
+fn a_content_that_cannot_be_written_is_read_from_memory_and_fails_syncs_until_it_can() {
+    let (store, buffer) = buffer(8, false);
+    store.fail(2, 1);
+    write(&buffer, &[(1, 10), (2, 20)]);
+    buffer.sync().unwrap();
+    store.fail(2, 4);
+    write(&buffer, &[(2, 21), (3, 30)]);
+    assert_eq!(buffer.sync().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(read(&buffer, &[1, 2, 3]), [10, 21, 30]);
+    assert!(store.below.lock().durable[&2] == content(20), "nothing was synced");
+    // Others learn of errors of their own.
+    assert_eq!(write(&buffer, &[(4, 40)]), [true]);
+    assert_eq!(store.below.lock().contents[&4], content(40));
+    assert_eq!(write(&buffer, &[(2, 22)]), [false], "the third failure");
+    write(&buffer, &[(2, 23)]);
+    assert_eq!(read(&buffer, &[2]), [23]);
+    buffer.sync().unwrap();
+    buffer.sync().unwrap();
+    assert_eq!(store.below.lock().durable[&2], content(23));
+}
+
+#[test]
+fn a_discard_drops_what_is_held() {
+    let (store, buffer) = buffer(8, false);
+    write(&buffer, &[(1, 1), (2, 2), (3, 3), (4, 4)]);
+    store.fail(2, 9);
+    assert!(buffer.sync().is_err());
+    buffer.discard(pbn(2), 2).unwrap();
+    assert_eq!(read(&buffer, &[1, 2, 3, 4]), [1, 0, 0, 4]);
+    buffer.sync().unwrap();
+    assert_eq!(store.below.lock().durable.len(), 2);
+}
+
+#[test]
+fn a_comparison_sees_what_is_held() {
+    let (_, buffer) = buffer(8, false);
+    write(&buffer, &[(1, 1)]);
+    buffer.sync().unwrap();
+    write(&buffer, &[(2, 2)]);
+    let (one, two) = (content(1), content(2));
+    let mut list = [(1, &one), (2, &one), (1, &two), (2, &two)]
+        .map(|(number, content)| ContentComparison::new(pbn(number), content));
+    buffer.compare(&mut list);
+    assert_eq!(list.map(|one| one.outcome.unwrap()), [true, false, false, true]);
+}
+
+/// Threads that each write, read, discard and sync PBNs of their own see their own last writes.
+#[test]
+fn threads_see_their_own_writes() {
+    for (seed, slots) in [(1, 3), (2, 40), (3, 4000)] {
+        let (store, buffer) = buffer(slots, true);
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let buffer = &buffer;
+                scope.spawn(move || {
+                    let mut random = Random::new(seed * 10 + u64::from(thread));
+                    let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+                    for step in 1..2000u64 {
+                        let number = 1 + thread + 4 * random.below(30) as u32;
+                        match random.below(20) {
+                            0 => buffer.sync().unwrap(),
+                            1 => {
+                                buffer.discard(pbn(number), 1).unwrap();
+                                model.remove(&number);
+                            }
+                            2..12 => {
+                                write(buffer, &[(number, step)]);
+                                model.insert(number, step);
+                            }
+                            _ => {
+                                let list: Vec<u32> = model.keys().copied().collect();
+                                let values: Vec<u64> = model.values().copied().collect();
+                                assert_eq!(read(buffer, &list), values, "seed {seed}");
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        buffer.sync().unwrap();
+        assert_eq!(buffer.figures().held_bytes, 0);
+        let below = store.below.lock();
+        assert_eq!(below.durable, below.contents);
+    }
+}
+
+proptest! {
+    /// A buffer does what a map does, over a store that fails now and then; a sync that succeeds
+    /// leaves all contents below.
+    #[test]
+    fn it_does_what_a_map_does(
+        steps in prop::collection::vec((0u8..8, 1u32..24, 1u64..1000), 1..120),
+        slots in 1u64..20,
+        background in any::<bool>(),
+    ) {
+        let (store, buffer) = buffer(slots, background);
+        let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+        for (kind, number, id) in steps {
+            match kind {
+                0 => store.fail(number, id as u32 % 4),
+                1 => if buffer.sync().is_ok() {
+                    let durable = store.below.lock().durable.clone();
+                    let expected = model.iter().map(|(pbn, id)| (*pbn, content(*id))).collect();
+                    prop_assert_eq!(durable, expected);
+                },
+                2 => {
+                    buffer.discard(pbn(number), 3).unwrap();
+                    model.retain(|pbn, _| !(number..number + 3).contains(pbn));
+                }
+                _ => {
+                    let list: Vec<(u32, u64)> =
+                        (0..u32::from(kind)).map(|at| (number + at * 2, id + u64::from(at))).collect();
+                    for ((pbn, id), is_ok) in list.iter().zip(write(&buffer, &list)) {
+                        if is_ok {
+                            model.insert(*pbn, *id);
+                        } else {
+                            // It may be anything now, so it is written until it succeeds.
+                            while write(&buffer, &[(*pbn, *id)]) == [false] {}
+                            model.insert(*pbn, *id);
+                        }
+                    }
+                }
+            }
+            let list: Vec<u32> = (1..45).collect();
+            let expected: Vec<u64> =
+                list.iter().map(|pbn| model.get(pbn).copied().unwrap_or(0)).collect();
+            prop_assert_eq!(read(&buffer, &list), expected);
+            let held = buffer.figures().held_bytes;
+            prop_assert!(held <= slots.max(2) * BLOCK as u64, "{} bytes", held);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Who writes out, and who waits for it: threads of the buffer, writers without room, and syncs.
+
+use super::BufferOptions;
+use super::figures::{BufferFigures, Counts};
+use super::memory::{Memory, Slot};
+use super::state::{Run, State};
+use crate::{ContentWrite, Store};
+use gemelo_base::Clock;
+use gemelo_format::Pbn;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Most bytes of a run. Longer ones are no faster.
+const RUN_BYTES: usize = 1 << 20;
+/// Writing out begins when this much waits: less would be slow, more would be a burst.
+const START_BYTES: usize = 256 << 10;
+/// A content waits at most about this long before it is written out.
+const MOST_AGE: Duration = Duration::from_millis(5);
+/// A sync tries a content this often: an error can pass where the medium is good.
+const TRIES: u32 = 2;
+/// A buffer of fewer contents could not take one while it writes another.
+const LEAST_SLOTS: usize = 2;
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    pub(super) state: State,
+    /// Contents with smaller numbers are written out at once: a sync waits for them, or they are
+    /// old.
+    urgent: u64,
+    /// Writers that wait for room.
+    starving: usize,
+    /// Whether a thread watches the age of what waits.
+    is_watched: bool,
+    is_ending: bool,
+}
+
+/// The part of a buffer that its threads share with it.
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    has_threads: bool,
+    run_blocks: usize,
+    start_blocks: usize,
+    guarded: Mutex<Guarded>,
+    /// Signalled when there may be something to write out.
+    work: Condvar,
+    /// Signalled when a run was written.
+    settled: Condvar,
+    /// The number of PBNs of which contents are held, as of the last change.
+    held: AtomicUsize,
+    counts: Counts,
+    ahead: Ahead,
+}
+
+/// Wakes the thread that reserves space ahead.
+#[derive(Default)]
+struct Ahead {
+    call: Mutex<Call>,
+    called: Condvar,
+}
+
+/// Work that is called for.
+#[derive(Clone, Copy, Default)]
+struct Call {
+    space: bool,
+    memory: bool,
+    is_ending: bool,
+}
+
+impl Shared {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        options: BufferOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let block_bytes = store.block_bytes().max(1);
+        let wanted = usize::try_from(options.bytes).unwrap_or(usize::MAX) / block_bytes;
+        let slots = wanted.max(LEAST_SLOTS);
+        let guarded = Guarded {
+            state: State::new(Memory::new(block_bytes, slots)),
+            urgent: 0,
+            starving: 0,
+            is_watched: false,
+            is_ending: false,
+        };
+        let run_blocks = (RUN_BYTES / block_bytes).clamp(1, slots);
+        Self {
+            has_threads: options.background,
+            run_blocks,
+            start_blocks: (START_BYTES / block_bytes).clamp(1, slots.div_ceil(2)),
+            guarded: Mutex::new(guarded),
+            work: Condvar::new(),
+            settled: Condvar::new(),
+            held: AtomicUsize::new(0),
+            counts: Counts::default(),
+            ahead: Ahead::default(),
+            store,
+            clock,
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock()
+    }
+
+    /// Whether nothing is held. A content that was written before the caller learned of its PBN
+    /// is seen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.load(Ordering::Acquire) == 0
+    }
+
+    fn note_held(&self, guarded: &Guarded) {
+        self.held.store(guarded.state.held(), Ordering::Release);
+    }
+
+    pub(super) fn figures(&self) -> BufferFigures {
+        let block_bytes = self.store.block_bytes() as u64;
+        let guarded = self.lock();
+        let memory = &guarded.state.memory;
+        let bytes = |slots: usize| slots as u64 * block_bytes;
+        self.counts.figures(bytes(memory.most()), bytes(memory.used()))
+    }
+
+    /// Reserves space for contents, and calls for more if little is left.
+    pub(super) fn reserve(&self, writes: &mut [ContentWrite<'_>]) {
+        self.store.reserve(writes);
+        if self.store.wants_reserve_ahead() {
+            self.call(Call { space: true, ..Call::default() });
+        }
+    }
+
+    /// Calls for work ahead of need. Without threads it is done when it is needed.
+    fn call(&self, wanted: Call) {
+        if !self.has_threads {
+            return;
+        }
+        let mut call = self.ahead.call.lock();
+        call.space |= wanted.space;
+        call.memory |= wanted.memory;
+        call.is_ending |= wanted.is_ending;
+        drop(call);
+        self.ahead.called.notify_one();
+    }
+
+    /// Reserves space and makes memory ahead of need, until the buffer ends.
+    pub(super) fn work_ahead(&self) {
+        self.make_memory_ahead();
+        let mut call = self.ahead.call.lock();
+        while !call.is_ending {
+            let Call { space, memory, .. } = std::mem::take(&mut *call);
+            if !space && !memory {
+                self.ahead.called.wait(&mut call);
+                continue;
+            }
+            MutexGuard::unlocked(&mut call, || {
+                if memory {
+                    self.make_memory_ahead();
+                }
+                if space {
+                    self.store.reserve_ahead();
+                }
+            });
+        }
+    }
+
+    fn make_memory_ahead(&self) {
+        let mut guarded = self.lock();
+        while guarded.state.memory.wants_ahead() && !guarded.is_ending {
+            let Some(step) = guarded.state.memory.begin_step() else { return };
+            let slots = MutexGuard::unlocked(&mut guarded, || step.make());
+            guarded.state.memory.add_step(slots);
+            self.settled.notify_all();
+        }
+    }
+
+    /// Takes memory for contents: for at least one, and for `wanted` at most. `None` while a
+    /// content could not be written out.
+    pub(super) fn take_slots(&self, wanted: usize) -> Option<Vec<Slot>> {
+        let mut guarded = self.lock();
+        let mut waits_since = None;
+        let slots = loop {
+            if guarded.state.has_failed() {
+                break None;
+            }
+            let slots = guarded.state.memory.take(wanted);
+            if guarded.state.memory.wants_ahead() {
+                self.call(Call { memory: true, ..Call::default() });
+            }
+            if !slots.is_empty() {
+                break Some(slots);
+            }
+            if let Some(step) = guarded.state.memory.begin_step() {
+                let slots = MutexGuard::unlocked(&mut guarded, || step.make());
+                guarded.state.memory.add_step(slots);
+                self.settled.notify_all();
+                continue;
+            }
+            waits_since.get_or_insert_with(|| self.clock.now_ns());
+            if self.has_threads || !self.write_run(&mut guarded) {
+                guarded.starving += 1;
+                self.work.notify_one();
+                self.settled.wait(&mut guarded);
+                guarded.starving -= 1;
+            }
+        };
+        if let Some(since_ns) = waits_since {
+            self.counts.add_wait(self.clock.now_ns().saturating_sub(since_ns));
+        }
+        slots
+    }
+
+    /// Holds contents.
+    pub(super) fn insert(&self, contents: impl Iterator<Item = (Pbn, Slot)>) {
+        let mut guarded = self.lock();
+        let was_empty = guarded.state.waiting() == 0;
+        contents.for_each(|(pbn, slot)| guarded.state.insert(pbn, slot));
+        self.note_held(&guarded);
+        if was_empty || self.is_due(&guarded) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Writes to the store below, and holds nothing of these PBNs.
+    pub(super) fn write_through(&self, writes: &mut [ContentWrite<'_>]) {
+        writes.iter().for_each(|write| self.forget(write.pbn, 1));
+        self.store.write(writes);
+    }
+
+    /// Forgets what waits for these PBNs, once nothing of them is being written.
+    pub(super) fn forget(&self, first: Pbn, count: u32) {
+        let mut guarded = self.lock();
+        while !guarded.state.forget(first, count) {
+            self.settled.wait(&mut guarded);
+        }
+        self.note_held(&guarded);
+        // A writer may have waited for the room that is there now.
+        self.settled.notify_all();
+    }
+
+    /// See [`super::WriteBuffer::write_out`].
+    pub(super) fn write_out(&self) -> io::Result<()> {
+        let mut guarded = self.lock();
+        let until = guarded.state.next_number();
+        for _ in 0..TRIES {
+            guarded.state.retry_failed();
+            guarded.urgent = guarded.urgent.max(until);
+            self.work.notify_one();
+            while !guarded.state.has_failed() && !guarded.state.is_written(until) {
+                if self.has_threads || !self.write_run(&mut guarded) {
+                    self.settled.wait(&mut guarded);
+                }
+            }
+            if !guarded.state.has_failed() {
+                break;
+            }
+        }
+        guarded.state.failure()
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let began_ns = self.clock.now_ns();
+        self.write_out()?;
+        self.store.sync()?;
+        self.counts.add_sync(self.clock.now_ns().saturating_sub(began_ns));
+        Ok(())
+    }
+
+    /// Writes out one run; `false` if there is none to write.
+    fn write_run(&self, guarded: &mut MutexGuard<'_, Guarded>) -> bool {
+        let Some(run) = guarded.state.take_run(self.run_blocks) else { return false };
+        if self.is_due(guarded) {
+            self.work.notify_one();
+        }
+        let outcomes = MutexGuard::unlocked(guarded, || self.write_contents(&run));
+        guarded.state.settle(run, outcomes);
+        self.note_held(guarded);
+        self.settled.notify_all();
+        true
+    }
+
+    fn write_contents(&self, run: &Run) -> Vec<io::Result<()>> {
+        let contents = run.contents.iter();
+        let mut writes: Vec<ContentWrite<'_>> =
+            contents.map(|(pbn, _, content)| ContentWrite::new(*pbn, content)).collect();
+        self.store.write(&mut writes);
+        self.counts.add_run(writes.iter().map(|write| write.content.len() as u64).sum());
+        writes.into_iter().map(|write| write.outcome).collect()
+    }
+
+    /// Whether a run should be written now. While others are being written, a short one can grow.
+    fn is_due(&self, guarded: &Guarded) -> bool {
+        let state = &guarded.state;
+        let enough = if state.is_writing() { self.run_blocks } else { self.start_blocks };
+        state.waiting() >= enough
+            || guarded.starving > 0
+            || guarded.is_ending
+            || state.is_waiting_below(guarded.urgent)
+    }
+
+    /// Writes out what is due, until the buffer ends and holds nothing more that can be written.
+    pub(super) fn work(&self) {
+        let mut guarded = self.lock();
+        loop {
+            if self.is_due(&guarded) && self.write_run(&mut guarded) {
+                continue;
+            }
+            if guarded.is_ending {
+                return;
+            }
+            if guarded.state.waiting() == 0 || guarded.is_watched {
+                self.work.wait(&mut guarded);
+                continue;
+            }
+            guarded.is_watched = true;
+            let waited = self.work.wait_for(&mut guarded, MOST_AGE);
+            guarded.is_watched = false;
+            if waited.timed_out() {
+                guarded.urgent = guarded.state.next_number();
+            }
+        }
+    }
+
+    /// Has the threads write out all they can, and end.
+    pub(super) fn end(&self) {
+        self.lock().is_ending = true;
+        self.work.notify_all();
+        self.call(Call { is_ending: true, ..Call::default() });
+    }
+
+    /// Writes out all that can be written.
+    pub(super) fn drain(&self) {
+        let mut guarded = self.lock();
+        while self.write_run(&mut guarded) {}
+    }
+}

@@ -1,0 +1,275 @@
+//! Tells which PBNs of a plain store have space on disk.
+//!
+//! A write that needs no space cannot fail for want of it, so it may be acknowledged before it is
+//! made. Space is allocated ahead of the writes, in growing steps: allocating single blocks would
+//! cost a system call each and leave a file in pieces. An allocation can wait 100 ms and more for
+//! the file system's journal. A thread that nobody waits for therefore makes the next step while
+//! half of the present one is left.
+
+use gemelo_disk::Disk;
+use parking_lot::Mutex;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The first step of allocation: a small pool takes little more than it stores.
+const FIRST_STEP_BYTES: u64 = 1 << 20;
+/// The longest step: half of it lasts for 128 ms at 1 GB/s.
+const MOST_STEP_BYTES: u64 = 256 << 20;
+/// A step is at most this part of the store.
+const STORE_PER_STEP: u64 = 32;
+
+#[derive(Debug, Default)]
+struct Known {
+    /// A bit for each PBN that has space.
+    words: Vec<u64>,
+    /// Bytes that were allocated since the store was opened.
+    allocated_bytes: u64,
+    /// PBNs of the store when it was last measured. It can only become larger.
+    blocks: u32,
+    /// The next step, which should be allocated ahead.
+    next: Option<Range<u32>>,
+    /// Counts the discards. A step that was allocated while a discard ran may have holes again.
+    discards: u64,
+}
+
+impl Known {
+    fn has(&self, number: u32) -> bool {
+        let word = self.words.get(number as usize / 64);
+        word.is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+
+    fn set(&mut self, numbers: Range<u32>, has_space: bool) {
+        if has_space && self.words.len() <= numbers.end as usize / 64 {
+            self.words.resize(numbers.end as usize / 64 + 1, 0);
+        }
+        for number in numbers {
+            let Some(word) = self.words.get_mut(number as usize / 64) else { return };
+            let bit = 1 << (number % 64);
+            *word = if has_space { *word | bit } else { *word & !bit };
+        }
+    }
+}
+
+/// The PBNs of a store that have space on disk; see the module.
+#[derive(Debug)]
+pub(crate) struct LaidOut {
+    block_bytes: u64,
+    known: Mutex<Known>,
+    /// `true` while a step waits to be allocated ahead, to be looked at without the lock.
+    wants_ahead: AtomicBool,
+}
+
+impl LaidOut {
+    pub(crate) fn new(block_bytes: u32) -> Self {
+        Self {
+            block_bytes: u64::from(block_bytes),
+            known: Mutex::default(),
+            wants_ahead: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes sure that these PBNs have space.
+    ///
+    /// # Errors
+    /// Fails if there is no space, or if a system call fails.
+    pub(crate) fn reserve(&self, disk: &dyn Disk, numbers: Range<u32>) -> io::Result<()> {
+        let mut known = self.known.lock();
+        if let Some(first) = numbers.clone().find(|number| !known.has(*number)) {
+            self.allocate_now(disk, &mut known, first..numbers.end)?;
+        }
+        self.look_ahead(&mut known, numbers.end);
+        Ok(())
+    }
+
+    /// Returns whether [`Self::reserve_ahead`] has something to do.
+    pub(crate) fn wants_ahead(&self) -> bool {
+        self.wants_ahead.load(Ordering::Relaxed)
+    }
+
+    /// Allocates the next step, if one is due. No lock is held meanwhile.
+    pub(crate) fn reserve_ahead(&self, disk: &dyn Disk) {
+        let (numbers, discards) = {
+            let mut known = self.known.lock();
+            self.wants_ahead.store(false, Ordering::Relaxed);
+            let Some(numbers) = known.next.take() else { return };
+            (numbers, known.discards)
+        };
+        let allocated = self.allocate(disk, numbers.clone());
+        let mut known = self.known.lock();
+        if allocated.is_ok() && known.discards == discards {
+            known.allocated_bytes += u64::from(numbers.end - numbers.start) * self.block_bytes;
+            known.set(numbers, true);
+        }
+    }
+
+    /// Notes that these PBNs have no space any more.
+    pub(crate) fn forget(&self, numbers: Range<u32>) {
+        let mut known = self.known.lock();
+        known.discards += 1;
+        known.set(numbers, false);
+    }
+
+    /// Allocates space for PBNs that are written now, and a step beyond them.
+    fn allocate_now(
+        &self,
+        disk: &dyn Disk,
+        known: &mut Known,
+        exact: Range<u32>,
+    ) -> io::Result<()> {
+        known.blocks = u32::try_from(disk.len()? / self.block_bytes).unwrap_or(u32::MAX);
+        let end = exact.end.saturating_add(self.step(known)).min(known.blocks).max(exact.end);
+        // A step that does not fit, or that the system refuses, leaves what is needed now.
+        let allocated = match self.allocate(disk, exact.start..end) {
+            Ok(()) => exact.start..end,
+            Err(_) => self.allocate(disk, exact.clone()).map(|()| exact)?,
+        };
+        known.allocated_bytes += u64::from(allocated.end - allocated.start) * self.block_bytes;
+        known.set(allocated, true);
+        Ok(())
+    }
+
+    /// Notes the next step if less than half of one is left behind `end`.
+    fn look_ahead(&self, known: &mut Known, end: u32) {
+        let step = self.step(known);
+        let half = end.saturating_add(step / 2);
+        if known.next.is_some() || half >= known.blocks || known.has(half) {
+            return;
+        }
+        let start = (end..half).find(|number| !known.has(*number)).unwrap_or(half);
+        known.next = Some(start..start.saturating_add(step).min(known.blocks));
+        self.wants_ahead.store(true, Ordering::Relaxed);
+    }
+
+    /// PBNs of a step.
+    fn step(&self, known: &Known) -> u32 {
+        let store_bytes = u64::from(known.blocks) * self.block_bytes;
+        let most = (store_bytes / STORE_PER_STEP).clamp(FIRST_STEP_BYTES, MOST_STEP_BYTES);
+        let bytes = known.allocated_bytes.clamp(FIRST_STEP_BYTES, most);
+        u32::try_from(bytes / self.block_bytes).unwrap_or(u32::MAX)
+    }
+
+    fn allocate(&self, disk: &dyn Disk, numbers: Range<u32>) -> io::Result<()> {
+        let bytes = |number: u32| u64::from(number) * self.block_bytes;
+        disk.allocate(bytes(numbers.start), bytes(numbers.end) - bytes(numbers.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gemelo_disk::{DiskRead, DiskWrite};
+
+    /// A disk that has space for `room` bytes, and remembers what was allocated.
+    struct Thin {
+        room: u64,
+        calls: Mutex<Vec<(u64, u64)>>,
+    }
+
+    impl Disk for Thin {
+        fn len(&self) -> io::Result<u64> {
+            Ok(1 << 30)
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+            if offset + length > self.room {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            self.calls.lock().push((offset, length));
+            Ok(())
+        }
+        fn read_many(&self, _: &mut [DiskRead<'_>]) {}
+        fn write_many(&self, _: &mut [DiskWrite<'_>]) {}
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn thin(room: u64) -> Thin {
+        Thin { room, calls: Mutex::default() }
+    }
+
+    #[test]
+    fn space_is_allocated_ahead_in_growing_steps_up_to_the_end_of_the_disk() {
+        let (disk, laid_out) = (thin(u64::MAX), LaidOut::new(4096));
+        for number in 1..1 << 18 {
+            laid_out.reserve(&disk, number..number + 1).unwrap();
+        }
+        let calls = disk.calls.lock();
+        assert_eq!(calls[0], (4096, (1 << 20) + 4096));
+        assert!(calls.len() < 40, "{calls:?}");
+        // A thirty-second of the disk is 32 MiB.
+        assert!(calls.iter().all(|(_, length)| *length <= (32 << 20) + 4096), "{calls:?}");
+        let (offset, length) = calls[calls.len() - 1];
+        assert_eq!(offset + length, 1 << 30);
+    }
+
+    #[test]
+    fn without_room_ahead_the_blocks_themselves_are_allocated_and_beyond_it_is_an_error() {
+        let (disk, laid_out) = (thin(10 * 4096), LaidOut::new(4096));
+        laid_out.reserve(&disk, 1..5).unwrap();
+        laid_out.reserve(&disk, 3..10).unwrap();
+        assert_eq!(*disk.calls.lock(), [(4096, 4 * 4096), (5 * 4096, 5 * 4096)]);
+        let full = laid_out.reserve(&disk, 9..11).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        laid_out.reserve(&disk, 1..10).unwrap();
+        assert_eq!(disk.calls.lock().len(), 2, "the space is known");
+        laid_out.forget(4..6);
+        laid_out.reserve(&disk, 1..10).unwrap();
+        assert_eq!(disk.calls.lock()[2], (4 * 4096, 6 * 4096), "what was discarded has none");
+    }
+
+    #[test]
+    fn the_next_step_is_allocated_ahead_so_that_no_write_waits_for_it() {
+        let (disk, laid_out) = (thin(u64::MAX), LaidOut::new(4096));
+        laid_out.reserve(&disk, 1..2).unwrap();
+        for number in 2..1 << 18 {
+            let before = disk.calls.lock().len();
+            laid_out.reserve(&disk, number..number + 1).unwrap();
+            assert_eq!(disk.calls.lock().len(), before, "PBN {number} had no space");
+            if laid_out.wants_ahead() {
+                laid_out.reserve_ahead(&disk);
+            }
+        }
+        assert!(!laid_out.wants_ahead(), "the end of the disk is reached");
+    }
+
+    #[test]
+    fn a_step_that_a_discard_has_met_is_not_taken_for_space() {
+        struct Punched<'d>(&'d Thin, &'d LaidOut);
+        impl Disk for Punched<'_> {
+            fn len(&self) -> io::Result<u64> {
+                self.0.len()
+            }
+            fn set_len(&self, _: u64) -> io::Result<()> {
+                Ok(())
+            }
+            fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+                self.0.allocate(offset, length)?;
+                self.1.forget(300..310);
+                Ok(())
+            }
+            fn read_many(&self, _: &mut [DiskRead<'_>]) {}
+            fn write_many(&self, _: &mut [DiskWrite<'_>]) {}
+            fn sync(&self) -> io::Result<()> {
+                Ok(())
+            }
+            fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (disk, laid_out) = (thin(u64::MAX), LaidOut::new(4096));
+        laid_out.reserve(&disk, 1..200).unwrap();
+        laid_out.reserve(&disk, 400..401).unwrap();
+        assert!(laid_out.wants_ahead());
+        laid_out.reserve_ahead(&Punched(&disk, &laid_out));
+        let before = disk.calls.lock().len();
+        laid_out.reserve(&disk, 456..460).unwrap();
+        assert_eq!(disk.calls.lock().len(), before + 1, "its space is unknown");
+    }
+}
