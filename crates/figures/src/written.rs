@@ -5,7 +5,8 @@ use gemelo_record::{Better, Figures};
 
 /// Adds the dedup ratio, the shares of the blocks, and the length of the tail.
 pub(crate) fn figures(figures: &mut Figures, written: &WrittenDistribution) {
-    let pairs = || written.distribution.iter().map(|[duplicates, contents]| (*duplicates, *contents));
+    let pairs =
+        || written.distribution.iter().map(|[duplicates, contents]| (*duplicates, *contents));
     let contents: u64 = pairs().map(|(_, contents)| contents).sum();
     let blocks = written.counted_blocks as f64 * written.sampled_share;
     let mut push = |name: &str, value: f64| {
@@ -22,7 +23,8 @@ pub(crate) fn figures(figures: &mut Figures, written: &WrittenDistribution) {
     push("unique_share", with(|duplicates| duplicates == 0) as f64 / blocks);
     push("first_copies_share", with(|duplicates| duplicates > 0) as f64 / blocks);
     push("duplicates_share", duplicates / blocks);
-    let most = pairs().filter(|(_, contents)| *contents > 0).map(|(duplicates, _)| duplicates).max();
+    let most =
+        pairs().filter(|(_, contents)| *contents > 0).map(|(duplicates, _)| duplicates).max();
     push("most_duplicates", most.unwrap_or(0) as f64);
 }
 

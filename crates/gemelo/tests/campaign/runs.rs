@@ -163,5 +163,5 @@ fn the_monitor_sees_the_target_and_costs_little() {
     assert!(average("monitor/cpu_share").unwrap() < 0.05);
     let phases: Vec<_> =
         record["phases"].as_array().unwrap().iter().map(|phase| &phase["name"]).collect();
-    assert_eq!(phases, ["make", "idle", "drop-caches", "measure"]);
+    assert_eq!(phases, ["make", "space", "idle", "drop-caches", "measure", "space", "give-back"]);
 }
