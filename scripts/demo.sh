@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on real data: find its duplicates, write load with the same ones, find them again, compare; beside what
 # the sampled algorithm of DEDISbench gives at that size. Then the same load on a volume that stores each block once.
+# At the end a short campaign compares volumes with a plain directory; its report is kept in target/demo.
 # The arguments are what to scan (default: /usr).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,3 +52,12 @@ say "6. The same load on a volume of a pool, which stores each block once   geme
 "$gemelo" bench --distribution "$work/found.toml" --processes 2 --file-size "${each}m" --target "pool:$work/pool/disk" \
     --verify final --json "$work/pool.json"
 "$gemelo" pool check "$work/pool"
+rm -rf "$work/pool" "$work/written"
+
+say "7. Volumes and a plain directory, side by side   gemelo campaign"
+report="$PWD/target/demo"
+rm -rf "$report"
+"$gemelo" campaign run quick --out "$report" --set time=1s --set repetitions=2 >/dev/null
+"$gemelo" campaign report "$report" >/dev/null
+sed -n '1,/^## Targets and workloads/p' "$report/report.md" | sed '$d'
+echo "The report has the pictures: $report/report.html"

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Latency and large writes of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn. The
+# loads are 4 KiB hot-spot writes at a fixed rate (Zipf, 1.1), 1 MiB writes at depth 4, and 128 KiB writes at depth 8. About
+# three minutes with one round.
+#
+#   benches/latency.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
+#
+# BENCH_DIR is the file system that all servers store on (default /var/tmp). RATE is the rate of the hot-spot writes (20000),
+# SECONDS_LOW and SECONDS_LARGE the lengths of the measurements (8 and 3). MODES are the modes of deduplication (off inline
+# offline); further words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-3}
+shift || true
+gemelo="${GEMELO:-$PWD/target/release/gemelo}"
+[ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
+for tool in fio nbdkit python3; do
+    command -v "$tool" >/dev/null || { echo "benches/latency.sh needs $tool" >&2; exit 1; }
+done
+directory=$(mktemp -d "${BENCH_DIR:-/var/tmp}/gemelo-latency.XXXXXX")
+server=
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$directory"
+}
+trap finish EXIT
+
+# start PROGRAM...: a server in the background, until it listens.
+start() {
+    "$@" >/dev/null 2>"$directory/log" &
+    server=$!
+    for _ in $(seq 200); do
+        [ -S "$directory/socket" ] && return
+        sleep 0.05
+    done
+    echo "$1 does not listen" >&2
+    exit 1
+}
+
+stop() {
+    kill "$server"
+    wait "$server" || true
+    server=
+    rm -rf "$directory/pool" "$directory/file" "$directory/socket"
+    sync
+}
+
+# load SERVER NAME SECONDS OPTIONS...: appends one line of figures.
+load() {
+    local who=$1 name=$2 seconds=$3
+    shift 3
+    fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$directory/socket" --size=1g --time_based --runtime="$seconds" \
+        --refill_buffers --randrepeat=0 --output-format=json --percentile_list=50:99:99.9 "$@" 2>/dev/null |
+        python3 -c '
+import json, sys
+text = sys.stdin.read()  # fio tells of the connection first
+write = json.loads(text[text.index("{"):])["jobs"][0]["write"]
+latencies = [value / 1e6 for value in write["clat_ns"]["percentile"].values()]
+print(sys.argv[1], sys.argv[2], write["bw_bytes"] / 1e6, *latencies, write["clat_ns"]["max"] / 1e6)
+' "$who" "$name" >>"$directory/figures"
+}
+
+measure() {
+    load "$1" hot-spot "${SECONDS_LOW:-8}" --bs=4k --rw=randwrite --random_distribution=zipf:1.1 --iodepth=32 \
+        --rate_iops="${RATE:-20000}"
+    load "$1" 1m "${SECONDS_LARGE:-3}" --bs=1m --rw=write --iodepth=4
+    load "$1" 128k "${SECONDS_LARGE:-3}" --bs=128k --rw=write --iodepth=8
+}
+
+for _ in $(seq "$rounds"); do
+    truncate -s 2g "$directory/file"
+    start nbdkit -f -U "$directory/socket" file "$directory/file"
+    measure nbdkit
+    stop
+    for mode in ${MODES:-off inline offline}; do
+        "$gemelo" pool create "$directory/pool" --capacity 12g >/dev/null
+        "$gemelo" volume create "$directory/pool/disk" --size 2g >/dev/null
+        "$gemelo" volume set "$directory/pool/disk" --dedup "$mode" >/dev/null
+        start "$gemelo" serve "$directory/pool" --listen "unix:$directory/socket" "$@"
+        measure "$mode"
+        stop
+    done
+done
+
+python3 - "$directory/figures" "$rounds" <<'END'
+import collections, statistics, sys
+
+lines = [line.split() for line in open(sys.argv[1])]
+figures = collections.defaultdict(list)
+for server, load, *values in lines:
+    figures[load, server].append([float(value) for value in values])
+median = lambda rows: [statistics.median(column) for column in zip(*rows)]
+print(f"medians of {sys.argv[2]} rounds in turn; ms; in brackets the median ratio to nbdkit of the same round")
+for load in ("hot-spot", "1m", "128k"):
+    print(f"{load:<12}{'MB/s':>16}{'50 %':>9}{'99 %':>16}{'99.9 %':>16}{'max':>9}")
+    peer = figures[load, "nbdkit"]
+    for server in dict.fromkeys(line[0] for line in lines):
+        rows = figures[load, server]
+        rate, half, slow, slowest, most = median(rows)
+        ratio = lambda at: statistics.median(a[at] / b[at] for a, b in zip(rows, peer))
+        print(f"  {server:<10}{rate:>8,.0f} ({ratio(0):4.2f}){half:>9.2f}"
+              f"{slow:>9.2f} ({ratio(2):4.2f}){slowest:>9.2f} ({ratio(3):4.2f}){most:>9.1f}")
+END
