@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "OPTION=VALUE,...", help_heading = "Load")]
     sweep: Option<Sweep>,
     /// Check the jobs and print them, and do not run them
-    #[arg(long, conflicts_with = "json", help_heading = "Measurement")]
+    #[arg(long, conflicts_with_all = ["json", "report"], help_heading = "Measurement")]
     dry_run: bool,
     #[command(flatten, next_help_heading = "Measurement")]
     outputs: Outputs,
