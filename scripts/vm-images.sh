@@ -14,6 +14,11 @@ SUITE=${SUITE:-bookworm}
 MIRROR=${MIRROR:-http://deb.debian.org/debian}
 IMAGE_SIZE=${IMAGE_SIZE:-4G}
 
+# Packages of all machines.
+STANDARD="systemd-sysv udev dbus ifupdown isc-dhcp-client netbase openssh-server ca-certificates less"
+STANDARD="$STANDARD vim-tiny man-db cron logrotate rsyslog procps"
+STANDARD="$STANDARD iproute2 linux-image-cloud-amd64"
+
 # Prints the packages of a virtual machine beside OpenSSH. DEDISbench is not in Debian.
 packages() {
     case $1 in
@@ -63,7 +68,7 @@ trap 'exit 1' INT TERM HUP
 
 template() {
     mmdebstrap --variant=minbase --mode=root --components=main --skip=cleanup/apt/lists \
-        --include=systemd-sysv,udev,dbus,ifupdown,isc-dhcp-client,netbase,openssh-server,ca-certificates,less,vim-tiny,man-db,cron,logrotate,rsyslog,procps,iproute2,linux-image-cloud-amd64 \
+        --include="$(echo "$STANDARD" | tr ' ' ,)" \
         "$SUITE" "$out/template.tree" "$MIRROR"
     printf '#!/bin/sh\nexit 101\n' >"$out/template.tree/usr/sbin/policy-rc.d"
     chmod +x "$out/template.tree/usr/sbin/policy-rc.d"

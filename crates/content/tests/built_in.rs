@@ -91,7 +91,7 @@ fn exact_content_keeps_the_shares_at_every_size_from_100_000_blocks_on() {
     let sparse = (0..3000).map(|step| (100_000.0 * 1.003f64.powi(step)) as u64);
     let known = [123_457, 1_000_000, 1 << 21, 1 << 22, 1 << 23, 28_835_840, 1 << 30, 1 << 40];
     let sizes: Vec<u64> = dense.chain(sparse).chain(known).collect();
-    for name in ["personal", "primary", "debian-usr", "vm-pool"] {
+    for name in ["personal", "primary", "debian-usr"] {
         let source = named(name);
         let (asked_classes, asked_ranges) = shares(&source);
         for blocks in sizes.iter().copied() {
