@@ -1,8 +1,8 @@
 //! Child processes: starting them, waiting for them with a limit, ending them and all they started.
 //!
 //! Each child is the leader of a process group, so that Ctrl-C reaches the campaign alone, which
-//! then ends its children in order. Each has the mark of its run in its environment, and hands it on
-//! to its own children, so that those of a killed campaign can be found.
+//! then ends its children in order. Each has the mark of its run in its environment, and hands it
+//! on to its own children, so that those of a killed campaign can be found.
 
 use crate::error::StepError;
 use crate::system::program_path;

@@ -67,8 +67,9 @@ impl Context {
         }
     }
 
-    /// Prints lines to standard output, unless the command is quiet, and escapes control characters other than line ends. Callers
-    /// pass names through `format_line`, which escapes line ends as well.
+    /// Prints lines to standard output, unless the command is quiet, and escapes control characters
+    /// other than line ends. Callers pass names through `format_line`, which escapes line ends as
+    /// well.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
         if self.verbosity == Verbosity::Quiet {
@@ -81,7 +82,8 @@ impl Context {
             .context("cannot write to standard output")
     }
 
-    /// Prints to standard error, unless the command is quiet, for commands that write data to standard output.
+    /// Prints to standard error, unless the command is quiet, for commands that write data to
+    /// standard output.
     pub(crate) fn print_beside(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
         if self.verbosity == Verbosity::Quiet {

@@ -51,7 +51,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// A failure during the run does not lose earlier measurements; the result contains both.
 ///
 /// # Errors
-/// If the run cannot begin. Nothing was written in this case.
+/// Fails if the run cannot begin. Nothing was written in this case.
 pub fn run(
     job: &Job,
     contents: &Contents,
