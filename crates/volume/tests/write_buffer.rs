@@ -127,7 +127,8 @@ fn disks(directory: &Path, backend: BackendKind) -> TestDisks {
 
 /// A pool with threads, and a volume of it.
 fn served(disks: &PoolDisks, mode: DedupMode) -> Pool {
-    let tuning = Tuning { background: true, write_buffer_bytes: 1 << 20, ..tuning() };
+    // Neither the memory of the backend nor that of the buffer becomes full.
+    let tuning = Tuning { background: true, write_buffer_bytes: 1 << 20, ..Tuning::default() };
     let pool = Pool::open_disks(disks.clone(), tuning, Arc::new(ManualClock::new())).unwrap();
     pool.create_volume("a", WRITTEN_BLOCKS * BLOCK as u64, mode).unwrap();
     pool
