@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Builds the ten virtual machines of M. Kaukula, "Analysing Performance Effects of Deduplication on
 # Virtual Machine Storage" (2017), table 1, as disk images with Debian in place of Ubuntu. All of
 # them begin as copies of one template, as in the thesis, and then get their packages. Services do
@@ -7,11 +7,12 @@
 #   scripts/vm-images.sh DIRECTORY [NAME...]
 #
 # Without names, all ten are built. An image that exists is kept. Needs root, mmdebstrap, 8 GB in
-# DIRECTORY and about 15 minutes. Variables: SUITE (bookworm), MIRROR, IMAGE_SIZE (4G, sparse).
-set -eu
+# DIRECTORY and about 15 minutes. Variables: SUITE (bookworm), MIRROR (that of
+# mmdebstrap), IMAGE_SIZE (4G, sparse).
+set -euo pipefail
 
 SUITE=${SUITE:-bookworm}
-MIRROR=${MIRROR:-http://deb.debian.org/debian}
+MIRROR=${MIRROR:-}
 IMAGE_SIZE=${IMAGE_SIZE:-4G}
 
 # Packages of all machines.
@@ -69,7 +70,7 @@ trap 'exit 1' INT TERM HUP
 template() {
     mmdebstrap --variant=minbase --mode=root --components=main --skip=cleanup/apt/lists \
         --include="$(echo "$STANDARD" | tr ' ' ,)" \
-        "$SUITE" "$out/template.tree" "$MIRROR"
+        "$SUITE" "$out/template.tree" ${MIRROR:+"$MIRROR"}
     printf '#!/bin/sh\nexit 101\n' >"$out/template.tree/usr/sbin/policy-rc.d"
     chmod +x "$out/template.tree/usr/sbin/policy-rc.d"
     truncate -s "$IMAGE_SIZE" "$out/template.img.part"

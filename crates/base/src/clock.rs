@@ -1,8 +1,8 @@
 //! The only source of time: a monotonic clock for durations, and a wall clock for dates.
 //!
-//! Code whose timing is tested takes a [`Clock`], so that a test can drive it with a [`ManualClock`]
-//! and repeat a run exactly. The lints of all crates deny the functions of the standard library that
-//! read time.
+//! Code whose timing is tested takes a [`Clock`], so that a test can drive it with a
+//! [`ManualClock`] and repeat a run exactly. The lints of all crates deny the functions of the
+//! standard library that read time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +15,8 @@ pub trait Clock: Send + Sync {
     /// Blocks until `now_ns()` reaches `deadline_ns`. Returns at once if the deadline has passed.
     fn sleep_until_ns(&self, deadline_ns: u64);
 
-    /// Returns the wall-clock time in seconds since 1970, UTC. `None` if the clock does not know it.
+    /// Returns the wall-clock time in seconds since 1970, UTC. `None` if the clock does not know
+    /// it.
     fn utc_s(&self) -> Option<u64> {
         None
     }
@@ -27,8 +28,8 @@ pub trait WallClock: Send + Sync {
     fn date(&self) -> SystemTime;
 }
 
-/// The operating system's clocks. The origin of the monotonic one is the moment at which the value is
-/// created.
+/// The operating system's clocks. The origin of the monotonic one is the moment at which the value
+/// is created.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     origin: Instant,
@@ -94,8 +95,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping. Its origin is the
-/// beginning of 1970.
+/// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping. Its origin is
+/// the beginning of 1970.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now_ns: AtomicU64,

@@ -28,6 +28,10 @@ pub trait Monitor: Send + Sync {
     /// blocks.
     fn advance(&self, amount: u64);
 
+    /// Shows figures of the present moment beside the progress of the phase. Each text replaces the
+    /// one before. A monitor without a place for them ignores them.
+    fn show(&self, _figures: &str) {}
+
     /// Reports a problem that the user should know about and that does not stop the work.
     fn warn(&self, message: &str);
 

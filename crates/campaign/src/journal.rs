@@ -93,7 +93,10 @@ impl Journal {
             if id < mark.0 {
                 break;
             }
-            match resource.undo().and_then(|()| self.append(&Entry::Undone { id }, false)) {
+            match resource
+                .undo(&self.undo_mark())
+                .and_then(|()| self.append(&Entry::Undone { id }, false))
+            {
                 Ok(()) => self.live.retain(|(other, _)| *other != id),
                 Err(error) => errors.push(error),
             }
@@ -112,10 +115,17 @@ impl Journal {
         Ok(errors)
     }
 
+    /// Returns the mark of the programs that give things back. The lock of the campaign makes it
+    /// unique among living processes.
+    fn undo_mark(&self) -> String {
+        format!("undo:{}", self.path.display())
+    }
+
     /// Ends the programs that a killed campaign was waiting for.
     fn end_steps(&self) -> Vec<StepError> {
         let known: Vec<_> = self.live().filter_map(Resource::process).collect();
-        let marks = self.live().filter_map(Resource::mark);
+        let undo_mark = self.undo_mark();
+        let marks = self.live().filter_map(Resource::mark).chain([undo_mark.as_str()]);
         let ended = marks.map(|mark| process::end_steps(mark, &known));
         let what = || "a program of a killed campaign".to_owned();
         let errors = ended.filter_map(Result::err);
@@ -153,6 +163,7 @@ fn replay(text: &str, path: &Path) -> Result<(Live, u64), CampaignError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn directory_of(path: &Path) -> Resource {
         Resource::Directory { path: path.to_owned() }
@@ -190,6 +201,28 @@ mod tests {
         assert_eq!(journal.live().count(), 1);
         let journal = Journal::open(place.path()).unwrap();
         assert_eq!(journal.live().count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_given_back_stays_and_does_not_keep_the_rest() {
+        let place = tempfile::tempdir().unwrap();
+        let (below, above) = (place.path().join("below"), place.path().join("above"));
+        let mut journal = Journal::open(place.path()).unwrap();
+        journal.note(directory_of(&below)).unwrap();
+        let words = ["sh", "-c", "test -e mended"].map(str::to_owned).into();
+        let (environment, directory) = (BTreeMap::new(), place.path().to_owned());
+        journal.note(Resource::Command { words, environment, directory }).unwrap();
+        journal.note(directory_of(&above)).unwrap();
+        for path in [&below, &above] {
+            std::fs::create_dir(path).unwrap();
+        }
+        assert_eq!(journal.undo_all().unwrap().len(), 1);
+        assert!(!below.exists() && !above.exists());
+        let mut journal = Journal::open(place.path()).unwrap();
+        assert_eq!(journal.live().count(), 1);
+        std::fs::write(place.path().join("mended"), "").unwrap();
+        assert!(journal.undo_all().unwrap().is_empty());
+        assert_eq!(Journal::open(place.path()).unwrap().live().count(), 0);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Child processes: starting them, waiting for them with a limit, ending them and all they started.
 //!
 //! Each child is the leader of a process group, so that Ctrl-C reaches the campaign alone, which
-//! then ends its children in order. Each has the mark of its run in its environment, and hands it on
-//! to its own children, so that those of a killed campaign can be found.
+//! then ends its children in order. Each has the mark of its run in its environment, and hands it
+//! on to its own children, so that those of a killed campaign can be found.
 
 use crate::error::StepError;
 use crate::system::program_path;
@@ -286,8 +286,14 @@ pub(crate) fn check(command: &mut Command, limit: Duration) -> Option<String> {
     }
 }
 
-/// Runs a program that nothing interrupts, for giving things back.
-pub(crate) fn quick(command: &mut Command, limit: Duration) -> Result<String, StepError> {
+/// Runs a program that nothing interrupts, for giving things back. Its mark tells it apart if this
+/// process is killed meanwhile.
+pub(crate) fn quick(
+    command: &mut Command,
+    mark: &str,
+    limit: Duration,
+) -> Result<String, StepError> {
+    prepare(command, mark);
     output(command, limit, None)
 }
 
@@ -305,8 +311,8 @@ mod tests {
 
     #[test]
     fn a_failing_program_says_why() {
-        assert_eq!(quick(&mut shell("echo yes"), LONG).unwrap(), "yes\n");
-        let error = quick(&mut shell("echo no >&2; exit 3"), LONG).unwrap_err().to_string();
+        assert_eq!(quick(&mut shell("echo yes"), "test", LONG).unwrap(), "yes\n");
+        let error = quick(&mut shell("echo no >&2; exit 3"), "test", LONG).unwrap_err().to_string();
         assert_eq!(error, "'sh' ended with exit status: 3: no");
     }
 

@@ -38,16 +38,17 @@ pub(crate) enum Resource {
 }
 
 impl Resource {
-    /// Gives the resource back.
-    pub(crate) fn undo(&self) -> Result<(), StepError> {
+    /// Gives the resource back. The programs that do it have a mark in their environment.
+    pub(crate) fn undo(&self, mark: &str) -> Result<(), StepError> {
         match self {
             Self::Directory { path } => remove_directory(path),
-            Self::Mount { path } => unmount(path),
-            Self::Loop { file } => detach(file),
+            Self::Mount { path } => unmount(path, mark),
+            Self::Loop { file } => detach(file, mark),
             Self::Process { process, .. } => process.end().map_err(|error| self.kept(error)),
-            Self::MarkedProcesses { mark } => {
-                process::marked(mark).iter().try_for_each(ProcessId::end).map_err(|e| self.kept(e))
-            }
+            Self::MarkedProcesses { mark: of_run } => process::marked(of_run)
+                .iter()
+                .try_for_each(ProcessId::end)
+                .map_err(|e| self.kept(e)),
             Self::Command { words, environment, directory } => {
                 let Some((program, arguments)) = words.split_first() else { return Ok(()) };
                 let mut command = Command::new(program);
@@ -55,7 +56,7 @@ impl Resource {
                 if directory.is_dir() {
                     command.current_dir(directory);
                 }
-                process::quick(&mut command, COMMAND_LIMIT).map(drop)
+                process::quick(&mut command, mark, COMMAND_LIMIT).map(drop)
             }
         }
     }
@@ -114,11 +115,11 @@ fn remove_directory(path: &Path) -> Result<(), StepError> {
 
 /// Unmounts, also several mounts at one place. A mount that stays busy is taken out of the tree and
 /// ends when its last user ends.
-fn unmount(path: &Path) -> Result<(), StepError> {
+fn unmount(path: &Path, mark: &str) -> Result<(), StepError> {
     let mut waited = Duration::ZERO;
     while mounts().iter().any(|mount| mount == path) {
         let umount = |options: &[&str]| {
-            process::quick(Command::new("umount").args(options).arg(path), COMMAND_LIMIT)
+            process::quick(Command::new("umount").args(options).arg(path), mark, COMMAND_LIMIT)
         };
         if umount(&[]).is_ok() {
             continue;
@@ -134,7 +135,7 @@ fn unmount(path: &Path) -> Result<(), StepError> {
 }
 
 /// Detaches all loop devices of a file.
-fn detach(file: &Path) -> Result<(), StepError> {
+fn detach(file: &Path, mark: &str) -> Result<(), StepError> {
     if !Path::new("/dev/loop-control").exists() {
         return Ok(());
     }
@@ -144,10 +145,11 @@ fn detach(file: &Path) -> Result<(), StepError> {
             "--output",
             "NAME",
         ]),
+        mark,
         COMMAND_LIMIT,
     )?;
     for device in listed.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        process::quick(Command::new("losetup").arg("--detach").arg(device), COMMAND_LIMIT)?;
+        process::quick(Command::new("losetup").arg("--detach").arg(device), mark, COMMAND_LIMIT)?;
     }
     Ok(())
 }
@@ -166,7 +168,7 @@ mod tests {
             Resource::MarkedProcesses { mark: "nobody-has-this-mark".to_owned() },
         ];
         for resource in resources {
-            resource.undo().unwrap();
+            resource.undo("test").unwrap();
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Alignment in bytes of offsets, lengths and memory that any device accepts.
 const ALIGNMENT_BYTES: usize = 4096;
 
-/// Whether the writes of a disk go through the page cache.
+/// The way of a disk's writes: past the page cache or through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoMode {
     /// Aligned writes bypass it, where the system supports that.
@@ -31,7 +31,7 @@ impl IoMode {
     /// All modes.
     pub const ALL: [Self; 2] = [Self::Direct, Self::Buffered];
 
-    /// The name by which users choose it.
+    /// Returns the name by which users choose the mode.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl IoMode {
         }
     }
 
-    /// The mode of a name.
+    /// Returns the mode of a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
@@ -51,7 +51,7 @@ impl IoMode {
 #[derive(Debug)]
 pub(crate) struct DirectFile {
     file: File,
-    /// The system has refused a direct write that was aligned.
+    /// `true` once the system has refused an aligned direct write.
     is_refused: AtomicBool,
 }
 

@@ -87,8 +87,8 @@ impl FileDisk {
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
 
-    /// The same disk, whose writes bypass the page cache or not. Where the system has no direct
-    /// writes, as on tmpfs, all writes stay buffered.
+    /// Returns the same disk with this way of writing. Where the system has no direct writes, as on
+    /// tmpfs, all writes stay buffered.
     #[must_use]
     pub fn with_io(self, mode: IoMode) -> Self {
         let direct = match mode {

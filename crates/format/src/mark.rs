@@ -1,5 +1,5 @@
-//! The flush mark: the number of a commit that is durable, kept outside of the journal. With it the end
-//! of the journal is told from a last commit that was damaged.
+//! The flush mark: the number of a commit that is durable, kept outside of the journal. With it the
+//! end of the journal is told from a last commit that was damaged.
 
 use super::codec::Reader;
 use super::superblock::page_of;
@@ -51,14 +51,14 @@ impl FlushMark {
 pub struct FlushMarks {
     /// The newest mark. A pool that was never flushed, or that was made without marks, has none.
     pub newest: Option<FlushMark>,
-    /// The byte offset of the page that does not hold the newest mark. A torn write of the next mark
-    /// leaves the newest one intact.
+    /// The byte offset of the page that does not hold the newest mark. A torn write of the next
+    /// mark leaves the newest one intact.
     pub next_offset: u64,
 }
 
 impl FlushMarks {
-    /// Reads the marks. A page that cannot be read, or that fails its checksum, has no mark: a crash may
-    /// have torn it.
+    /// Reads the marks. A page that cannot be read, or that fails its checksum, has no mark: a
+    /// crash may have torn it.
     #[must_use]
     pub fn read(disk: &dyn Disk, superblock: &Superblock, seed: PoolSeed) -> Self {
         let [first, second] = OFFSETS.map(|offset| {

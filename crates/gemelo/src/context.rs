@@ -12,7 +12,17 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The amount of text that a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verbosity {
+    /// Results as text, and progress on a terminal.
+    Usual,
+    /// Warnings and errors only.
+    Quiet,
+}
+
 pub(crate) struct Context {
+    verbosity: Verbosity,
     /// Prints progress and warnings on standard error.
     pub(crate) monitor: Arc<dyn Monitor>,
     /// The first Ctrl-C or SIGTERM raises it. The second one ends the process at once.
@@ -26,7 +36,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new(verbosity: Verbosity) -> anyhow::Result<Self> {
         let stop = StopFlag::new();
         let raised = stop.clone();
         ctrlc::set_handler(move || {
@@ -37,7 +47,8 @@ impl Context {
         })
         .context("cannot listen for Ctrl-C")?;
         Ok(Self {
-            monitor: Arc::new(TerminalMonitor::new()),
+            verbosity,
+            monitor: Arc::new(TerminalMonitor::new(verbosity)),
             stop,
             clock: SystemClock::new(),
             targets: pools::targets(),
@@ -56,10 +67,14 @@ impl Context {
         }
     }
 
-    /// Prints lines to standard output and escapes control characters other than line ends. Callers
-    /// pass names through `format_line`, which escapes line ends as well.
+    /// Prints lines to standard output, unless the command is quiet, and escapes control characters
+    /// other than line ends. Callers pass names through `format_line`, which escapes line ends as
+    /// well.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
+        if self.verbosity == Verbosity::Quiet {
+            return Ok(());
+        }
         let mut out = std::io::stdout().lock();
         let text = format_lines(text);
         out.write_all(text.as_bytes())
@@ -67,9 +82,13 @@ impl Context {
             .context("cannot write to standard output")
     }
 
-    /// Prints to standard error, for commands that write data to standard output.
+    /// Prints to standard error, unless the command is quiet, for commands that write data to
+    /// standard output.
     pub(crate) fn print_beside(&self, text: &str) -> anyhow::Result<()> {
         self.monitor.finish();
+        if self.verbosity == Verbosity::Quiet {
+            return Ok(());
+        }
         std::io::stderr()
             .write_all(format_lines(text).as_bytes())
             .context("cannot write to standard error")

@@ -120,7 +120,7 @@ impl JsonOutput {
         let file = made.into_file(context);
         self.option.write_file(self.force, &file)?;
         report.write(self.force, &file)?;
-        if !self.option.is_standard_output() {
+        if !self.option.is_standard_output() && !report.is_standard_output() {
             context.print(text)?;
         }
         warnings.iter().for_each(|warning| context.monitor.warn(warning));

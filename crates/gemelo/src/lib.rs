@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return exit::usage(&error),
     };
-    let context = match context::Context::new() {
+    let context = match context::Context::new(arguments.verbosity()) {
         Ok(context) => context,
         Err(error) => return exit::exit_code(&Err(error)),
     };

@@ -1,5 +1,6 @@
 //! Progress bars on a terminal. Without a terminal, only warnings and log lines are printed.
 
+use crate::context::Verbosity;
 use gemelo_base::units::format_line;
 use gemelo_base::{Monitor, Unit};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,17 +17,21 @@ const MOST_WARNINGS_REMEMBERED: usize = 1000;
 
 /// Shows phases as progress bars on standard error.
 pub(crate) struct TerminalMonitor {
-    on_terminal: bool,
+    /// `true` on a terminal, unless the command is quiet.
+    shows_bars: bool,
     bar: Mutex<Option<ProgressBar>>,
+    /// Name of the phase of the bar.
+    phase: Mutex<String>,
     /// Warnings that were printed. Several jobs on the same contents give the same warnings.
     warned: Mutex<HashSet<String>>,
 }
 
 impl TerminalMonitor {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(verbosity: Verbosity) -> Self {
         Self {
-            on_terminal: std::io::stderr().is_terminal(),
+            shows_bars: verbosity == Verbosity::Usual && std::io::stderr().is_terminal(),
             bar: Mutex::new(None),
+            phase: Mutex::default(),
             warned: Mutex::default(),
         }
     }
@@ -71,12 +76,15 @@ fn style(unit: Unit, total_known: bool) -> ProgressStyle {
 impl Monitor for TerminalMonitor {
     fn begin(&self, phase: &str, unit: Unit, total: Option<u64>) {
         self.finish();
-        if !self.on_terminal {
+        if !self.shows_bars {
             return;
         }
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         bar.set_style(style(unit, total.is_some()));
         bar.set_message(phase.to_owned());
+        if let Ok(mut name) = self.phase.lock() {
+            phase.clone_into(&mut name);
+        }
         bar.enable_steady_tick(TICK);
         if let Ok(mut slot) = self.bar.lock() {
             *slot = Some(bar);
@@ -90,6 +98,11 @@ impl Monitor for TerminalMonitor {
             }
             bar.set_length(total);
         });
+    }
+
+    fn show(&self, figures: &str) {
+        let phase = self.phase.lock().map(|phase| phase.clone()).unwrap_or_default();
+        self.with_bar(|bar| bar.set_message(format!("{phase}: {figures}")));
     }
 
     fn advance(&self, amount: u64) {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ReportOption {
     /// Write a page with the figures and pictures of the result to this file (HTML; Markdown if
-    /// the name ends in .md)
+    /// the name ends in .md); - writes to standard output in place of the text
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -20,6 +20,11 @@ pub(crate) struct ReportOption {
 impl ReportOption {
     pub(crate) fn path(&self) -> Option<&Path> {
         self.report.as_deref()
+    }
+
+    /// Returns whether the page takes the place of the text.
+    pub(crate) fn is_standard_output(&self) -> bool {
+        files::is_some_standard_output(self.path())
     }
 
     /// Writes the page if the option was given. The page is made from the text of the result file,

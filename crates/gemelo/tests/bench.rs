@@ -413,7 +413,7 @@ fn a_sweep_runs_a_job_for_each_value_and_a_dry_run_runs_nothing() {
         ran.out
     );
     assert!(ran.out.contains("\npattern=uniform: uniform writes"), "{}", ran.out);
-    assert_eq!(std::fs::read_dir(place).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(place).unwrap().count(), 0);
     let ran = gemelo(&sweep);
     assert_eq!(ran.status, 0, "{}", ran.err);
     assert!(ran.out.contains("\npattern=uniform: uniform writes"), "{}", ran.out);

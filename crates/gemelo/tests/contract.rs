@@ -113,8 +113,16 @@ const READERS: &[Reader] = &[
 ];
 
 /// Commands that read no file.
-const OTHERS: &[&[&str]] =
-    &[&["completions"], &["distribution", "fit"], &["manual"], &["pool", "create"]];
+const OTHERS: &[&[&str]] = &[
+    &["campaign", "clean"],
+    &["campaign", "list"],
+    &["campaign", "report"],
+    &["campaign", "run"],
+    &["completions"],
+    &["distribution", "fit"],
+    &["manual"],
+    &["pool", "create"],
+];
 
 /// The commands that do something, as the words that call them.
 fn leaves() -> Vec<Vec<String>> {

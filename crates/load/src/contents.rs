@@ -16,7 +16,7 @@ impl Contents {
     /// Derives the contents of a job from a specification.
     ///
     /// # Errors
-    /// If a figure is outside its range, or the block size differs from the job's.
+    /// Fails if a figure is outside its range, or the block size differs from the job's.
     pub fn new(spec: &ContentSpec, job: &Job) -> Result<Self, ContentError> {
         if spec.block_bytes != job.spec().block_bytes {
             return Err(ContentError::Range {

@@ -88,7 +88,7 @@ impl Classified for GenerateError {
 /// output.
 ///
 /// # Errors
-/// If the specification or the number of files is invalid, or if writing fails.
+/// Fails if the specification or the number of files is invalid, or if writing fails.
 pub fn generate(
     spec: &ContentSpec,
     blocks: u64,

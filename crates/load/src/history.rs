@@ -122,7 +122,7 @@ impl History {
     }
 
     /// # Errors
-    /// If the layout of the job differs from the layout of this history.
+    /// Fails if the layout of the job differs from the layout of this history.
     pub(crate) fn check(&self, job: &Job) -> Result<(), OtherLayout> {
         let own = (self.block_bytes, self.place_blocks, self.processes);
         let jobs = (job.spec().block_bytes, job.place_blocks(), job.spec().processes);
@@ -183,7 +183,7 @@ impl History {
     /// Returns the expected content of each block of a process's place, in 8 bytes a block.
     ///
     /// # Errors
-    /// If there is not enough memory for the table.
+    /// Fails if there is not enough memory for the table.
     pub(crate) fn table(
         &self,
         process: u32,
@@ -206,7 +206,7 @@ impl History {
     /// is not counted.
     ///
     /// # Errors
-    /// If there is not enough memory for the table of 4 bytes a block.
+    /// Fails if there is not enough memory for the table of 4 bytes a block.
     pub fn accesses(&self, process: u32, reads: u64) -> Result<Vec<u32>, TryReserveError> {
         let mut counts = filled(self.place_blocks, 0u32)?;
         let Some(last) = self.segments.last() else { return Ok(counts) };

@@ -17,6 +17,7 @@ mod environment;
 mod generate;
 mod history;
 mod job;
+mod live;
 mod log;
 mod measure;
 mod operations;

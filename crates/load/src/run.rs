@@ -6,11 +6,12 @@ use crate::contents::Contents;
 use crate::environment::Environment;
 use crate::history::{History, OtherLayout, Segment, UncertainWrite};
 use crate::job::{Job, Pace};
+use crate::live::LiveFigures;
 use crate::log::{LogSender, LogWriter};
 use crate::measure::{Accumulator, Recorder, Timeline, Usage, forget_peak_memory};
 use crate::operations::Operations;
 use crate::populate::populate;
-use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State};
+use crate::process::{Cause, Common, Online, Process, ProcessOutcome, State, TotalProgress};
 use crate::result::{OperationFailure, RunResult};
 use crate::summary::{self, RunOutcomes};
 use crate::threads::joined;
@@ -20,7 +21,6 @@ use gemelo_base::{Classified, Clock, FailureKind, StopFlag, Unit};
 use gemelo_target::{Queue, QueueOptions, Target};
 use std::io::Write;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -51,7 +51,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// A failure during the run does not lose earlier measurements; the result contains both.
 ///
 /// # Errors
-/// If the run cannot begin. Nothing was written in this case.
+/// Fails if the run cannot begin. Nothing was written in this case.
 pub fn run(
     job: &Job,
     contents: &Contents,
@@ -129,7 +129,7 @@ struct Report<'a> {
 impl Run<'_> {
     fn all_processes(&self, log: Option<&mut (dyn Write + Send)>) -> RunOutcomes {
         let spec = self.job.spec();
-        let (halt, progress) = (StopFlag::new(), AtomicU64::new(0));
+        let (halt, progress) = (StopFlag::new(), TotalProgress::default());
         let common = Common {
             job: self.job,
             contents: self.contents,
@@ -179,7 +179,7 @@ impl Run<'_> {
         &self,
         received: &Receiver<Report<'_>>,
         start: &StartBarrier,
-        progress: &AtomicU64,
+        progress: &TotalProgress,
     ) -> RunOutcomes {
         let spec = self.job.spec();
         let (unit, total) = match (spec.time_ns, spec.process_bytes) {
@@ -191,19 +191,25 @@ impl Run<'_> {
         self.environment.monitor.begin("running", unit, total);
         let mut ran = RunOutcomes::default();
         let mut told = 0;
+        let mut live = LiveFigures::new(self.environment.clock.now_ns());
         loop {
             match received.recv_timeout(PROGRESS_INTERVAL) {
                 Ok(report) => ran.add(report),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     let now = match unit {
-                        Unit::Bytes => progress.load(Ordering::Relaxed) * spec.block_bytes as u64,
+                        Unit::Bytes => progress.so_far().operations * spec.block_bytes as u64,
                         _ => start.origin_ns.get().map_or(0, |origin_ns| {
                             self.environment.clock.now_ns().saturating_sub(*origin_ns)
                         }),
                     };
                     self.environment.monitor.advance(now.saturating_sub(told));
                     told = now.max(told);
+                    if let Some(text) =
+                        live.next(self.environment.clock.now_ns(), progress.so_far())
+                    {
+                        self.environment.monitor.show(&text);
+                    }
                 }
             }
         }

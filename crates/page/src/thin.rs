@@ -9,20 +9,21 @@ const POINTS_PER_NINE: u32 = 16;
 /// Nines at which a latency curve ends at the latest: one operation in a million.
 const MOST_NINES: u32 = 6;
 
-/// Returns the means of equal intervals of time.
+/// Returns the points, or the means of equal intervals of time if there are too many.
 pub(crate) fn over_time(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
-    means(points, MOST_TIME_POINTS)
+    if points.len() <= MOST_TIME_POINTS {
+        return points.iter().map(|(time, value)| (*time as f64, *value)).collect();
+    }
+    group_means(points, MOST_TIME_POINTS)
 }
 
-/// Returns the means of at most `most` equal intervals of time, each at the mean of its times.
-pub(crate) fn means(points: &[(u64, f64)], most: usize) -> Vec<(f64, f64)> {
+/// Returns the means of this many equal intervals of time, each at the mean of its times. Intervals
+/// without a point are left out.
+pub(crate) fn group_means(points: &[(u64, f64)], most: usize) -> Vec<(f64, f64)> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Vec::new();
     };
-    if points.len() <= most {
-        return points.iter().map(|(time, value)| (*time as f64, *value)).collect();
-    }
-    let length = (last.0 - first.0) as f64 / most as f64;
+    let length = ((last.0 - first.0) as f64 / most as f64).max(1.0);
     let mut groups: BTreeMap<u64, (f64, f64, f64)> = BTreeMap::new();
     for (time, value) in points {
         let group = ((time - first.0) as f64 / length) as u64;
@@ -91,6 +92,12 @@ mod tests {
         let mean = thin.iter().map(|(_, value)| value).sum::<f64>() / thin.len() as f64;
         assert!((mean - 4.5).abs() < 0.05, "{mean}");
         assert!(thin.first().unwrap().0 < 100.0 && thin.last().unwrap().0 > 9_900.0);
+    }
+
+    #[test]
+    fn the_mean_of_repetitions_is_one_line() {
+        let repetitions = [(0, 1.0), (1, 3.0), (100, 5.0), (101, 7.0)];
+        assert_eq!(group_means(&repetitions, 2), [(0.5, 2.0), (100.5, 6.0)]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn a_report_has_a_page_markdown_all_figures_and_each_picture_twice() {
     let csv = String::from_utf8(files["figures.csv"].clone()).unwrap();
     assert!(csv.starts_with("run,target,workload,repetition,outcome,figure,value\n"));
     // 60 runs were planned, one failed and one was not started. A failed run has its monitor.
-    assert_eq!(csv.lines().count(), 1 + 58 * (6 + 5) + 5);
+    assert_eq!(csv.lines().count(), 1 + 58 * (6 + 7) + 7);
     let pictures: Vec<&String> = files.keys().filter(|path| path.ends_with(".svg")).collect();
     assert!(pictures.len() > 20, "{pictures:?}");
     for svg in pictures {
@@ -47,8 +47,10 @@ fn a_report_has_a_page_markdown_all_figures_and_each_picture_twice() {
 fn the_answer_says_by_how_much_and_with_which_interval() {
     let text = markdown(5);
     let answer = text.lines().find(|line| line.starts_with("- **volume-offline**")).unwrap();
-    assert!(answer.contains("wrote **1.19 to 1.27 times as fast as ext4** on 4 workloads"));
-    assert!(answer.contains("read **0.847 times as fast as ext4** on uniform-read (95 % interval"));
+    assert!(answer.contains("wrote **1.14 to 1.25 times as fast as ext4** on 4 workloads"));
+    assert!(
+        answer.contains("read **0.851 times as fast as ext4** on uniform-read (95\u{a0}% interval")
+    );
     // The made-up targets read at nearly the same rate.
     let inline = text.lines().find(|line| line.starts_with("- **volume-inline**")).unwrap();
     assert!(inline.ends_with("These data carry no difference on uniform-read."), "{inline}");
@@ -67,8 +69,8 @@ fn claims_have_a_verdict_and_both_figures() {
     let text = markdown(5);
     for line in [
         "| In-line deduplication makes random writes faster. (inline-writes-faster, section 5.2, \
-         table 3) | **confirmed** | 1.3 times | 1.51 (1.42 to 1.60)",
-        "| **refuted** | 1.3 times | 0.724",
+         table 3) | **confirmed** | 1.3 times | 1.43 (1.33 to 1.54)",
+        "| **refuted** | 1.3 times | 0.705",
         "| undecided (the confidence interval lies on both sides of the limit)",
         "| not testable (this machine has one host) |",
         "| not testable (the target zfs-dedup was left out: the program zfs-fuse is not installed)",
@@ -84,6 +86,19 @@ fn failed_and_missing_runs_are_named_with_their_reasons() {
     assert!(text.contains("0040-load-90-btrfs-r2 | not started |"));
     assert!(text.contains("- **zfs-dedup**: the program zfs-fuse is not installed"));
     assert!(text.contains("Warning: the spread between repetitions is 9 % (9 runs, the first is"));
+}
+
+#[test]
+fn doubts_about_the_measurements_are_warnings() {
+    let text = markdown(5);
+    // The made-up machine has 1.5 processors busy that are not the target's.
+    let warning = "Warning: nurand-write on ext4: the machine is noisy, 1.";
+    assert!(text.contains(warning), "{text}");
+    // Disks give nothing to its reads.
+    assert!(text.contains("Warning: uniform-read on btrfs: a cache served the reads"), "{text}");
+    // With two repetitions, a deviation of 4 % makes wide intervals.
+    let few = markdown(2);
+    assert!(few.contains("the repetitions disagree, the 95\u{a0}% interval of"), "{few}");
 }
 
 #[test]

@@ -49,7 +49,8 @@ pub enum Counting {
     },
 }
 
-/// The requested paths and settings of a scan; [`ScanOptions::new`](crate::ScanOptions::new) validates them.
+/// The requested paths and settings of a scan; [`ScanOptions::new`](crate::ScanOptions::new)
+/// validates them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScanRequest {
     /// The files, directories and block devices to scan. A symbolic link in this list is followed;

@@ -35,7 +35,7 @@ pub struct Settings {
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
     pub collect_bytes_per_s: Option<u64>,
-    /// Whether contents are written through the page cache.
+    /// The way in which contents are written: past the page cache or through it.
     pub io: Option<IoMode>,
 }
 
@@ -276,7 +276,7 @@ impl Settings {
         }
     }
 
-    /// As the engine has them.
+    /// Returns the settings in the engine's types.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
         let usual = Tuning::default();

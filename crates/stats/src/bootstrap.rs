@@ -24,8 +24,8 @@ impl Resampling {
     }
 }
 
-/// Returns the percentile interval of a statistic. Source: Efron and Tibshirani, "An Introduction to
-/// the Bootstrap" (1993), section 13.3.
+/// Returns the percentile interval of a statistic. Source: Efron and Tibshirani, "An Introduction
+/// to the Bootstrap" (1993), section 13.3.
 ///
 /// It is `None` for a single value, or if the statistic is not finite. The intervals of small
 /// samples are too narrow: prefer a formula where there is one.

@@ -9,11 +9,11 @@ use crate::{Confidence, Estimate, Interval, Sample, difference_of_means};
 /// The largest number of pairs of which ratios are formed: 32 MB.
 const MOST_PAIRS: usize = 1 << 22;
 
-/// Returns the ratio `changed` / `base` of the means with Fieller's interval: all ratios ρ for which
-/// the mean of `changed` - ρ · `base` does not differ from zero. Source: Fieller, "Some problems in
-/// interval estimation", Journal of the Royal Statistical Society B 16 (1954). The variances may
-/// differ; the degrees of freedom are those of Satterthwaite at the estimated ratio (Tamhane and
-/// Logan, "Finding the maximum safe dose level for heteroscedastic data", 2004).
+/// Returns the ratio `changed` / `base` of the means with Fieller's interval: all ratios ρ for
+/// which the mean of `changed` - ρ · `base` does not differ from zero. Source: Fieller, "Some
+/// problems in interval estimation", Journal of the Royal Statistical Society B 16 (1954). The
+/// variances may differ; the degrees of freedom are those of Satterthwaite at the estimated ratio
+/// (Tamhane and Logan, "Finding the maximum safe dose level for heteroscedastic data", 2004).
 ///
 /// The ratio is `None` if the mean of `base` is zero. The interval is `None` if a sample has a
 /// single value, or if the mean of `base` does not differ from zero: the ratio is unbounded then.

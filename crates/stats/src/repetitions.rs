@@ -5,8 +5,8 @@ use crate::{Confidence, Sample};
 
 /// Returns the smallest number of repetitions, at most `most`, after which the interval of the mean
 /// is expected to reach at most `precision_share` of the mean to each side, if the deviation stays
-/// that of `sample`: the smallest n with t(n - 1) · s / √n ≤ share · mean. Source: Jain, "The Art of
-/// Computer Systems Performance Analysis", section 13.9.
+/// that of `sample`: the smallest n with t(n - 1) · s / √n ≤ share · mean. Source: Jain, "The Art
+/// of Computer Systems Performance Analysis", section 13.9.
 ///
 /// It is `None` if the sample has a single value, if its mean is zero, or if more than `most` are
 /// needed.

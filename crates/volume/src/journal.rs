@@ -33,7 +33,8 @@ impl Journal {
         Self { ring_bytes, tail, head, seed, marker: Marker::new(superblock, root, seed, marks) }
     }
 
-    /// The journal behind a root as one that has no room: nothing is written to it before a checkpoint.
+    /// The journal behind a root as one that has no room: nothing is written to it before a
+    /// checkpoint.
     pub(crate) fn full(
         superblock: &Superblock,
         root: &Root,

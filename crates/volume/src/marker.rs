@@ -1,12 +1,12 @@
-//! Writing flush marks: a number outside of the journal that says which commit is durable.
+//! Writes flush marks: a number outside of the journal that names the newest durable commit.
 //!
-//! A mark is written without a sync of its own. It goes to the disk before the next commit and becomes
-//! durable with it, at most once in an interval; in a pool that is idle the background writes it.
+//! A mark has no sync of its own. It is written before the next commit and becomes durable with it,
+//! at most once in an interval. In an idle pool the background writes it.
 
 use gemelo_disk::Disk;
 use gemelo_format::{FlushMark, FlushMarks, PoolSeed, Root, Superblock};
 
-/// The least time between two marks in nanoseconds: one page a second is not seen in the rate of flushes.
+/// The least time between two marks: one page a second does not show in the rate of flushes.
 const MARK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// The marks of an open pool.
@@ -17,14 +17,14 @@ pub(crate) struct Marker {
     marks: FlushMarks,
     /// The newest commit that a mark, or a durable root, says to be durable.
     told: u64,
-    /// When the next mark may be written before a commit; the first one at once.
+    /// Earliest time of the next mark before a commit. The first mark is written at once.
     due_ns: u64,
-    /// When the newest commit became durable.
+    /// Time at which the newest commit became durable.
     idle_since_ns: u64,
 }
 
 impl Marker {
-    /// The marks of a pool that was opened with this root.
+    /// Returns the marks of a pool that was opened with this root.
     pub(crate) fn new(
         superblock: &Superblock,
         root: &Root,
@@ -36,33 +36,33 @@ impl Marker {
         Self { pool_id: superblock.pool_id, seed, marks, told, due_ns: 0, idle_since_ns: 0 }
     }
 
-    /// A durable root contains all commits before this one.
+    /// Notes that a durable root contains all commits before this one.
     pub(crate) fn note_root(&mut self, next_commit: u64) {
         self.told = self.told.max(next_commit.saturating_sub(1));
     }
 
-    /// A commit has become durable.
+    /// Notes that a commit has become durable.
     pub(crate) const fn note_commit(&mut self, now_ns: u64) {
         self.idle_since_ns = now_ns;
     }
 
-    /// Writes the mark of the newest durable commit if the last mark is older than an interval. The next
-    /// sync makes it durable.
+    /// Writes the mark of the newest durable commit if the last mark is older than an interval. The
+    /// next sync makes it durable.
     pub(crate) fn write_if_due(&mut self, disk: &dyn Disk, durable: u64, now_ns: u64) {
         if durable > self.told && now_ns >= self.due_ns {
             self.write(disk, durable, now_ns);
         }
     }
 
-    /// Writes the mark of the newest durable commit if none has followed for an interval. Gives whether
-    /// there is a mark to be synced.
+    /// Writes the mark of the newest durable commit if none has followed for an interval. Returns
+    /// whether there is a mark to be synced.
     pub(crate) fn write_if_idle(&mut self, disk: &dyn Disk, durable: u64, now_ns: u64) -> bool {
         let is_idle = now_ns >= self.idle_since_ns.saturating_add(MARK_INTERVAL_NS);
         durable > self.told && is_idle && now_ns >= self.due_ns && self.write(disk, durable, now_ns)
     }
 
-    /// Gives whether the mark was written. One that cannot be written is left out until the interval is
-    /// over: it protects against later damage alone, and the older mark stays.
+    /// Returns whether the mark was written. A mark that cannot be written is left out until the
+    /// interval is over: it protects against later damage only, and the older mark stays.
     fn write(&mut self, disk: &dyn Disk, durable: u64, now_ns: u64) -> bool {
         self.due_ns = now_ns.saturating_add(MARK_INTERVAL_NS);
         let mark = FlushMark { commit: durable };

@@ -1,5 +1,5 @@
-//! Commits that are damaged in both copies: they are mended, told from the end of the journal, or given
-//! up by one of two repairs that never show a block the content of another one.
+//! Commits that are damaged in both copies: they are mended, told from the end of the journal, or
+//! given up by one of two repairs that never show a block the content of another one.
 
 #![allow(
     clippy::unwrap_used,

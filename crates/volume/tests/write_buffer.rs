@@ -10,10 +10,10 @@
 
 mod common;
 
-use common::{BLOCK, content, flush, open, options, read, tuning, write};
+use common::{BLOCK, content, flush, open, options_with, read, tuning, write};
 use gemelo_base::ManualClock;
 use gemelo_disk::{Disk, DiskRead, DiskWrite, FileDisk};
-use gemelo_format::DedupMode;
+use gemelo_format::{BackendKind, DedupMode};
 use gemelo_store::PoolDisks;
 use gemelo_volume::{Pool, Tuning, VolumeError};
 use std::io;
@@ -21,31 +21,54 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A data disk whose writes fail or wait when told to, and that reserves no space.
+/// Blocks of a pool: 10 MB, of which space is reserved in steps of 1 MiB.
+const POOL_BLOCKS: u64 = 20_000;
+/// Blocks that are written: more than half of a step, so that the next one is reserved, and less
+/// than the write buffer holds.
+const WRITTEN_BLOCKS: u64 = 1500;
+
+/// An operation of a disk that can be made to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Write,
+    Sync,
+    Allocate,
+}
+
+/// A disk whose writes fail, and whose operations of one kind wait, when told to.
 struct TestDisk {
     file: FileDisk,
     failure: Mutex<Option<io::ErrorKind>>,
-    holds_writes: Mutex<bool>,
-    holds_syncs: Mutex<bool>,
+    held: Mutex<Option<Kind>>,
     freed: Condvar,
     is_waiting: AtomicBool,
 }
 
 impl TestDisk {
+    fn create(path: &Path) -> Arc<Self> {
+        Arc::new(Self {
+            file: FileDisk::create(path).unwrap(),
+            failure: Mutex::new(None),
+            held: Mutex::new(None),
+            freed: Condvar::new(),
+            is_waiting: AtomicBool::new(false),
+        })
+    }
+
     fn fail(&self, failure: Option<io::ErrorKind>) {
         *self.failure.lock().unwrap() = failure;
     }
 
-    fn set(&self, hold: &Mutex<bool>, is_held: bool) {
-        *hold.lock().unwrap() = is_held;
+    fn hold(&self, kind: Option<Kind>) {
+        *self.held.lock().unwrap() = kind;
         self.freed.notify_all();
     }
 
-    fn wait(&self, hold: &Mutex<bool>) {
-        let mut is_held = hold.lock().unwrap();
-        while *is_held {
+    fn wait_while_held(&self, kind: Kind) {
+        let mut held = self.held.lock().unwrap();
+        while *held == Some(kind) {
             self.is_waiting.store(true, Ordering::SeqCst);
-            is_held = self.freed.wait(is_held).unwrap();
+            held = self.freed.wait(held).unwrap();
         }
     }
 
@@ -63,11 +86,15 @@ impl Disk for TestDisk {
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.wait_while_held(Kind::Allocate);
+        self.file.allocate(offset, length)
+    }
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         self.file.read_many(reads);
     }
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
-        self.wait(&self.holds_writes);
+        self.wait_while_held(Kind::Write);
         let failure = *self.failure.lock().unwrap();
         match failure {
             Some(kind) => writes.iter_mut().for_each(|write| write.outcome = Err(kind.into())),
@@ -75,7 +102,7 @@ impl Disk for TestDisk {
         }
     }
     fn sync(&self) -> io::Result<()> {
-        self.wait(&self.holds_syncs);
+        self.wait_while_held(Kind::Sync);
         self.file.sync()
     }
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -83,26 +110,27 @@ impl Disk for TestDisk {
     }
 }
 
-fn disks(folder: &Path) -> (Arc<TestDisk>, PoolDisks) {
-    let file = |name: &str| FileDisk::create(&folder.join(name)).unwrap();
-    let data = Arc::new(TestDisk {
-        file: file("data"),
-        failure: Mutex::new(None),
-        holds_writes: Mutex::new(false),
-        holds_syncs: Mutex::new(false),
-        freed: Condvar::new(),
-        is_waiting: AtomicBool::new(false),
-    });
-    let disks = PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, Arc::new(file("metadata")));
-    Pool::format(&disks, &options(2000)).unwrap();
-    (data, disks)
+struct TestDisks {
+    data: Arc<TestDisk>,
+    metadata: Arc<TestDisk>,
+    both: PoolDisks,
+}
+
+fn disks(directory: &Path, backend: BackendKind) -> TestDisks {
+    let data = TestDisk::create(&directory.join("data"));
+    let metadata = TestDisk::create(&directory.join("metadata"));
+    let both =
+        PoolDisks::new(Arc::clone(&data) as Arc<dyn Disk>, Arc::clone(&metadata) as Arc<dyn Disk>);
+    Pool::format(&both, &options_with(backend, POOL_BLOCKS)).unwrap();
+    TestDisks { data, metadata, both }
 }
 
 /// A pool with threads, and a volume of it.
-fn served(disks: &PoolDisks) -> Pool {
-    let tuning = Tuning { background: true, write_buffer_bytes: 1 << 20, ..tuning() };
+fn served(disks: &PoolDisks, mode: DedupMode) -> Pool {
+    // Neither the memory of the backend nor that of the buffer becomes full.
+    let tuning = Tuning { background: true, write_buffer_bytes: 1 << 20, ..Tuning::default() };
     let pool = Pool::open_disks(disks.clone(), tuning, Arc::new(ManualClock::new())).unwrap();
-    pool.create_volume("a", 1000 * BLOCK as u64, DedupMode::Inline).unwrap();
+    pool.create_volume("a", WRITTEN_BLOCKS * BLOCK as u64, mode).unwrap();
     pool
 }
 
@@ -112,7 +140,7 @@ fn served(disks: &PoolDisks) -> Pool {
 fn a_full_file_system_fails_flushes_and_checkpoints_and_stops_nothing() {
     for is_dropped in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let (data, disks) = disks(folder.path());
+        let TestDisks { data, both: disks, .. } = disks(folder.path(), BackendKind::Log);
         let mut pool = open(&disks, tuning()).unwrap();
         pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
         let volume = pool.volume("a").unwrap();
@@ -147,7 +175,7 @@ fn a_full_file_system_fails_flushes_and_checkpoints_and_stops_nothing() {
 #[test]
 fn a_content_that_cannot_be_written_stops_the_pool_at_the_next_flush() {
     let folder = tempfile::tempdir().unwrap();
-    let (data, disks) = disks(folder.path());
+    let TestDisks { data, both: disks, .. } = disks(folder.path(), BackendKind::Log);
     let pool = open(&disks, tuning()).unwrap();
     pool.create_volume("a", 100 * BLOCK as u64, DedupMode::Inline).unwrap();
     let volume = pool.volume("a").unwrap();
@@ -160,32 +188,54 @@ fn a_content_that_cannot_be_written_stops_the_pool_at_the_next_flush() {
     assert!(read(&volume, 0, BLOCK).unwrap() == content(2, BLOCK));
 }
 
-/// Neither a disk that writes nothing nor one that is being synced holds a write or a read up.
+/// Nothing that a flush, a checkpoint or the reservation of space does on a disk holds a write or a
+/// read up. Each operation is held until all requests are done, so a request that waits for it
+/// hangs.
 #[test]
-fn writes_and_reads_wait_neither_for_writes_below_nor_for_syncs() {
-    for syncs in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let (data, disks) = disks(folder.path());
-        let pool = served(&disks);
-        let volume = pool.volume("a").unwrap();
-        let hold = if syncs { &data.holds_syncs } else { &data.holds_writes };
-        write(&volume, 0, &content(1, BLOCK)).unwrap();
-        data.set(hold, true);
-        write(&volume, 0, &content(2, BLOCK)).unwrap();
-        std::thread::scope(|scope| {
-            let flushed = scope.spawn(|| flush(&volume).unwrap());
-            data.wait_until_held();
-            for block in 0..200u64 {
-                let bytes = content(10 + block, BLOCK);
-                write(&volume, block * BLOCK as u64, &bytes).unwrap();
-                assert!(read(&volume, block * BLOCK as u64, BLOCK).unwrap() == bytes);
+fn no_request_waits_for_an_operation_of_the_background() {
+    const HELD: [(&str, Kind); 5] = [
+        ("data", Kind::Write),
+        ("data", Kind::Sync),
+        ("data", Kind::Allocate),
+        ("metadata", Kind::Write),
+        ("metadata", Kind::Sync),
+    ];
+    for backend in BackendKind::ALL {
+        for mode in [DedupMode::Off, DedupMode::Inline, DedupMode::Offline] {
+            for (name, kind) in HELD {
+                check_requests_while_held(backend, mode, name, kind);
             }
-            assert!(!flushed.is_finished());
-            data.set(hold, false);
-        });
-        pool.close().unwrap();
-        let pool = open(&disks, tuning()).unwrap();
-        let last = read(&pool.volume("a").unwrap(), 199 * BLOCK as u64, BLOCK).unwrap();
-        assert!(last == content(209, BLOCK));
+        }
     }
+}
+
+fn check_requests_while_held(backend: BackendKind, mode: DedupMode, name: &str, kind: Kind) {
+    let directory = tempfile::tempdir().unwrap();
+    let disks = disks(directory.path(), backend);
+    let pool = served(&disks.both, mode);
+    let volume = pool.volume("a").unwrap();
+    let held = if name == "data" { &disks.data } else { &disks.metadata };
+    write(&volume, 0, &content(1, BLOCK)).unwrap();
+    held.hold(Some(kind));
+    write(&volume, 0, &content(2, BLOCK)).unwrap();
+    std::thread::scope(|scope| {
+        let flushed = scope.spawn(|| pool.checkpoint().unwrap());
+        if kind != Kind::Allocate {
+            held.wait_until_held();
+        }
+        for block in 0..WRITTEN_BLOCKS {
+            let bytes = content(10 + block, BLOCK);
+            write(&volume, block * BLOCK as u64, &bytes).unwrap();
+            assert!(read(&volume, block * BLOCK as u64, BLOCK).unwrap() == bytes);
+        }
+        // The step ahead of the writes is allocated by a thread that nobody waits for.
+        held.wait_until_held();
+        assert!(kind == Kind::Allocate || !flushed.is_finished(), "{backend:?} {mode:?} {name}");
+        held.hold(None);
+    });
+    pool.close().unwrap();
+    let pool = open(&disks.both, tuning()).unwrap();
+    let last =
+        read(&pool.volume("a").unwrap(), (WRITTEN_BLOCKS - 1) * BLOCK as u64, BLOCK).unwrap();
+    assert!(last == content(9 + WRITTEN_BLOCKS, BLOCK), "{backend:?} {mode:?} {name} {kind:?}");
 }

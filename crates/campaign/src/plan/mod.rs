@@ -165,3 +165,45 @@ fn check_baseline(
         format_args!("no target is named '{baseline}': there are {}", known.join(", ")),
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLAN: &str = "[parameters]\nn = 2\n[sets]\nmodes = ['off', 'inline']\n\
+        [campaign]\nname = 'x'\nrepetitions = '{n}'\nbaseline = 'v-off-1'\n\
+        [[target]]\nname = 'v-{mode}-{k}'\nmatrix = { mode = 'modes', k = [1, 2] }\n\
+        volume = { mode = '{mode}', size = '{k}g' }\n\
+        [[workload]]\nname = 'w-{e}'\nmatrix = { e = [0, 8] }\nset = 'e'\n\
+        targets = ['v-*-1']\nbench = { entropy = '{e}', time = '5s' }\n";
+
+    fn read(text: &str) -> Result<Plan, PlanError> {
+        Plan::read(text, Path::new("."), &[])
+    }
+
+    #[test]
+    fn matrices_make_every_combination_in_the_order_of_the_plan() {
+        let plan = read(PLAN).unwrap();
+        let names: Vec<_> = plan.targets.iter().map(|target| target.name.as_str()).collect();
+        assert_eq!(names, ["v-off-1", "v-off-2", "v-inline-1", "v-inline-2"]);
+        assert_eq!(plan.settings.repetitions, 2);
+        let sets: Vec<_> = plan.workloads.iter().map(|load| load.set.clone().unwrap()).collect();
+        assert_eq!(sets, [("e".to_owned(), "0".to_owned()), ("e".to_owned(), "8".to_owned())]);
+        assert!(
+            plan.workloads.iter().all(|load| load.is_for("v-off-1") && !load.is_for("v-off-2"))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(
+            at in 0..PLAN.len(), length in 0..20_usize, with in "\\PC{0,12}"
+        ) {
+            let end = (at + length).min(PLAN.len());
+            let mut text = PLAN.to_owned();
+            text.replace_range(at..end, &with);
+            let _ = read(&text);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::Campaign;
 use crate::error::{CampaignError, StepError};
+use crate::journal::Mark;
 use crate::monitor::{Monitor, Watched};
 use crate::plan::Settings;
 use crate::process;
@@ -92,7 +93,7 @@ impl<'a> Attempt<'a> {
             Err(StepError::Interrupted) => Outcome::Interrupted,
             Err(error) => Outcome::Failed { reason: error.reason() },
         };
-        let left = self.site.journal.undo_since(mark);
+        let left = self.give_back(mark);
         self.record.warnings.append(&mut self.site.warnings);
         self.record.warnings.extend(left.iter().map(StepError::reason));
         if let Ok(monitor) = monitor {
@@ -101,6 +102,11 @@ impl<'a> Attempt<'a> {
         self.add_space();
         self.record.elapsed_ns = self.now_ns();
         self.record
+    }
+
+    fn give_back(&mut self, mark: Mark) -> Vec<StepError> {
+        let given_back = |run: &mut Self| Ok(run.site.journal.undo_since(mark));
+        self.phase("give-back", given_back).unwrap_or_default()
     }
 
     fn now_ns(&self) -> u64 {
@@ -205,7 +211,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn ask_space(&mut self, made: &dyn Made, moment: &str) -> Result<(), StepError> {
-        if let Some(space) = made.space(&mut self.site)? {
+        let space = self.phase("space", |run| made.space(&mut run.site))?;
+        if let Some(space) = space {
             self.record.space.insert(moment.to_owned(), space);
         }
         Ok(())

@@ -1,3 +1,5 @@
+//! Tests of the plans that ship: each is complete, and judges every finding of its paper.
+
 use super::*;
 use gemelo_compare::{Condition, Term};
 

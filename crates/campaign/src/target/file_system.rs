@@ -15,8 +15,9 @@ use std::process::Command;
 /// Size of a file system without the key: enough for short runs, and small enough for most disks.
 const DEFAULT_BYTES: u64 = 4 << 30;
 
-/// Options of `duperemove` without the key: the block of most file systems, and not 128 KiB.
-const DUPEREMOVE_OPTIONS: [&str; 2] = ["-b", "4096"];
+/// Options of `duperemove` without the key: the block of most file systems instead of 128 KiB, and
+/// also duplicates within a file and within an extent.
+const DUPEREMOVE_OPTIONS: [&str; 3] = ["-b", "4096", "--dedupe-options=same,partial"];
 
 /// The file systems that can be made, and the options by which the program that makes them
 /// overwrites what was there.

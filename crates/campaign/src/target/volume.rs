@@ -245,8 +245,8 @@ impl Made for MadeVolume {
         if !self.is_offline {
             return Ok(false);
         }
+        // Freed blocks need no collection here: the pool does not count them as used.
         site.run(site.gemelo(&["pool", "find"]).arg(&self.pool))?;
-        site.run(site.gemelo(&["pool", "gc"]).arg(&self.pool))?;
         Ok(true)
     }
 

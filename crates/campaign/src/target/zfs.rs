@@ -20,6 +20,10 @@ const DEFAULT_BYTES: u64 = 4 << 30;
 /// Socket by which `zpool` and `zfs` reach the one daemon of the machine.
 const SOCKET: &str = "/var/run/zfs/zfs_socket";
 
+/// Looks whether another daemon still runs, and the pause between them: 30 seconds together.
+const OTHER_TRIES: u32 = 300;
+const OTHER_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// The daemon belongs to the run, and its statistics at `/zfs-kstat` are not used.
 const DAEMON_OPTIONS: [&str; 2] = ["--no-daemon", "--no-kstat-mount"];
 
@@ -78,8 +82,15 @@ impl Target for Zfs {
     fn make(&self, site: &mut Site<'_>) -> Result<Box<dyn Made>, StepError> {
         const NAME: &str = "zfs-fuse";
         let file = site.sparse_file("disk", self.bytes)?;
-        let pid = site.start(Command::new(NAME).args(DAEMON_OPTIONS).args(&self.options), NAME)?;
+        // The machine has one daemon at a time; that of an earlier run may be about to end.
         let is_ready = || std::os::unix::net::UnixStream::connect(SOCKET).is_ok();
+        for _ in 0..OTHER_TRIES {
+            if !is_ready() {
+                break;
+            }
+            site.pause(OTHER_PAUSE)?;
+        }
+        let pid = site.start(Command::new(NAME).args(DAEMON_OPTIONS).args(&self.options), NAME)?;
         site.wait_until(pid, NAME, is_ready)?;
         let pool = format!("gemelo{:08x}", gemelo_base::random::fresh_word() as u32);
         let mount = site.work.join("mount");

@@ -69,7 +69,7 @@ impl Script {
     /// Parses a script; `name` is for messages.
     ///
     /// # Errors
-    /// If the text is not in the language. The error has the position.
+    /// Fails if the text is not in the language. The error has the position.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScriptError> {
         let commands = parse::parse(text).map_err(|fault| fault.in_script(name, text))?;
         Ok(Self { name: name.to_owned(), text: text.to_owned(), commands })
@@ -78,7 +78,7 @@ impl Script {
     /// Sets variables and resolves all names. `overrides` take precedence over `set` in the script.
     ///
     /// # Errors
-    /// If a name is unknown, a value is outside its range, or an override is not a value of the
+    /// Fails if a name is unknown, a value is outside its range, or an override is not a value of the
     /// language.
     pub fn compile(&self, overrides: &[(String, String)]) -> Result<Program, ScriptError> {
         let mut values = BTreeMap::new();

@@ -170,7 +170,7 @@ pub fn attribute_names() -> Vec<&'static str> {
 /// Opens a source.
 ///
 /// # Errors
-/// If there is no such source, a value is outside its range, or a file cannot be read.
+/// Fails if there is no such source, a value is outside its range, or a file cannot be read.
 pub fn open(
     spec: &SourceSpec,
     around: &Surroundings<'_>,
@@ -184,7 +184,7 @@ impl SourceSpec {
     /// Parses and checks `NAME,attribute=value,...`, the form of an option.
     ///
     /// # Errors
-    /// If there is no such source or attribute, or a value is outside its range.
+    /// Fails if there is no such source or attribute, or a value is outside its range.
     pub fn parse(text: &str) -> Result<Self, SourceError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().trim().to_owned();

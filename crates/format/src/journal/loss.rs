@@ -33,9 +33,9 @@ impl JournalReader<'_> {
         gaps.first.get_or_insert((self.number, next));
     }
 
-    /// Tells the end of the journal from damage. A crash breaks at most the last commit, and that only if
-    /// no flush mark names it. If a later one is there, the one that should be next was damaged; if one of
-    /// a later generation is there, the root that went with it was.
+    /// Tells the end of the journal from damage. A crash breaks at most the last commit, and that
+    /// only if no flush mark names it. If a later one is there, the one that should be next was
+    /// damaged; if one of a later generation is there, the root that went with it was.
     pub(super) fn judge(mut self, marks: FlushMarks) -> Result<Replayed, FormatError> {
         let next = self.number;
         let headers = match self.headers.take() {
@@ -93,8 +93,8 @@ impl JournalReader<'_> {
         })
     }
 
-    /// How much is lost: the commits that were skipped, or those at the end up to the first that can be
-    /// read.
+    /// The extent of the loss: the commits that were skipped, or those at the end up to the first
+    /// that can be read.
     fn measure_loss(
         &self,
         what: String,

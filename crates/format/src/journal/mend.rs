@@ -2,13 +2,13 @@
 
 use crate::{COMMIT_HEADER_BYTES, CommitHeader, PAGE_BYTES, PoolSeed};
 
-/// Most pages in which two copies may differ. Each mix of them is tried, so this bounds the work to 256
-/// checksums of a commit.
+/// Most pages in which two copies may differ. Each mix of them is tried, so this bounds the work to
+/// 256 checksums of a commit.
 const MOST_DIFFERENT_PAGES: u32 = 8;
 
-/// Finds the payload that a header names among the mixes of two copies of its commit: of each page in
-/// which the copies differ, either may be the intact one. A torn commit that is found so may be replayed,
-/// because the contents that it refers to were synced before it was written.
+/// Finds the payload that a header names among the mixes of two copies of its commit: of each page
+/// in which the copies differ, either may be the intact one. A torn commit that is found so may be
+/// replayed, because the contents that it refers to were synced before it was written.
 pub(super) fn mend_payload(
     header: &CommitHeader,
     seed: PoolSeed,

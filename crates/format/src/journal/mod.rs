@@ -21,12 +21,12 @@ pub const fn ring_offset(offset: u64) -> u64 {
     JOURNAL_PAGE * PAGE_BYTES as u64 + offset
 }
 
-/// What a replay does at a commit that is lost.
+/// The behaviour of a replay at a lost commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtLoss {
-    /// It ends with the commit before.
+    /// The replay ends with the commit before.
     Stop,
-    /// It goes on with the next commit that can be read.
+    /// The replay goes on with the next commit that can be read.
     Skip,
 }
 
@@ -37,7 +37,7 @@ pub struct ReplayedCommit {
     pub number: u64,
     /// The changes of the commit, in order.
     pub changes: Vec<Change>,
-    /// Whether a commit before it is lost, so that changes may rest on ones that are not there.
+    /// `true` if an earlier commit is lost, so that changes may rest on missing ones.
     pub follows_loss: bool,
 }
 
@@ -57,10 +57,10 @@ pub struct LostHistory {
     pub what: String,
     /// The number of commits that cannot be replayed, up to the first that can.
     pub commits: u64,
-    /// The most changes that the lost commits can hold together, if the headers of all of them can be
-    /// read.
+    /// The most changes that the lost commits can hold together, if the headers of all of them can
+    /// be read.
     pub most_changes: Option<u64>,
-    /// Whether commits that follow a lost one can be replayed.
+    /// `true` if commits that follow a lost one can be replayed.
     pub can_skip: bool,
 }
 
@@ -82,14 +82,15 @@ pub struct Replayed {
     pub mended: Vec<u64>,
     /// The flush marks of the pool.
     pub marks: FlushMarks,
-    /// Blocks of each volume that commits changed which were not replayed, as far as those can be read.
+    /// Blocks of each volume that commits changed which were not replayed, as far as those can be
+    /// read.
     pub undone: BTreeMap<VolumeId, u64>,
 }
 
 /// Reads the commits from a root on, and calls `apply` with each.
 ///
 /// # Errors
-/// If the disk cannot be read, a commit cannot be decoded, or `apply` fails.
+/// Fails if the disk cannot be read, if a commit cannot be decoded, or if `apply` fails.
 pub fn replay_journal<E: From<FormatError>>(
     disk: &dyn Disk,
     superblock: &Superblock,
@@ -128,9 +129,9 @@ struct JournalReader<'d> {
 }
 
 impl JournalReader<'_> {
-    /// A commit counts if one of its copies is good, or both together. The whole ring is searched before
-    /// the end of the journal is believed: a later commit means that the one that should be next was
-    /// damaged.
+    /// A commit counts if one of its copies is good, or both together. The whole ring is searched
+    /// before the end of the journal is believed: a later commit means that the one that should be
+    /// next was damaged.
     fn replay<E: From<FormatError>>(
         mut self,
         marks: FlushMarks,

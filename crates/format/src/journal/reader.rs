@@ -35,8 +35,8 @@ impl Ring<'_> {
         header.copy_bytes()?.checked_mul(self.version.commit_copies())
     }
 
-    /// The commit of this number at one of two places: the head, or the ring's start. The header of its
-    /// first copy has to be good, as it says where the second one is.
+    /// The commit of this number at one of two places: the head, or the ring's start. The header of
+    /// its first copy has to be good, as it says where the second one is.
     pub(super) fn commit_at_any(&self, starts: [u64; 2], number: u64) -> Result<Option<Found>> {
         for start in starts {
             let Some(header) = self.header_at(start, number)? else { continue };
@@ -81,7 +81,8 @@ impl Ring<'_> {
         Ok(None)
     }
 
-    /// The commit whose first copy begins here: from a copy that is good, or put together from both.
+    /// The commit whose first copy begins here: from a copy that is good, or put together from
+    /// both.
     fn commit_from(&self, start: u64, header: &CommitHeader) -> Result<Option<Found>> {
         let fits = self
             .commit_bytes(header)
@@ -159,7 +160,8 @@ impl Ring<'_> {
         Ok(found)
     }
 
-    /// Blocks of each volume that the commits from this number on change, as far as those can be read.
+    /// Blocks of each volume that the commits from this number on change, as far as those can be
+    /// read.
     pub(super) fn count_changes(
         &self,
         from: u64,

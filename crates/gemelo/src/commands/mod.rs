@@ -20,7 +20,7 @@ pub(crate) mod trace;
 mod verify;
 mod volume;
 
-use crate::context::Context;
+use crate::context::{Context, Verbosity};
 use crate::exit::Outcome;
 use clap::{Parser, Subcommand};
 
@@ -30,6 +30,16 @@ use clap::{Parser, Subcommand};
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// Print no text and no progress; result files, warnings and errors are written as usual
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    quiet: bool,
+}
+
+impl Arguments {
+    /// Returns whether the command prints its results as text.
+    pub(crate) const fn verbosity(&self) -> Verbosity {
+        if self.quiet { Verbosity::Quiet } else { Verbosity::Usual }
+    }
 }
 
 /// The commands. A variant without a text has the text of its arguments.

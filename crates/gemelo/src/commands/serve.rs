@@ -111,7 +111,7 @@ pub(crate) struct Arguments {
     /// [default: as the pool was made, on]
     #[arg(long, value_name = "on|off")]
     verify_reads: Option<OnOff>,
-    /// Whether writes bypass the page cache; buffered where the file system has no direct writes
+    /// Write past the page cache or through it; buffered where the file system has no direct writes
     /// [default: as the pool was made, direct]
     #[arg(long, value_name = "direct|buffered", value_parser = io_mode_parser())]
     io: Option<IoMode>,

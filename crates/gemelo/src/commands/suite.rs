@@ -3,10 +3,8 @@
 use super::bench;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::report_option::ReportOption;
 use clap::Args;
 use gemelo_job::{JobOptions, suite};
-use std::path::PathBuf;
 
 /// Measure storage under the eight loads of the DEDISbench paper, in its order.
 ///
@@ -17,15 +15,11 @@ use std::path::PathBuf;
 pub(crate) struct Arguments {
     #[command(flatten)]
     options: JobOptions,
-    /// Write the results with all histograms as JSON to this file; - writes to standard output in
-    /// place of the text
-    #[arg(long, value_name = "FILE", help_heading = "Measurement")]
-    json: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Measurement")]
-    report: ReportOption,
+    outputs: bench::Outputs,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let jobs = suite::jobs(&arguments.options)?;
-    bench::run_jobs(jobs, arguments.json.as_deref(), &arguments.report, context)
+    bench::run_jobs(jobs, &arguments.outputs, context)
 }

@@ -91,6 +91,8 @@ const KNOWN: &[KindAs] = &[
     kind_as::<gemelo_content::ContentError>,
     kind_as::<gemelo_content::DistributionError>,
     kind_as::<gemelo_content::ProfileError>,
+    kind_as::<gemelo_campaign::CampaignError>,
+    kind_as::<gemelo_campaign::PlanError>,
     kind_as::<gemelo_check::CheckError>,
     kind_as::<gemelo_compare::CompareError>,
     kind_as::<gemelo_device::DeviceError>,

@@ -43,7 +43,7 @@ fn the_outlook_says_what_would_run_what_is_left_out_and_how_long_it_takes() {
          [[target]]\nname = 'absent'\ncommands = { check = 'echo no vdo here; exit 1' }\n\
          [[target]]\nname = 'volume'\nvolume = { size = '64m' }\n\
          [[workload]]\nname = 'write'\nbench = { time = '7s' }\n\
-         [[workload]]\nname = 'script'\ncommand = 'true'\n",
+         [[workload]]\nname = 'script'\ntar = { tree = '.' }\n",
     );
     let plan = place.plan();
     let ran = gemelo(&["campaign", "run", plan.to_str().unwrap(), "--plan"]);

@@ -16,6 +16,7 @@ mod outcome;
 mod state;
 mod times;
 
+pub(crate) use counts::{Progress, TotalProgress};
 pub(crate) use outcome::ProcessOutcome;
 pub(crate) use state::{Cause, Common, State};
 
@@ -28,7 +29,6 @@ use crate::result::OperationFailure;
 use flights::Flight;
 use gemelo_target::{Completion, IoFailure, Queue, TargetOperation, TargetRequest, Wait};
 use state::PreparedOperation;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Delay of a start from which an operation counts as late; a timer needs less to wake a thread.
@@ -38,8 +38,6 @@ pub(crate) const LATE_NS: u64 = 100_000;
 const POLL_BELOW_NS: u64 = 60_000;
 /// Longest wait after which a process checks whether it should stop.
 const MOST_WAIT_NS: u64 = 100_000_000;
-/// Operations between two reports of progress.
-const PROGRESS_EVERY: u64 = 1 << 10;
 
 /// State of a process that checks every read.
 pub(crate) struct Online<'a> {
@@ -83,7 +81,8 @@ impl Process<'_> {
                 break Cause::Halted;
             }
         };
-        self.report_progress(1);
+        let last = self.state.counts.take();
+        self.common.progress.add(last);
         cause
     }
 
@@ -118,11 +117,11 @@ impl Process<'_> {
         self.state.times.set_now(now_ns)
     }
 
-    /// Reports completed operations as progress, if there are at least `least`.
+    /// Reports completed operations as progress, if it is time.
     #[inline]
-    fn report_progress(&mut self, least: u64) {
-        if let Some(operations) = self.state.counts.take_unreported(least) {
-            self.common.progress.fetch_add(operations, Ordering::Relaxed);
+    fn report_progress(&mut self) {
+        if let Some(completed) = self.state.counts.take_due(self.state.times.now_ns()) {
+            self.common.progress.add(completed);
         }
     }
 
@@ -258,7 +257,7 @@ impl Process<'_> {
         for completion in done.drain(..) {
             self.complete(completion, ended_ns);
         }
-        self.report_progress(PROGRESS_EVERY);
+        self.report_progress();
     }
 
     #[inline]
@@ -311,7 +310,7 @@ impl Process<'_> {
             service_ns,
             waited_ns > LATE_NS,
         );
-        self.state.counts.complete();
+        self.state.counts.complete(waited_ns + service_ns);
         if let Some(log) = &mut self.log {
             log.record(operation.kind, operation.block, started_ns, service_ns, waited_ns);
         }

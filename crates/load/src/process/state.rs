@@ -7,9 +7,9 @@ use super::times::Times;
 use crate::contents::Contents;
 use crate::job::{Job, Pace};
 use crate::operations::ScheduledOperation;
+use crate::process::counts::TotalProgress;
 use crate::result::OperationFailure;
 use gemelo_base::{Clock, StopFlag};
-use std::sync::atomic::AtomicU64;
 
 /// State shared by all processes of a run.
 pub(crate) struct Common<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct Common<'a> {
     /// The first process that fails raises this flag.
     pub(crate) halt: &'a StopFlag,
     /// Operations completed by all processes.
-    pub(crate) progress: &'a AtomicU64,
+    pub(crate) progress: &'a TotalProgress,
 }
 
 /// The reason why a process ended.

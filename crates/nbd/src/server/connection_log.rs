@@ -1,5 +1,5 @@
-//! The log of connections, for servers that are asked to keep one: a line when a client has selected
-//! an export, and a line when it leaves.
+//! The log of connections, for servers that are asked to keep one: a line when a client has
+//! selected an export, and a line when it leaves.
 
 use super::reports::Reports;
 use super::stream::Stream;

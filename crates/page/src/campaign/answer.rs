@@ -3,7 +3,7 @@
 
 use super::data::Data;
 use super::judgement::{Judgement, Versus};
-use super::overview::{Rank, ranks};
+use super::overview::{Rank, ranks, without_interval};
 use crate::document::{Answer, Item, Section, Text};
 use crate::quantity::{FigureName, Unit, figure_name, significant};
 use gemelo_base::units::format_counted;
@@ -32,7 +32,7 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
         answers.push(Answer::new("No run was complete, so there is no answer."));
     }
     section.items.push(Item::Answers(answers));
-    section.items.push(Item::Paragraph(extent(data)));
+    section.items.push(Item::Paragraph(extent(data, judged)));
     section
 }
 
@@ -176,7 +176,7 @@ fn details(compared: &[Compared<'_>]) -> Vec<Text> {
         .take(MOST_NAMED)
         .map(|one| {
             let interval = one.versus.interval.map_or_else(
-                || "no interval".to_owned(),
+                || without_interval(one.repetitions).to_owned(),
                 |(low, high)| Unit::Number.show_range(low, high),
             );
             Text::from(format!(
@@ -212,15 +212,15 @@ fn alone(judged: &Judgement, ranks: &[Rank<'_>], target: &TargetRecord) -> Vec<A
 }
 
 /// Says how much was run, and what was not.
-fn extent(data: &Data) -> Text {
+fn extent(data: &Data, judged: &Judgement) -> Text {
     let complete = data.complete().count();
     let planned = data.plan.runs.len();
     let text = Text::new().plain(format!(
-        "{complete} of {} were complete: {} on {}. Ranges in brackets are {} % intervals.",
+        "{complete} of {} were complete: {} on {}. Ranges in brackets are {} intervals.",
         format_counted(planned as u64, "planned run"),
         format_counted(data.plan.targets.len() as u64, "target"),
         format_counted(data.plan.workloads.len() as u64, "workload"),
-        100.0 * data.plan.confidence
+        judged.level()
     ));
     if complete == planned {
         return text;

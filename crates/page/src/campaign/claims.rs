@@ -5,6 +5,7 @@ use super::data::Data;
 use super::judgement::Judgement;
 use crate::document::{Cell, Column, Item, Row, Section, Table, Text, Tone};
 use crate::quantity::{Unit, significant};
+use gemelo_base::units::format_counted;
 use gemelo_compare::{ClaimVerdict, ConditionOutcome};
 use gemelo_record::ClaimRecord;
 
@@ -47,16 +48,20 @@ fn summary(judged: &Judgement) -> Text {
     let count = |is: fn(&ClaimVerdict) -> bool| {
         judged.claims.iter().filter(|judgement| is(&judgement.verdict)).count()
     };
-    let confirmed = count(|verdict| *verdict == ClaimVerdict::Confirmed);
-    let refuted = count(|verdict| *verdict == ClaimVerdict::Refuted);
-    let undecided = count(|verdict| matches!(verdict, ClaimVerdict::Undecided { .. }));
-    let not_testable = count(|verdict| matches!(verdict, ClaimVerdict::NotTestable { .. }));
-    Text::new()
-        .plain(format!("Of {} claims, ", judged.claims.len()))
-        .strong(format!("{confirmed} confirmed"))
-        .plain(", ")
-        .strong(format!("{refuted} refuted"))
-        .plain(format!(", {undecided} undecided, {not_testable} not testable here."))
+    let counts = [
+        (count(|verdict| *verdict == ClaimVerdict::Confirmed), "confirmed"),
+        (count(|verdict| *verdict == ClaimVerdict::Refuted), "refuted"),
+        (count(|verdict| matches!(verdict, ClaimVerdict::Undecided { .. })), "undecided"),
+        (count(|verdict| matches!(verdict, ClaimVerdict::NotTestable { .. })), "not testable here"),
+    ];
+    let total = format_counted(judged.claims.len() as u64, "claim");
+    let mut text = Text::new().plain(format!("{total}: "));
+    let mut separator = "";
+    for (count, words) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        text = text.plain(separator).strong(format!("{count} {words}"));
+        separator = ", ";
+    }
+    text.plain(".")
 }
 
 fn statement(claim: &ClaimRecord) -> Cell {

@@ -42,6 +42,11 @@ impl Data {
         self.plan.targets.iter().enumerate()
     }
 
+    /// Returns the targets that have a complete run.
+    pub(crate) fn measured_targets(&self) -> impl Iterator<Item = (usize, &TargetRecord)> {
+        self.targets().filter(|(_, target)| self.complete().any(|run| run.target == target.name))
+    }
+
     /// Returns the number and the record of the target that the others are compared with: the one
     /// that the plan names, or the first one that has a complete run.
     pub(crate) fn baseline(&self) -> Option<(usize, &TargetRecord)> {

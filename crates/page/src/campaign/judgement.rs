@@ -86,10 +86,10 @@ impl Judgement {
         self.comparisons.get(&(Place::new(workload, target), figure.to_owned())).copied()
     }
 
-    /// Returns the confidence level of intervals in words: `95 %`.
+    /// Returns the confidence level of intervals as `95 %`, with a space that does not break.
     pub(crate) fn level(&self) -> String {
         let percent = (1000.0 * self.confidence.level()).round() / 10.0;
-        format!("{percent} %")
+        format!("{percent}\u{a0}%")
     }
 }
 

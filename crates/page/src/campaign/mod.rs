@@ -3,6 +3,7 @@
 mod answer;
 mod claims;
 mod data;
+mod doubts;
 mod judgement;
 mod over_time;
 mod overview;
@@ -16,6 +17,7 @@ pub(crate) use over_time::{TimeLine, is_drawn, time_picture};
 pub(crate) use workload::latency_picture;
 
 use crate::document::{Compared, Document, Item, Section, Text};
+use crate::origin;
 use gemelo_record::{Paper, RecordError};
 use judgement::Judgement;
 use std::path::Path;
@@ -38,7 +40,7 @@ pub(crate) fn document(data: &Data, directory: &Path) -> Document {
         data.plan.workloads.iter().map(|load| workload::section(data, &judged, load, directory)),
     );
     sections.extend(space::section(data));
-    sections.extend(runs::warnings(data));
+    sections.extend(runs::warnings(data, doubts::doubts(data, &judged)));
     sections.push(runs::origin(data));
     sections.push(runs::section(data));
     if let (Some(paper), Some(answer)) = (&data.plan.paper, sections.first_mut()) {
@@ -48,7 +50,9 @@ pub(crate) fn document(data: &Data, directory: &Path) -> Document {
         title: data.plan.title.clone(),
         subtitle: format!(
             "Campaign {}, started {} on {}",
-            data.plan.name, data.plan.provenance.started_at, data.plan.provenance.host
+            data.plan.name,
+            origin::readable_time(&data.plan.provenance.started_at),
+            data.plan.provenance.host
         ),
         targets: data
             .targets()

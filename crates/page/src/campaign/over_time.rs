@@ -10,21 +10,27 @@ use crate::thin;
 use gemelo_record::{RunRecord, Series, WorkloadRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Pictures over time of a whole campaign, and of each workload at least. They are the largest part
+/// of a page.
+const MOST_OF_CAMPAIGN: usize = 96;
+const FEWEST_OF_WORKLOAD: usize = 2;
 /// Lines of one picture at most. More repetitions would hide each other.
 const MOST_LINES: usize = 24;
 /// Points of a line of means over repetitions.
 const MEAN_POINTS: usize = 60;
 /// Rows of the table of a picture at most.
-const MOST_ROWS: usize = 16;
+const MOST_ROWS: usize = 10;
 
-/// Returns whether a series gets a picture: it has a course, it is not zero all the time, and it is
-/// not the throughput beside the operations of the same kind, which has the same course.
+/// Returns whether a series gets a picture. Series of one point, of zeros and of the monitor's own
+/// cost get none, and neither does the throughput beside the operations of the same kind, which has
+/// the same course.
 pub(crate) fn is_drawn<'a>(series: &Series, mut others: impl Iterator<Item = &'a Series>) -> bool {
+    let is_own = series.name.starts_with("monitor/");
     let is_telling = series.points.iter().any(|(_, value)| *value != 0.0);
     let operations =
         series.name.strip_suffix("/bytes_per_s").map(|kind| format!("{kind}/operations_per_s"));
     let repeats = operations.is_some_and(|name| others.any(|other| other.name == name));
-    series.points.len() > 1 && is_telling && !repeats
+    series.points.len() > 1 && is_telling && !repeats && !is_own
 }
 
 /// Returns the pictures of all series that show something.
@@ -35,9 +41,15 @@ pub(super) fn pictures(data: &Data, workload: &WorkloadRecord) -> Vec<Picture> {
         .flat_map(|run| series_of(run).filter(|series| is_drawn(series, series_of(run))))
         .map(|series| series.name.as_str())
         .filter(|name| known.insert(*name))
-        .take(MOST_PICTURES)
+        .take(share(data))
         .collect();
     names.into_iter().map(|name| picture(data, workload, name)).collect()
+}
+
+/// Returns the number of pictures that each workload gets at most.
+fn share(data: &Data) -> usize {
+    let of_each = MOST_OF_CAMPAIGN / data.plan.workloads.len().max(1);
+    of_each.clamp(FEWEST_OF_WORKLOAD, MOST_PICTURES)
 }
 
 fn series_of(run: &RunRecord) -> impl Iterator<Item = &Series> {
@@ -109,7 +121,10 @@ fn means(lines: &[TimeLine<'_>]) -> Vec<Line> {
         .into_iter()
         .map(|((colour, label), mut points)| {
             points.sort_by_key(|(time, _)| *time);
-            Line::new(label.to_owned(), colour, thin::means(&points, MEAN_POINTS))
+            let of_label = lines.iter().filter(|line| line.colour == colour && line.label == label);
+            let longest = of_label.map(|line| line.points.len()).max().unwrap_or(0);
+            let groups = longest.clamp(1, MEAN_POINTS);
+            Line::new(label.to_owned(), colour, thin::group_means(&points, groups))
         })
         .collect()
 }

@@ -61,8 +61,8 @@ pub(super) fn section(data: &Data, judged: &Judgement) -> Section {
     section.items.push(Item::Paragraph(
         format!(
             "An arrow marks a difference that the data carry: the p-value, corrected by Holm's \
-             method for all comparisons of the campaign, is below {:.2}. Ranges are {} intervals. A \
-             number leads to its workload, and from there to the raw results.",
+             method for all comparisons of the campaign, is below {:.2}. Ranges are {} intervals. \
+             A number leads to its workload, and from there to the raw results.",
             1.0 - data.plan.confidence,
             judged.level(),
         )
@@ -109,6 +109,8 @@ fn ratio_pictures(
 fn reach(rows: &[(usize, String, Versus)]) -> (f64, f64) {
     rows.iter().fold((1.0, 1.0), |(least, most), (_, _, versus)| {
         let (low, high) = versus.interval.unwrap_or((versus.ratio, versus.ratio));
+        // A lower end that is not above zero has no place on the axis.
+        let low = if low > 0.0 { low } else { versus.ratio };
         (least.min(low.min(versus.ratio)), most.max(high.max(versus.ratio)))
     })
 }
@@ -162,6 +164,11 @@ fn ratio_picture(
     }
 }
 
+/// Says why a ratio has no interval.
+pub(super) fn without_interval(repetitions: usize) -> &'static str {
+    if repetitions < 2 { "no interval" } else { "unbounded interval" }
+}
+
 /// Writes a p-value. Smaller ones than a thousandth say no more.
 pub(super) fn p_text(p_value: f64) -> String {
     if p_value < 0.001 { "below 0.001".to_owned() } else { format!("{p_value:.3}") }
@@ -205,7 +212,7 @@ fn cell(judged: &Judgement, rank: &Rank<'_>, target: &TargetRecord) -> Cell {
         Some((low, high)) => {
             format!("{}× ({})", significant(versus.ratio), Unit::Number.show_range(low, high))
         }
-        None => format!("{}×, no interval", significant(versus.ratio)),
+        None => format!("{}×, {}", significant(versus.ratio), without_interval(estimate.count)),
     };
     let tone = match versus.verdict {
         Verdict::Better => Tone::Better,

@@ -8,7 +8,7 @@ use gemelo_record::{Outcome, PlannedRun, RunRecord};
 use std::collections::BTreeMap;
 
 /// Returns the section with everything that a reader should be warned of, if there is anything.
-pub(super) fn warnings(data: &Data) -> Option<Section> {
+pub(super) fn warnings(data: &Data, doubts: Vec<String>) -> Option<Section> {
     let mut by_text: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for run in &data.runs {
         for warning in &run.warnings {
@@ -22,6 +22,7 @@ pub(super) fn warnings(data: &Data) -> Option<Section> {
             format!("{text} ({} runs, the first is {})", runs.len(), runs.first().unwrap_or(&""))
         }
     }));
+    warnings.extend(doubts);
     if warnings.is_empty() {
         return None;
     }
@@ -129,7 +130,7 @@ fn row(planned: &PlannedRun, record: Option<&RunRecord>) -> Vec<Cell> {
         files = files.link(file.clone(), run_file(record, file));
     }
     vec![
-        name.detail(record.started_at.clone()),
+        name.detail(origin::readable_time(&record.started_at)),
         outcome,
         Cell::new(Unit::Nanoseconds.show(record.elapsed_ns as f64)),
         Cell::new(files),

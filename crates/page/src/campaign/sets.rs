@@ -72,7 +72,7 @@ fn picture(
     let (axis, places) = places(set, members);
     let mut columns = vec![Column::text(set)];
     let mut lines = Vec::new();
-    for (number, target) in data.targets() {
+    for (number, target) in data.measured_targets() {
         columns.push(Column::number(target.name.clone()).of(Some(number)));
         let mut line = Line::new(target.name.clone(), number, Vec::new());
         line.has_marks = true;
@@ -91,7 +91,7 @@ fn picture(
     for (workload, value) in members {
         let address = format!("#{}", anchor("workload", &workload.name));
         let mut cells = vec![Cell::new(Text::new().link(*value, address))];
-        cells.extend(data.targets().map(|(_, target)| {
+        cells.extend(data.measured_targets().map(|(_, target)| {
             let estimate = judged.estimate(&workload.name, &target.name, figure);
             estimate.map_or_else(|| Cell::missing("none"), |of| Cell::new(unit.show(of.value)))
         }));

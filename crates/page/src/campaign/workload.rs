@@ -232,7 +232,8 @@ fn by_repetition(data: &Data, workload: &WorkloadRecord, main: &[(String, Better
 fn all_figures(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Table {
     let mut columns = vec![Column::text("figure")];
     columns.extend(
-        data.targets().map(|(number, target)| Column::number(target.name.clone()).of(Some(number))),
+        data.measured_targets()
+            .map(|(number, target)| Column::number(target.name.clone()).of(Some(number))),
     );
     let mut table = Table::new(
         format!(
@@ -245,7 +246,7 @@ fn all_figures(data: &Data, judged: &Judgement, workload: &WorkloadRecord) -> Ta
     for (figure, _) in data.figure_names(workload) {
         let unit = Unit::of_figure(&figure);
         let mut cells = vec![Cell::new(figure_title(&figure))];
-        for (_, target) in data.targets() {
+        for (_, target) in data.measured_targets() {
             let Some(estimate) = judged.estimate(&workload.name, &target.name, &figure) else {
                 cells.push(Cell::missing("none"));
                 continue;

@@ -94,9 +94,8 @@ pub(super) fn whisker(
     at: f64,
     shade: palette::Shade,
 ) -> Vec<PathElement<(f64, f64)>> {
-    let (Some(low), Some(high)) = (x.place(low), x.place(high)) else {
-        return Vec::new();
-    };
+    // An interval that goes on beyond the axis ends with it: a ratio's can reach below zero.
+    let (low, high) = (x.place(low).unwrap_or(x.low), x.place(high).unwrap_or(x.high));
     let style = shade.rgb().stroke_width(canvas::steps(1.25) as u32);
     let end = LETTER / ROW / 3.0;
     [

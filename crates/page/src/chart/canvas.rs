@@ -45,8 +45,10 @@ impl Drawing {
         let (width, height) = self.size;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"{}\">\n<rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n{}</svg>\n",
+             viewBox=\"{}\" font-family=\"sans-serif\" font-size=\"{}\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"{}\"/>\n{}</svg>\n",
             self.view_box(),
+            font_size(),
             hex(PAPER.light),
             self.elements
         )
@@ -76,7 +78,14 @@ fn compact(elements: &str) -> String {
         .replace(" opacity=\"1\"", "")
         .replace(" stroke=\"none\"", "")
         .replace(" font-family=\"sans-serif\"", "")
+        .replace(" text-anchor=\"start\"", "")
+        .replace(&format!(" font-size=\"{}\"", font_size()), "")
         .replace(" \"/>", "\"/>")
+}
+
+/// Returns the size of letters in steps, which is that of every text of a drawing.
+pub(crate) fn font_size() -> String {
+    (LETTER * f64::from(STEPS)).to_string()
 }
 
 /// Converts units to steps.

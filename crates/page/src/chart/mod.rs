@@ -10,7 +10,7 @@ pub(crate) mod palette;
 mod ratios;
 mod scale;
 
-pub(crate) use canvas::Drawing;
+pub(crate) use canvas::{Drawing, font_size};
 pub(crate) use scale::{Axis, AxisKind};
 
 /// What a picture shows.

@@ -10,6 +10,8 @@ use plotters::prelude::{ChartBuilder, Circle, PathElement, Text};
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::{Color, ShapeStyle};
 
+/// Space between the text of a row and the line at 1, as a share of the row.
+const REST: f64 = 0.16;
 /// Radius of a dot, in units.
 const DOT: f64 = 5.0;
 
@@ -47,7 +49,6 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
         .draw()?;
     let one = x.place(1.0).unwrap_or(0.0);
     let line = RULE.rgb().stroke_width(canvas::steps(1.5) as u32);
-    chart.draw_series([PathElement::new(vec![(one, 0.0), (one, count)], line)])?;
     for (number, row) in ratios.rows.iter().enumerate() {
         let top = count - number as f64;
         let colour = palette::target(row.colour);
@@ -59,6 +60,9 @@ fn draw_on(area: &Area<'_>, ratios: &Ratios, x: &Placed) -> Result<(), DrawError
             Text::new(row.label.clone(), (x.low, top - NAME), left),
             Text::new(value_of(row), (x.high, top - NAME), right),
         ])?;
+        // The line at 1 leaves out the text, which it would cross.
+        let part = vec![(one, top - 1.0), (one, top - NAME - REST)];
+        chart.draw_series([PathElement::new(part, line)])?;
         if let Some(interval) = row.interval {
             chart.draw_series(whisker(x, interval, top - MARK, colour))?;
         }

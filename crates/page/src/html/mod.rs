@@ -14,6 +14,9 @@ const SCRIPT: &str = include_str!("script.js");
 /// depend on the absence of mistakes here.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
+/// Parts of a document whose list is shown at once. A longer list would push the answer down.
+const MOST_CONTENTS: usize = 16;
+
 /// Returns the page. Links to files of pictures are left out without `has_files`.
 ///
 /// # Errors
@@ -23,6 +26,7 @@ pub(crate) fn page(document: &Document, has_files: bool) -> Result<String, DrawE
     for section in &document.sections {
         sections.push(section_markup(section, has_files)?);
     }
+    let lead = usize::from(leads(document));
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -38,8 +42,12 @@ pub(crate) fn page(document: &Document, has_files: bool) -> Result<String, DrawE
                 a.skip href="#content" { "Skip to the report" }
                 div.page {
                     (header(document))
-                    (controls(document))
-                    main id="content" { @for section in &sections { (section) } }
+                    main id="content" {
+                        @for section in sections.iter().take(lead) { (section) }
+                        (contents(document))
+                        (controls(document))
+                        @for section in sections.iter().skip(lead) { (section) }
+                    }
                     footer { p { "Written by gemelo " (env!("CARGO_PKG_VERSION")) "." } }
                 }
                 script { (PreEscaped(SCRIPT)) }
@@ -55,15 +63,30 @@ fn header(document: &Document) -> Markup {
             p.kind { "gemelo report" }
             h1 { (document.title) }
             @if !document.subtitle.is_empty() { p.subtitle { (document.subtitle) } }
-            @if document.sections.len() > 2 {
-                nav aria-label="Contents" {
-                    ul {
-                        @for section in &document.sections {
-                            li { a href={ "#" (section.id) } { (section.title) } }
-                        }
-                    }
-                }
+        }
+    }
+}
+
+/// Returns whether the first part of a document stands before the controls: a reader wants the
+/// answer first, and the controls are for pictures.
+fn leads(document: &Document) -> bool {
+    let is_picture = |item: &Item| matches!(item, Item::Pictures(_));
+    document.sections.first().is_some_and(|section| !section.items.iter().any(is_picture))
+}
+
+fn contents(document: &Document) -> Markup {
+    let list = html! {
+        ul {
+            @for section in &document.sections {
+                li { a href={ "#" (section.id) } { (section.title) } }
             }
+        }
+    };
+    html! {
+        @match document.sections.len() {
+            0..=2 => {}
+            3..=MOST_CONTENTS => nav aria-label="Contents" { (list) },
+            _ => nav aria-label="Contents" { details { summary { "Contents" } (list) } },
         }
     }
 }

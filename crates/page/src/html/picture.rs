@@ -1,6 +1,6 @@
 //! Pictures: the drawing, how to read it, the table of its data, and the files for papers.
 
-use crate::chart::{Chart, DrawError};
+use crate::chart::{Chart, DrawError, font_size};
 use crate::document::Picture;
 use maud::{Markup, PreEscaped, html};
 
@@ -48,7 +48,7 @@ fn drawing(chart: &Chart, picture: &Picture, class: &str) -> Result<Markup, Draw
     // The drawing library escapes the texts of the drawing.
     Ok(html! {
         svg class=(class) viewBox=(drawing.view_box()) role="img" aria-label=(label)
-            font-family="sans-serif" {
+            font-family="sans-serif" font-size=(font_size()) {
             (PreEscaped(drawing.elements))
         }
     })

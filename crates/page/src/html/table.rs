@@ -14,7 +14,7 @@ pub(super) fn markup(table: &Table, is_below_picture: bool) -> Markup {
                 thead {
                     tr {
                         @for column in &table.columns {
-                            th.number[column.is_number] scope="col" data-target=[column.target] {
+                            th.text[!column.is_number] scope="col" data-t=[column.target] {
                                 (column.title)
                             }
                         }
@@ -28,13 +28,13 @@ pub(super) fn markup(table: &Table, is_below_picture: bool) -> Markup {
 
 fn row_markup(row: &Row, columns: &[Column]) -> Markup {
     html! {
-        tr id=[row.id.as_deref()] data-target=[row.target] {
+        tr id=[row.id.as_deref()] data-t=[row.target] {
             @for (number, (cell, column)) in row.cells.iter().zip(columns).enumerate() {
                 @let class = class(cell.tone, column.is_number);
                 @if number == 0 {
                     th scope="row" class=[class] { (cell_markup(cell)) }
                 } @else {
-                    td class=[class] data-target=[column.target] { (cell_markup(cell)) }
+                    td class=[class] data-t=[column.target] { (cell_markup(cell)) }
                 }
             }
         }
@@ -51,8 +51,8 @@ fn class(tone: Tone, is_number: bool) -> Option<String> {
         Tone::Yes => "yes",
         Tone::No => "no",
     };
-    let number = if is_number { "number" } else { "" };
-    let class = format!("{number} {tone}");
+    let text = if is_number { "" } else { "text" };
+    let class = format!("{text} {tone}");
     Some(class.trim().to_owned()).filter(|class| !class.is_empty())
 }
 
@@ -63,6 +63,9 @@ fn cell_markup(cell: &Cell) -> Markup {
         Tone::Worse => Some("worse: "),
         _ => None,
     };
+    if cell.tone == Tone::Plain && cell.detail.is_none() {
+        return super::text(&cell.text);
+    }
     html! {
         @if let Some(word) = word { span.unseen { (word) } }
         span.main { (super::text(&cell.text)) }

@@ -50,7 +50,7 @@ pub(super) fn rules(targets: usize) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             rules,
-            "{hidden} [data-target=\"{number}\"],{hidden} svg [fill=\"{colour}\"],\
+            "{hidden} [data-t=\"{number}\"],{hidden} svg [fill=\"{colour}\"],\
              {hidden} svg [stroke=\"{colour}\"]{{display:none}}"
         );
     }

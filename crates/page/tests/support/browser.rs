@@ -28,10 +28,17 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    pub(crate) fn start() -> Self {
+    /// Starts the browser. It is `None` on a machine without one, which the test says by name; with
+    /// `GEMELO_REQUIRE_TOOLS` set, as where everything is installed, that is a failure.
+    pub(crate) fn start() -> Option<Self> {
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&paths).any(|place| place.join("chromium").exists()) {
+            let is_required = std::env::var_os("GEMELO_REQUIRE_TOOLS").is_some();
+            assert!(!is_required, "chromium is missing: scripts/setup.sh installs it");
+            eprintln!("not tested: chromium is not installed");
+            return None;
+        }
         let profile = tempfile::tempdir().unwrap();
-        let has_chromium = Command::new("chromium").arg("--version").output();
-        assert!(has_chromium.is_ok(), "chromium is missing: scripts/setup.sh installs it");
         let mut child = Command::new("sh")
             .args(["-c", START])
             .arg(profile.path())
@@ -58,7 +65,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
         }
-        browser
+        Some(browser)
     }
 
     /// Opens a file in a window of this size, and waits until it is loaded.

@@ -214,7 +214,7 @@ fn write_run(
         },
         phases: Vec::new(),
         figures,
-        monitor: monitor(random),
+        monitor: monitor(&mut Random::new(u64::from(planned.repetition))),
         space: used,
         files: vec!["bench.json".to_owned()],
         warnings: if planned.target == "btrfs" {
@@ -270,6 +270,8 @@ fn monitor(random: &mut Random) -> Figures {
     for (name, level) in [
         ("system/cpu_share", 2.4),
         ("target/cpu_share", 0.9),
+        ("usage/cpu_share", 0.1),
+        ("system/disk_read_bytes_per_s", 1e4),
         ("system/memory_bytes", 3.1e9),
         ("system/disk_write_bytes_per_s", 2.1e8),
         ("system/network_bytes_per_s", 0.0),

@@ -3,26 +3,26 @@
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a write buffer holds and has done.
+/// The contents that a write buffer holds, and its work since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BufferFigures {
     /// Most bytes of contents that it may hold.
     pub capacity_bytes: u64,
     /// Bytes of contents that it holds.
     pub held_bytes: u64,
-    /// How often a writer found no room and waited.
+    /// Number of times that a writer found no room and waited.
     pub waits: u64,
     /// Nanoseconds that writers waited for room, all together.
     pub wait_ns: u64,
     /// Syncs that succeeded.
     pub syncs: u64,
-    /// Nanoseconds that they took, all together.
+    /// Nanoseconds of all syncs together.
     pub sync_ns: u64,
-    /// Nanoseconds of the longest of them.
+    /// Nanoseconds of the longest sync.
     pub longest_sync_ns: u64,
     /// Runs of neighbouring contents that were written out.
     pub runs: u64,
-    /// Bytes of them.
+    /// Bytes of these runs.
     pub run_bytes: u64,
 }
 

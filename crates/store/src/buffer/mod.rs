@@ -35,27 +35,27 @@ use writer::Shared;
 /// disk that reaches 1.7 GB/s with four.
 const THREADS: usize = 4;
 
-/// How a [`WriteBuffer`] works.
+/// The options of a [`WriteBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferOptions {
-    /// Most bytes of contents that are held. There is room for two contents at least.
+    /// Most bytes of contents that are held. There is always room for two contents.
     pub bytes: u64,
-    /// Write out in threads of the buffer. Without, it is done only by a sync, and by a writer that
-    /// finds no room, in a fixed order.
+    /// `true` to write out in threads of the buffer. Otherwise only a sync, and a writer that finds
+    /// no room, write out, in a fixed order.
     pub background: bool,
 }
 
-/// See the module.
+/// A store that acknowledges writes from memory; see the module.
 pub struct WriteBuffer {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl WriteBuffer {
-    /// A buffer over a store, which nothing else may write to from now on.
+    /// Makes a buffer over a store. Nothing else may write to the store from now on.
     ///
     /// # Errors
-    /// If a thread cannot be started.
+    /// Fails if a thread cannot be started.
     pub fn new(
         store: Arc<dyn Store>,
         options: BufferOptions,
@@ -79,7 +79,7 @@ impl WriteBuffer {
         Ok(())
     }
 
-    /// What the buffer holds and has done.
+    /// Returns the figures of the buffer.
     #[must_use]
     pub fn figures(&self) -> BufferFigures {
         self.shared.figures()
@@ -88,8 +88,8 @@ impl WriteBuffer {
     /// Writes out all contents that were written before. It makes nothing durable.
     ///
     /// # Errors
-    /// If a content could not be written, even by a second try. All that were not written stay in
-    /// memory, and a later call tries them again.
+    /// Fails if a content could not be written at the second try. Contents that were not written
+    /// stay in memory, and a later call tries them again.
     pub fn write_out(&self) -> io::Result<()> {
         self.shared.write_out()
     }
@@ -108,7 +108,7 @@ impl WriteBuffer {
         }
     }
 
-    /// The contents that are held of these PBNs, each with its place in the list.
+    /// Returns the contents that are held of these PBNs, each with its place in the list.
     fn find(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<(usize, Slot)> {
         if self.shared.is_empty() {
             return Vec::new();
@@ -124,7 +124,7 @@ impl WriteBuffer {
     }
 }
 
-/// The requests of a list that are not in `found`, which is in the order of the list.
+/// Returns the requests of a list that are not in `found`, which has the order of the list.
 fn others<'l, T>(list: &'l mut [T], found: &[(usize, Slot)]) -> Vec<&'l mut T> {
     let mut found = found.iter().map(|(at, _)| *at).peekable();
     let mut is_other = |at: usize| found.next_if_eq(&at).is_none();
@@ -202,7 +202,7 @@ impl Store for WriteBuffer {
         others.into_iter().zip(below).for_each(|(one, done)| one.outcome = done.outcome);
     }
 
-    /// Waits for what is being written of these PBNs, and forgets what waits.
+    /// Waits until none of these PBNs is being written, and forgets their waiting contents.
     fn discard(&self, first: Pbn, count: u32) -> io::Result<()> {
         self.shared.forget(first, count);
         self.shared.store.discard(first, count)
@@ -218,7 +218,7 @@ impl Store for WriteBuffer {
 }
 
 impl Drop for WriteBuffer {
-    /// Writes out what it holds, as far as that succeeds.
+    /// Writes out the contents that are held, as far as that succeeds.
     fn drop(&mut self) {
         self.shared.end();
         for thread in self.threads.drain(..) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// The contents of one PBN. At least one of both is there.
+/// The contents of one PBN. At least one of the two fields is set.
 #[derive(Debug, Default)]
 struct Held {
     /// The newest content and its number, if it is not being written.
@@ -52,43 +52,43 @@ impl State {
         }
     }
 
-    /// The number that the next content gets.
+    /// Returns the number that the next content gets.
     pub(super) const fn next_number(&self) -> u64 {
         self.next_number
     }
 
-    /// The number of contents that wait and may be written.
+    /// Returns the number of contents that wait and may be written.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether runs are being written.
+    /// Returns whether runs are being written.
     pub(super) fn is_writing(&self) -> bool {
         !self.flights.is_empty()
     }
 
-    /// Whether a content with a smaller number waits and may be written.
+    /// Returns whether a content with a smaller number waits and may be written.
     pub(super) fn is_waiting_below(&self, until: u64) -> bool {
         self.queue.keys().next().is_some_and(|number| *number < until)
     }
 
-    /// The number of PBNs of which a content is held.
+    /// Returns the number of PBNs of which a content is held.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether all contents with smaller numbers were written, or could not be.
+    /// Returns whether the writing of all contents with smaller numbers has ended, well or not.
     pub(super) fn is_written(&self, until: u64) -> bool {
         let first = |number: Option<&u64>| number.copied().unwrap_or(u64::MAX);
         first(self.queue.keys().next()).min(first(self.flights.first())) >= until
     }
 
-    /// Whether a content could not be written.
+    /// Returns whether a content could not be written.
     pub(super) fn has_failed(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// The last error, if a content could not be written.
+    /// Returns the last error, if a content could not be written.
     pub(super) fn failure(&self) -> io::Result<()> {
         match &self.failure {
             Some(error) if self.has_failed() => Err(match error.raw_os_error() {
@@ -113,7 +113,7 @@ impl State {
         self.next_number += 1;
     }
 
-    /// The newest content of a PBN that is held.
+    /// Returns the newest content that is held of a PBN.
     pub(super) fn find(&self, pbn: Pbn) -> Option<Slot> {
         let held = self.held.get(&pbn)?;
         let waiting = held.waiting.as_ref().map(|(_, content)| content);
@@ -185,7 +185,7 @@ impl State {
         self.failure = None;
     }
 
-    /// Forgets what waits for these PBNs. Says whether none of them is being written.
+    /// Forgets the waiting contents of these PBNs. Returns whether none of them is being written.
     pub(super) fn forget(&mut self, first: Pbn, count: u32) -> bool {
         let end = first.number().saturating_add(count);
         let held = self.held.range_mut(first..).take_while(|(pbn, _)| pbn.number() < end);

@@ -1,4 +1,4 @@
-//! Who writes out, and who waits for it: threads of the buffer, writers without room, and syncs.
+//! Writing out: the threads of a buffer, and the writers and syncs that wait for them.
 
 use super::BufferOptions;
 use super::figures::{BufferFigures, Counts};
@@ -17,14 +17,14 @@ use std::time::Duration;
 const RUN_BYTES: usize = 1 << 20;
 /// Writing out begins when this much waits: less would be slow, more would be a burst.
 const START_BYTES: usize = 256 << 10;
-/// A content waits at most about this long before it is written out.
+/// A content waits about this long at most before it is written out.
 const MOST_AGE: Duration = Duration::from_millis(5);
 /// A sync tries a content this often: an error can pass where the medium is good.
 const TRIES: u32 = 2;
 /// A buffer of fewer contents could not take one while it writes another.
 const LEAST_SLOTS: usize = 2;
 
-/// What the lock guards.
+/// The state that the lock guards.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) state: State,
@@ -33,7 +33,7 @@ pub(super) struct Guarded {
     urgent: u64,
     /// Writers that wait for room.
     starving: usize,
-    /// Whether a thread watches the age of what waits.
+    /// `true` while a thread watches the age of the oldest waiting content.
     is_watched: bool,
     is_ending: bool,
 }
@@ -107,8 +107,8 @@ impl Shared {
         self.guarded.lock()
     }
 
-    /// Whether nothing is held. A content that was written before the caller learned of its PBN
-    /// is seen.
+    /// Returns whether nothing is held. It sees a content that was written before the caller
+    /// learned of its PBN.
     pub(super) fn is_empty(&self) -> bool {
         self.held.load(Ordering::Acquire) == 0
     }
@@ -241,7 +241,7 @@ impl Shared {
         self.settled.notify_all();
     }
 
-    /// See [`super::WriteBuffer::write_out`].
+    /// Does the work of [`super::WriteBuffer::write_out`].
     pub(super) fn write_out(&self) -> io::Result<()> {
         let mut guarded = self.lock();
         let until = guarded.state.next_number();
@@ -269,7 +269,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes out one run; `false` if there is none to write.
+    /// Writes out one run. Returns `false` if there is none.
     fn write_run(&self, guarded: &mut MutexGuard<'_, Guarded>) -> bool {
         let Some(run) = guarded.state.take_run(self.run_blocks) else { return false };
         if self.is_due(guarded) {
@@ -291,7 +291,8 @@ impl Shared {
         writes.into_iter().map(|write| write.outcome).collect()
     }
 
-    /// Whether a run should be written now. While others are being written, a short one can grow.
+    /// Returns whether a run should be written now. While others are being written, a short one can
+    /// grow.
     fn is_due(&self, guarded: &Guarded) -> bool {
         let state = &guarded.state;
         let enough = if state.is_writing() { self.run_blocks } else { self.start_blocks };
@@ -301,7 +302,8 @@ impl Shared {
             || state.is_waiting_below(guarded.urgent)
     }
 
-    /// Writes out what is due, until the buffer ends and holds nothing more that can be written.
+    /// Writes out the runs that are due, until the buffer ends and holds no content that can be
+    /// written.
     pub(super) fn work(&self) {
         let mut guarded = self.lock();
         loop {
@@ -324,14 +326,14 @@ impl Shared {
         }
     }
 
-    /// Has the threads write out all they can, and end.
+    /// Tells the threads to write out everything that can be written, and to end.
     pub(super) fn end(&self) {
         self.lock().is_ending = true;
         self.work.notify_all();
         self.call(Call { is_ending: true, ..Call::default() });
     }
 
-    /// Writes out all that can be written.
+    /// Writes out everything that can be written.
     pub(super) fn drain(&self) {
         let mut guarded = self.lock();
         while self.write_run(&mut guarded) {}

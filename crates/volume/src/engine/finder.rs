@@ -54,7 +54,7 @@ impl FinderReport {
 /// The groups of a volume that were written since the finder looked at them.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyGroups {
-    /// When each was marked first.
+    /// Time at which each group was marked first.
     marked_ns: BTreeMap<u64, u64>,
     /// All groups from this one on have to be looked at, whether marked or not.
     sweep: Option<u64>,

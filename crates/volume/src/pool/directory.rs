@@ -46,10 +46,10 @@ impl PoolDirectory {
         Self::open_with(path, access, IoMode::Buffered)
     }
 
-    /// As [`Self::open`], where contents are written in this mode.
+    /// Does the same as [`Self::open`], and writes contents in this mode.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Fails as [`Self::open`] does.
     pub fn open_with(path: &Path, access: DiskAccess, mode: IoMode) -> Result<Self> {
         if !path.is_dir() {
             let why =

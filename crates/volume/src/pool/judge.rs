@@ -21,9 +21,9 @@ pub(super) struct Assessment {
     pub(super) lost_blocks: BTreeMap<VolumeId, u64>,
 }
 
-/// Judges the contents: those that may have been used again since the state that is left, those beyond
-/// the end of the data disk, and with `data` all of them. Computes fingerprints that were lost, or that a
-/// lost commit may have replaced.
+/// Judges the contents: those that may have been used again since the state that is left, those
+/// beyond the end of the data disk, and with `data` all of them. Computes fingerprints that were
+/// lost, or that a lost commit may have replaced.
 pub(super) fn assess(
     judge: &mut Judge,
     recovered: &Recovered,

@@ -62,11 +62,11 @@ pub struct Tuning {
     pub finder_bytes_per_s: Option<u64>,
     /// The most freed bytes per second that the background gives back to the system; 0 for none.
     pub collect_bytes_per_s: u64,
-    /// Whether contents are written through the page cache. Only a pool that is opened by its
-    /// directory follows it.
+    /// The way in which contents are written. Only a pool that is opened by its directory follows
+    /// it.
     pub io: IoMode,
-    /// Memory for contents that are acknowledged and not written yet, in bytes. It grows to this as
-    /// it is needed.
+    /// Most bytes of memory for contents that are acknowledged and not written yet. The memory
+    /// grows as it is needed.
     pub write_buffer_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Opening a pool: the newest checkpoint, the journal after it, and what is computed from both.
+//! Opens a pool: reads the newest checkpoint, replays the journal after it, and computes the state.
 
 use super::past_loss::PastLoss;
 use super::{LossChoice, Pool, Tuning};
@@ -24,17 +24,17 @@ pub(crate) struct Recovered {
     pub(crate) superblock: Superblock,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) backend: Box<dyn MetadataBackend>,
-    /// Whether changes that were durable are not in it.
+    /// `true` if durable changes are missing.
     pub(crate) has_lost_history: bool,
     /// The history that is missing in the journal.
     pub(crate) lost_history: Option<LostHistory>,
-    /// Blocks of each volume that commits changed which are given up with the lost history.
+    /// Blocks of each volume that were changed by commits of the lost history.
     pub(crate) undone: BTreeMap<VolumeId, u64>,
-    /// What could not be kept of the commits that follow a lost one.
+    /// Parts of the commits after a lost one that could not be kept.
     pub(crate) past_loss: PastLoss,
     root: Root,
     last_commit: Option<LastCommit>,
-    /// Whether what is lost is known to be, and the pool may be written.
+    /// `true` if the loss is recorded, so that the pool may be written.
     is_salvaged: bool,
     generation: u64,
     journal: Journal,
@@ -50,8 +50,8 @@ const fn at_loss(salvage: Option<LossChoice>) -> AtLoss {
     }
 }
 
-/// Reads all metadata; writes nothing. Lost history is an error, unless what is left is to be salvaged
-/// with a choice of what becomes of commits that follow a lost one.
+/// Reads all metadata and writes nothing. Lost history is an error, unless the caller salvages the
+/// pool with a choice about the commits that follow a lost one.
 pub(crate) fn recover(
     disks: &PoolDisks,
     salvage: Option<LossChoice>,
@@ -130,8 +130,8 @@ pub(crate) fn recover(
     })
 }
 
-/// Finds contents beyond the end of the data disk. Writing to such a disk would make it longer, and the
-/// lost contents would look like zeros, so the pool takes no changes before it is repaired.
+/// Finds contents beyond the end of the data disk. A write would make such a disk longer, and the
+/// lost contents would look like zeros. The pool therefore takes no changes before it is repaired.
 fn find_absent(store: &dyn Store, backend: &dyn Index, damage: &mut Damage) -> Result<()> {
     let present = store.blocks().map_err(VolumeError::io(DiskRole::Data, "measure"))?;
     let mut absent = 0u64;
@@ -172,16 +172,17 @@ pub(crate) fn each_place(
 }
 
 impl Pool {
-    /// Opens the pool on two disks. Where a part of the metadata is lost, the pool is open for reading only.
+    /// Opens the pool on two disks. Where a part of the metadata is lost, the pool is open for
+    /// reading only.
     ///
     /// # Errors
-    /// If it is no pool, or damaged so that it cannot be served.
+    /// Fails if the disks hold no pool, or if the pool is too damaged to be served.
     pub fn open_disks(disks: PoolDisks, tuning: Tuning, clock: Arc<dyn Clock>) -> Result<Self> {
         let recovered = recover(&disks, None, tuning.cache_bytes)?;
         Self::of_recovered(disks, recovered, tuning, clock)
     }
 
-    /// The pool of what was recovered.
+    /// Returns the pool with the recovered state.
     pub(crate) fn of_recovered(
         disks: PoolDisks,
         recovered: Recovered,
@@ -261,7 +262,7 @@ impl Pool {
     }
 }
 
-/// The store of a pool that is read only, or a buffer over it.
+/// Returns the plain store for a pool that is read only, and else a buffer over it.
 fn contents_of(
     store: Arc<dyn Store>,
     tuning: &Tuning,
@@ -276,11 +277,11 @@ fn contents_of(
     Ok(ContentStore::Buffered(buffer))
 }
 
-/// Makes durable what the opening has read. The process before this one may have been killed between a
-/// write and its sync, or its sync may have failed; after a failed sync Linux takes the pages for clean,
-/// so that another sync alone would do nothing. Only the newest root and the newest commit can be in
-/// doubt, because each was written after a good sync of all that it refers to: the same bytes are
-/// written there again, and synced.
+/// Makes durable what the opening has read. The earlier process may have been killed between a
+/// write and its sync, or its sync may have failed. After a failed sync Linux takes the pages for
+/// clean, so another sync alone would do nothing. Only the newest root and the newest commit can be
+/// in doubt, because each was written after a good sync of everything that it refers to. The same
+/// bytes are written there again, and synced.
 fn write_again(
     (disks, store): (&PoolDisks, &dyn Store),
     superblock: &Superblock,
@@ -303,7 +304,7 @@ fn write_again(
     disks.metadata.sync().map_err(io(DiskRole::Metadata, "sync"))
 }
 
-/// Makes a data disk whose end was lost as long as it should be; no content was in the lost part.
+/// Restores the length of a data disk whose end was lost, where no content was in the lost part.
 fn extend_data(store: &dyn Store, data_blocks: u64) -> Result<()> {
     let io = |action| VolumeError::io(DiskRole::Data, action);
     if store.blocks().map_err(io("measure"))? < data_blocks {

@@ -1,8 +1,8 @@
-//! Replaying commits that follow a lost one: their changes are made as far as they fit what is there.
+//! Replays commits that follow a lost one: their changes are made where they fit the present state.
 //!
-//! Blocks need no care here. Every map entry has the checksum of its content, and a repair judges all
-//! entries and fingerprints by the contents. What needs care is volumes: a change of a volume that only
-//! the lost commit made is left out, and two volumes do not get one name.
+//! Blocks need no care here. Every map entry has the checksum of its content, and a repair judges
+//! all entries and fingerprints by the contents. Volumes need care: a change of a volume that only
+//! the lost commit made is left out, and two volumes never get one name.
 
 use crate::backend::MetadataBackend;
 use crate::error::{Result, VolumeError};
@@ -19,7 +19,7 @@ pub struct RenamedVolume {
     pub after: String,
 }
 
-/// What replaying commits past a lost one could not keep.
+/// The losses of a replay that goes on after a lost commit.
 #[derive(Debug, Default)]
 pub(crate) struct PastLoss {
     /// Volumes that were half copied when a commit was lost. Which blocks the lost commit copied is
@@ -111,8 +111,8 @@ const fn names_volume(change: &Change) -> bool {
     )
 }
 
-/// The volume that a change makes visible under a name, and the name. `None` if the change rests on a
-/// volume that is not there.
+/// Returns the volume that a change makes visible under a name, and the name. Returns `None` if the
+/// change rests on a volume that does not exist.
 fn named(change: &Change, volumes: &[VolumeRecord]) -> Option<(VolumeId, String)> {
     let find = |id: &VolumeId| volumes.iter().find(|info| info.id == *id);
     match change {
@@ -125,7 +125,7 @@ fn named(change: &Change, volumes: &[VolumeRecord]) -> Option<(VolumeId, String)
     }
 }
 
-/// A name for a volume that had this one before a commit, which no other volume has.
+/// Returns a name that no other volume has, for a volume that had `name` before a commit.
 fn free_name(name: &str, commit: u64, volumes: &[VolumeRecord]) -> String {
     let candidates = (0u64..).map(|number| {
         let suffix = match number {

@@ -1,24 +1,24 @@
-//! What a repair is told to do, and what it gives up.
+//! The choices of a repair, and its losses.
 
 use super::past_loss::RenamedVolume;
 use gemelo_format::LostHistory;
 
-/// What a repair does about a commit of the journal that is lost, where later ones can be read.
+/// The treatment of a lost commit of the journal, where later commits can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossChoice {
-    /// Keeps the later commits. Blocks that only the lost commit changed show their content before it, or
-    /// give an error. The pool as a whole never was in this state.
+    /// Keeps the later commits. Blocks that only the lost commit changed show their content before
+    /// it, or give an error. The pool as a whole never was in this state.
     Skip,
     /// Gives up the later commits. The pool goes back to the state before the lost commit.
     RollBack,
 }
 
-/// How a pool is repaired.
+/// The choices of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepairOptions {
     /// Read and judge all contents.
     pub data: bool,
-    /// What is done about a lost commit. It makes no difference where no later commit can be read.
+    /// Treatment of a lost commit. It makes no difference where no later commit can be read.
     pub choice: LossChoice,
 }
 
@@ -34,20 +34,20 @@ pub struct RepairCost {
     pub undone_blocks: u64,
 }
 
-/// What a repair gives up and changes.
+/// The losses and changes of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RepairPlan {
     /// The volumes that lose blocks.
     pub costs: Vec<RepairCost>,
-    /// Changes of commits after a lost one that are left out, because they rest on what only the lost
-    /// commit made.
+    /// Changes of commits after a lost one that are left out, because they rest on changes that
+    /// only the lost commit made.
     pub left_out_changes: u64,
-    /// Volumes that get another name. The lost commit removed or renamed them, and their names were given
-    /// to other volumes later.
+    /// Volumes that get another name. The lost commit removed or renamed them, and their names were
+    /// given to other volumes later.
     pub renamed: Vec<RenamedVolume>,
 }
 
-/// What each choice of a repair gives up.
+/// The losses of each choice of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RepairOutlook {
     /// The history that is missing in the journal.
@@ -59,7 +59,7 @@ pub struct RepairOutlook {
 }
 
 impl RepairOutlook {
-    /// What a repair with this choice gives up.
+    /// Returns the losses of a repair with this choice.
     #[must_use]
     pub fn plan(&self, choice: LossChoice) -> &RepairPlan {
         match (choice, &self.skip) {

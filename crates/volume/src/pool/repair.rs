@@ -1,7 +1,8 @@
-//! Writing what is left of a damaged pool, so that it is whole again and says what it lost.
+//! Rewrites the intact part of a damaged pool, so that the pool is whole again and names its
+//! losses.
 //!
-//! Every map entry has a checksum of its content, so each block is judged on its own: it is kept if its
-//! content passes, whatever else was damaged.
+//! Every map entry has a checksum of its content, so each block is judged on its own: it is kept if
+//! its content passes, whatever else was damaged.
 
 use super::judge::{Assessment, Judge, assess};
 use super::open::{Recovered, each_place, recover};
@@ -17,13 +18,13 @@ use gemelo_store::PoolDisks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, marks the
-/// rest as lost, and returns what was given up. Nothing of the old state is overwritten before the new
-/// one is durable, so a repair that is interrupted can be begun again with another choice.
+/// Repairs the pool on two disks, which no process may have open: rewrites what is intact, marks
+/// the rest as lost, and returns what was given up. Nothing of the old state is overwritten before
+/// the new one is durable, so a repair that is interrupted can be begun again with another choice.
 ///
 /// # Errors
-/// If there is no pool that can be repaired, a disk cannot be read or written, or the work was
-/// stopped.
+/// Fails if there is no pool that can be repaired, if a disk cannot be read or written, or if the
+/// work was stopped.
 pub fn repair(
     disks: &PoolDisks,
     options: RepairOptions,
@@ -43,11 +44,11 @@ pub fn repair(
     Ok(plan)
 }
 
-/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook is empty for a
-/// pool that cannot be repaired: it is damaged beyond that, or has to be converted first.
+/// Returns what [`repair`] would give up with each choice, and writes nothing. The outlook is empty
+/// for a pool that cannot be repaired: it is damaged beyond that, or has to be converted first.
 ///
 /// # Errors
-/// If there is no pool, a disk cannot be read, or the work was stopped.
+/// Fails if there is no pool, if a disk cannot be read, or if the work was stopped.
 pub fn repair_outlook(
     disks: &PoolDisks,
     data: bool,
@@ -82,7 +83,7 @@ pub fn repair_outlook(
 /// alone, because a repair comes first.
 ///
 /// # Errors
-/// If there is no pool, or a disk cannot be read or written.
+/// Fails if there is no pool, or if a disk cannot be read or written.
 pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
     let damaged: Vec<Pbn> = blocks.iter().copied().filter_map(Pbn::new).collect();
     let tuning = Tuning { background: false, ..Tuning::default() };
@@ -98,7 +99,7 @@ pub fn record_damage(disks: &PoolDisks, blocks: &[u32]) -> Result<()> {
     pool.close()
 }
 
-/// What is given up of a pool that was recovered, to be said once.
+/// Returns the parts that are given up of a recovered pool.
 fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
     let past_loss = std::mem::take(&mut recovered.past_loss);
     let of = |blocks: &BTreeMap<VolumeId, u64>, id| blocks.get(&id).copied().unwrap_or(0);
@@ -120,7 +121,7 @@ fn plan(recovered: &mut Recovered, assessment: &Assessment) -> RepairPlan {
     }
 }
 
-/// LBNs whose map entries are lost. A map that cannot be read has none that could be counted.
+/// Counts LBNs whose map entries are lost. It counts none in a map that cannot be read.
 fn lost_in_map(backend: &dyn Map, volume: VolumeId) -> u64 {
     let mut lost = 0;
     let counted = each_place(backend, volume, |_: Lbn, place| {

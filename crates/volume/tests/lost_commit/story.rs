@@ -126,8 +126,8 @@ impl Story {
                 0 => common::trim(&held, lbn * BLOCK as u64, BLOCK as u64),
                 _ => write(&held, lbn * BLOCK as u64, &content(id, BLOCK)),
             };
-            // A full store refuses writes, which is not what is looked at here. A write of what is there
-            // already may change nothing, so the write before it is the one that counts.
+            // A full store refuses writes, which is not what is looked at here. A write of what is
+            // there already may change nothing, so the write before it is the one that counts.
             volume.written.insert((step, lbn as usize));
             let history = &mut volume.blocks[lbn as usize];
             if result.is_ok() && history.last().is_some_and(|(_, last)| *last != id) {
@@ -187,8 +187,8 @@ pub(crate) fn judge(
     }
 }
 
-/// New writes of every content there ever was must read back: nothing is shared with a block that holds
-/// something else.
+/// New writes of every content there ever was must read back: nothing is shared with a block that
+/// holds something else.
 pub(crate) fn use_again(pool: &Pool, what: &str) {
     for name in pool.volumes().into_iter().map(|volume| volume.record.name).collect::<Vec<_>>() {
         pool.remove_volume(&name).unwrap();
@@ -213,8 +213,8 @@ pub(crate) fn check_repaired(damaged: &Simulation, what: &str) -> Pool {
     pool
 }
 
-/// After a skip a block holds what it held at some time, or gives an error. One that the lost step did
-/// not write, or that was written since, holds what it held last.
+/// After a skip a block holds what it held at some time, or gives an error. One that the lost step
+/// did not write, or that was written since, holds what it held last.
 pub(crate) fn skip(story: &Story, images: &[Vec<u8>; 2], number: u64, what: &str) {
     let lost = story.step_of(number);
     let what = &format!("{what}, skipped");

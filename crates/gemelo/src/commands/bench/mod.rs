@@ -14,7 +14,7 @@ use gemelo_job::bench::{self, ExecuteError};
 use gemelo_job::{JobOptions, Sweep, job_file};
 use gemelo_report::Provenance;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Run load on a target and measure it.
 ///
@@ -30,14 +30,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "OPTION=VALUE,...", help_heading = "Load")]
     sweep: Option<Sweep>,
     /// Check the jobs and print them, and do not run them
-    #[arg(long, conflicts_with = "json", help_heading = "Measurement")]
+    #[arg(long, conflicts_with_all = ["json", "report"], help_heading = "Measurement")]
     dry_run: bool,
+    #[command(flatten, next_help_heading = "Measurement")]
+    outputs: Outputs,
+}
+
+/// The forms in which the results of jobs are written.
+#[derive(Debug, Args)]
+pub(crate) struct Outputs {
     /// Write the result with all histograms as JSON to this file; - writes to standard output in
     /// place of the text
-    #[arg(long, value_name = "FILE", help_heading = "Measurement")]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Measurement")]
+    #[command(flatten)]
     report: ReportOption,
+    /// Print a table with a line for each job, instead of all figures
+    #[arg(long)]
+    brief: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
@@ -65,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     if arguments.dry_run {
         return dry_run(jobs, context);
     }
-    run_jobs(jobs, arguments.json.as_deref(), &arguments.report, context)
+    run_jobs(jobs, &arguments.outputs, context)
 }
 
 /// Resolves and checks jobs as for a run, and prints them.
@@ -81,10 +91,11 @@ fn dry_run(jobs: Vec<JobOptions>, context: &Context) -> anyhow::Result<Outcome> 
 /// Resolves, checks and runs jobs. Prints their results and writes them to a file.
 pub(crate) fn run_jobs(
     jobs: Vec<JobOptions>,
-    json: Option<&Path>,
-    report: &ReportOption,
+    outputs: &Outputs,
     context: &Context,
 ) -> anyhow::Result<Outcome> {
+    let Outputs { json, report, brief } = outputs;
+    let json = json.as_deref();
     let force = jobs.iter().any(|job| job.load.force == Some(true));
     let results = || json.into_iter().chain(report.path());
     files::check_all_new(results(), force)?;
@@ -93,11 +104,12 @@ pub(crate) fn run_jobs(
     let outputs = jobs.iter().flat_map(bench::ResolvedJob::outputs);
     files::check_all_new(outputs.chain(results()), force)?;
     bench::check(&jobs).map_err(failed)?;
-    let quiet = files::is_some_standard_output(json);
+    let quiet = files::is_some_standard_output(json) || report.is_standard_output();
     let monitor = context.monitor.as_ref();
     let mut failures = Failures::default();
     let mut ran = bench::run(jobs, &environment, |input, result| {
-        let printed = if quiet { Ok(()) } else { context.print(&text::job(input, result)) };
+        let printed =
+            if quiet || *brief { Ok(()) } else { context.print(&text::job(input, result)) };
         let shown =
             if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
         failures.note(printed, monitor);
@@ -109,8 +121,9 @@ pub(crate) fn run_jobs(
     if ran.results.is_empty() {
         return failures.or(Outcome::Done);
     }
-    if ran.results.len() > 1 && !quiet {
-        let summary = format!("\n{}", text::summary(&ran.inputs, &ran.results));
+    if (ran.results.len() > 1 || *brief) && !quiet {
+        let gap = if *brief { "" } else { "\n" };
+        let summary = format!("{gap}{}", text::summary(&ran.inputs, &ran.results));
         failures.note(context.print(&summary), monitor);
     }
     let outcome = if ran.is_success() { Outcome::Done } else { Outcome::Partial };

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
         context.print(&format!("{}: the script is valid\n", job.script.display()))?;
         return Ok(Outcome::Done);
     }
-    let to_stderr = files::is_some_standard_output(json.as_deref());
+    let to_stderr = files::is_some_standard_output(json.as_deref()) || report.is_standard_output();
     let console: Arc<dyn Console> = Arc::new(Lines::new(to_stderr, Arc::clone(&context.monitor)));
     let mut ran = resolved.run(&console, &context.job_environment())?;
     if let Some(sweep) = &job.sweep {

@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
 /// The result of a check of a pool that no process has open.
 struct Checked {
     report: CheckReport,
-    /// What a repair gives up, if there is something to repair.
+    /// The losses of a repair, if there is something to repair.
     outlook: RepairOutlook,
     is_repaired: bool,
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Ou
     files::check_all_new(json.as_deref().into_iter().chain(report.path()), job.force)?;
     let environment = context.job_environment();
     let resolved = resolve(job, &environment)?;
-    let quiet = files::is_some_standard_output(json.as_deref());
+    let quiet = files::is_some_standard_output(json.as_deref()) || report.is_standard_output();
     if !quiet {
         context.print(&text::plan(&resolved.plan, &resolved.options, &resolved.target))?;
     }

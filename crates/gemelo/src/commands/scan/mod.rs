@@ -48,8 +48,9 @@ fn finish<Input: serde::Serialize>(
     for warning in &warnings {
         monitor.warn(warning);
     }
-    if !outputs.json.is_standard_output() {
-        failures.note(context.print(&text::of_result(&result)), monitor);
+    if !outputs.json.is_standard_output() && !outputs.report.is_standard_output() {
+        let text = if outputs.brief { text::brief(&result) } else { text::of_result(&result) };
+        failures.note(context.print(&text), monitor);
     }
     let made = Made { schema: SCHEMA, input, result: &result, warnings };
     failures.note(outputs.write_result(context, made), monitor);

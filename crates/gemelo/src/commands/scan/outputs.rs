@@ -19,6 +19,9 @@ pub(super) struct OutputOptions {
     pub(super) json: JsonOption,
     #[command(flatten)]
     pub(super) report: ReportOption,
+    /// Print a table with a line for each block size, instead of all figures
+    #[arg(long)]
+    pub(super) brief: bool,
     /// Write the distribution to this file in the DEDISbench format, and entropy and
     /// compressibility to FILE.toml; each of several block sizes gets its own file, such as
     /// FILE.4096

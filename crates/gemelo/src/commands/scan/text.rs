@@ -62,6 +62,27 @@ pub(super) fn of_result(result: &ScanResult) -> String {
     text
 }
 
+/// Returns a table with a line for each block size.
+pub(super) fn brief(result: &ScanResult) -> String {
+    let mut table = Table::new();
+    table.row(["block", "blocks", "zero", "unique", "duplicates", "dedup ratio", "saved", ""]);
+    for size in &result.block_sizes {
+        let of_blocks =
+            |count: u64| format_percent(count as f64 / size.counted_blocks.max(1) as f64);
+        table.row([
+            format_size(u64::from(size.block_bytes)),
+            format_count(size.blocks),
+            format_count(size.zero_blocks),
+            of_blocks(size.unique),
+            of_blocks(size.duplicates),
+            format!("{:.4}", size.dedup_ratio),
+            format_size(size.saved_bytes),
+            format_percent(size.saved_share),
+        ]);
+    }
+    table.render(0)
+}
+
 fn files(result: &ScanResult) -> String {
     let FileCounts { files, directories, data_bytes, hole_bytes, .. } = result.files;
     let elapsed_ns = result.effort.elapsed_ns;

@@ -106,8 +106,8 @@ pub(super) struct CachedBackend<L> {
     table: Vec<Slot>,
     sealed: Option<Vec<Slot>>,
     most_delta_bytes: u64,
-    /// Off while the journal of a damaged pool is replayed: counts are computed at its end, because a
-    /// replay past a lost commit may share blocks that nothing refers to, and use blocks twice.
+    /// Off while the journal of a damaged pool is replayed: counts are computed at its end, because
+    /// a replay past a lost commit may share blocks that nothing refers to, and use blocks twice.
     is_counting: bool,
     /// Ranges of PBNs whose fingerprints were lost. Only a salvaged pool has any.
     lost_fingerprints: Vec<Range<u64>>,

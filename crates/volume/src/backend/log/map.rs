@@ -145,7 +145,8 @@ impl PagedMap {
         Some(page)
     }
 
-    /// If the page of this LBN is shared, replaces it by a copy and returns the copy's words.
+    /// Replaces the page of this LBN by a copy if the page is shared, and returns the words of the
+    /// page.
     pub(super) fn own(&mut self, lbn: Lbn) -> Option<Words> {
         let page = self.entry_mut(place(lbn).0 as u32)?.page.as_mut()?;
         is_shared(page).then(|| *words_mut(page))

@@ -3,7 +3,7 @@
 use gemelo_store::{Store, WriteBuffer};
 use std::sync::Arc;
 
-/// Where contents are read and written.
+/// The store through which contents are read and written.
 pub(crate) enum ContentStore {
     /// The store itself, of a pool that takes no changes.
     Plain(Arc<dyn Store>),

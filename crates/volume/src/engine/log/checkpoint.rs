@@ -41,7 +41,7 @@ impl Log {
         self.read().backend.pressure()
     }
 
-    /// As [`Self::checkpoint`], for a caller that holds the checkpointer's lock.
+    /// Does the same as [`Self::checkpoint`], for a caller that holds the checkpointer's lock.
     pub(super) fn checkpoint_alone(&self) -> Result<()> {
         self.health.check_writable()?;
         let mut committer = self.committer.lock();

@@ -1,4 +1,4 @@
-//! Making changes durable: one data sync and one commit for all who wait.
+//! Makes changes durable: one data sync and one commit for all waiting threads.
 
 use super::{JournalFigures, Log, State};
 use crate::backend::{MetadataBackend, Pressure};
@@ -52,7 +52,7 @@ impl OpenCommit {
         Ok(())
     }
 
-    /// See [`State::version`].
+    /// Returns a value that differs for every state; see [`State::version`].
     pub(super) const fn version(&self) -> (u64, usize) {
         (self.number, self.buffer.len())
     }
@@ -73,12 +73,12 @@ impl OpenCommit {
         self.freed.len()
     }
 
-    /// The commit that has to be durable for all changes so far to be.
+    /// Returns the number of the commit that makes all changes so far durable.
     pub(super) const fn last_number(&self) -> u64 {
         if self.is_empty() { self.number - 1 } else { self.number }
     }
 
-    /// Closes it and begins the next one.
+    /// Closes the open commit and begins the next one.
     pub(super) fn close(&mut self) -> ClosedCommit {
         let next = Self::new(self.number + 1);
         let Self { number, buffer, freed, stores_data } = std::mem::replace(self, next);
@@ -93,9 +93,9 @@ pub(super) struct ClosedCommit {
     number: u64,
     buffer: Vec<u8>,
     freed: Vec<Pbn>,
-    /// Memory that it takes.
+    /// Bytes of memory that the commit takes.
     bytes: u64,
-    /// Whether it refers to contents that no sync has covered.
+    /// `true` while the commit refers to contents that no sync has covered.
     stores_data: bool,
     is_built: bool,
 }
@@ -103,11 +103,11 @@ pub(super) struct ClosedCommit {
 /// The commits that are closed and not durable, and the journal they go to.
 pub(super) struct Committer {
     journal: Journal,
-    /// In order. A commit stays here after a write failed, or found no room.
+    /// Closed commits in order. A commit stays here after a write failed or found no room.
     waiting: VecDeque<ClosedCommit>,
     /// The number of the last durable commit.
     durable: u64,
-    /// Of the newest durable root.
+    /// Generation of the newest durable root.
     generation: u64,
 }
 
@@ -124,7 +124,7 @@ impl Committer {
         }
     }
 
-    /// Where the next commit begins in the journal.
+    /// Returns the offset in the journal at which the next commit begins.
     pub(super) const fn head(&self) -> u64 {
         self.journal.head()
     }
@@ -133,17 +133,17 @@ impl Committer {
         self.generation
     }
 
-    /// Blocks that are freed once the waiting commits are durable.
+    /// Returns the number of blocks that the waiting commits free once they are durable.
     pub(super) fn freed_blocks(&self) -> usize {
         self.waiting.iter().map(|commit| commit.freed.len()).sum()
     }
 
-    /// Memory that the waiting commits take.
+    /// Returns the bytes of memory that the waiting commits take.
     fn waiting_bytes(&self) -> u64 {
         self.waiting.iter().map(|commit| commit.bytes).sum()
     }
 
-    /// Whether commits wait that refer to contents which no sync has covered.
+    /// Returns whether a waiting commit refers to contents that no sync has covered.
     pub(super) fn waits_for_data(&self) -> bool {
         self.waiting.iter().any(|commit| commit.stores_data)
     }
@@ -155,8 +155,8 @@ impl Committer {
         self.waiting.push_back(commit);
     }
 
-    /// Notes a root that is durable, with all commits before `next_commit`. Gives the blocks that
-    /// those freed which were still waiting.
+    /// Notes a root that is durable, with all commits before `next_commit`. Returns the blocks that
+    /// were freed by those of them that were still waiting.
     pub(super) fn note_root(
         &mut self,
         generation: u64,
@@ -179,7 +179,7 @@ impl Committer {
     }
 }
 
-/// How far a committer got.
+/// The outcome of writing the waiting commits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
     All,
@@ -233,12 +233,12 @@ impl Log {
         self.note_waiting(committer);
     }
 
-    /// Tells writers how much waits.
+    /// Tells writers the bytes of the waiting commits.
     pub(super) fn note_waiting(&self, committer: &Committer) {
         self.waiting_bytes.store(committer.waiting_bytes(), Ordering::Relaxed);
     }
 
-    /// Writes the commits that wait. After an error they still do.
+    /// Writes the waiting commits. After an error they keep waiting.
     pub(super) fn write_waiting(&self, committer: &mut Committer) -> Result<Written> {
         if committer.waits_for_data() {
             self.data.sync()?;
@@ -271,8 +271,8 @@ impl Log {
         Ok(Written::All)
     }
 
-    /// Marks the newest commit as durable if none has followed for a while: the next commit, which would
-    /// tell that it was there, may be long in coming.
+    /// Marks the newest commit as durable if none has followed for a while. The next commit would
+    /// prove that this one existed, but it may be long in coming.
     pub(crate) fn mark_if_idle(&self) -> Result<()> {
         let mut committer = self.committer.lock();
         let (durable, now_ns) = (committer.durable, self.clock.now_ns());
@@ -288,14 +288,14 @@ impl Log {
         self.data.retire(freed);
     }
 
-    /// Whether nothing refers to these blocks, as far as it can be read.
+    /// Returns whether no map entry refers to these blocks, as far as their records can be read.
     fn is_unreferenced(&self, pbns: &[Pbn]) -> bool {
         let mut records = Vec::with_capacity(pbns.len());
         let is_read = self.read().backend.records(pbns, &mut records).is_ok();
         !is_read || records.iter().all(|record| record.references == 0)
     }
 
-    /// The length from which on writers make the open commit durable.
+    /// Returns the length from which writers make the open commit durable.
     fn bound_bytes(&self) -> u64 {
         if !self.tuning.background {
             return LEAST_BOUND_BYTES;
@@ -304,19 +304,19 @@ impl Log {
         part.clamp(LEAST_BOUND_BYTES, MOST_BOUND_BYTES)
     }
 
-    /// Whether the background should make the open commit durable.
+    /// Returns whether the background should make the open commit durable.
     pub(crate) fn is_commit_long(&self) -> bool {
         self.open_bytes.load(Ordering::Relaxed) >= self.bound_bytes() / BOUND_PER_BACKGROUND
     }
 
-    /// Whether the background should write a checkpoint.
+    /// Returns whether the background should write a checkpoint.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
         let journal = self.journal_figures();
         journal.used_bytes > journal.ring_bytes / 2 || self.pressure() >= Pressure::High
     }
 
-    /// Bounds the open commit, those that wait, and the backend's memory. Called by writers that
-    /// hold no lock after a gate. While the journal cannot be written, it fails from the bound on.
+    /// Bounds the open commit, the waiting commits and the backend's memory. A caller holds no lock
+    /// except a gate. The call fails when a bound is reached and the journal cannot be written.
     pub(crate) fn bound_open_commit(&self) -> Result<()> {
         self.relieve()?;
         let bound_bytes = self.bound_bytes();

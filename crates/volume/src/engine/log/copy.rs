@@ -122,7 +122,7 @@ impl Log {
         )
     }
 
-    /// Whether every block of a range can have as many references more as it has there.
+    /// Returns whether every block of a range can take the further references of a copy.
     fn can_count(&self, state: &State, source: VolumeId, first: u64, end: u64) -> Result<bool> {
         let most = u64::from(self.tuning.most_references);
         // No count is above the sum of all: the common case needs no look at the blocks.

@@ -25,7 +25,7 @@ struct Members {
     last_commit_ns: u64,
 }
 
-/// See the module.
+/// The threads that wait for one commit; see the module.
 #[derive(Debug, Default)]
 pub(super) struct GroupCommit {
     members: Mutex<Members>,

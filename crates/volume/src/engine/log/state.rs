@@ -8,7 +8,7 @@ use crate::error::Result;
 use gemelo_format::{Change, DiskRole, Lbn, VolumeId};
 use std::sync::atomic::Ordering;
 
-/// See the module.
+/// The metadata, the open commit and the copies under way; see the module.
 pub(crate) struct State {
     pub(super) backend: Box<dyn MetadataBackend>,
     pub(super) open: OpenCommit,
@@ -54,7 +54,7 @@ impl Log {
         self.apply_one(state, change)
     }
 
-    /// Makes a change alone.
+    /// Makes a change, without the copies that it requires.
     pub(super) fn apply_one(&self, state: &mut State, change: &Change) -> Result<()> {
         debug_assert!(self.can_follow(state, change), "{change:?} cannot be made");
         if let Change::Store { pbn, .. } = change {
@@ -69,7 +69,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether a change agrees with the references that there are, as far as they can be read: a
+    /// Returns whether a change agrees with the present references, as far as they can be read: a
     /// fresh block has none, and a block that is shared or identified has one.
     fn can_follow(&self, state: &State, change: &Change) -> bool {
         let (pbn, is_fresh) = match change {
