@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::print_stderr,
     clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
