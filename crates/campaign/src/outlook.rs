@@ -1,4 +1,4 @@
-//! What a campaign would do: its runs in their order, the time and the space that they need.
+//! The outlook of a campaign: its runs in their order, the time and the space that they need.
 
 use crate::plan::Plan;
 use crate::run::first_runs;
@@ -17,7 +17,7 @@ pub struct Member {
     pub left_out: Option<String>,
 }
 
-/// What a campaign would do on this machine.
+/// The actions of a campaign on this machine, before any is done.
 #[derive(Debug)]
 pub struct Outlook {
     /// Title of the report.

@@ -1,4 +1,4 @@
-//! What the machine is, has and does: mounts, programs, rights, the page cache.
+//! The machine under a campaign: mounts, programs, rights, the page cache.
 
 use crate::error::StepError;
 use std::os::unix::ffi::OsStringExt;

@@ -116,9 +116,9 @@ pub fn clean(directory: &Path) -> Result<Cleaned, CampaignError> {
 /// The outcome of [`clean`].
 #[derive(Debug)]
 pub struct Cleaned {
-    /// What the journal named.
+    /// Resources that the journal named.
     pub found: Vec<String>,
-    /// What could not be given back, with reasons.
+    /// Resources that could not be given back, with reasons.
     pub left: Vec<String>,
 }
 

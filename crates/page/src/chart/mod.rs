@@ -13,7 +13,7 @@ mod scale;
 pub(crate) use canvas::{Drawing, font_size};
 pub(crate) use scale::{Axis, AxisKind};
 
-/// What a picture shows.
+/// The contents of a picture.
 #[derive(Debug, Clone)]
 pub(crate) enum Chart {
     /// Horizontal bars from zero, with error bars.
