@@ -125,7 +125,7 @@ impl ProcessId {
     }
 
     fn is_leader(&self) -> bool {
-        self.raw().is_some_and(|pid| rustix::process::getpgid(Some(pid)) == Ok(pid))
+        Groups::of(self.pid).is_some_and(|groups| groups.process_group == self.pid)
     }
 
     /// Ends what is left of the group of a process that has ended.
@@ -142,8 +142,27 @@ impl ProcessId {
     /// Returns whether the process is a program that a campaign has started and waits for: it leads
     /// its process group, and is no daemon, which leads its session.
     fn is_step(&self) -> bool {
-        let session = self.raw().map(|pid| rustix::process::getsid(Some(pid)));
-        self.is_leader() && session.is_some_and(|session| session != self.raw().ok_or(Errno::SRCH))
+        Groups::of(self.pid)
+            .is_some_and(|groups| groups.process_group == self.pid && groups.session != self.pid)
+    }
+}
+
+/// The process group and the session of a process, as the numbers of their leaders. A number is 0
+/// if the leader is outside of this process's PID namespace, as in many containers.
+#[derive(Debug, PartialEq, Eq)]
+struct Groups {
+    process_group: u32,
+    session: u32,
+}
+
+impl Groups {
+    /// Reads them from `/proc`. The system calls for them (`getpgid`, `getsid`) return 0 for a
+    /// leader outside of the namespace, which `rustix` takes for impossible.
+    fn of(pid: u32) -> Option<Self> {
+        // Fields 5 and 6 of stat(5).
+        let fields = stat_fields(pid)?;
+        let number = |index: usize| fields.get(index)?.parse().ok();
+        Some(Self { process_group: number(2)?, session: number(3)? })
     }
 }
 
@@ -314,6 +333,41 @@ mod tests {
         assert_eq!(quick(&mut shell("echo yes"), "test", LONG).unwrap(), "yes\n");
         let error = quick(&mut shell("echo no >&2; exit 3"), "test", LONG).unwrap_err().to_string();
         assert_eq!(error, "'sh' ended with exit status: 3: no");
+    }
+
+    #[test]
+    fn programs_of_a_killed_campaign_are_ended() {
+        let mark = format!("test-{}", gemelo_base::random::fresh_word());
+        let mut command = shell("sleep 1000");
+        prepare(&mut command, &mark);
+        let mut child = start(command.stdout(Stdio::null())).unwrap();
+        while marked(&mark).is_empty() {
+            std::thread::sleep(END_PAUSE);
+        }
+        end_steps(&mark, &marked(&mark)).unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "a known process is left alone");
+        end_steps(&mark, &[]).unwrap();
+        assert_eq!(marked(&mark), []);
+        let _ = child.wait();
+    }
+
+    /// In a PID namespace, as in a container, the session of a process can have a leader outside.
+    #[test]
+    fn programs_are_ended_inside_a_pid_namespace() {
+        let namespace = |program: &std::path::Path| {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]);
+            command.arg(program);
+            command
+        };
+        if quick(&mut namespace("true".as_ref()), "test", LONG).is_err() {
+            eprintln!("skipped: this user can make no PID namespace");
+            return;
+        }
+        let mut command = namespace(&std::env::current_exe().unwrap());
+        command.args(["--exact", "process::tests::programs_of_a_killed_campaign_are_ended"]);
+        let said = quick(&mut command, "test", LONG).unwrap();
+        assert!(said.contains("1 passed"), "{said}");
     }
 
     #[test]
