@@ -68,7 +68,8 @@ fn start(file: &File, run: &[DiskRead<'_>]) {
     }
 }
 
-fn read_run(file: &File, run: &mut [DiskRead<'_>]) {
+/// Reads a run by one system call, or each part alone if that fails.
+pub(crate) fn read_run(file: &File, run: &mut [DiskRead<'_>]) {
     if let [_, _, ..] = run
         && preadv(file, run, ReadWriteFlags::empty()).is_ok()
     {

@@ -4,6 +4,7 @@ use crate::cached::{CachedReads, MAX_SLICES};
 use crate::direct::{DirectFile, IoMode};
 use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
+use crate::medium::MediumReads;
 use crate::{Disk, DiskRead, DiskWrite, usage};
 use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
@@ -25,6 +26,7 @@ pub struct FileDisk {
     file: File,
     is_device: bool,
     reads: CachedReads,
+    medium: MediumReads,
     /// Takes the writes that bypass the page cache.
     direct: Option<DirectFile>,
 }
@@ -82,7 +84,8 @@ impl FileDisk {
             rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
         let is_device = Self::is_device_at(path, &status)?;
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
-            return Ok(Self { file, is_device, reads: CachedReads::default(), direct: None });
+            let (reads, medium) = (CachedReads::default(), MediumReads::default());
+            return Ok(Self { file, is_device, reads, medium, direct: None });
         }
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
@@ -230,6 +233,10 @@ impl Disk for FileDisk {
 
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
         self.reads.read(&self.file, reads);
+    }
+
+    fn read_medium(&self, reads: &mut [DiskRead<'_>]) {
+        self.medium.read(&self.file, reads);
     }
 
     /// Ranges that follow one another are written by one system call. If that fails, each is
