@@ -16,6 +16,7 @@ mod clients;
 mod collector;
 mod commit;
 mod crash;
+mod explain;
 mod finder;
 mod guard;
 mod numbers;
@@ -30,6 +31,7 @@ mod volumes;
 pub use action::Action;
 pub use bounds::{Bounds, Budget};
 pub use change::Change;
+pub use explain::{Answer, Event, Request, Unexplained, explain};
 pub use guard::Guard;
 pub use numbers::{Cell, Content, Fingerprint, Mode, Pbn};
 pub use properties::{
