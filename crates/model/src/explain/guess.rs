@@ -137,7 +137,7 @@ impl Guess {
                 let found = Answer::Shared(self.shared);
                 Some(self.clone().with(thread, Work::Done(found, 0)))
             }
-            Request::Flush | Request::Find | Request::Checkpoint => None,
+            Request::Flush | Request::Find | Request::Checkpoint { .. } => None,
         }
     }
 
@@ -262,7 +262,7 @@ impl Guess {
         match self.threads[thread] {
             Work::Idle => false,
             Work::Done(found, durable) => found == answer && self.durable >= durable,
-            Work::Asked(Request::Flush | Request::Checkpoint, made) => {
+            Work::Asked(Request::Flush | Request::Checkpoint { .. }, made) => {
                 answer == Answer::Done && self.durable >= made
             }
             Work::Asked(..) => answer == Answer::Refused,

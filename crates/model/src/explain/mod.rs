@@ -37,8 +37,11 @@ pub enum Request {
     Find,
     /// Change a volume, durably, by this action.
     Volume(Action),
-    /// Write a checkpoint.
-    Checkpoint,
+    /// Write a checkpoint, and perhaps give back the space of free blocks after it.
+    Checkpoint {
+        /// `true` to give back space.
+        collects: bool,
+    },
 }
 
 /// What a thread was answered.

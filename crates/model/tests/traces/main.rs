@@ -13,9 +13,11 @@ mod decode;
 mod disk;
 mod play;
 mod schedule;
+mod wrong;
 
-use gemelo_model::{Bounds, Budget, Protocol, explain};
+use gemelo_model::{Answer, Bounds, Budget, Event, Protocol, Request, explain};
 use play::{BLOCKS, MODES, play};
+use std::collections::BTreeMap;
 
 fn protocol() -> Protocol {
     Protocol::new(Bounds {
@@ -32,17 +34,35 @@ fn protocol() -> Protocol {
     })
 }
 
+/// What happens in sixty runs.
+const HAPPENINGS: &str = "Write Read Trim Flush Find Checkpoint Done Content Refused Found CutPower \
+                          Shown BeginSync EndSync SyncCommit Discard Store Share Unmap Identify \
+                          SetMode Remove Clone";
+
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
+/// The kinds of a run's events, changes, requests and answers.
+fn kinds_of(run: &[Event]) -> impl Iterator<Item = String> {
+    let texts = run.iter().flat_map(|event| match event {
+        Event::Asked(_, Request::Volume(action)) => vec![format!("{action:?}")],
+        Event::Asked(_, request) => vec![format!("{request:?}")],
+        Event::Answered(_, Answer::Shared(1..)) => vec!["Found".to_owned()],
+        Event::Answered(_, answer) => vec![format!("{answer:?}")],
+        Event::Commit(changes) => changes.iter().map(|change| format!("{change:?}")).collect(),
+        other => vec![format!("{other:?}")],
+    });
+    texts.map(|text| text.split(['(', ' ']).next().unwrap().to_owned())
+}
+
 #[test]
 fn runs_of_the_engine_are_runs_of_the_model() {
-    let (first, rounds) = (number("GEMELO_TEST_SEED", 0), number("GEMELO_TEST_ROUNDS", 5));
-    let mut events = 0;
+    let (first, rounds) = (number("GEMELO_TEST_SEED", 0), number("GEMELO_TEST_ROUNDS", 60));
+    let mut kinds = BTreeMap::new();
     for seed in first..first + rounds {
         let run = play(seed);
-        events += run.len();
+        kinds_of(&run).for_each(|kind| *kinds.entry(kind).or_insert(0u64) += 1);
         if let Err(unexplained) = explain(&protocol(), &run) {
             for (at, event) in run.iter().enumerate().take(unexplained.at + 1) {
                 eprintln!("{at}: {event:?}");
@@ -50,5 +70,10 @@ fn runs_of_the_engine_are_runs_of_the_model() {
             panic!("seed {seed}: no run of the model shows event {unexplained:?}");
         }
     }
-    eprintln!("{rounds} runs of {events} events");
+    eprintln!("{rounds} runs: {kinds:?}");
+    if rounds >= 60 {
+        for kind in HAPPENINGS.split_whitespace() {
+            assert!(kinds.contains_key(kind), "nothing of the kind {kind} happened");
+        }
+    }
 }

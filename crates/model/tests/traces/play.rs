@@ -110,7 +110,7 @@ fn live(pool: &Pool, machine: &Machine, number: usize, seed: u64) {
         let content = Content(1 + random.below(3) as u8);
         let request = match (number, random.below(20)) {
             (FINDER, 0..=14) => Request::Find,
-            (FINDER, _) => Request::Checkpoint,
+            (FINDER, chance) => Request::Checkpoint { collects: chance == 19 },
             (COMMANDS, chance) => command(pool, chance),
             (0 | 1, 0..=11) => Request::Write(cell, content),
             (0 | 1, 12..=13) => Request::Trim(cell),
@@ -169,7 +169,8 @@ fn perform(pool: &Pool, request: Request) -> Option<Answer> {
             return Some(Answer::Shared(report.shared_blocks));
         }
         Request::Flush => pool.flush().ok()?,
-        Request::Checkpoint => {
+        Request::Checkpoint { collects: false } => pool.checkpoint().ok()?,
+        Request::Checkpoint { collects: true } => {
             pool.gc(None, &monitor, &stop).ok()?;
         }
         Request::Volume(action) => change_volume(pool, action)?,

@@ -77,9 +77,14 @@ impl Scheduler {
         NUMBER.set(Some(number));
         let link = fs::read_link("/proc/thread-self").unwrap();
         self.lock().stats[number] = PathBuf::from("/proc").join(link).join("stat");
+        let _end = End { scheduler: self, number };
         self.stop();
         work();
-        self.lock().phases[number] = Phase::Ended;
+    }
+
+    /// Lets all threads go on without stops.
+    fn release(&self) {
+        self.lock().is_over = true;
         self.changed.notify_all();
     }
 
@@ -111,8 +116,7 @@ impl Scheduler {
         let is_under_way = self.wait_for_stop().is_some();
         end();
         if is_under_way {
-            self.lock().is_over = true;
-            self.changed.notify_all();
+            self.release();
         }
         most_stops
     }
@@ -137,7 +141,22 @@ impl Scheduler {
             let waited = self.changed.wait_timeout(threads, LOOK);
             threads = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        drop(threads);
+        self.release();
         panic!("the threads wait for each other");
+    }
+}
+
+/// Notes the end of a thread, which may be a panic.
+struct End<'s> {
+    scheduler: &'s Scheduler,
+    number: usize,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.scheduler.lock().phases[self.number] = Phase::Ended;
+        self.scheduler.changed.notify_all();
     }
 }
 
