@@ -3,7 +3,7 @@
 use crate::guard::Guard;
 use crate::numbers::{Cell, Content, LBNS, Mode, Pbn, VOLUMES};
 use crate::set::Set;
-use crate::state::{Candidate, Client, Metadata, Plan, State, Volume};
+use crate::state::{Candidate, Client, Metadata, Plan, Remembered, State, Volume};
 use crate::step::{Protocol, Step};
 
 /// A step that the engine makes under one hold of a lock, or one call to a disk.
@@ -25,10 +25,14 @@ pub enum Action {
     BeginRead(u8, Cell),
     /// A client's read gets the content.
     EndRead(u8),
-    /// The finder takes the mark of a volume and lists its blocks without a fingerprint.
+    /// The finder takes the marks of a volume and lists the blocks that have no fingerprint.
     Search(u8),
-    /// The finder reads a listed block and looks its content up.
+    /// The finder looks the content of a listed block up.
     Examine(u8),
+    /// A thread that has written a content out begins to take its fingerprint.
+    BeginTake(Pbn),
+    /// The fingerprint is taken.
+    EndTake,
     /// The finder shares or identifies an examined block, or leaves it.
     Settle(u8),
     /// The open commit is closed.
@@ -91,6 +95,8 @@ impl Step<'_> {
             Action::Search(volume) => self.search(volume),
             Action::Examine(at) => self.examine(at.into()),
             Action::Settle(at) => self.settle(at.into()),
+            Action::BeginTake(pbn) => self.begin_take(pbn),
+            Action::EndTake => self.end_take(),
             Action::Close => self.close(false),
             Action::CloseForCheckpoint => self.close(true),
             Action::BeginSync => self.begin_sync(),
@@ -196,6 +202,8 @@ impl Protocol {
             || state.outcomes().any(by_metadata)
             || state.index.contains(&Some(Pbn(number)))
             || state.space.discarding.has(number)
+            || state.remembered[usize::from(number)] != Remembered::Nothing
+            || state.taking.is_some_and(|taking| taking.pbn.0 == number)
             || state.clients.iter().any(|client| match client {
                 Client::Planned { plan: Plan::Share(pbn), .. } => pbn.0 == number,
                 _ => false,
@@ -237,7 +245,7 @@ impl Protocol {
     /// The finder and the collector.
     fn list_background(&self, state: &State, actions: &mut Vec<Action>) {
         match state.finder {
-            None => actions.extend(state.dirty.numbers().map(Action::Search)),
+            None => actions.extend(state.marked_volumes().map(Action::Search)),
             Some(search) => {
                 for (at, candidate) in (0..).zip(search.candidates) {
                     match candidate {
@@ -247,6 +255,11 @@ impl Protocol {
                     }
                 }
             }
+        }
+        if state.taking.is_some() {
+            actions.push(Action::EndTake);
+        } else if state.budget.takes > 0 {
+            actions.extend((0..self.bounds.blocks).map(|number| Action::BeginTake(Pbn(number))));
         }
         if !state.space.discarding.is_empty() {
             actions.push(Action::EndDiscard);

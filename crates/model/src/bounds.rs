@@ -17,7 +17,9 @@ pub struct Bounds {
     pub journal: u8,
     /// Rounds of the finder for one block.
     pub rounds: u8,
-    /// All contents have one fingerprint, so that bytes are compared before a block is shared.
+    /// Bytes are compared before a block is shared.
+    pub compares: bool,
+    /// All contents have one fingerprint. Bytes have to be compared then.
     pub collisions: bool,
     /// The modes of the volumes at the beginning; `None` for a volume that does not exist.
     pub volumes: [Option<Mode>; 2],
@@ -36,6 +38,7 @@ impl Bounds {
         clients: 2,
         journal: 2,
         rounds: 2,
+        compares: false,
         collisions: false,
         volumes: [Some(Mode::Inline), Some(Mode::Offline)],
         budget: Budget::NONE,
@@ -59,6 +62,8 @@ pub struct Budget {
     pub modes: u8,
     /// Free blocks whose space is given back.
     pub discards: u8,
+    /// Fingerprints that are taken while contents are written.
+    pub takes: u8,
     /// Checkpoints that nothing requires.
     pub checkpoints: u8,
     /// Power cuts.
@@ -74,6 +79,7 @@ impl Budget {
         volumes: 0,
         modes: 0,
         discards: 0,
+        takes: 0,
         checkpoints: 0,
         crashes: 0,
     };
@@ -85,6 +91,7 @@ impl Budget {
         volumes: u8::MAX,
         modes: u8::MAX,
         discards: u8::MAX,
+        takes: u8::MAX,
         checkpoints: u8::MAX,
         crashes: u8::MAX,
     };

@@ -57,13 +57,13 @@ impl Step<'_> {
     /// Returns whether a block that the index has for a content's fingerprint has that content, as
     /// far as the engine looks: it compares bytes only if fingerprints can collide.
     pub(crate) fn is_equal(&self, pbn: Pbn, content: Content) -> bool {
-        !self.model.bounds.collisions || self.state.store[pbn.at()].content == content
+        !self.model.bounds.compares || self.state.store[pbn.at()].content == content
     }
 
     /// A write takes a free block and writes its content there. Nothing sees the block in between,
     /// so both are one step.
     pub(crate) fn store(&mut self, client: u8, to: Pbn) -> Option<()> {
-        let Client::Planned { content, plan: Plan::Fresh { pbn, .. }, .. } =
+        let Client::Planned { cell, content, plan: Plan::Fresh { pbn, .. } } =
             &mut self.state.clients[usize::from(client)]
         else {
             return None;
@@ -72,8 +72,9 @@ impl Step<'_> {
             return None;
         }
         *pbn = Some(to);
-        let content = *content;
+        let (content, volume) = (*content, cell.volume());
         self.state.space.free.remove(to.0);
+        self.forget_remembered(to, content, volume);
         self.write_content(to, content);
         Some(())
     }
@@ -145,7 +146,7 @@ impl Step<'_> {
     /// Marks a block for the finder.
     fn mark(&mut self, cell: Cell) {
         if self.state.mode(cell.volume()) == Some(Mode::Offline) {
-            self.state.dirty.add(cell.volume() as u8);
+            self.state.dirty.add(cell.0);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::guard::Guard;
 use crate::numbers::{Cell, Content, Mode, PBNS, Pbn};
 use crate::set::Set;
 use crate::state::{
-    Checkpoint, Client, Ghosts, History, Metadata, Phase, Space, State, Stored, Volume,
+    Checkpoint, Client, Ghosts, History, Metadata, Phase, Remembered, Space, State, Stored, Volume,
 };
 use crate::step::Step;
 
@@ -103,10 +103,13 @@ impl Step<'_> {
         state.clients.fill(Client::Idle);
         state.finder = None;
         state.copying = None;
+        state.remembered.fill(Remembered::Nothing);
+        state.taking = None;
         state.dirty = Set::EMPTY;
-        for (number, volume) in (0..).zip(state.live.volumes) {
-            if volume == Volume::Shown(Mode::Offline) {
-                state.dirty.add(number);
+        for cell in Cell::all() {
+            let is_offline = state.live.volumes[cell.volume()] == Volume::Shown(Mode::Offline);
+            if is_offline && state.live.map[cell.at()].is_some() {
+                state.dirty.add(cell.0);
             }
         }
         for cell in Cell::all() {

@@ -34,10 +34,15 @@ pub enum Guard {
     FreedWaitsForRoot,
     /// The journal gives up commits only after the root that contains them is durable.
     TrimAfterRoot,
-    /// A write marks its group for the finder after its change, not before.
+    /// A write marks its block for the finder after its change, not before.
     MarkAfterChange,
-    /// The finder marks a group again if it leaves a block of it because the index kept changing.
+    /// The finder marks a block again that it leaves because the index kept changing.
     FinderMarksLeft,
+    /// Every write of a block forgets the fingerprint that is remembered of it.
+    WriteForgetsRemembered,
+    /// A fingerprint that was taken while a content was written is remembered only if the block was
+    /// not written again since.
+    TicketTiesFingerprint,
     /// The collector takes free blocks before it gives back their space.
     DiscardTakesBlocks,
     /// A change of a volume that is being copied copies the old place first.
@@ -52,7 +57,7 @@ pub enum Guard {
 
 impl Guard {
     /// All guards.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::FinderChecksPlace,
         Self::FinderChecksEntry,
         Self::WriterChecksRecord,
@@ -68,6 +73,8 @@ impl Guard {
         Self::TrimAfterRoot,
         Self::MarkAfterChange,
         Self::FinderMarksLeft,
+        Self::WriteForgetsRemembered,
+        Self::TicketTiesFingerprint,
         Self::DiscardTakesBlocks,
         Self::CopyBeforeChange,
         Self::GateClosed,

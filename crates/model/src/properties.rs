@@ -145,7 +145,7 @@ fn forgets_none(_: &Protocol, state: &State) -> bool {
             .is_some_and(|entry| state.live.fingerprints[entry.pbn.at()].is_none());
         !is_unknown
             || state.mode(cell.volume()) != Some(Mode::Offline)
-            || state.dirty.has(cell.volume() as u8)
+            || state.dirty.has(cell.0)
             || has(cell)
     })
 }

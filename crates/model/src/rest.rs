@@ -45,6 +45,7 @@ fn next(protocol: &Protocol, state: &State) -> Option<Action> {
     let log = &state.log;
     of_client(state)
         .or_else(|| (!state.space.discarding.is_empty()).then_some(Action::EndDiscard))
+        .or_else(|| state.taking.map(|_| Action::EndTake))
         .or_else(|| of_finder(state))
         .or_else(|| of_volume(protocol, state))
         .or(match log.checkpoint {
@@ -62,7 +63,7 @@ fn next(protocol: &Protocol, state: &State) -> Option<Action> {
             Phase::RootWritten => Some(Action::SyncRoot),
         })
         .or_else(|| log.is_changed.then_some(Action::Close))
-        .or_else(|| state.dirty.numbers().next().map(Action::Search))
+        .or_else(|| state.marked_volumes().next().map(Action::Search))
 }
 
 fn of_client(state: &State) -> Option<Action> {

@@ -174,7 +174,25 @@ pub(crate) enum Client {
 pub(crate) enum Candidate {
     Done,
     Listed { own: Entry, round: u8 },
-    Examined { own: Entry, round: u8, entry: Option<Pbn>, is_equal: bool },
+    Examined { own: Entry, round: u8, fingerprint: Fingerprint, entry: Option<Pbn>, is_equal: bool },
+}
+
+/// What is remembered of a block so that the finder need not read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Remembered {
+    Nothing,
+    /// The write of this content to the block has a ticket: its fingerprint may be taken.
+    Ticket(Content),
+    Fingerprint(Fingerprint),
+}
+
+/// A fingerprint that is being taken of a content that was written to a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Taking {
+    pub(crate) pbn: Pbn,
+    pub(crate) content: Content,
+    /// The block was not written again since.
+    pub(crate) has_ticket: bool,
 }
 
 /// The finder in a volume.
@@ -223,7 +241,9 @@ pub struct State {
     pub(crate) log: Log,
     pub(crate) clients: [Client; CLIENTS],
     pub(crate) finder: Option<Search>,
-    /// Volumes that are marked for the finder.
+    pub(crate) remembered: [Remembered; PBNS],
+    pub(crate) taking: Option<Taking>,
+    /// LBNs that are marked for the finder.
     pub(crate) dirty: Set,
     pub(crate) copying: Option<Copying>,
     pub(crate) history: [History; CELLS],
@@ -268,6 +288,8 @@ impl State {
             },
             clients: [Client::Idle; CLIENTS],
             finder: None,
+            remembered: [Remembered::Nothing; PBNS],
+            taking: None,
             dirty: Set::EMPTY,
             copying: None,
             history,
@@ -283,6 +305,13 @@ impl State {
             Volume::Shown(mode) => Some(mode),
             Volume::Absent | Volume::Hidden(_) => None,
         }
+    }
+
+    /// The volumes with LBNs that are marked for the finder.
+    pub(crate) fn marked_volumes(&self) -> impl Iterator<Item = u8> {
+        let is_marked =
+            |volume: &u8| Cell::of(usize::from(*volume)).any(|cell| self.dirty.has(cell.0));
+        (0..VOLUMES as u8).filter(is_marked)
     }
 
     /// The block that a client has taken and that nothing refers to yet.

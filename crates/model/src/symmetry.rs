@@ -6,16 +6,19 @@
 
 use crate::bounds::Bounds;
 use crate::numbers::{PBNS, Pbn};
-use crate::state::{Candidate, Client, Entry, Metadata, Phase, Plan, State};
+use crate::state::{Candidate, Client, Entry, Metadata, Phase, Plan, Remembered, State};
 
-/// Signatures by block, filled bit by bit.
-struct Signatures([u128; PBNS]);
+/// Signatures by block, filled bit by bit. There are at most 49 bits.
+struct Signatures {
+    of: [u64; PBNS],
+    blocks: usize,
+}
 
 impl Signatures {
     /// Adds a place that names some blocks, or none.
     fn add(&mut self, names: impl Fn(usize) -> bool) {
-        for (at, signature) in self.0.iter_mut().enumerate() {
-            *signature = *signature << 1 | u128::from(names(at));
+        for (at, signature) in self.of[..self.blocks].iter_mut().enumerate() {
+            *signature = *signature << 1 | u64::from(names(at));
         }
     }
 
@@ -24,13 +27,16 @@ impl Signatures {
     }
 
     fn add_pbn(&mut self, pbn: Option<Pbn>) {
-        self.add(|at| pbn.is_some_and(|pbn| pbn.at() == at));
+        self.of.iter_mut().for_each(|signature| *signature <<= 1);
+        if let Some(pbn) = pbn {
+            self.of[pbn.at()] |= 1;
+        }
     }
 
     /// Adds a number below 8 of each block.
     fn add_number(&mut self, number: impl Fn(usize) -> u8) {
-        for (at, signature) in self.0.iter_mut().enumerate() {
-            *signature = *signature << 3 | u128::from(number(at));
+        for (at, signature) in self.of[..self.blocks].iter_mut().enumerate() {
+            *signature = *signature << 3 | u64::from(number(at));
         }
     }
 
@@ -40,8 +46,8 @@ impl Signatures {
     }
 }
 
-fn signatures(state: &State) -> Signatures {
-    let mut all = Signatures([0; PBNS]);
+fn signatures(state: &State, blocks: usize) -> Signatures {
+    let mut all = Signatures { of: [0; PBNS], blocks };
     all.add_metadata(&state.live);
     all.add_metadata(&state.log.durable);
     all.add_metadata(&state.log.closed);
@@ -60,6 +66,12 @@ fn signatures(state: &State) -> Signatures {
     if let Phase::Syncing(covered) = state.log.phase {
         all.add(|at| covered.has(at as u8));
     }
+    all.add_number(|at| match state.remembered[at] {
+        Remembered::Nothing => 0,
+        Remembered::Ticket(content) => content.0,
+        Remembered::Fingerprint(fingerprint) => 4 + fingerprint.0,
+    });
+    all.add_pbn(state.taking.map(|taking| taking.pbn));
     for client in state.clients {
         let named = match client {
             Client::Idle | Client::Overtaken { .. } => None,
@@ -145,6 +157,10 @@ impl Numbering {
             self.set(set);
         }
         self.array(&mut space.retired);
+        self.array(&mut state.remembered);
+        if let Some(taking) = &mut state.taking {
+            self.pbn(&mut taking.pbn);
+        }
         if let Phase::Syncing(covered) = &mut state.log.phase {
             self.set(covered);
         }
@@ -170,9 +186,9 @@ pub(crate) fn renumber(state: &mut State, bounds: &Bounds) {
 }
 
 fn renumber_blocks(state: &mut State, blocks: u8) {
-    let Signatures(signatures) = signatures(state);
-    let mut order: [u8; PBNS] = std::array::from_fn(|at| at as u8);
     let blocks = usize::from(blocks);
+    let signatures = signatures(state, blocks).of;
+    let mut order: [u8; PBNS] = std::array::from_fn(|at| at as u8);
     if signatures[..blocks].is_sorted_by(|one, next| one >= next) {
         return;
     }

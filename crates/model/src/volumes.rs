@@ -25,9 +25,13 @@ impl Step<'_> {
 
     /// Marks a volume for the finder as a whole, if the finder looks after it.
     fn mark_all(&mut self, volume: u8) {
-        match self.state.mode(volume.into()) {
-            Some(Mode::Offline) => self.state.dirty.add(volume),
-            _ => self.state.dirty.remove(volume),
+        let is_offline = self.state.mode(volume.into()) == Some(Mode::Offline);
+        for cell in Cell::of(volume.into()) {
+            if is_offline && self.state.live.map[cell.at()].is_some() {
+                self.state.dirty.add(cell.0);
+            } else {
+                self.state.dirty.remove(cell.0);
+            }
         }
     }
 
@@ -51,7 +55,7 @@ impl Step<'_> {
             return None;
         }
         self.apply(Change::Remove { volume });
-        self.state.dirty.remove(volume);
+        self.mark_all(volume);
         Cell::of(volume.into()).for_each(|cell| self.acknowledge(cell, Content::ABSENT));
         Some(())
     }

@@ -118,5 +118,22 @@ fn checkpoints_beside_commits() {
 #[test]
 fn fingerprints_that_collide() {
     let budget = Budget { writes: 3, trims: 1, ..Budget::NONE };
-    explore(Bounds { budget, collisions: true, ..Bounds::SMALL }, "LookUp");
+    explore(Bounds { budget, compares: true, collisions: true, ..Bounds::SMALL }, "LookUp");
+}
+
+#[test]
+fn fingerprints_that_are_remembered() {
+    let budget = Budget { writes: 3, trims: 1, takes: 2, ..Budget::NONE };
+    explore(Bounds { budget, blocks: 2, clients: 1, ..Bounds::SMALL }, "BeginTake EndTake Trim");
+    let budget = Budget { writes: 2, modes: 1, takes: 2, ..budget };
+    let volumes = [Some(Mode::Off), OFFLINE];
+    let bounds = Bounds { budget, volumes, blocks: 2, clients: 1, ..Bounds::SMALL };
+    explore(bounds, "BeginTake EndTake Trim SetMode");
+}
+
+#[test]
+fn bytes_that_are_compared() {
+    let budget = Budget { writes: 3, takes: 1, ..Budget::NONE };
+    let bounds = Bounds { budget, compares: true, blocks: 3, clients: 1, ..Bounds::SMALL };
+    explore(bounds, "BeginTake EndTake");
 }

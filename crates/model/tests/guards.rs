@@ -15,6 +15,9 @@ const ONE: Bounds = Bounds { blocks: 3, clients: 1, budget: WRITES, ..Bounds::SM
 /// The same with two writers.
 const TWO: Bounds = Bounds { clients: 2, ..ONE };
 
+/// One of two blocks gets two contents, and a fingerprint is taken meanwhile.
+const TAKE: Bounds = Bounds { blocks: 2, budget: Budget { trims: 1, takes: 1, ..WRITES }, ..ONE };
+
 const fn three(bounds: Bounds) -> Bounds {
     Bounds { budget: Budget { writes: 3, ..bounds.budget }, ..bounds }
 }
@@ -195,7 +198,7 @@ fn the_finder_takes_a_mark_before_the_change_is_made() {
 fn the_finder_leaves_a_block_whose_entry_keeps_changing() {
     breaks(
         Guard::FinderMarksLeft,
-        trim(ONE),
+        Bounds { compares: true, ..trim(ONE) },
         FORGOTTEN,
         "Write(0, b2, c1) Store(0, p0) Change(0) Write(0, b0, c1) Store(0, p1) Search(1) \
          Examine(0) Change(0) Settle(0) Examine(0) Trim(b0) Settle(0)",
@@ -260,5 +263,29 @@ fn a_hidden_volume_stays_after_a_crash() {
         },
         REST,
         "BeginCopy(0, 1) Close WriteCommit CutPower(true)",
+    );
+}
+
+#[test]
+fn a_remembered_fingerprint_outlives_its_content() {
+    breaks(
+        Guard::WriteForgetsRemembered,
+        TAKE,
+        INDEX,
+        "Write(0, b2, c1) Store(0, p0) Change(0) Trim(b2) Close BeginSync EndSync WriteCommit \
+         SyncCommit Write(0, b2, c2) Store(0, p0) Change(0) Search(1) BeginTake(p0) EndTake \
+         Examine(0) Settle(0)",
+    );
+}
+
+#[test]
+fn a_fingerprint_is_remembered_of_a_block_that_was_written_again() {
+    breaks(
+        Guard::TicketTiesFingerprint,
+        TAKE,
+        INDEX,
+        "Write(0, b2, c1) Store(0, p0) Change(0) Trim(b2) Close BeginSync EndSync WriteCommit \
+         SyncCommit Write(0, b2, c2) BeginTake(p0) Store(0, p0) Change(0) Search(1) EndTake \
+         Examine(0) Settle(0)",
     );
 }

@@ -27,17 +27,16 @@ const LIVES: u64 = 3;
 /// The deduplication of the volumes at the beginning.
 pub const MODES: [Mode; 2] = [Mode::Inline, Mode::Offline];
 
-fn tuning() -> Tuning {
+fn tuning(verify_bytes: bool) -> Tuning {
     Tuning {
         background: false,
-        // Each share compares bytes, which is a call to the disk between look-up and change.
-        verify_bytes: true,
+        verify_bytes,
         write_buffer_bytes: BLOCK as u64,
         ..Tuning::default()
     }
 }
 
-fn format(machine: &Machine) {
+fn format(machine: &Machine, compares: bool) {
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: (BLOCKS + 2) * BLOCK as u64,
@@ -46,7 +45,7 @@ fn format(machine: &Machine) {
         ..PoolOptions::default()
     };
     Pool::format(&machine.disks(), &options).unwrap();
-    let pool = machine.open(tuning());
+    let pool = machine.open(tuning(compares));
     for (name, mode) in NAMES.into_iter().zip([DedupMode::Inline, DedupMode::Offline]) {
         pool.create_volume(name, 2 * BLOCK as u64, mode).unwrap();
     }
@@ -57,14 +56,15 @@ fn format(machine: &Machine) {
     machine.record(Decoder::new(superblock));
 }
 
-/// Plays a run from a seed. Returns what was seen of it.
-pub fn play(seed: u64) -> Vec<Event> {
+/// Plays a run from a seed. Returns what was seen of it. If the pool compares bytes before it shares
+/// a block, there is a call to the disk between the look-up and the change.
+pub fn play(seed: u64, compares: bool) -> Vec<Event> {
     let mut random = Random::new(seed);
     let mut machine = Machine::new(Scheduler::new(THREADS));
-    format(&machine);
+    format(&machine, compares);
     let lives = 1 + random.below(LIVES);
     for life in 1..=lives {
-        let pool = machine.open(tuning());
+        let pool = machine.open(tuning(compares));
         if life > 1 {
             machine.note(Event::Shown(shown(&pool)));
         }

@@ -63,12 +63,12 @@ fn with(at: usize, event: Event) -> Vec<Event> {
 /// Asserts that a run is refused at this event.
 fn refused(run: &[Event], at: usize) {
     let expected = Unexplained { at, event: run[at].clone() };
-    assert_eq!(explain(&protocol(), run), Err(expected));
+    assert_eq!(explain(&protocol(false), run), Err(expected));
 }
 
 #[test]
 fn the_right_run_is_a_run_of_the_model() {
-    assert!(explain(&protocol(), &right()).is_ok());
+    assert!(explain(&protocol(false), &right()).is_ok());
 }
 
 #[test]
