@@ -6,7 +6,7 @@ use crate::schedule::Scheduler;
 use gemelo_base::random::Random;
 use gemelo_base::{Silent, StopFlag};
 use gemelo_device::{BlockDevice, Durability, Operation, Request as DeviceRequest};
-use gemelo_format::{DedupMode, read_superblock};
+use gemelo_format::{BackendKind, DedupMode, read_superblock};
 use gemelo_model::{Action, Answer, Cell, Content, Event, Mode, Request};
 use gemelo_volume::{Pool, PoolOptions, Tuning};
 use std::thread;
@@ -27,25 +27,26 @@ const LIVES: u64 = 3;
 /// The deduplication of the volumes at the beginning.
 pub const MODES: [Mode; 2] = [Mode::Inline, Mode::Offline];
 
-fn tuning(verify_bytes: bool) -> Tuning {
+fn tuning(seed: u64) -> Tuning {
     Tuning {
         background: false,
-        verify_bytes,
+        verify_bytes: compares(seed),
         write_buffer_bytes: BLOCK as u64,
         ..Tuning::default()
     }
 }
 
-fn format(machine: &Machine, compares: bool) {
+fn format(machine: &Machine, seed: u64) {
     let options = PoolOptions {
         block_bytes: BLOCK as u32,
         capacity_bytes: (BLOCKS + 2) * BLOCK as u64,
+        backend: BackendKind::ALL[seed as usize / 2 % BackendKind::ALL.len()],
         // No commit is without room.
         journal_bytes: Some(1 << 20),
         ..PoolOptions::default()
     };
     Pool::format(&machine.disks(), &options).unwrap();
-    let pool = machine.open(tuning(compares));
+    let pool = machine.open(tuning(seed));
     for (name, mode) in NAMES.into_iter().zip([DedupMode::Inline, DedupMode::Offline]) {
         pool.create_volume(name, 2 * BLOCK as u64, mode).unwrap();
     }
@@ -56,15 +57,29 @@ fn format(machine: &Machine, compares: bool) {
     machine.record(Decoder::new(superblock));
 }
 
-/// Plays a run from a seed. Returns what was seen of it. If the pool compares bytes before it shares
-/// a block, there is a call to the disk between the look-up and the change.
-pub fn play(seed: u64, compares: bool) -> Vec<Event> {
+/// A run of the engine.
+pub struct Run {
+    /// What was seen of it.
+    pub events: Vec<Event>,
+    /// Blocks that a write or the finder had looked up, and that others changed meanwhile.
+    pub overtaken: u64,
+}
+
+/// Whether a run compares bytes before it shares a block: every other one does. There is then a call
+/// to the disk between the look-up and the change.
+pub const fn compares(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
+
+/// Plays a run from a seed.
+pub fn play(seed: u64) -> Run {
     let mut random = Random::new(seed);
     let mut machine = Machine::new(Scheduler::new(THREADS));
-    format(&machine, compares);
+    format(&machine, seed);
+    let mut overtaken = 0;
     let lives = 1 + random.below(LIVES);
     for life in 1..=lives {
-        let pool = machine.open(tuning(compares));
+        let pool = machine.open(tuning(seed));
         if life > 1 {
             machine.note(Event::Shown(shown(&pool)));
         }
@@ -80,11 +95,12 @@ pub fn play(seed: u64, compares: bool) -> Vec<Event> {
             }
             machine.scheduler().run(&mut random, most_stops, || machine.cut_power());
         });
+        overtaken += overtaken_in(&pool);
         if is_last {
             ask(&pool, &machine, COMMANDS, Request::Flush);
             machine.note(Event::Shown(shown(&pool)));
             assert_eq!(pool.prove(10).unwrap(), Vec::<String>::new(), "seed {seed}");
-            return machine.events();
+            break;
         }
         machine.cut_power();
         drop(pool);
@@ -93,7 +109,13 @@ pub fn play(seed: u64, compares: bool) -> Vec<Event> {
         // An opening makes no changes that the model does not have.
         machine.record(decoder);
     }
-    machine.events()
+    Run { events: machine.events(), overtaken }
+}
+
+fn overtaken_in(pool: &Pool) -> u64 {
+    let volumes = NAMES.into_iter().filter_map(|name| pool.volume(name).ok());
+    let by_writes: u64 = volumes.map(|volume| volume.stat().patch_retries).sum();
+    by_writes + pool.stat().unwrap().activity.aborted_blocks
 }
 
 /// What a thread does between two openings.
@@ -107,7 +129,8 @@ fn live(pool: &Pool, machine: &Machine, number: usize, seed: u64) {
     for _ in 0..requests {
         machine.scheduler().stop();
         let cell = Cell(random.below(4) as u8);
-        let content = Content(1 + random.below(3) as u8);
+        // Most writes are of one content.
+        let content = Content([1, 1, 2, 3][random.below(4) as usize]);
         let request = match (number, random.below(20)) {
             (FINDER, 0..=14) => Request::Find,
             (FINDER, chance) => Request::Checkpoint { collects: chance == 19 },
