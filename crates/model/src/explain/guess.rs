@@ -4,9 +4,9 @@ use super::script::Script;
 use super::{Answer, Event, Request, THREADS};
 use crate::action::Action;
 use crate::change::Change;
-use crate::numbers::{CLIENTS, Cell, Content, Pbn};
+use crate::numbers::{CELLS, CLIENTS, Cell, Content, Pbn};
 use crate::set::Set;
-use crate::state::{Candidate, Client, Phase, Plan, State};
+use crate::state::{Candidate, Client, History, Phase, Plan, State};
 use crate::step::Protocol;
 
 /// What a thread does.
@@ -29,7 +29,7 @@ pub(super) struct Guess {
     made: usize,
     closed: usize,
     durable: usize,
-    /// Changes that share a block.
+    /// Changes of the last step that share a block.
     shares: u64,
     /// Blocks that the finder has shared for the request of a thread.
     shared: u64,
@@ -60,7 +60,7 @@ impl Guess {
         }
         let made = self.made + changes.len();
         let is_share = |change: &&Change| matches!(change, Change::Share { .. });
-        let shares = self.shares + changes.iter().filter(is_share).count() as u64;
+        let shares = changes.iter().filter(is_share).count() as u64;
         Some(Self { state, made, shares, ..self.clone() })
     }
 
@@ -90,6 +90,11 @@ impl Guess {
             && let Some(closed) = self.after(protocol, script, Action::Close)
         {
             next.push(Self { closed: self.made, ..closed });
+        }
+        // What clients know is not asked, and would only tell equal runs apart.
+        for guess in &mut next {
+            guess.shares = 0;
+            guess.state.history = [History::of(Content::ZEROS); CELLS];
         }
         next
     }
@@ -207,7 +212,7 @@ impl Guess {
                 Candidate::Examined { .. } => Action::Settle(at),
             };
             let Some(mut after) = self.after(protocol, script, action) else { continue };
-            after.shared += after.shares - self.shares;
+            after.shared += after.shares;
             next.push(after);
         }
     }

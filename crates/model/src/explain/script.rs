@@ -14,6 +14,8 @@ pub(super) struct Script {
     seen: usize,
     /// Blocks whose space is given back and was not seen to be.
     discards: Vec<Pbn>,
+    /// Syncs of contents that were not seen to begin.
+    syncs: usize,
 }
 
 impl Script {
@@ -26,6 +28,7 @@ impl Script {
                     script.ends.push(script.changes.len());
                 }
                 Event::Discard(pbn) => script.discards.insert(0, *pbn),
+                Event::BeginSync => script.syncs += 1,
                 _ => {}
             }
         }
@@ -37,6 +40,7 @@ impl Script {
         match event {
             Event::Commit(_) => self.seen += 1,
             Event::Discard(_) => drop(self.discards.pop()),
+            Event::BeginSync => self.syncs -= 1,
             _ => {}
         }
     }
@@ -68,8 +72,8 @@ impl Script {
     pub(super) fn may_close(&self, made: usize, closed: usize) -> bool {
         match self.ends.iter().find(|end| **end > closed) {
             Some(end) => *end == made,
-            // No further commit is seen.
-            None => true,
+            // No further commit is seen. One that is closed and never written shows by its sync.
+            None => self.syncs > 0,
         }
     }
 
