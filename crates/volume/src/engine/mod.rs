@@ -143,6 +143,11 @@ impl Engine {
         &self.fingerprinter
     }
 
+    /// Returns whether contents with equal fingerprints are taken for equal.
+    pub(crate) fn fingerprints_prove_equality(&self) -> bool {
+        !self.tuning.verify_bytes && !self.fingerprinter.must_compare()
+    }
+
     pub(crate) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
