@@ -1,0 +1,1 @@
+//! Ceph RADOS through `librados`.
