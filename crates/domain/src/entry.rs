@@ -1,4 +1,4 @@
-//! The entries of the index, and the sequence numbers of members.
+//! The entries of the index, and the receipts of members.
 
 use crate::codec::{Reader, Reason, Writer};
 use gemelo_format::Pbn;
@@ -42,27 +42,32 @@ impl Entry {
     }
 }
 
-/// The number of the last intent of a member that a shard applied; 0 before the first one.
+/// The version that a member's last applied intent gave a shard; 0 before the first one. It tells if
+/// an intent was applied, because no two intents give a shard the same version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sequence(pub u64);
+pub struct Receipt(pub u64);
 
-impl Sequence {
-    /// Returns the key of a member's sequence number in a shard.
-    pub(crate) fn key(member: MemberId) -> String {
-        format!("s.{member}")
+impl Receipt {
+    /// Returns the key of a member's receipt in a shard.
+    #[must_use]
+    pub fn key(member: MemberId) -> String {
+        format!("r.{member}")
     }
 
-    /// Returns the value, or `None` for a member that the shard does not know.
-    pub(crate) fn encode(self, key: &str) -> Option<Vec<u8>> {
-        (self.0 > 0).then(|| Writer::new(0).u64(self.0).finish(key))
+    pub(crate) fn encode(self, key: &str) -> Vec<u8> {
+        Writer::new(0).u64(self.0).finish(key)
     }
 
-    pub(crate) fn decode(key: &str, value: Option<&[u8]>) -> Result<Self, Reason> {
+    /// Decodes the value.
+    ///
+    /// # Errors
+    /// Fails with the reason if it is damaged.
+    pub fn decode(key: &str, value: Option<&[u8]>) -> Result<Self, Reason> {
         let Some(value) = value else { return Ok(Self(0)) };
         let mut reader = Reader::new(key, value)?;
-        let sequence = Self(reader.u64()?);
+        let receipt = Self(reader.u64()?);
         reader.finish()?;
-        Ok(sequence)
+        Ok(receipt)
     }
 }
 
@@ -88,10 +93,10 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_sequence_number_is_zero() {
-        assert_eq!(Sequence(0).encode("s"), None);
-        assert_eq!(Sequence::decode("s", None), Ok(Sequence(0)));
-        let value = Sequence(7).encode("s").unwrap();
-        assert_eq!(Sequence::decode("s", Some(&value)), Ok(Sequence(7)));
+    fn a_missing_receipt_is_of_no_version() {
+        assert_eq!(Receipt::decode("r", None), Ok(Receipt(0)));
+        let value = Receipt(7).encode("r");
+        assert_eq!(Receipt::decode("r", Some(&value)), Ok(Receipt(7)));
+        assert!(Receipt::decode("s", Some(&value)).is_err());
     }
 }

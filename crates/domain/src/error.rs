@@ -68,17 +68,17 @@ pub enum DomainError {
     },
     /// The journal and the index contradict each other.
     #[error(
-        "member {member} has sequence number {found} in object '{object}', and its journal has \
-         {expected}"
+        "member {member} changed object '{object}' up to version {found}, and its journal knows only \
+         of version {expected}"
     )]
-    OutOfSequence {
+    OutOfOrder {
         /// The member.
         member: u32,
         /// The shard's object.
         object: String,
-        /// The sequence number in the store.
+        /// The version of the receipt in the store.
         found: u64,
-        /// The sequence number of the intent.
+        /// The version of the intent.
         expected: u64,
     },
     /// The member's journal failed. Nothing was sent that it does not hold.
@@ -90,7 +90,7 @@ impl Classified for DomainError {
     fn kind(&self) -> FailureKind {
         match self {
             Self::Object(error) => error.kind(),
-            Self::Damaged { .. } | Self::OutOfSequence { .. } => FailureKind::Damaged,
+            Self::Damaged { .. } | Self::OutOfOrder { .. } => FailureKind::Damaged,
             Self::NoDomain
             | Self::Exists
             | Self::Invalid { .. }

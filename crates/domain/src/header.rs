@@ -14,7 +14,7 @@ pub enum ShardState {
     Open,
     /// It is being split: no change is accepted any more.
     Sealed,
-    /// Its two halves are in use. Only the sequence numbers of members remain.
+    /// Its two halves are in use. Only the receipts of members remain.
     Split,
 }
 

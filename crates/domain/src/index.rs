@@ -211,7 +211,7 @@ impl Index {
     ) -> Result<(Vec<Batch>, Vec<usize>)> {
         let reads: Vec<Read> = batches
             .into_iter()
-            .map(|(shard, numbers)| Read::new(self.member, shard, numbers, changes))
+            .map(|(shard, numbers)| Read::new(shard, numbers, changes))
             .collect();
         let values = self.wire.read(&reads)?;
         let (mut planned, mut rest) = (Vec::new(), Vec::new());

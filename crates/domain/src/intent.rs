@@ -1,19 +1,21 @@
 //! The protocol of one shard, without input and output: from a change and the entry as it was read
-//! to the guarded update, and from the sequence number found later to whether it was applied.
+//! to the guarded update, and from the receipt found later to whether it was applied.
 
 use crate::codec::{Reader, Reason, Writer};
-use crate::entry::{Entry, MemberId, Sequence};
+use crate::entry::{Entry, MemberId, Receipt};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::shard::{Shard, fingerprint_key};
 use gemelo_format::{Fingerprint, Pbn};
 use gemelo_objects::{Guard, Update};
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most changes of one intent. With three servers on one machine, batches above 3,000 keys gain
 /// nothing more, and a larger one keeps the shard busy for longer.
 pub const MAX_STEPS: usize = 3000;
 
-/// What a member asks of the index for one content.
+/// What a member asks of the index for one content. From the submission on, a block that is published
+/// must keep its content, and a reference that is released must not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Refer to the content; if no member has it, offer the own block to the others.
@@ -92,15 +94,40 @@ fn release(member: MemberId, entry: Entry) -> (Effect, Option<Entry>) {
     (Effect::Released { tell }, Some(Entry { members, ..entry }))
 }
 
-/// A shard as it was read: its header, the member's sequence number, and the entries asked for.
+/// A shard as it was read: its header and the entries asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardView {
     /// The header.
     pub header: ShardHeader,
-    /// The number of the member's last intent on this shard.
-    pub sequence: Sequence,
     /// The entries, in the order of the changes.
     pub entries: Vec<Option<Entry>>,
+}
+
+impl ShardView {
+    /// Returns the keys to read.
+    #[must_use]
+    pub fn keys(contents: impl Iterator<Item = Fingerprint>) -> Vec<String> {
+        std::iter::once(HEADER_KEY.to_owned()).chain(contents.map(fingerprint_key)).collect()
+    }
+
+    /// Decodes the values of the keys.
+    ///
+    /// # Errors
+    /// Fails with the damaged key and the reason.
+    pub fn decode<'a>(
+        keys: &'a [String],
+        values: &[Option<Vec<u8>>],
+    ) -> Result<Self, (&'a str, Reason)> {
+        let mut pairs = keys.iter().map(String::as_str).zip(values.iter().map(Option::as_deref));
+        let (key, value) = pairs.next().unwrap_or((HEADER_KEY, None));
+        let header = ShardHeader::decode(value).map_err(|reason| (key, reason))?;
+        let entry = |(key, value): (&'a str, Option<&[u8]>)| {
+            let entry = value.map(|value| Entry::decode(key, value)).transpose();
+            entry.map_err(|reason| (key, reason))
+        };
+        let entries = pairs.map(entry).collect::<Result<_, _>>()?;
+        Ok(Self { header, entries })
+    }
 }
 
 /// Changes of one shard that take effect together, once or never. The member's journal holds the
@@ -111,8 +138,6 @@ pub struct Intent {
     pub shard: Shard,
     /// The member.
     pub member: MemberId,
-    /// The number of this intent among the member's intents on this shard.
-    pub sequence: Sequence,
     /// The header that the shard must have.
     pub header: ShardHeader,
     /// The changes, which take effect one after another.
@@ -130,14 +155,28 @@ pub fn plan(shard: Shard, member: MemberId, view: &ShardView, changes: &[Change]
         *before = step.outcome(member).1;
         steps.push(step);
     }
-    let sequence = Sequence(view.sequence.0 + 1);
-    Intent { shard, member, sequence, header: view.header, steps }
+    Intent { shard, member, header: view.header, steps }
 }
 
 impl Intent {
     /// Returns what each change does.
     pub fn effects(&self) -> impl Iterator<Item = (Change, Effect)> {
         self.steps.iter().map(|step| (step.change, step.outcome(self.member).0))
+    }
+
+    /// Returns the blocks that are not in the index if the intent is void: the member need not keep
+    /// them for it. A block that is withdrawn and published again in one intent is not among them.
+    pub fn blocks_if_void(&self) -> impl Iterator<Item = (Fingerprint, Pbn)> {
+        let mut known = BTreeSet::new();
+        self.steps.iter().filter_map(move |step| {
+            let content = step.change.fingerprint;
+            let was_there = step.before.is_some();
+            let is_first = known.insert(content.to_bytes());
+            match step.change.action {
+                Action::Publish(pbn) if is_first && !was_there => Some((content, pbn)),
+                _ => None,
+            }
+        })
     }
 
     /// Returns whether any entry changes. An intent that changes nothing is not sent.
@@ -156,7 +195,9 @@ impl Intent {
             let key = step.change.fingerprint.to_bytes();
             first_and_last.entry(key).or_insert((step.before, after)).1 = after;
         }
-        let mut update = Update { guards: self.guards(), ..Update::default() };
+        let expected = Some(self.header.encode());
+        let guards = vec![Guard { key: HEADER_KEY.into(), expected }];
+        let mut update = Update { guards, ..Update::default() };
         let mut entries = self.header.entries;
         for (bytes, (first, last)) in first_and_last {
             let key = fingerprint_key(Fingerprint::from_bytes(bytes));
@@ -173,26 +214,24 @@ impl Intent {
         }
         let header = self.header.next(ShardState::Open, entries);
         update.set.push((HEADER_KEY.into(), header.encode()));
-        let key = Sequence::key(self.member);
-        update.set.extend(self.sequence.encode(&key).map(|value| (key, value)));
+        let key = Receipt::key(self.member);
+        let value = self.receipt().encode(&key);
+        update.set.push((key, value));
         update
     }
 
-    /// The header protects the entries, the sequence number protects against sending twice.
-    fn guards(&self) -> Vec<Guard> {
-        let key = Sequence::key(self.member);
-        let before = Sequence(self.sequence.0.saturating_sub(1));
-        let sequence = Guard { expected: before.encode(&key), key };
-        let header = Guard { key: HEADER_KEY.into(), expected: Some(self.header.encode()) };
-        vec![header, sequence]
+    /// Returns the member's receipt, if the intent is applied.
+    #[must_use]
+    pub const fn receipt(&self) -> Receipt {
+        Receipt(self.header.version + 1)
     }
 
     /// Returns the bytes for a journal.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let Self { shard, member, sequence, header, steps } = self;
+        let Self { shard, member, header, steps } = self;
         let mut writer = Writer::new(shard.depth()).u32(shard.bits()).u32(member.0);
-        writer = writer.u64(sequence.0).u64(header.version).u64(header.entries);
+        writer = writer.u64(header.version).u64(header.entries);
         for Step { change, before } in steps {
             let (code, pbn) = code_of(change.action);
             let before = before.as_ref();
@@ -212,7 +251,6 @@ impl Intent {
         let mut reader = Reader::new("", bytes)?;
         let shard = Shard::new(reader.tag, reader.u32()?).ok_or("its shard is out of range")?;
         let member = MemberId(reader.u32()?);
-        let sequence = Sequence(reader.u64()?);
         let (version, entries) = (reader.u64()?, reader.u64()?);
         let header = ShardHeader { state: ShardState::Open, version, entries };
         let mut steps = Vec::new();
@@ -222,7 +260,7 @@ impl Intent {
             }
             steps.push(decode_step(&mut reader)?);
         }
-        Ok(Self { shard, member, sequence, header, steps })
+        Ok(Self { shard, member, header, steps })
     }
 }
 
@@ -250,18 +288,17 @@ const fn code_of(action: Action) -> (u32, u32) {
     }
 }
 
-/// Returns whether an intent was applied, from the member's sequence number on the shard, read
-/// after a guard failed. `None` if it is the number of neither.
+/// Returns whether an intent was applied, from the member's receipt on the shard, read after a
+/// guard failed. `None` if the receipt is of a later intent.
 ///
-/// A guard has failed, so the shard has changed since the intent was planned. Versions and sequence
-/// numbers only grow: what was not applied by then is not applied later, even if a copy of it is
-/// still on its way.
+/// A guard has failed, so the shard has changed since the intent was planned. Versions only grow:
+/// what was not applied by then is not applied later, even if a copy of it is still on its way.
 #[must_use]
-pub fn verdict(intent: &Intent, found: Sequence) -> Option<bool> {
-    if found == intent.sequence {
-        Some(true)
-    } else {
-        (found.0 + 1 == intent.sequence.0).then_some(false)
+pub fn verdict(intent: &Intent, found: Receipt) -> Option<bool> {
+    match found.cmp(&intent.receipt()) {
+        Ordering::Equal => Some(true),
+        Ordering::Less => Some(false),
+        Ordering::Greater => None,
     }
 }
 

@@ -25,7 +25,7 @@ mod wire;
 
 pub use check::{Claim, Claims, Finding, check};
 pub use config::DomainConfig;
-pub use entry::{Entry, MemberId, Sequence};
+pub use entry::{Entry, MemberId, Receipt};
 pub use error::{DomainError, JournalError};
 pub use header::{ShardHeader, ShardState};
 pub use index::{Index, Journal, Settled, Verdict};

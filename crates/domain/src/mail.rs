@@ -29,14 +29,14 @@ pub struct Letter {
 }
 
 impl Letter {
-    /// The letter about a content, unlike any other: an intent is known by its member, its shard
-    /// and its sequence number, and the content and the depth tell the shard.
+    /// The letter about a content, unlike any other: no two intents have the same shard and version,
+    /// and the content and the depth tell the shard.
     #[must_use]
     pub fn new(fingerprint: Fingerprint, intent: &Intent) -> Self {
         let mut key = String::with_capacity(64);
         push_digits(&mut key, fingerprint);
-        let (member, depth, sequence) = (intent.member, intent.shard.depth(), intent.sequence.0);
-        let _ = write!(key, ".{member}.{depth:02}.{sequence:016x}"); // A string cannot fail.
+        let (member, depth, version) = (intent.member, intent.shard.depth(), intent.receipt().0);
+        let _ = write!(key, ".{member}.{depth:02}.{version:016x}"); // A string cannot fail.
         Self { key }
     }
 

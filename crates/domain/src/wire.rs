@@ -1,11 +1,10 @@
 //! The requests of the index: sent again until their outcome is known.
 
 use crate::config::damaged;
-use crate::entry::{Entry, MemberId, Sequence};
-use crate::header::{HEADER_KEY, ShardHeader};
+use crate::entry::{MemberId, Receipt};
 use crate::index::Verdict;
 use crate::intent::{Change, Intent, ShardView, verdict};
-use crate::shard::{Shard, fingerprint_key};
+use crate::shard::Shard;
 use crate::{DomainError, Result};
 use gemelo_base::Clock;
 use gemelo_base::random::mix_pair;
@@ -75,19 +74,19 @@ impl Wire {
         match outcome {
             Ok(()) => Ok(Verdict::Applied),
             Err(ObjectError::Guard { .. }) => {
-                let (object, key) = (intent.shard.object(), Sequence::key(intent.member));
+                let (object, key) = (intent.shard.object(), Receipt::key(intent.member));
                 let values = self.objects.get_keys(&object, std::slice::from_ref(&key))?;
                 let value = values.first().and_then(Option::as_deref);
-                let found = Sequence::decode(&key, value);
+                let found = Receipt::decode(&key, value);
                 let found = found.map_err(|reason| damaged(&object, &key, reason))?;
                 match verdict(intent, found) {
                     Some(true) => Ok(Verdict::Applied),
                     Some(false) => Ok(Verdict::Void),
-                    None => Err(DomainError::OutOfSequence {
+                    None => Err(DomainError::OutOfOrder {
                         member: intent.member.0,
                         object,
                         found: found.0,
-                        expected: intent.sequence.0,
+                        expected: intent.receipt().0,
                     }),
                 }
             }
@@ -148,33 +147,14 @@ impl Read {
         Request::new(&self.object, Operation::get_keys(&self.keys))
     }
 
-    pub(crate) fn new(
-        member: MemberId,
-        shard: Shard,
-        numbers: Vec<usize>,
-        changes: &[Change],
-    ) -> Self {
-        let mut keys = Vec::with_capacity(numbers.len() + 2);
-        keys.push(HEADER_KEY.to_owned());
-        keys.push(Sequence::key(member));
+    pub(crate) fn new(shard: Shard, numbers: Vec<usize>, changes: &[Change]) -> Self {
         let chosen = numbers.iter().filter_map(|number| changes.get(*number));
-        keys.extend(chosen.map(|change| fingerprint_key(change.fingerprint)));
+        let keys = ShardView::keys(chosen.map(|change| change.fingerprint));
         Self { shard, object: shard.object(), numbers, keys }
     }
 
     pub(crate) fn decode(&self, values: &Values) -> Result<ShardView> {
-        let mut pairs = self.keys.iter().zip(values.iter().map(Option::as_deref));
-        let mut next = || pairs.next().unwrap_or((&self.object, None));
-        let (key, value) = next();
-        let header = ShardHeader::decode(value).map_err(|why| damaged(&self.object, key, why))?;
-        let (key, value) = next();
-        let sequence = Sequence::decode(key, value);
-        let sequence = sequence.map_err(|why| damaged(&self.object, key, why))?;
-        let entry = |(key, value): (&String, Option<&[u8]>)| {
-            let entry = value.map(|value| Entry::decode(key, value)).transpose();
-            entry.map_err(|why| damaged(&self.object, key, why))
-        };
-        let entries = pairs.map(entry).collect::<Result<_>>()?;
-        Ok(ShardView { header, sequence, entries })
+        let view = ShardView::decode(&self.keys, values);
+        view.map_err(|(key, reason)| damaged(&self.object, key, reason))
     }
 }

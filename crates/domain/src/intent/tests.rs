@@ -47,7 +47,7 @@ fn sample(steps: &[(u128, Action)], entries: Vec<Option<Entry>>) -> Intent {
     };
     let changes: Vec<Change> = steps.iter().map(change).collect();
     let header = ShardHeader { state: ShardState::Open, version: 7, entries: 1 };
-    let view = ShardView { header, sequence: Sequence(4), entries };
+    let view = ShardView { header, entries };
     plan(Shard::ALL, ME, &view, &changes)
 }
 
@@ -60,7 +60,7 @@ fn changes_of_one_content_follow_each_other() {
     assert_eq!(effects, [Effect::Published(pbn(3)), shared, Effect::Withdrawn(pbn(3))]);
     let update = intent.update();
     let keys: Vec<&str> = update.set.iter().map(|(key, _)| key.as_str()).collect();
-    assert_eq!(keys.len(), 3, "one entry, the header and the sequence number: {keys:?}");
+    assert_eq!(keys.len(), 3, "one entry, the header and the receipt: {keys:?}");
     assert!(update.remove.is_empty(), "what was not there before need not be removed");
     let header = update.set.iter().find(|(key, _)| key == HEADER_KEY).unwrap();
     let header = ShardHeader::decode(Some(&header.1)).unwrap();
@@ -68,13 +68,26 @@ fn changes_of_one_content_follow_each_other() {
 }
 
 #[test]
-fn the_number_found_tells_if_an_intent_was_applied() {
+fn a_void_intent_leaves_what_was_published_before() {
+    let publish = Action::Publish(pbn(9));
+    let actions = [(1, publish), (2, Action::Release), (2, publish), (3, publish)];
+    let mine = Some(entry(ME, 1));
+    let intent = sample(&actions, vec![None, mine, mine, Some(entry(OTHER, 1))]);
+    let effects: Vec<Effect> = intent.effects().skip(1).map(|(_, effect)| effect).collect();
+    let shared = Effect::Shared(OTHER, pbn(9));
+    assert_eq!(effects, [Effect::Withdrawn(pbn(9)), Effect::Published(pbn(9)), shared]);
+    let blocks: Vec<_> = intent.blocks_if_void().collect();
+    assert_eq!(blocks, [(Fingerprint::of_hash(1), pbn(9))]);
+}
+
+#[test]
+fn the_receipt_found_tells_if_an_intent_was_applied() {
     let intent = sample(&[(1, Action::Share)], vec![None]);
-    assert_eq!(intent.sequence, Sequence(5));
-    assert_eq!(verdict(&intent, Sequence(5)), Some(true));
-    assert_eq!(verdict(&intent, Sequence(4)), Some(false));
-    assert_eq!(verdict(&intent, Sequence(6)), None);
-    assert_eq!(verdict(&intent, Sequence(3)), None);
+    assert_eq!(intent.receipt(), Receipt(8));
+    assert_eq!(verdict(&intent, Receipt(8)), Some(true));
+    assert_eq!(verdict(&intent, Receipt(7)), Some(false));
+    assert_eq!(verdict(&intent, Receipt(0)), Some(false));
+    assert_eq!(verdict(&intent, Receipt(9)), None);
 }
 
 proptest! {

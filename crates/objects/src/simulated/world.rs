@@ -4,11 +4,12 @@ use super::call::Answer;
 use super::client::Client;
 use super::faults::{Fate, Faults};
 use super::store::{Message, Store};
-use crate::{Instance, Result};
+use crate::{Instance, Locks, Result};
 use gemelo_base::Clock;
 use gemelo_base::random::Random;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A simulated store, its time, and the state of its clients.
@@ -41,12 +42,14 @@ struct State {
     running: Option<Instance>,
 }
 
-/// The faults of one client.
-#[derive(Debug, Default)]
+/// The state of one client.
+#[derive(Debug)]
 struct Condition {
+    /// The first client of the same thread, by which the thread is known.
+    thread: Instance,
     dies_at_ns: Option<u64>,
-    cut_off_until_ns: u64,
-    stopped_until_ns: u64,
+    cut_off_ns: Range<u64>,
+    stopped_ns: Range<u64>,
     /// The newest list of fences that the client knows.
     epoch: u64,
 }
@@ -73,10 +76,14 @@ impl World {
     /// Connects a new client.
     #[must_use]
     pub fn client(&self) -> Client {
-        let mut state = self.shared.state.lock();
-        let instance = Instance(format!("client.{}", state.clients.len() + 1));
-        state.clients.insert(instance.clone(), Condition::default());
-        drop(state);
+        let instance = self.shared.state.lock().connect(None);
+        Client::new(self.clone(), instance)
+    }
+
+    /// Connects a new client in the thread of an old one, as a process that starts again does.
+    #[must_use]
+    pub fn reconnect(&self, old: &Client) -> Client {
+        let instance = self.shared.state.lock().connect(Some(&old.instance()));
         Client::new(self.clone(), instance)
     }
 
@@ -96,14 +103,14 @@ impl World {
         self.change(client, |condition| condition.dies_at_ns = Some(at_ns));
     }
 
-    /// Lets the calls of a client be lost until the time.
-    pub fn cut_off(&self, client: &Instance, until_ns: u64) {
-        self.change(client, |condition| condition.cut_off_until_ns = until_ns);
+    /// Lets the calls that a client sends in a span of time be lost.
+    pub fn cut_off(&self, client: &Instance, span_ns: Range<u64>) {
+        self.change(client, |condition| condition.cut_off_ns = span_ns);
     }
 
-    /// Stops a client until the time: it goes on as if nothing had happened.
-    pub fn stop(&self, client: &Instance, until_ns: u64) {
-        self.change(client, |condition| condition.stopped_until_ns = until_ns);
+    /// Stops a client for a span of time: after it, the client goes on as if nothing had happened.
+    pub fn stop(&self, client: &Instance, span_ns: Range<u64>) {
+        self.change(client, |condition| condition.stopped_ns = span_ns);
     }
 
     fn change(&self, client: &Instance, change: impl FnOnce(&mut Condition)) {
@@ -154,16 +161,19 @@ impl World {
     /// Lets time pass for one client.
     pub(super) fn wait_until(&self, instance: &Instance, wake_ns: u64) {
         let mut state = self.shared.state.lock();
-        let stopped_ns = state.condition(instance).stopped_until_ns;
-        let wake_ns = wake_ns.max(stopped_ns).max(state.now_ns);
-        if !state.wakes.contains_key(instance) {
+        let Some(condition) = state.clients.get(instance) else { return };
+        let thread = condition.thread.clone();
+        let stopped_ns = &condition.stopped_ns;
+        let wake_ns = wake_ns.max(state.now_ns);
+        let wake_ns = if stopped_ns.contains(&wake_ns) { stopped_ns.end } else { wake_ns };
+        if !state.wakes.contains_key(&thread) {
             state.advance(wake_ns);
             return;
         }
-        state.wakes.insert(instance.clone(), wake_ns);
+        state.wakes.insert(thread.clone(), wake_ns);
         state.choose();
         self.shared.turn.notify_all();
-        self.await_turn(state, instance);
+        self.await_turn(state, &thread);
     }
 
     /// Sends a call, and returns its ticket and when its sender goes on.
@@ -172,10 +182,11 @@ impl World {
         let State { now_ns, faults, random, .. } = &mut *state;
         let (now_ns, timeout_ns) = (*now_ns, faults.timeout_ns);
         let mut fate = faults.draw(random);
-        let condition = state.condition(&message.sender);
-        message.epoch = condition.epoch;
-        if condition.cut_off_until_ns > now_ns {
-            fate = Fate::LOST;
+        if let Some(condition) = state.clients.get(&message.sender) {
+            message.epoch = condition.epoch;
+            if condition.cut_off_ns.contains(&now_ns) {
+                fate = Fate::LOST;
+            }
         }
         message.has_reply = fate.reply_ns.is_some();
         let ticket = state.next_ticket;
@@ -191,22 +202,34 @@ impl World {
         let mut state = self.shared.state.lock();
         let answer = state.answers.remove(&ticket);
         if let Some(Ok(Answer::Epoch(epoch))) = &answer {
-            let condition = state.condition(client);
-            condition.epoch = condition.epoch.max(*epoch);
+            if let Some(condition) = state.clients.get_mut(client) {
+                condition.epoch = condition.epoch.max(*epoch);
+            }
         }
         answer
     }
 
     pub(super) fn is_dead(&self, client: &Instance) -> bool {
-        let mut state = self.shared.state.lock();
-        let now_ns = state.now_ns;
-        state.condition(client).dies_at_ns.is_some_and(|at_ns| at_ns <= now_ns)
+        let state = self.shared.state.lock();
+        let condition = state.clients.get(client);
+        let dies_at_ns = condition.and_then(|condition| condition.dies_at_ns);
+        dies_at_ns.is_some_and(|at_ns| at_ns <= state.now_ns)
     }
 }
 
 impl State {
-    fn condition(&mut self, client: &Instance) -> &mut Condition {
-        self.clients.entry(client.clone()).or_default()
+    fn connect(&mut self, old: Option<&Instance>) -> Instance {
+        let instance = Instance(format!("client.{}", self.clients.len() + 1));
+        let thread = old.and_then(|old| self.clients.get(old)).map(|old| old.thread.clone());
+        let condition = Condition {
+            thread: thread.unwrap_or_else(|| instance.clone()),
+            dies_at_ns: None,
+            cut_off_ns: 0..0,
+            stopped_ns: 0..0,
+            epoch: 0,
+        };
+        self.clients.insert(instance.clone(), condition);
+        instance
     }
 
     fn advance(&mut self, to_ns: u64) {

@@ -3,7 +3,7 @@
 use crate::suite::{Subject, check};
 use gemelo_base::Clock;
 use gemelo_objects::simulated::{Client, Faults, World};
-use gemelo_objects::{Guard, Instance, LockName, Locks, ObjectError, Objects, Operation, Update};
+use gemelo_objects::{Guard, LockName, Locks, ObjectError, Objects, Operation, Update};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn a_dead_client_sends_nothing_and_a_client_cut_off_gets_no_answer() {
     let world = World::new(1, Faults::NONE);
     let (one, two) = (world.client(), world.client());
     one.write("object", 0, b"old").unwrap();
-    world.cut_off(&one.instance(), world.now_ns() + 1);
+    world.cut_off(&one.instance(), 0..world.now_ns() + 1);
     assert!(matches!(one.stat("object"), Err(ObjectError::TimedOut { .. })));
     assert_eq!(one.stat("object").unwrap(), 3);
     world.kill_at(&one.instance(), world.now_ns());
@@ -152,8 +152,8 @@ fn a_stopped_client_sleeps_through_its_lease() {
     let (one, two) = (world.client(), world.client());
     let lock = LockName { object: "member", name: "serve" };
     one.lock(lock, Duration::from_secs(5)).unwrap();
-    world.stop(&one.instance(), 10_000_000_000);
-    assert_eq!(two.holder(lock).unwrap().unwrap().instance, Instance(one.instance().0));
+    world.stop(&one.instance(), 0..10_000_000_000);
+    assert_eq!(two.holder(lock).unwrap().unwrap().instance, one.instance());
     let outcome = one.renew(lock, Duration::from_secs(5));
     assert!(outcome.is_ok(), "the call was sent before the client was stopped: {outcome:?}");
     assert!(world.now_ns() >= 10_000_000_000);
