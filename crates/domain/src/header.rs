@@ -26,7 +26,7 @@ pub struct ShardHeader {
     pub state: ShardState,
     /// The number of changes.
     pub version: u64,
-    /// The number of entries.
+    /// The number of entries. A shard that is split has those that are yet to be removed.
     pub entries: u64,
 }
 

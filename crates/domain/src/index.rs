@@ -164,7 +164,8 @@ impl Index {
         Ok(count)
     }
 
-    /// Splits the shards that had too many entries when this member changed them.
+    /// Splits the shards that had too many entries when this member changed them, and finishes splits
+    /// that others left.
     ///
     /// # Errors
     /// Fails if the store does. Members that need the shard finish its split.
@@ -226,6 +227,10 @@ impl Index {
                 }
                 ShardState::Split => {
                     self.splits.insert(read.shard);
+                    if view.header.entries > 0 {
+                        // Its split was interrupted before its entries were removed.
+                        self.large.insert(read.shard);
+                    }
                     rest.extend(read.numbers);
                 }
                 ShardState::Sealed => {

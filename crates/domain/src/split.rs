@@ -24,7 +24,7 @@ pub(crate) fn split(objects: &dyn Objects, shard: Shard) -> Result<()> {
         match header.state {
             ShardState::Filling => return Ok(()),
             ShardState::Sealed => break header,
-            ShardState::Split => return remove_entries(objects, &name),
+            ShardState::Split => return clean(objects, &name, header),
             ShardState::Open => {
                 replace(objects, &name, header, header.next(ShardState::Sealed, header.entries))?;
             }
@@ -38,8 +38,19 @@ pub(crate) fn split(objects: &dyn Objects, shard: Shard) -> Result<()> {
         let filling = ShardHeader::new(ShardState::Filling);
         replace(objects, &half.object(), filling, filling.next(ShardState::Open, entries))?;
     }
-    replace(objects, &name, sealed, sealed.next(ShardState::Split, 0))?;
-    remove_entries(objects, &name)
+    let split = sealed.next(ShardState::Split, sealed.entries);
+    replace(objects, &name, sealed, split)?;
+    clean(objects, &name, split)
+}
+
+/// Removes the entries of a shard that is split. Its header counts them until they are removed, so
+/// that a member that comes later finishes this as well.
+fn clean(objects: &dyn Objects, name: &str, split: ShardHeader) -> Result<()> {
+    if split.entries > 0 {
+        remove_entries(objects, name)?;
+        replace(objects, name, split, split.next(ShardState::Split, 0))?;
+    }
+    Ok(())
 }
 
 fn read_header(objects: &dyn Objects, name: &str) -> Result<ShardHeader> {

@@ -119,8 +119,15 @@ impl Tenure {
         let object = member_object(self.member);
         let held = Record { epoch: self.epoch, instance: Some(client.instance()) };
         let free = Record { epoch: self.epoch, instance: None };
-        client.update(&object, &replace(Some(held.encode()), &free))?;
-        Ok(client.unlock(LockName { object: &object, name: LOCK })?)
+        match client.update(&object, &replace(Some(held.encode()), &free)) {
+            Err(ObjectError::Guard { .. }) => return Err(DomainError::NotHeld),
+            outcome => outcome?,
+        }
+        match client.unlock(LockName { object: &object, name: LOCK }) {
+            // The lease was over by itself, after the record was written.
+            Err(ObjectError::NotHeld { .. }) => Ok(()),
+            outcome => Ok(outcome?),
+        }
     }
 
     /// Returns whether the lease is valid. A host whose lease is over must not answer requests: a

@@ -121,6 +121,7 @@ fn finish(world: &World, disks: &Arc<Disks>, config: DomainConfig, tally: &Tally
         for process in &mut processes {
             process.take_and_give().unwrap();
             while process.collect(1000).unwrap() > 0 {}
+            process.split().unwrap();
         }
     }
     expect_clean(&client, &processes);

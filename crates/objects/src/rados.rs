@@ -1,1 +1,0 @@
-//! Ceph RADOS through `librados`.
