@@ -2,7 +2,6 @@
 
 use super::sys::{Cluster, Code, LIBRARY, Pool, Symbols, c_text};
 use super::{NOT_FOUND, Rados};
-use crate::Instance;
 use gemelo_base::{Classified, FailureKind};
 use std::ffi::CString;
 use std::io;
@@ -107,7 +106,7 @@ impl Rados {
             NOT_FOUND => ConnectError::NoPool { pool: options.pool.into() },
             _ => refused(code),
         })?;
-        let instance = Instance(cluster.address().map_err(refused)?);
+        let instance = cluster.instance().map_err(refused)?;
         Ok(Self { cluster, pool, instance })
     }
 }

@@ -8,5 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
+mod rados;
 mod simulated;
 mod suite;

@@ -69,7 +69,7 @@ impl Cluster {
     }
 
     /// Returns the address under which the cluster knows this client.
-    pub(in super::super) fn address(&self) -> Result<String, Code> {
+    pub(in super::super) fn instance(&self) -> Result<Instance, Code> {
         let mut address: *mut c_char = null_mut();
         // SAFETY: the handle is valid; librados allocates the string.
         outcome(unsafe { (self.symbols.rados_getaddrs)(self.handle, &raw mut address) })?;
@@ -78,7 +78,7 @@ impl Cluster {
         unsafe {
             let text = CStr::from_ptr(address).to_string_lossy().into_owned();
             (self.symbols.rados_buffer_free)(address);
-            Ok(text)
+            Ok(instance_of(&text))
         }
     }
 
@@ -243,7 +243,7 @@ impl Pool {
         Ok((count > 0).then(|| Holder {
             client: first(clients),
             cookie: first(cookies),
-            instance: Instance(first(addresses)),
+            instance: instance_of(&first(addresses)),
         }))
     }
 }
@@ -255,7 +255,37 @@ impl Drop for Pool {
     }
 }
 
+/// Returns the instance at an address. Ceph writes the same address as `127.0.0.1:0/7`,
+/// `v1:127.0.0.1:0/7` and `[v2:127.0.0.1:0/7,v1:127.0.0.1:0/7]`; a fence on one holds for all.
+fn instance_of(address: &str) -> Instance {
+    let plain = |address: &str| {
+        let kinds = ["v1:", "v2:", "any:"];
+        kinds.iter().find_map(|kind| address.strip_prefix(kind)).map(str::to_owned)
+    };
+    let first = address.strip_prefix('[').and_then(|list| plain(list.split(',').next()?));
+    let listed = first.map(|first| match first.rsplit_once('/') {
+        Some((host, nonce)) => format!("{host}/{}", nonce.trim_end_matches(']')),
+        None => first,
+    });
+    Instance(listed.or_else(|| plain(address)).unwrap_or_else(|| address.to_owned()))
+}
+
 /// Returns the text with a zero byte at its end; a text with a zero byte in it becomes empty.
 pub(in super::super) fn c_text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_forms_of_an_address_are_one_instance() {
+        let forms = ["10.0.0.1:0/7", "v1:10.0.0.1:0/7", "[v2:10.0.0.1:0/7,v1:10.0.0.1:0/7]"];
+        for form in forms {
+            assert_eq!(instance_of(form), Instance("10.0.0.1:0/7".into()));
+        }
+        assert_eq!(instance_of("v2:[::1]:0/7").0, "[::1]:0/7");
+        assert_eq!(instance_of("[v2:[::1]:0/7]").0, "[::1]:0/7");
+    }
 }
