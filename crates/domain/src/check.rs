@@ -7,7 +7,7 @@ use crate::config::damaged;
 use crate::entry::{Entry, MemberId};
 use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::mail;
-use crate::shard::{SHARD_PREFIX, Shard, fingerprint_of_key};
+use crate::shard::{SHARD_PREFIX, Shard, fingerprint_key, fingerprint_of_key};
 use crate::split::each_page;
 use crate::{DomainError, Result};
 use gemelo_format::{Fingerprint, Pbn};
@@ -42,7 +42,7 @@ pub trait Claims {
     fn claims(&mut self, shard: Shard) -> Result<Vec<Claim>>;
 }
 
-/// A contradiction. Each names the content by the digits of its key.
+/// A contradiction. Each names the content by its key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Finding {
     /// The count differs from the members that refer to the content.
@@ -208,5 +208,5 @@ fn check_shard(
 }
 
 fn digits(key: Key) -> String {
-    format!("{:032x}", u128::from_be_bytes(key))
+    fingerprint_key(Fingerprint::from_bytes(key))
 }

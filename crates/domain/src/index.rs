@@ -3,7 +3,7 @@
 use crate::config::{DomainConfig, damaged};
 use crate::entry::MemberId;
 use crate::error::JournalError;
-use crate::header::{HEADER_KEY, ShardState};
+use crate::header::{HEADER_KEY, ShardHeader, ShardState};
 use crate::intent::{Action, Change, Effect, Intent, MAX_STEPS, plan};
 use crate::mail;
 use crate::shard::Shard;
@@ -11,6 +11,7 @@ use crate::split;
 use crate::wire::{MAX_ATTEMPTS, Read, Wire};
 use crate::{DomainError, Result};
 use gemelo_base::Clock;
+use gemelo_base::random::mix64;
 use gemelo_format::Fingerprint;
 use gemelo_objects::Objects;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,10 @@ pub trait Journal {
     /// Fails if the journal does. The intents are settled again later, with the same fate.
     fn settle(&mut self, settled: &[Settled<'_>]) -> std::result::Result<(), JournalError>;
 }
+
+/// Shards that are read, and then written, together. With three servers on one machine 16 keep all
+/// busy; a larger store has more servers.
+const SHARDS_AT_ONCE: usize = 32;
 
 /// The index as one member uses it. There is one for each member, in the process that serves it.
 pub struct Index {
@@ -115,17 +120,14 @@ impl Index {
         let mut open: Vec<usize> = (0..changes.len()).collect();
         for round in 0..MAX_ATTEMPTS {
             let (batches, later) = self.batches(changes, open);
-            let (batches, mut rest) = self.plan_batches(changes, batches, round)?;
-            self.apply_batches(&batches, journal, |batch, verdict| match verdict {
-                Verdict::Void => rest.extend(&batch.numbers),
-                Verdict::Applied => {
-                    for (number, (_, effect)) in batch.numbers.iter().zip(batch.intent.effects()) {
-                        if let Some(slot) = effects.get_mut(*number) {
-                            *slot = effect;
-                        }
-                    }
-                }
-            })?;
+            let mut rest = Vec::new();
+            for batches in batches.chunks(SHARDS_AT_ONCE) {
+                let batches = self.plan_batches(changes, batches, round, &mut rest)?;
+                self.apply_batches(&batches, journal, |batch, verdict| match verdict {
+                    Verdict::Void => rest.extend(&batch.numbers),
+                    Verdict::Applied => batch.report(&mut effects),
+                })?;
+            }
             let has_progress = rest.is_empty();
             open = rest;
             open.extend(later);
@@ -186,12 +188,13 @@ impl Index {
         shard
     }
 
-    /// Groups changes by shard. Changes above the limit of an intent are left for later.
+    /// Groups changes by shard. Changes above the limit of an intent are left for later. Members
+    /// begin with different shards, so that they meet less often.
     fn batches(
         &self,
         changes: &[Change],
         open: Vec<usize>,
-    ) -> (BTreeMap<Shard, Vec<usize>>, Vec<usize>) {
+    ) -> (Vec<(Shard, Vec<usize>)>, Vec<usize>) {
         let mut batches: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
         let mut later = Vec::new();
         for number in open {
@@ -199,54 +202,61 @@ impl Index {
             let batch = batches.entry(self.shard_of(change.fingerprint)).or_default();
             if batch.len() < MAX_STEPS { batch.push(number) } else { later.push(number) }
         }
+        let mut batches: Vec<_> = batches.into_iter().collect();
+        let count = batches.len().max(1) as u64;
+        batches.rotate_left((mix64(u64::from(self.member.0)) % count) as usize);
         (batches, later)
     }
 
-    /// Reads the shards and plans their changes. Returns the changes whose shard is being split, or
-    /// was, as well.
+    /// Reads shards and plans their changes. Changes whose shard is being split, or was, are left.
     fn plan_batches(
         &mut self,
         changes: &[Change],
-        batches: BTreeMap<Shard, Vec<usize>>,
+        batches: &[(Shard, Vec<usize>)],
         round: u32,
-    ) -> Result<(Vec<Batch>, Vec<usize>)> {
+        rest: &mut Vec<usize>,
+    ) -> Result<Vec<Batch>> {
         let reads: Vec<Read> = batches
-            .into_iter()
-            .map(|(shard, numbers)| Read::new(shard, numbers, changes))
+            .iter()
+            .map(|(shard, numbers)| Read::new(*shard, numbers.clone(), changes))
             .collect();
         let values = self.wire.read(&reads)?;
-        let (mut planned, mut rest) = (Vec::new(), Vec::new());
+        let mut planned = Vec::new();
         for (read, values) in reads.into_iter().zip(values) {
             let view = read.decode(&values)?;
-            match view.header.state {
-                ShardState::Open => {
-                    let chosen = read.numbers.iter().filter_map(|number| changes.get(*number));
-                    let chosen: Vec<Change> = chosen.copied().collect();
-                    let intent = plan(read.shard, self.member, &view, &chosen);
-                    planned.push(Batch { intent, numbers: read.numbers });
-                }
-                ShardState::Split => {
-                    self.splits.insert(read.shard);
-                    if view.header.entries > 0 {
-                        // Its split was interrupted before its entries were removed.
-                        self.large.insert(read.shard);
-                    }
-                    rest.extend(read.numbers);
-                }
-                ShardState::Sealed => {
-                    if round >= ROUNDS_BEFORE_HELP {
-                        self.wire.retry(|objects| split::split(objects, read.shard))?;
-                    }
-                    rest.extend(read.numbers);
-                }
-                ShardState::Filling => {
-                    let reason =
-                        "the shard is not in use, but the one that it is a half of is split";
-                    return Err(damaged(&read.object, HEADER_KEY, reason));
-                }
+            if view.header.state == ShardState::Open {
+                let chosen = read.numbers.iter().filter_map(|number| changes.get(*number));
+                let chosen: Vec<Change> = chosen.copied().collect();
+                let intent = plan(read.shard, self.member, &view, &chosen);
+                planned.push(Batch { intent, numbers: read.numbers });
+            } else {
+                self.meet_split(read.shard, view.header, round)?;
+                rest.extend(read.numbers);
             }
         }
-        Ok((planned, rest))
+        Ok(planned)
+    }
+
+    /// Learns of a split, or helps to finish it.
+    fn meet_split(&mut self, shard: Shard, header: ShardHeader, round: u32) -> Result<()> {
+        match header.state {
+            ShardState::Split => {
+                self.splits.insert(shard);
+                if header.entries > 0 {
+                    // Its split was interrupted before its entries were removed.
+                    self.large.insert(shard);
+                }
+                Ok(())
+            }
+            ShardState::Sealed if round >= ROUNDS_BEFORE_HELP => {
+                self.wire.retry(|objects| split::split(objects, shard))
+            }
+            ShardState::Sealed | ShardState::Open => Ok(()),
+            ShardState::Filling => {
+                let reason = "the shard is not in use, but the one that it is a half of is split";
+                Err(damaged(&shard.object(), HEADER_KEY, reason))
+            }
+        }
     }
 
     /// Journals intents, sends them, and settles them.
@@ -302,4 +312,14 @@ impl Index {
 struct Batch {
     intent: Intent,
     numbers: Vec<usize>,
+}
+
+impl Batch {
+    fn report(&self, effects: &mut [Effect]) {
+        for (number, (_, effect)) in self.numbers.iter().zip(self.intent.effects()) {
+            if let Some(slot) = effects.get_mut(*number) {
+                *slot = effect;
+            }
+        }
+    }
 }

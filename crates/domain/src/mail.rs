@@ -7,7 +7,7 @@
 use crate::Result;
 use crate::entry::MemberId;
 use crate::intent::{Effect, Intent};
-use crate::shard::{fingerprint_of_digits, push_digits};
+use crate::shard::{leading_fingerprint, push_digits};
 use gemelo_format::Fingerprint;
 use gemelo_objects::{KeyRange, ObjectError, Objects, Operation, Request, Update};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Letter {
     /// Returns the content.
     #[must_use]
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        fingerprint_of_digits(self.key.get(..32)?)
+        leading_fingerprint(&self.key)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Shards: the objects of the index, each for the fingerprints that begin with certain bits.
 
 use gemelo_format::Fingerprint;
-use std::fmt::Write as _;
 
 /// Most bits that name a shard: 16 million shards hold 10^12 entries.
 pub const MAX_DEPTH: u8 = 24;
@@ -96,18 +95,28 @@ fn leading_word(fingerprint: Fingerprint) -> u32 {
     (fingerprint.low() as u32).swap_bytes()
 }
 
+/// The digits of keys: 6 bits each, in the order of ASCII, so that keys sort as fingerprints do.
+/// Short keys matter: the speed of the index is that of the store's servers handling keys.
+const DIGITS: &[u8; 64] = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+/// The digits of a fingerprint of 128 bits.
+const KEY_DIGITS: usize = 22;
+
 /// Returns the key of a fingerprint's entry: the digits of its bytes.
 #[must_use]
 pub fn fingerprint_key(fingerprint: Fingerprint) -> String {
-    let mut key = String::with_capacity(ENTRY_PREFIX.len() + 32);
+    let mut key = String::with_capacity(ENTRY_PREFIX.len() + KEY_DIGITS);
     key.push_str(ENTRY_PREFIX);
     push_digits(&mut key, fingerprint);
     key
 }
 
 pub(crate) fn push_digits(text: &mut String, fingerprint: Fingerprint) {
-    let word = u128::from_be_bytes(fingerprint.to_bytes());
-    let _ = write!(text, "{word:032x}"); // Writing to a string cannot fail.
+    let mut word = u128::from_be_bytes(fingerprint.to_bytes());
+    for _ in 0..KEY_DIGITS {
+        let digit = DIGITS.get((word >> 122) as usize).copied().unwrap_or_default();
+        text.push(char::from(digit));
+        word <<= 6;
+    }
 }
 
 /// Reads the key of an entry.
@@ -116,9 +125,19 @@ pub fn fingerprint_of_key(key: &str) -> Option<Fingerprint> {
     key.strip_prefix(ENTRY_PREFIX).and_then(fingerprint_of_digits)
 }
 
-pub(crate) fn fingerprint_of_digits(digits: &str) -> Option<Fingerprint> {
-    let is_plain = digits.len() == 32 && !digits.starts_with('+');
-    let word = u128::from_str_radix(digits, 16).ok().filter(|_| is_plain)?;
+/// Reads the digits at the beginning of a letter's key.
+pub(crate) fn leading_fingerprint(key: &str) -> Option<Fingerprint> {
+    fingerprint_of_digits(key.get(..KEY_DIGITS)?)
+}
+
+fn fingerprint_of_digits(digits: &str) -> Option<Fingerprint> {
+    let digits: &[u8; KEY_DIGITS] = digits.as_bytes().try_into().ok()?;
+    let mut word: u128 = 0;
+    for (place, digit) in (1_u32..).zip(digits) {
+        let value = DIGITS.binary_search(digit).ok()? as u128;
+        // The last digit has the last two bits.
+        word |= if place < 22 { value << (128 - 6 * place) } else { value >> 4 };
+    }
     Some(Fingerprint::from_bytes(word.to_be_bytes()))
 }
 
@@ -133,8 +152,8 @@ mod tests {
             let fingerprint = Fingerprint::of_hash(hash);
             let key = fingerprint_key(fingerprint);
             prop_assert_eq!(fingerprint_of_key(&key), Some(fingerprint));
-            let word = u32::from_str_radix(&key[2..10], 16).unwrap();
-            let digits = &format!("{word:032b}")[..usize::from(depth)];
+            let word = u128::from_be_bytes(fingerprint.to_bytes());
+            let digits = &format!("{word:0128b}")[..usize::from(depth)];
             let shard = Shard::of(fingerprint, depth);
             prop_assert_eq!(shard.object(), format!("index.{digits}"));
             prop_assert_eq!(Shard::of_object(&shard.object()), Some(shard));
@@ -146,11 +165,23 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn keys_sort_as_the_bytes_of_fingerprints(one: u128, two: u128) {
+            let (one, two) = (Fingerprint::of_hash(one), Fingerprint::of_hash(two));
+            let order = one.to_bytes().cmp(&two.to_bytes());
+            prop_assert_eq!(fingerprint_key(one).cmp(&fingerprint_key(two)), order);
+        }
+    }
+
     #[test]
     fn all_shards_are_different_and_other_names_are_none() {
         assert_eq!(Shard::all(0).collect::<Vec<_>>(), [Shard::ALL]);
         let names: Vec<String> = Shard::all(2).map(Shard::object).collect();
         assert_eq!(names, ["index.00", "index.01", "index.10", "index.11"]);
+        for key in ["f.", "f.0123456789", "f.012345678901234567890", "f.0123456789012345678901+"] {
+            assert_eq!(fingerprint_of_key(key), None, "{key}");
+        }
         for name in ["index.2", "index", "index.+1", "index.0000000000000000000000000"] {
             assert_eq!(Shard::of_object(name), None, "{name}");
         }
