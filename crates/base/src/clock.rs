@@ -20,7 +20,22 @@ pub trait Clock: Send + Sync {
     fn utc_s(&self) -> Option<u64> {
         None
     }
+
+    /// Returns the minutes since midnight, local time, 0 to 1439. `None` if the clock does not know
+    /// it. A clock without a time zone gives UTC.
+    fn local_minute(&self) -> Option<u16> {
+        let minutes = self.utc_s()? / 60 % MINUTES_OF_DAY;
+        u16::try_from(minutes).ok()
+    }
+
+    /// Returns the processor time in nanoseconds that the calling thread has used. `None` if the
+    /// clock does not know it.
+    fn thread_cpu_ns(&self) -> Option<u64> {
+        None
+    }
 }
+
+const MINUTES_OF_DAY: u64 = 24 * 60;
 
 /// A clock that knows the date. It may jump, so it measures no durations.
 pub trait WallClock: Send + Sync {
@@ -93,6 +108,18 @@ impl Clock for SystemClock {
         // A system whose clock is set to a time before 1970 does not know the time.
         SystemTime::UNIX_EPOCH.elapsed().ok().map(|since| since.as_secs())
     }
+
+    fn local_minute(&self) -> Option<u16> {
+        let now = jiff::Zoned::now();
+        let minutes = i16::from(now.hour()) * 60 + i16::from(now.minute());
+        u16::try_from(minutes).ok()
+    }
+
+    fn thread_cpu_ns(&self) -> Option<u64> {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let seconds = u64::try_from(used.tv_sec).ok()?;
+        Some(seconds * 1_000_000_000 + u64::try_from(used.tv_nsec).ok()?)
+    }
 }
 
 /// A clock for tests. It moves only by [`ManualClock::advance_ns`] and by sleeping. Its origin is
@@ -158,5 +185,26 @@ mod tests {
         clock.advance_ns(1);
         assert_eq!(clock.now_ns(), 51);
         assert_eq!(clock.date(), SystemTime::UNIX_EPOCH + Duration::from_nanos(51));
+    }
+
+    #[test]
+    fn minutes_of_the_day_follow_the_date() {
+        let clock = ManualClock::new();
+        // The origin is 22:13:20.
+        assert_eq!(clock.local_minute(), Some(22 * 60 + 13));
+        clock.advance_ns(2 * 3600 * 1_000_000_000);
+        assert_eq!(clock.local_minute(), Some(13));
+        assert!(SystemClock::new().local_minute().unwrap() < 24 * 60);
+    }
+
+    #[test]
+    fn a_thread_that_works_uses_processor_time() {
+        let clock = SystemClock::new();
+        let began_ns = clock.thread_cpu_ns().unwrap();
+        let mut sum = 0u64;
+        while clock.thread_cpu_ns().unwrap() == began_ns {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert_eq!(ManualClock::new().thread_cpu_ns(), None);
     }
 }
