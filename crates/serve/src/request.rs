@@ -78,6 +78,11 @@ pub enum PoolRequest {
     },
     /// Runs the finder over all blocks of off-line volumes.
     Find,
+    /// Pauses or resumes the finder of the background of a served pool.
+    PauseFinder {
+        /// `true` to pause it.
+        is_paused: bool,
+    },
     /// Counts the references to all blocks and compares them with the records.
     Check {
         /// `true` to read all contents as well, and to compare them with their checksums.

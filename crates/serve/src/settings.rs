@@ -4,9 +4,10 @@
 //! earlier versions, which had the unit in their names, are read as well.
 
 use crate::failure::RequestFailure;
-use gemelo_base::units::{parse_duration, parse_size};
+use gemelo_base::DailyWindow;
+use gemelo_base::units::{parse_duration, parse_percent, parse_size};
 use gemelo_disk::IoMode;
-use gemelo_volume::Tuning;
+use gemelo_volume::{FinderTuning, Tuning};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -31,6 +32,12 @@ pub struct Settings {
     pub finder_delay_ms: Option<u64>,
     /// Most bytes a second that the finder reads.
     pub finder_bytes_per_s: Option<u64>,
+    /// Time in milliseconds from the beginning of a round of the finder to that of the next one.
+    pub finder_interval_ms: Option<u64>,
+    /// The part of each day in which the finder works.
+    pub finder_window: Option<DailyWindow>,
+    /// Most processor time that the finder uses while requests are under way, in percent of a core.
+    pub finder_cpu_percent: Option<u32>,
     /// Bytes of memory for the metadata of the backends `table` and `btree`.
     pub cache_bytes: Option<u64>,
     /// Most bytes a second of freed space that the collector gives back to the file system.
@@ -57,6 +64,12 @@ struct Read {
     old_finder_delay_ms: Option<u64>,
     #[serde(alias = "finder_bytes_per_s", deserialize_with = "size")]
     finder_rate: Option<u64>,
+    #[serde(alias = "find-interval", deserialize_with = "span")]
+    finder_interval: Option<u64>,
+    #[serde(alias = "find-window", deserialize_with = "window")]
+    finder_window: Option<DailyWindow>,
+    #[serde(deserialize_with = "percent")]
+    finder_cpu: Option<u32>,
     #[serde(alias = "cache_bytes", deserialize_with = "size")]
     cache: Option<u64>,
     #[serde(alias = "collect_bytes_per_s", deserialize_with = "size")]
@@ -74,6 +87,9 @@ struct Written {
     verify_bytes: Option<bool>,
     finder_delay: Option<String>,
     finder_rate: Option<u64>,
+    finder_interval: Option<String>,
+    finder_window: Option<String>,
+    finder_cpu: Option<u32>,
     cache: Option<u64>,
     collect_rate: Option<u64>,
     io: Option<&'static str>,
@@ -136,6 +152,27 @@ fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Er
     Ok(Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
 }
 
+/// Reads a window of the day, such as `"01:00-05:00"`.
+fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DailyWindow>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Reads a percentage, such as `20` or `"20%"`.
+fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let share = parse_percent(&value.text()).map_err(serde::de::Error::custom)?;
+    Ok(Some(whole_percent(share)))
+}
+
+/// Returns a share from 0 to 1 in percent, rounded, and at least 1: with 0, the finder would never
+/// work.
+#[must_use]
+pub fn whole_percent(share: f64) -> u32 {
+    // The cast is safe: a share is at most 1.
+    (share * 100.0).round().clamp(1.0, 100.0) as u32
+}
+
 /// Formats a duration in the form of an option.
 fn span_text(span_ms: u64) -> String {
     if span_ms.is_multiple_of(1000) {
@@ -153,6 +190,9 @@ impl From<Settings> for Written {
             verify_bytes: settings.verify_bytes,
             finder_delay: settings.finder_delay_ms.map(span_text),
             finder_rate: settings.finder_bytes_per_s,
+            finder_interval: settings.finder_interval_ms.map(span_text),
+            finder_window: settings.finder_window.map(|window| window.to_string()),
+            finder_cpu: settings.finder_cpu_percent,
             cache: settings.cache_bytes,
             collect_rate: settings.collect_bytes_per_s,
             io: settings.io.map(IoMode::name),
@@ -178,6 +218,9 @@ impl Read {
             verify_bytes: self.verify_bytes,
             finder_delay_ms: one(self.finder_delay, self.old_finder_delay_ms, "finder-delay")?,
             finder_bytes_per_s: self.finder_rate,
+            finder_interval_ms: self.finder_interval,
+            finder_window: self.finder_window,
+            finder_cpu_percent: self.finder_cpu,
             cache_bytes: self.cache,
             collect_bytes_per_s: self.collect_rate,
             io: self.io,
@@ -270,6 +313,9 @@ impl Settings {
             verify_bytes: self.verify_bytes.or(other.verify_bytes),
             finder_delay_ms: self.finder_delay_ms.or(other.finder_delay_ms),
             finder_bytes_per_s: self.finder_bytes_per_s.or(other.finder_bytes_per_s),
+            finder_interval_ms: self.finder_interval_ms.or(other.finder_interval_ms),
+            finder_window: self.finder_window.or(other.finder_window),
+            finder_cpu_percent: self.finder_cpu_percent.or(other.finder_cpu_percent),
             cache_bytes: self.cache_bytes.or(other.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.or(other.collect_bytes_per_s),
             io: self.io.or(other.io),
@@ -286,12 +332,23 @@ impl Settings {
                 .map_or(usual.commit_interval, Duration::from_millis),
             verify_reads: self.verify_reads.unwrap_or(usual.verify_reads),
             verify_bytes: self.verify_bytes.unwrap_or(usual.verify_bytes),
-            finder_delay: self.finder_delay_ms.map_or(usual.finder_delay, Duration::from_millis),
-            finder_bytes_per_s: self.finder_bytes_per_s.or(usual.finder_bytes_per_s),
+            finder: self.finder_tuning(),
             cache_bytes: self.cache_bytes.unwrap_or(usual.cache_bytes),
             collect_bytes_per_s: self.collect_bytes_per_s.unwrap_or(usual.collect_bytes_per_s),
             io: self.io.unwrap_or(usual.io),
             ..usual
+        }
+    }
+
+    fn finder_tuning(&self) -> FinderTuning {
+        let usual = FinderTuning::default();
+        let span = |span_ms: Option<u64>, usual| span_ms.map_or(usual, Duration::from_millis);
+        FinderTuning {
+            delay: span(self.finder_delay_ms, usual.delay),
+            interval: span(self.finder_interval_ms, usual.interval),
+            window: self.finder_window.or(usual.window),
+            bytes_per_s: self.finder_bytes_per_s.or(usual.bytes_per_s),
+            busy_cpu_percent: self.finder_cpu_percent.unwrap_or(usual.busy_cpu_percent),
         }
     }
 }
@@ -307,6 +364,9 @@ mod tests {
             verify_bytes: Some(true),
             finder_delay_ms: Some(60_000),
             finder_bytes_per_s: Some(1 << 20),
+            finder_interval_ms: Some(600_000),
+            finder_window: Some("22:00-06:00".parse().unwrap()),
+            finder_cpu_percent: Some(35),
             cache_bytes: Some(64 << 20),
             collect_bytes_per_s: Some(0),
             io: Some(IoMode::Buffered),
@@ -323,7 +383,13 @@ mod tests {
         assert_eq!(all().tuning().commit_interval, Duration::from_millis(250));
         let path = directory.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
-        for line in ["commit-interval = \"250ms\"", "finder-delay = \"60s\"", "collect-rate = 0"] {
+        for line in [
+            "commit-interval = \"250ms\"",
+            "finder-delay = \"60s\"",
+            "finder-window = \"22:00-06:00\"",
+            "finder-cpu = 35",
+            "collect-rate = 0",
+        ] {
             assert!(text.contains(line), "{text}");
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
@@ -338,9 +404,11 @@ mod tests {
     #[test]
     fn values_are_those_of_the_options_and_old_names_are_understood() {
         let options = "io = \"buffered\"\ncommit-interval = \"250ms\"\nverify-reads = false\nverify-bytes = true\n\
-                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\ncache = \"64m\"\ncollect-rate = 0\n";
+                       finder-delay = \"1m\"\nfinder-rate = \"1m\"\nfinder-interval = \"10m\"\n\
+                       finder-window = \"22:00-06:00\"\nfinder-cpu = \"35%\"\ncache = \"64m\"\ncollect-rate = 0\n";
         let old = "io = \"buffered\"\ncommit_interval_ms = 250\nverify_reads = false\nverify_bytes = true\n\
-                   finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\ncache_bytes = 67108864\n\
+                   finder_delay_ms = 60000\nfinder_bytes_per_s = 1048576\n\
+                   find-interval = \"10m\"\nfind-window = \"22:00-6:00\"\nfinder-cpu = 35\ncache_bytes = 67108864\n\
                    collect_bytes_per_s = 0\n";
         assert_eq!(parse(options).unwrap(), all());
         assert_eq!(parse(old).unwrap(), all());
@@ -352,6 +420,8 @@ mod tests {
         for (text, parts) in [
             ("\ncommit-intervall = 3", &["line 2", "commit-intervall"][..]),
             ("cache = \"much\"", &["line 1", "much"]),
+            ("finder-window = \"1-5\"", &["line 1", "01:00-05:00"]),
+            ("finder-cpu = 120", &["line 1", "120"]),
             ("verify-reads = 7", &["line 1", "boolean"]),
             ("io = \"fast\"", &["line 1", "direct"]),
             ("commit-interval = 5\ncommit_interval_ms = 5000", &["commit-interval", "twice"]),

@@ -6,12 +6,15 @@ use crate::context::Context;
 use crate::exit::{OrBadInput, Outcome};
 use crate::values::{OnOff, io_mode_parser};
 use clap::Args;
+use gemelo_base::DailyWindow;
 use gemelo_base::values::{Percent, Size, Span};
 use gemelo_disk::IoMode;
 use gemelo_nbd::server::{
     ListenAddress, Listener, NbdFrontEnd, ServerConfig, SocketAccess, TlsPolicy, tls_from_files,
 };
-use gemelo_serve::{Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over};
+use gemelo_serve::{
+    Addresses, InheritedSocket, ServeOptions, Settings, Thresholds, handed_over, whole_percent,
+};
 use gemelo_volume::Tuning;
 use permissions::{FileMode, GroupId};
 use std::net::SocketAddr;
@@ -96,6 +99,18 @@ pub(crate) struct Arguments {
     /// Time after a write before the finder reads the block [default: 5s]
     #[arg(long, value_name = "DURATION")]
     finder_delay: Option<Span>,
+    /// Time from the beginning of a round of the finder to that of the next one; 0s to work as soon
+    /// as blocks are due [default: 0s]
+    #[arg(long, value_name = "DURATION", visible_alias = "find-interval")]
+    finder_interval: Option<Span>,
+    /// Part of each day, in local time, in which the finder works, such as 01:00-05:00 [default: the
+    /// whole day]
+    #[arg(long, value_name = "FROM-TO", visible_alias = "find-window")]
+    finder_window: Option<DailyWindow>,
+    /// Most processor time that the finder uses while clients have requests under way, in percent of
+    /// a core [default: 20]
+    #[arg(long, value_name = "PERCENT")]
+    finder_cpu: Option<Percent>,
     /// Memory for the metadata of the backends table and btree [default: as the pool was made,
     /// 256m]
     #[arg(long, value_name = "SIZE")]
@@ -140,6 +155,9 @@ impl Arguments {
             io: self.io,
             finder_delay_ms: self.finder_delay.map(milliseconds),
             finder_bytes_per_s: self.finder_rate.map(|rate| rate.0),
+            finder_interval_ms: self.finder_interval.map(milliseconds),
+            finder_window: self.finder_window,
+            finder_cpu_percent: self.finder_cpu.map(|percent| whole_percent(percent.0)),
             cache_bytes: self.cache.map(|cache| cache.0),
             collect_bytes_per_s: self.collect_rate.map(|rate| rate.0),
         };

@@ -2,7 +2,7 @@
 
 use crate::report::StatReport;
 use gemelo_store::BufferFigures;
-use gemelo_volume::{OperationStat, VolumeSummary};
+use gemelo_volume::{FinderFigures, FinderState, OperationStat, VolumeSummary};
 use std::fmt::{Display, Write};
 
 /// Renders the figures of a report.
@@ -10,6 +10,7 @@ pub(crate) fn render(report: &StatReport) -> String {
     let mut page = Page::default();
     pool_figures(&mut page, report);
     buffer_figures(&mut page, &report.pool.write_buffer);
+    finder_figures(&mut page, &report.pool.finder);
     volume_figures(&mut page, report);
     latency_figures(&mut page, &report.volumes);
     server_figures(&mut page, report);
@@ -77,6 +78,46 @@ fn buffer_figures(page: &mut Page, buffer: &BufferFigures) {
         ("pool_run_bytes_total", "Bytes of these runs.", buffer.run_bytes),
     ] {
         page.counter(name, help, value);
+    }
+}
+
+/// Figures of the finder.
+fn finder_figures(page: &mut Page, finder: &FinderFigures) {
+    for (name, help, value) in [
+        (
+            "finder_paused",
+            "1 if a user has paused it.",
+            u64::from(finder.state == FinderState::Paused),
+        ),
+        (
+            "finder_working",
+            "1 if it examines blocks.",
+            u64::from(finder.state == FinderState::Working),
+        ),
+        (
+            "finder_backlog_blocks",
+            "Blocks that were written and not examined.",
+            finder.backlog_blocks,
+        ),
+        (
+            "finder_oldest_nanoseconds",
+            "Nanoseconds since the oldest group of them was marked or looked at.",
+            finder.oldest_ns,
+        ),
+        (
+            "finder_swept_volumes",
+            "Volumes whose blocks are all looked at, because none was remembered.",
+            finder.swept_volumes,
+        ),
+    ] {
+        page.gauge(name, help, value);
+    }
+    let help = "Nanoseconds of processor time that it has used.";
+    page.counter("finder_cpu_nanoseconds_total", help, finder.cpu_ns);
+    let held = "finder_held_back_nanoseconds_total";
+    page.head(held, "counter", "Nanoseconds for which it waited although blocks were due.");
+    for (reason, held_ns) in finder.held_back.named() {
+        page.value(held, &[("reason", reason)], held_ns);
     }
 }
 
@@ -157,6 +198,14 @@ fn volume_figures(page: &mut Page, report: &StatReport) {
     gauge("volume_mapped_blocks", "Blocks of the volume that hold data.", &|volume| {
         volume.mapped_blocks
     });
+    gauge("volume_backlog_blocks", "Blocks that wait for the finder.", &|volume| {
+        volume.backlog_blocks
+    });
+    gauge(
+        "volume_oldest_nanoseconds",
+        "Nanoseconds since the oldest group of these blocks was marked or looked at.",
+        &|volume| volume.oldest_ns,
+    );
     gauge("volume_requests_in_flight", "Requests in progress.", &|volume| {
         volume.load.requests_in_flight
     });

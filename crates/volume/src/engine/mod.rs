@@ -32,7 +32,8 @@ pub(crate) use checked::Wanted;
 pub use collector::GcReport;
 pub use damage::DamagedBlock;
 pub(crate) use data::{ContentStore, Space};
-pub use finder::FinderReport;
+pub(crate) use finder::Scope;
+pub use finder::{FinderFigures, FinderReport, FinderState, FinderTuning, HeldBack};
 pub(crate) use log::{JournalFigures, LEAST_RESERVE_SLOTS};
 pub(crate) use segment::Range;
 pub(crate) use shared::VolumeShared;
@@ -47,6 +48,7 @@ use crate::pool::Tuning;
 use catalogue::Catalogue;
 use damage::Damages;
 use data::{DataPath, Pin};
+use finder::FinderControl;
 use gemelo_base::Clock;
 use gemelo_disk::Disk;
 use gemelo_format::{Fingerprinter, PoolSeed, Superblock};
@@ -70,6 +72,7 @@ pub(crate) struct Engine {
     log: Log,
     catalogue: Catalogue,
     damages: Damages,
+    finder: FinderControl,
 }
 
 /// The parts of an engine and the state that it begins with.
@@ -128,6 +131,7 @@ impl Engine {
             log,
             catalogue,
             damages: Damages::default(),
+            finder: FinderControl::default(),
         }
     }
 

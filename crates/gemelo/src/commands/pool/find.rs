@@ -13,9 +13,33 @@ pub(crate) struct Arguments {
     /// The pool's directory
     #[arg(value_name = "POOL")]
     pool: PathBuf,
+    /// Pause the finder of the process that serves the pool; the next start resumes it
+    #[arg(long, conflicts_with = "resume")]
+    pause: bool,
+    /// Resume the finder of the process that serves the pool
+    #[arg(long)]
+    resume: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    if arguments.pause || arguments.resume {
+        pause(arguments, context)
+    } else {
+        find(arguments, context)
+    }
+}
+
+fn pause(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
+    let request = PoolRequest::PauseFinder { is_paused: arguments.pause };
+    let Reply::Done = pools::change(&arguments.pool, &request, context)? else {
+        return Err(pools::other_version());
+    };
+    let state = if arguments.pause { "paused" } else { "resumed" };
+    context.print(&format!("{}: the finder is {state}\n", arguments.pool.display()))?;
+    Ok(Outcome::Done)
+}
+
+fn find(arguments: &Arguments, context: &Context) -> anyhow::Result<Outcome> {
     let Reply::Found(report) = pools::change(&arguments.pool, &PoolRequest::Find, context)? else {
         return Err(pools::other_version());
     };

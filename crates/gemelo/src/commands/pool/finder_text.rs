@@ -1,0 +1,61 @@
+//! The figures of the finder as text.
+
+use crate::table::Table;
+use gemelo_base::units::{format_count, format_counted, format_duration_ns};
+use gemelo_serve::StatReport;
+use gemelo_volume::{FinderFigures, FinderState};
+
+/// Returns the figures of the finder of a served pool; nothing for a pool that has never had work
+/// for it.
+pub(super) fn text(report: &StatReport) -> String {
+    let finder = &report.pool.finder;
+    if *finder == FinderFigures::default() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.row(["state", state(finder.state)]);
+    table.row(["waiting".to_owned(), waiting(finder)]);
+    let activity = &report.pool.activity;
+    table.row([
+        "looked at".to_owned(),
+        format!(
+            "{}, {} shared, {} overwritten meanwhile",
+            format_counted(activity.examined_blocks, "block"),
+            format_count(activity.found_blocks),
+            format_count(activity.aborted_blocks)
+        ),
+    ]);
+    table.row(["processor time".to_owned(), format_duration_ns(finder.cpu_ns)]);
+    let held = finder.held_back.named().into_iter().filter(|(_, held_ns)| *held_ns > 0);
+    let reasons: Vec<String> =
+        held.map(|(reason, held_ns)| format!("{reason} {}", format_duration_ns(held_ns))).collect();
+    if !reasons.is_empty() {
+        table.row(["held back".to_owned(), reasons.join(", ")]);
+    }
+    format!("\nFinder\n{}", table.render(2))
+}
+
+const fn state(state: FinderState) -> &'static str {
+    match state {
+        FinderState::Idle => "idle",
+        FinderState::Working => "working",
+        FinderState::Paused => "paused: 'gemelo pool find --resume' resumes it",
+        FinderState::Window => "waits for its window of the day",
+        FinderState::Interval => "waits for its next round",
+        FinderState::Rate => "waits because of its rate",
+        FinderState::Load => "waits because clients are busy",
+    }
+}
+
+fn waiting(finder: &FinderFigures) -> String {
+    let blocks = format_counted(finder.backlog_blocks, "block");
+    let age = match finder.oldest_ns {
+        0 => String::new(),
+        oldest_ns => format!(", the oldest for {}", format_duration_ns(oldest_ns)),
+    };
+    let volumes = match finder.swept_volumes {
+        0 => String::new(),
+        volumes => format!(", all of {}", format_counted(volumes, "volume")),
+    };
+    format!("{blocks}{age}{volumes}")
+}

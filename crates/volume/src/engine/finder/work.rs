@@ -1,0 +1,79 @@
+//! The thread of the finder: examines blocks as they come due, at its pace.
+
+use super::super::Engine;
+use super::super::worker::{LOOK, StopSignal};
+use super::Scope;
+use super::control::FinderState;
+use super::pace::{Hold, Look, Pace};
+use std::time::Duration;
+
+/// The reason for which the finder waits, and the time since when.
+type Held = Option<(Hold, u64)>;
+
+/// The work of the thread.
+pub(in crate::engine) fn work(engine: &Engine, stop: &StopSignal) {
+    let block_bytes = engine.block_bytes() as u64;
+    let mut pace = Pace::new(engine.tuning.finder, block_bytes, engine.clock.now_ns());
+    let mut held = None;
+    let mut wait = LOOK;
+    while !stop.wait_for(wait) {
+        wait = engine.finder_turn(&mut pace, &mut held);
+    }
+}
+
+impl Engine {
+    /// Makes a step if one is due and allowed. Returns the time to the next turn.
+    fn finder_turn(&self, pace: &mut Pace, held: &mut Held) -> Duration {
+        let now_ns = self.clock.now_ns();
+        if let Some((hold, since_ns)) = held.take() {
+            self.finder.add_held(hold, now_ns.saturating_sub(since_ns));
+        }
+        let look = self.finder_look(now_ns);
+        if self.finder.has_command() || !self.has_due(now_ns) {
+            pace.note_load(&look);
+            pace.note_done();
+            let is_paused = self.finder.is_paused();
+            let state = if is_paused { FinderState::Paused } else { FinderState::Idle };
+            self.finder.set_state(state);
+            return LOOK;
+        }
+        let step = match pace.decide(&look) {
+            Ok(step) => step,
+            Err(refusal) => {
+                *held = Some((refusal.hold, now_ns));
+                self.finder.set_state(refusal.hold.into());
+                return LOOK.min(Duration::from_nanos(refusal.wait_ns));
+            }
+        };
+        self.finder.set_state(FinderState::Working);
+        let began_ns = self.step_clock_ns();
+        // Blocks that fail are marked again and come due after the delay.
+        let Ok(Some(found)) = self.find_next(Scope::Due { now_ns }, step.most_blocks) else {
+            return LOOK;
+        };
+        let took_ns = self.step_clock_ns().saturating_sub(began_ns);
+        pace.note_step(step, found.report.examined_blocks, took_ns);
+        Duration::ZERO
+    }
+
+    /// The processor time of this thread. Where it is not known, the time on the clock is an upper
+    /// bound.
+    fn step_clock_ns(&self) -> u64 {
+        self.clock.thread_cpu_ns().unwrap_or_else(|| self.clock.now_ns())
+    }
+
+    fn finder_look(&self, now_ns: u64) -> Look {
+        let (mut in_flight, mut requests) = (0, 0);
+        self.catalogue.for_each(|volume| {
+            in_flight += volume.load().in_flight();
+            requests += volume.load().requests();
+        });
+        Look {
+            now_ns,
+            local_minute: self.tuning.finder.window.and_then(|_| self.clock.local_minute()),
+            is_paused: self.finder.is_paused(),
+            in_flight,
+            requests,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The finder of the background: when it works, and what it says of its waits.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot continue fails"
+)]
+
+mod common;
+
+use common::simulated::Simulation;
+use common::{BLOCK, content, options, read, write};
+use gemelo_base::{Clock, ManualClock, Silent, StopFlag};
+use gemelo_format::DedupMode;
+use gemelo_volume::{FinderFigures, FinderState, FinderTuning, Pool, Tuning};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const NS_PER_S: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+/// The time in which the finder of the background looks several times.
+const SOME_LOOKS: Duration = Duration::from_millis(200);
+
+/// A clock that moves by hand, on which each look at the processor time takes a millisecond of it.
+#[derive(Default)]
+struct HandClock {
+    time: ManualClock,
+    cpu_ms: AtomicU64,
+}
+
+impl Clock for HandClock {
+    fn now_ns(&self) -> u64 {
+        self.time.now_ns()
+    }
+
+    fn sleep_until_ns(&self, deadline_ns: u64) {
+        self.time.sleep_until_ns(deadline_ns);
+    }
+
+    fn utc_s(&self) -> Option<u64> {
+        self.time.utc_s()
+    }
+
+    fn thread_cpu_ns(&self) -> Option<u64> {
+        Some(self.cpu_ms.fetch_add(1, Ordering::Relaxed) * MS)
+    }
+}
+
+struct World {
+    pool: Pool,
+    clock: Arc<HandClock>,
+    _simulation: Simulation,
+}
+
+impl World {
+    /// A served pool with off-line volumes of these names, whose blocks were all written once.
+    fn new(finder: FinderTuning, names: &[&str], blocks: u64) -> Self {
+        let simulation = Simulation::new(1);
+        Pool::format(&simulation.disks(), &options(20_000)).unwrap();
+        let clock = Arc::new(HandClock::default());
+        let tuning = Tuning { finder, ..Tuning::default() };
+        let pool = Pool::open_disks(simulation.disks(), tuning, clock.clone()).unwrap();
+        let bytes: Vec<u8> = (0..blocks).flat_map(|block| content(1 + block, BLOCK)).collect();
+        for name in names {
+            pool.create_volume(name, blocks * BLOCK as u64, DedupMode::Offline).unwrap();
+            write(&pool.volume(name).unwrap(), 0, &bytes).unwrap();
+        }
+        // The finder sees these requests before time passes.
+        std::thread::sleep(SOME_LOOKS);
+        Self { pool, clock, _simulation: simulation }
+    }
+
+    fn advance_s(&self, seconds: u64) {
+        self.clock.time.advance_ns(seconds * NS_PER_S);
+    }
+
+    fn figures(&self) -> FinderFigures {
+        self.pool.stat().unwrap().finder
+    }
+
+    fn examined(&self) -> u64 {
+        self.pool.stat().unwrap().activity.examined_blocks
+    }
+
+    /// Waits until a figure has a value.
+    fn eventually<T: PartialEq + std::fmt::Debug>(&self, figure: impl Fn(&Self) -> T, value: &T) {
+        for _ in 0..400 {
+            if figure(self) == *value {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        assert_eq!(figure(self), *value, "after ten seconds");
+    }
+}
+
+#[test]
+fn a_paused_finder_does_nothing_until_it_goes_on_and_counts_the_time() {
+    let world = World::new(FinderTuning::default(), &["a"], 100);
+    assert_eq!((world.figures().backlog_blocks, world.figures().oldest_ns), (100, 0));
+    world.pool.pause_finder(true);
+    world.eventually(|world| world.figures().state, &FinderState::Paused);
+    world.advance_s(6);
+    std::thread::sleep(SOME_LOOKS);
+    world.advance_s(10);
+    world.eventually(|world| world.figures().held_back.paused_ns, &(10 * NS_PER_S));
+    let figures = world.figures();
+    assert_eq!((world.examined(), figures.backlog_blocks), (0, 100));
+    assert_eq!(figures.oldest_ns, 16 * NS_PER_S);
+    let volume = world.pool.volumes().remove(0);
+    assert_eq!((volume.backlog_blocks, volume.oldest_ns), (100, 16 * NS_PER_S));
+    let report = world.pool.find(&Silent, &StopFlag::new()).unwrap();
+    assert_eq!(report.examined_blocks, 100, "a command works all the same");
+    write(&world.pool.volume("a").unwrap(), 0, &content(7, BLOCK)).unwrap();
+    world.advance_s(6);
+    std::thread::sleep(SOME_LOOKS);
+    assert_eq!(world.examined(), 100);
+    world.pool.pause_finder(false);
+    world.eventually(World::examined, &101);
+    world.eventually(|world| world.figures().state, &FinderState::Idle);
+    assert_eq!((world.figures().backlog_blocks, world.figures().oldest_ns), (0, 0));
+}
+
+#[test]
+fn the_finder_works_within_its_window_of_the_day() {
+    // The clock begins at 22:13:20.
+    let window = Some("22:14-22:15".parse().unwrap());
+    let world = World::new(FinderTuning { window, ..FinderTuning::default() }, &["a"], 10);
+    world.advance_s(30);
+    world.eventually(|world| world.figures().state, &FinderState::Window);
+    assert_eq!(world.examined(), 0);
+    world.advance_s(10);
+    world.eventually(World::examined, &10);
+    assert_eq!(world.figures().held_back.window_ns, 10 * NS_PER_S);
+    write(&world.pool.volume("a").unwrap(), 0, &content(7, BLOCK)).unwrap();
+    world.advance_s(60);
+    world.eventually(|world| world.figures().state, &FinderState::Window);
+    assert_eq!(world.examined(), 10);
+}
+
+#[test]
+fn rounds_are_an_interval_apart() {
+    let interval = Duration::from_secs(60);
+    let world = World::new(FinderTuning { interval, ..FinderTuning::default() }, &["a"], 10);
+    world.advance_s(5);
+    world.eventually(World::examined, &10);
+    world.eventually(|world| world.figures().state, &FinderState::Idle);
+    write(&world.pool.volume("a").unwrap(), 0, &content(7, BLOCK)).unwrap();
+    world.advance_s(59);
+    world.eventually(|world| world.figures().state, &FinderState::Interval);
+    assert_eq!(world.examined(), 10);
+    world.advance_s(1);
+    world.eventually(World::examined, &11);
+    assert_eq!(world.figures().held_back.interval_ns, NS_PER_S);
+}
+
+#[test]
+fn a_request_holds_the_finder_back_to_its_share_of_a_core() {
+    let world = World::new(FinderTuning::default(), &["a"], 2048);
+    world.pool.pause_finder(true);
+    world.advance_s(5);
+    world.eventually(|world| world.figures().state, &FinderState::Paused);
+    read(&world.pool.volume("a").unwrap(), 0, BLOCK).unwrap();
+    world.pool.pause_finder(false);
+    world.eventually(|world| world.figures().state, &FinderState::Load);
+    std::thread::sleep(SOME_LOOKS);
+    assert_eq!(world.examined(), 512, "a step of 256 KiB has used more than the 2 ms it may use");
+    // No request follows, so the pool is idle.
+    world.advance_s(1);
+    world.eventually(World::examined, &2048);
+    assert_eq!(world.figures().held_back.load_ns, NS_PER_S);
+    // Three steps, of 512, 1024 and 512 blocks.
+    world.eventually(|world| world.figures().cpu_ns, &(3 * MS));
+}
+
+#[test]
+fn volumes_have_their_turns() {
+    let finder = FinderTuning { bytes_per_s: Some(600 * BLOCK as u64), ..FinderTuning::default() };
+    let world = World::new(finder, &["a", "b", "c"], 1000);
+    for seconds in 1..=4 {
+        world.advance_s(if seconds == 1 { 5 } else { 1 });
+        world.eventually(World::examined, &(600 * seconds));
+    }
+    let backlogs: Vec<u64> =
+        world.pool.volumes().iter().map(|volume| volume.backlog_blocks).collect();
+    assert!(backlogs.iter().all(|blocks| *blocks < 1000), "{backlogs:?}");
+    assert!(world.figures().held_back.rate_ns > 0);
+}
