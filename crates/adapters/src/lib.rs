@@ -12,4 +12,4 @@ mod nbd;
 mod pool;
 
 pub use nbd::{ExportError, NbdAdapter};
-pub use pool::{OnOpen, PoolAdapter, PoolTargetError, PoolVolume};
+pub use pool::{PoolAdapter, PoolHost, PoolTargetError, PoolVolume};

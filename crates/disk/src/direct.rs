@@ -8,15 +8,14 @@
 
 use crate::DiskWrite;
 use crate::file::write_run;
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Alignment in bytes of offsets, lengths and memory that any device accepts.
-const ALIGNMENT_BYTES: usize = 4096;
+pub(crate) const ALIGNMENT_BYTES: usize = 4096;
 
 /// The way of a disk's writes: past the page cache or through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +58,8 @@ impl DirectFile {
     /// Opens the same file again. `None` where the system has no direct writes, and for a disk that
     /// is open for reading only.
     pub(crate) fn open(file: &File) -> Option<Self> {
-        // By its descriptor: the path may lead to another file by now.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let is_writable = rustix::fs::fcntl_getfl(file).ok()?.contains(OFlags::RDWR);
-        let mut options = OpenOptions::new();
-        options.write(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
-        let file = is_writable.then(|| options.open(path).ok()).flatten()?;
+        let file = is_writable.then(|| open_direct(file, OFlags::WRONLY)).flatten()?;
         Some(Self { file, is_refused: AtomicBool::new(false) })
     }
 
@@ -94,6 +89,14 @@ impl DirectFile {
         }
         true
     }
+}
+
+/// Opens a file again, for direct input and output. `None` where the system has none.
+pub(crate) fn open_direct(file: &File, access: OFlags) -> Option<File> {
+    // By its descriptor: the path may lead to another file by now.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok().map(File::from)
 }
 
 fn is_aligned(write: &DiskWrite<'_>) -> bool {

@@ -1,18 +1,18 @@
 //! A disk that is a file or a block device, locked for as long as it is open.
 
+use crate::cached::{CachedReads, MAX_SLICES};
 use crate::direct::{DirectFile, IoMode};
 use crate::error::{DiskError, Result};
 use crate::lock::{self, DiskAccess};
+use crate::medium::MediumReads;
 use crate::{Disk, DiskRead, DiskWrite, usage};
 use rustix::fs::{FallocateFlags, FileType, OFlags, Stat, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Slices that one system call takes (`IOV_MAX` of Linux).
-const MAX_SLICES: usize = 1024;
 /// The mode of a new file. Contents and the key of the fingerprints are readable by the owner
 /// alone, whatever the umask.
 const NEW_FILE_MODE: u32 = 0o600;
@@ -25,6 +25,8 @@ pub(crate) const LABEL_BYTES: u64 = 1 << 20;
 pub struct FileDisk {
     file: File,
     is_device: bool,
+    reads: CachedReads,
+    medium: MediumReads,
     /// Takes the writes that bypass the page cache.
     direct: Option<DirectFile>,
 }
@@ -82,7 +84,8 @@ impl FileDisk {
             rustix::fs::fstat(&file).map_err(|error| failed("look at", path)(error.into()))?;
         let is_device = Self::is_device_at(path, &status)?;
         if lock::take(&file, access, is_device).map_err(failed("lock", path))? {
-            return Ok(Self { file, is_device, direct: None });
+            let (reads, medium) = (CachedReads::default(), MediumReads::default());
+            return Ok(Self { file, is_device, reads, medium, direct: None });
         }
         Err(DiskError::Locked { path: path.to_owned(), holder: lock::holder(&file) })
     }
@@ -145,28 +148,6 @@ impl FileDisk {
         let zeros = vec![0; LABEL_BYTES.min(length) as usize];
         self.write_at(0, &zeros)?;
         self.write_at(length - zeros.len() as u64, &zeros)
-    }
-
-    fn read_run(&self, run: &mut [DiskRead<'_>]) -> io::Result<()> {
-        let mut offset = run.first().map_or(0, |read| read.offset);
-        let mut slices: Vec<IoSliceMut<'_>> =
-            run.iter_mut().map(|read| IoSliceMut::new(read.buffer)).collect();
-        let mut slices = slices.as_mut_slice();
-        IoSliceMut::advance_slices(&mut slices, 0);
-        while !slices.is_empty() {
-            let most = slices.len().min(MAX_SLICES);
-            let some = slices.get_mut(..most).unwrap_or_default();
-            match rustix::io::preadv(&self.file, some, offset) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-                Ok(read) => {
-                    offset += read as u64;
-                    IoSliceMut::advance_slices(&mut slices, read);
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
     }
 
     fn write_buffered(&self, run: &mut [DiskWrite<'_>]) {
@@ -250,22 +231,16 @@ impl Disk for FileDisk {
         }
     }
 
-    /// Ranges that follow one another are read by one system call. If that fails, each is read
-    /// alone, so that each outcome is its own.
     fn read_many(&self, reads: &mut [DiskRead<'_>]) {
-        for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
-            if let [_, _, ..] = run
-                && self.read_run(run).is_ok()
-            {
-                continue;
-            }
-            for read in run {
-                read.outcome = self.file.read_exact_at(read.buffer, read.offset);
-            }
-        }
+        self.reads.read(&self.file, reads);
     }
 
-    /// Writes runs as [`Self::read_many`] reads them.
+    fn read_medium(&self, reads: &mut [DiskRead<'_>]) {
+        self.medium.read(&self.file, reads);
+    }
+
+    /// Ranges that follow one another are written by one system call. If that fails, each is
+    /// written alone, so that each outcome is its own.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]) {
         for run in writes.chunk_by_mut(DiskWrite::is_followed_by) {
             if !self.direct.as_ref().is_some_and(|direct| direct.write(run)) {

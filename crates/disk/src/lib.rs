@@ -6,10 +6,12 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod cached;
 mod direct;
 mod error;
 mod file;
 mod lock;
+mod medium;
 mod overwrite;
 mod request;
 mod signature;
@@ -60,6 +62,12 @@ pub trait Disk: Send + Sync {
     /// Executes all reads of a list, in any order, and sets the outcome of each. Requests whose
     /// ranges follow one another should be adjacent in the list, so that a disk can merge them.
     fn read_many(&self, reads: &mut [DiskRead<'_>]);
+
+    /// Executes all reads of a list from the medium, past any cache of the system that can be
+    /// passed. What was written before is read, and nothing becomes cached.
+    fn read_medium(&self, reads: &mut [DiskRead<'_>]) {
+        self.read_many(reads);
+    }
 
     /// Executes all writes of a list, as [`Self::read_many`] does with reads.
     fn write_many(&self, writes: &mut [DiskWrite<'_>]);

@@ -2,13 +2,13 @@
 
 use crate::context::Context;
 use anyhow::anyhow;
-use gemelo_adapters::{NbdAdapter, OnOpen, PoolAdapter};
-use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, StatReport};
-use gemelo_target::Targets;
-use gemelo_volume::{SnapshotSpace, VolumeSpace};
+use gemelo_adapters::{NbdAdapter, PoolAdapter, PoolHost};
+use gemelo_serve::{PoolAccess, PoolRequest, Purpose, Reply, Settings, StatReport};
+use gemelo_target::{AdapterError, Targets};
+use gemelo_volume::{Pool, SnapshotSpace, Tuning, VolumeSpace};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::Weak;
 
 /// Opens a pool, or connects to the process that serves it.
 pub(crate) fn open(
@@ -22,11 +22,22 @@ pub(crate) fn open(
 /// Returns the kinds of storage that load can run against. While a target has a pool open, other
 /// commands can ask this process for the pool's figures.
 pub(crate) fn targets() -> Targets {
-    let on_open: OnOpen = Arc::new(|directory, pool| {
+    Targets::new().with(PoolAdapter::new(CommandLine)).with(NbdAdapter)
+}
+
+/// This program as the host of pools that are targets.
+struct CommandLine;
+
+impl PoolHost for CommandLine {
+    fn tuning(&self, directory: &Path) -> Result<Tuning, AdapterError> {
+        let settings = Settings::read(directory).map_err(AdapterError::new)?;
+        Ok(settings.tuning())
+    }
+
+    fn opened(&self, directory: &Path, pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>> {
         let looks = gemelo_serve::let_look(directory, pool)?;
-        Some(Box::new(looks) as Box<dyn Send + Sync>)
-    });
-    Targets::new().with(PoolAdapter::new(on_open)).with(NbdAdapter)
+        Some(Box::new(looks))
+    }
 }
 
 /// Sends one request to an open pool.

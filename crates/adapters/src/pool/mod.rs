@@ -7,7 +7,7 @@ mod volume;
 pub use error::PoolTargetError;
 
 use gemelo_target::{Adapter, AdapterError, Storage, TargetError, TargetUri};
-use gemelo_volume::{Pool, VolumePath};
+use gemelo_volume::{Pool, Tuning, VolumePath};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -36,23 +36,49 @@ impl fmt::Display for PoolVolume {
     }
 }
 
-/// Called with the directory of each pool that a target has opened for writing, so that the program
-/// can show its figures to others meanwhile. The result is dropped before the pool is closed.
-pub type OnOpen =
-    Arc<dyn Fn(&Path, Weak<Pool>) -> Option<Box<dyn Send + Sync>> + Send + Sync + 'static>;
+/// The program in which targets open pools.
+pub trait PoolHost: Send + Sync {
+    /// Returns the settings with which a pool is opened. They are the same as in other commands.
+    ///
+    /// # Errors
+    /// Fails if the settings of the pool cannot be read.
+    fn tuning(&self, directory: &Path) -> Result<Tuning, AdapterError>;
+
+    /// Takes notice of a pool that a target has opened for writing, so that the program can show
+    /// its figures to others meanwhile. The result is dropped before the pool is closed. Other
+    /// processes can open a read-only pool themselves, so this is not called for these.
+    fn opened(&self, directory: &Path, pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>>;
+}
+
+/// A host that opens pools with the defaults of the engine and shows them to nobody.
+struct PlainHost;
+
+impl PoolHost for PlainHost {
+    fn tuning(&self, _directory: &Path) -> Result<Tuning, AdapterError> {
+        Ok(Tuning::default())
+    }
+
+    fn opened(&self, _directory: &Path, _pool: Weak<Pool>) -> Option<Box<dyn Send + Sync>> {
+        None
+    }
+}
 
 /// Opens volumes of pools as targets.
-#[derive(Default)]
 pub struct PoolAdapter {
-    on_open: Option<OnOpen>,
+    host: Arc<dyn PoolHost>,
+}
+
+impl Default for PoolAdapter {
+    fn default() -> Self {
+        Self::new(PlainHost)
+    }
 }
 
 impl PoolAdapter {
-    /// Creates an adapter that calls `on_open` for each pool that it opens for writing. Other
-    /// processes can open a read-only pool themselves, so it is not called for these.
+    /// Creates the adapter of a program.
     #[must_use]
-    pub fn new(on_open: OnOpen) -> Self {
-        Self { on_open: Some(on_open) }
+    pub fn new(host: impl PoolHost + 'static) -> Self {
+        Self { host: Arc::new(host) }
     }
 }
 
@@ -67,7 +93,7 @@ impl Adapter for PoolAdapter {
 
     fn storage(&self, uri: &TargetUri) -> Result<Arc<dyn Storage>, TargetError> {
         let place = PoolVolume::parse(uri.parts().1).map_err(AdapterError::new)?;
-        Ok(Arc::new(VolumeStorage { place, on_open: self.on_open.clone() }))
+        Ok(Arc::new(VolumeStorage { place, host: Arc::clone(&self.host) }))
     }
 }
 

@@ -4,7 +4,7 @@
 //! the target is finished.
 
 use super::queue::BatchQueue;
-use super::{OnOpen, PoolTargetError, PoolVolume};
+use super::{PoolHost, PoolTargetError, PoolVolume};
 use gemelo_base::{Monitor, StopFlag, SystemClock};
 use gemelo_device::BlockDevice;
 use gemelo_format::DedupMode;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A volume of a pool.
 pub(super) struct VolumeStorage {
     pub(super) place: PoolVolume,
-    pub(super) on_open: Option<OnOpen>,
+    pub(super) host: Arc<dyn PoolHost>,
 }
 
 impl Storage for VolumeStorage {
@@ -29,8 +29,7 @@ impl Storage for VolumeStorage {
     }
 
     fn capacity(&self) -> Result<Option<u64>, TargetError> {
-        let tuning = Tuning { read_only: true, background: false, ..Tuning::default() };
-        let pool = open(&self.place, tuning)?;
+        let pool = self.open(Tuning { read_only: true, background: false, ..self.tuning()? })?;
         Ok(Some(summary(&pool, &self.place)?.record.size_bytes))
     }
 
@@ -46,21 +45,13 @@ struct PlannedVolume {
     volume: Volume,
     at_start: AtStart,
     layout: PlaceLayout,
-    on_open: Option<OnOpen>,
+    host: Arc<dyn PoolHost>,
 }
 
 impl fmt::Debug for PlannedVolume {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("PlannedVolume").field(&self.place).finish()
     }
-}
-
-fn open(place: &PoolVolume, tuning: Tuning) -> Result<Pool, PoolTargetError> {
-    let directory = &place.directory;
-    Pool::open(directory, tuning, Arc::new(SystemClock::new())).map_err(|error| match error {
-        VolumeError::InUse { holder } => PoolTargetError::InUse { place: place.clone(), holder },
-        source => PoolTargetError::Open { directory: directory.clone(), source },
-    })
 }
 
 fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetError> {
@@ -74,6 +65,20 @@ fn summary(pool: &Pool, place: &PoolVolume) -> Result<VolumeSummary, PoolTargetE
 }
 
 impl VolumeStorage {
+    fn tuning(&self) -> Result<Tuning, TargetError> {
+        Ok(self.host.tuning(&self.place.directory)?)
+    }
+
+    fn open(&self, tuning: Tuning) -> Result<Pool, PoolTargetError> {
+        let (place, directory) = (&self.place, &self.place.directory);
+        Pool::open(directory, tuning, Arc::new(SystemClock::new())).map_err(|error| match error {
+            VolumeError::InUse { holder } => {
+                PoolTargetError::InUse { place: place.clone(), holder }
+            }
+            source => PoolTargetError::Open { directory: directory.clone(), source },
+        })
+    }
+
     /// Checks that a volume can carry the layout. Opening a pool changes nothing in it.
     fn check(&self, layout: &PlaceLayout) -> Result<PlannedVolume, TargetError> {
         let (place, need_bytes) = (&self.place, layout.total_bytes()?);
@@ -82,7 +87,7 @@ impl VolumeStorage {
             return Err(TargetError::NoDirect { path: path() });
         }
         let writes = layout.access.writes();
-        let pool = open(place, Tuning { read_only: !writes, ..Tuning::default() })?;
+        let pool = self.open(Tuning { read_only: !writes, ..self.tuning()? })?;
         let found = summary(&pool, place)?;
         if found.record.size_bytes < need_bytes {
             return Err(TargetError::TooSmall {
@@ -108,17 +113,20 @@ impl VolumeStorage {
             volume,
             at_start,
             layout: *layout,
-            on_open: self.on_open.clone(),
+            host: Arc::clone(&self.host),
         })
     }
 }
 
 impl PlannedTarget for PlannedVolume {
     fn prepare(self: Box<Self>) -> Result<Box<dyn Target>, TargetError> {
-        let Self { place, pool, volume, at_start, layout, on_open } = *self;
+        let Self { place, pool, volume, at_start, layout, host } = *self;
         let pool = Arc::new(pool);
-        let on_open = on_open.filter(|_| !pool.is_read_only());
-        let shown = on_open.and_then(|show| show(&place.directory, Arc::downgrade(&pool)));
+        let shown = if pool.is_read_only() {
+            None
+        } else {
+            host.opened(&place.directory, Arc::downgrade(&pool))
+        };
         Ok(Box::new(VolumeTarget { place, pool: Some(pool), shown, volume, at_start, layout }))
     }
 }
@@ -128,7 +136,7 @@ struct VolumeTarget {
     place: PoolVolume,
     /// `None` once the target is finished.
     pool: Option<Arc<Pool>>,
-    /// The result of [`OnOpen`]. It may hold the pool for moments, so it goes before the pool.
+    /// The result of [`PoolHost::opened`]. It may hold the pool for moments, so it goes before the pool.
     shown: Option<Box<dyn Send + Sync>>,
     volume: Volume,
     at_start: AtStart,

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Copies of a whole disk image: gemelo volume import and export beside cp --sparse=always, and nbdcopy in and out of a served
+# volume beside nbdkit file, on a disk, in turn. The image has the contents of the distribution "personal". The source is in the
+# page cache, each copy ends with a sync of its file system, and what was copied is compared. About two minutes with one round.
+#
+#   benches/copy.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
+#
+# BENCH_DIR is the file system for everything (default /var/tmp), MB the size of the image (1024). MODES are the modes of
+# deduplication (off inline offline). GEMELO is the program to measure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-3}
+gemelo="${GEMELO:-$PWD/target/release/gemelo}"
+[ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
+for tool in nbdcopy nbdkit python3; do
+    command -v "$tool" >/dev/null || { echo "benches/copy.sh needs $tool" >&2; exit 1; }
+done
+mb=${MB:-1024}
+directory=$(mktemp -d "${BENCH_DIR:-/var/tmp}/gemelo-copy.XXXXXX")
+server=
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$directory"
+}
+trap finish EXIT
+source=$directory/source
+socket=$directory/socket
+pool=$directory/pool
+uri="nbd+unix:///?socket=$socket"
+
+# start PROGRAM...: a server in the background, until it listens.
+start() {
+    "$@" >/dev/null 2>"$directory/log" &
+    server=$!
+    for _ in $(seq 200); do
+        [ -S "$socket" ] && return
+        sleep 0.05
+    done
+    echo "$1 does not listen" >&2
+    exit 1
+}
+
+stop() {
+    kill "$server"
+    wait "$server" || true
+    server=
+    rm -f "$socket"
+}
+
+# copied WHO WHAT PROGRAM...: appends MB/s, a sync of the file system included.
+copied() {
+    local who=$1 what=$2 begin end
+    shift 2
+    begin=$(date +%s%N)
+    "$@" >/dev/null
+    sync -f "$directory"
+    end=$(date +%s%N)
+    echo "$who $what $((mb * 1048576000 / (end - begin)))" >>"$directory/figures"
+}
+
+create() {
+    "$gemelo" pool create "$pool" --capacity $((mb * 2))m >/dev/null
+    "$gemelo" volume create "$pool/disk" --size "${mb}m" >/dev/null
+    "$gemelo" volume set "$pool/disk" --dedup "$1" >/dev/null
+}
+
+# Warm sources cost no reads from the disk; what a copy has written may be cached or not, as it is for its users.
+"$gemelo" generate "$source" --bytes "${mb}m" --distribution personal >/dev/null 2>&1
+for _ in $(seq "$rounds"); do
+    cat "$source" >/dev/null
+    copied cp import cp --sparse=always "$source" "$directory/copy"
+    copied cp export cp --sparse=always "$directory/copy" "$directory/back"
+    rm "$directory/copy" "$directory/back"
+    for mode in ${MODES:-off inline offline}; do
+        create "$mode"
+        copied "$mode" import "$gemelo" volume import "$source" "$pool/disk" --force
+        copied "$mode" export "$gemelo" volume export "$pool/disk" "$directory/back"
+        cmp "$source" "$directory/back"
+        rm -rf "$pool" "$directory/back"
+    done
+    truncate -s "${mb}m" "$directory/file"
+    start nbdkit -f -U "$socket" file "$directory/file"
+    copied nbdkit nbdcopy-in nbdcopy "$source" "$uri"
+    copied nbdkit nbdcopy-out nbdcopy "$uri" null:
+    stop
+    rm "$directory/file"
+    for mode in ${MODES:-off inline offline}; do
+        create "$mode"
+        start "$gemelo" serve "$pool" --listen "unix:$socket"
+        copied "$mode" nbdcopy-in nbdcopy "$source" "$uri"
+        copied "$mode" nbdcopy-out nbdcopy "$uri" null:
+        nbdcopy "$uri" - | cmp "$source" -
+        stop
+        rm -rf "$pool"
+    done
+done
+
+python3 - "$directory/figures" "$rounds" <<'END'
+import collections, statistics, sys
+
+figures = collections.defaultdict(list)
+for who, what, rate in map(str.split, open(sys.argv[1])):
+    figures[what, who].append(int(rate))
+print(f"MB/s, medians of {sys.argv[2]} rounds in turn; in brackets the median ratio to the peer of the same round")
+for what in dict.fromkeys(key[0] for key in figures):
+    peer = "cp" if what in ("import", "export") else "nbdkit"
+    words = [f"{what:<12}"]
+    for who in (key[1] for key in figures if key[0] == what):
+        rates = figures[what, who]
+        ratio = statistics.median(a / b for a, b in zip(rates, figures[what, peer]))
+        words.append(f"{who} {statistics.median(rates):,.0f}" + ("" if who == peer else f" ({ratio:.2f})"))
+    print("   ".join(words))
+END

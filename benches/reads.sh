@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Reads of served volumes beside nbdkit file, on a disk: fio --ioengine=nbd, the servers in turn. Cold reads find nothing in
+# the page cache, warm ones everything. About two minutes with one round.
+#
+#   benches/reads.sh [ROUNDS]     rounds, default 3; each figure is the median of its rounds
+#
+# BENCH_DIR is the file system that all servers store on (default /var/tmp; not tmpfs, which has nothing cold). RUN_MS is the
+# length of a measurement (2000), MB the size of the volume (512). MODES are the modes of deduplication (off inline offline);
+# further words after ROUNDS are options of gemelo serve. GEMELO is the program to measure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-3}
+shift || true
+gemelo="${GEMELO:-$PWD/target/release/gemelo}"
+[ -x "$gemelo" ] || { echo "build first: make build" >&2; exit 1; }
+for tool in fio nbdkit python3; do
+    command -v "$tool" >/dev/null || { echo "benches/reads.sh needs $tool" >&2; exit 1; }
+done
+directory=$(mktemp -d "${BENCH_DIR:-/var/tmp}/gemelo-reads.XXXXXX")
+size=${MB:-512}m
+server=
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    wait 2>/dev/null || true
+    rm -rf "$directory"
+}
+trap finish EXIT
+
+# start PROGRAM...: a server in the background, until it listens.
+start() {
+    "$@" >/dev/null 2>"$directory/log" &
+    server=$!
+    for _ in $(seq 200); do
+        [ -S "$directory/socket" ] && return
+        sleep 0.05
+    done
+    echo "$1 does not listen" >&2
+    exit 1
+}
+
+stop() {
+    kill "$server"
+    wait "$server" || true
+    server=
+    rm -rf "$directory/pool" "$directory/file" "$directory/socket"
+    sync
+}
+
+# fill OPTIONS...: writes all blocks once.
+fill() {
+    fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$directory/socket" --size="$size" --refill_buffers \
+        --randrepeat=0 --end_fsync=1 "$@" >/dev/null 2>&1
+}
+
+# cache cold|warm: takes the data out of the page cache, or all of it in.
+cache() {
+    sync
+    python3 - "$1" "$2" <<'END'
+import os, sys
+with open(sys.argv[2], "rb", buffering=0) as file:
+    if sys.argv[1] == "warm":
+        while file.read(1 << 20):
+            pass
+    else:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+END
+}
+
+# load SERVER NAME OPTIONS...: appends one line of figures.
+load() {
+    local who=$1 name=$2
+    shift 2
+    fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$directory/socket" --size="$size" --time_based \
+        --runtime="${RUN_MS:-2000}ms" --randrepeat=0 --output-format=json --percentile_list=50:99 "$@" 2>/dev/null |
+        python3 -c '
+import json, sys
+text = sys.stdin.read()  # fio tells of the connection first
+read = json.loads(text[text.index("{"):])["jobs"][0]["read"]
+latencies = [value / 1e6 for value in read["clat_ns"]["percentile"].values()]
+print(sys.argv[1], sys.argv[2], read["iops"], read["bw_bytes"] / 1e6, *latencies)
+' "$who" "$name" >>"$directory/figures"
+}
+
+# measure SERVER FILE: FILE holds the data.
+measure() {
+    local random="--bs=4k --rw=randread" sequential="--bs=1m --rw=read --iodepth=4"
+    fill --bs=1m --rw=write --iodepth=4
+    # shellcheck disable=SC2086 # the options are words
+    {
+        cache cold "$2"
+        load "$1" cold-depth-1 $random
+        cache cold "$2"
+        load "$1" cold-depth-16 $random --iodepth=16
+        cache cold "$2"
+        load "$1" cold-hot-spot $random --iodepth=16 --random_distribution=zipf:1.1
+        cache warm "$2"
+        load "$1" warm-depth-16 $random --iodepth=16
+        cache cold "$2"
+        load "$1" cold-1m $sequential
+        fill --bs=4k --rw=randwrite --iodepth=32
+        cache cold "$2"
+        load "$1" overwritten-1m $sequential
+        cache warm "$2"
+        load "$1" overwritten-warm-1m $sequential
+    }
+}
+
+for _ in $(seq "$rounds"); do
+    truncate -s "$size" "$directory/file"
+    start nbdkit -f -U "$directory/socket" file "$directory/file"
+    measure nbdkit "$directory/file"
+    stop
+    for mode in ${MODES:-off inline offline}; do
+        "$gemelo" pool create "$directory/pool" --capacity 4g >/dev/null
+        "$gemelo" volume create "$directory/pool/disk" --size "$size" >/dev/null
+        "$gemelo" volume set "$directory/pool/disk" --dedup "$mode" >/dev/null
+        start "$gemelo" serve "$directory/pool" --listen "unix:$directory/socket" "$@"
+        measure "$mode" "$directory/pool/data"
+        stop
+    done
+done
+
+python3 - "$directory/figures" "$rounds" <<'END'
+import collections, statistics, sys
+
+lines = [line.split() for line in open(sys.argv[1])]
+figures = collections.defaultdict(list)
+for server, load, *values in lines:
+    figures[load, server].append([float(value) for value in values])
+print(f"medians of {sys.argv[2]} rounds in turn; in brackets the median ratio to nbdkit of the same round")
+print(f"{'':<12}{'1/s':>18}{'MB/s':>9}{'50 % ms':>10}{'99 % ms':>17}")
+for load in dict.fromkeys(line[1] for line in lines):
+    print(load)
+    peer = figures[load, "nbdkit"]
+    for server in dict.fromkeys(line[0] for line in lines):
+        rows = figures[load, server]
+        rate, bandwidth, half, slow = [statistics.median(column) for column in zip(*rows)]
+        ratio = lambda at: statistics.median(a[at] / b[at] for a, b in zip(rows, peer))
+        print(f"  {server:<10}{rate:>10,.0f} ({ratio(0):5.2f}){bandwidth:>9,.0f}"
+              f"{half:>10.3f}{slow:>9.3f} ({ratio(3):5.2f})")
+END

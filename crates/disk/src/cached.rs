@@ -1,0 +1,183 @@
+//! Reads through the page cache. What is cached is copied at once, and what is not is read from the
+//! medium with all misses of a list in flight together.
+//!
+//! A plain read of a page that is not cached waits for the medium, so a list of scattered reads
+//! would take one wait after another. Here the first pass reads without waiting, the second asks
+//! the kernel to read all that was missing, and the third waits for it. `io_uring` could do the
+//! same, but it costs a ring for each thread and is forbidden in many containers.
+
+use crate::DiskRead;
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Slices that one system call takes (`IOV_MAX` of Linux).
+pub(crate) const MAX_SLICES: usize = 1024;
+
+/// The way of a disk's reads.
+#[derive(Debug, Default)]
+pub(crate) struct CachedReads {
+    /// `true` once the system has refused to read without waiting.
+    is_refused: AtomicBool,
+}
+
+impl CachedReads {
+    /// Executes a list of reads. Ranges that follow one another are a run, and are read by one
+    /// system call. If that fails, each is read alone, so that each outcome is its own.
+    pub(crate) fn read(&self, file: &File, reads: &mut [DiskRead<'_>]) {
+        let is_one_run = reads.is_sorted_by(DiskRead::is_followed_by);
+        if is_one_run || self.is_refused.load(Ordering::Relaxed) {
+            reads.chunk_by_mut(DiskRead::is_followed_by).for_each(|run| read_run(file, run));
+            return;
+        }
+        let mut missing = Vec::new();
+        for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
+            if !self.read_cached(file, run) {
+                missing.push(run);
+            }
+        }
+        if let [_, _, ..] = missing.as_slice() {
+            missing.iter().for_each(|run| start(file, run));
+        }
+        missing.into_iter().for_each(|run| read_run(file, run));
+    }
+
+    /// Reads a run if all its pages are cached.
+    fn read_cached(&self, file: &File, run: &mut [DiskRead<'_>]) -> bool {
+        match preadv(file, run, ReadWriteFlags::NOWAIT) {
+            Ok(()) => true,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                false
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Asks the kernel to read a run. It does not wait, and a refusal only costs time.
+fn start(file: &File, run: &[DiskRead<'_>]) {
+    let bytes = run.iter().map(|read| read.buffer.len() as u64).sum();
+    let offset = run.first().map_or(0, |read| read.offset);
+    if let Some(bytes) = NonZeroU64::new(bytes) {
+        let _ = rustix::fs::fadvise(file, offset, Some(bytes), Advice::WillNeed);
+    }
+}
+
+/// Reads a run by one system call, or each part alone if that fails.
+pub(crate) fn read_run(file: &File, run: &mut [DiskRead<'_>]) {
+    if let [_, _, ..] = run
+        && preadv(file, run, ReadWriteFlags::empty()).is_ok()
+    {
+        return;
+    }
+    for read in run {
+        read.outcome = file.read_exact_at(read.buffer, read.offset);
+    }
+}
+
+/// Fills all buffers of a run.
+fn preadv(file: &File, run: &mut [DiskRead<'_>], flags: ReadWriteFlags) -> rustix::io::Result<()> {
+    let mut offset = run.first().map_or(0, |read| read.offset);
+    let mut slices: Vec<IoSliceMut<'_>> =
+        run.iter_mut().map(|read| IoSliceMut::new(read.buffer)).collect();
+    let mut slices = slices.as_mut_slice();
+    IoSliceMut::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let most = slices.len().min(MAX_SLICES);
+        let some = slices.get_mut(..most).unwrap_or_default();
+        let read = if flags.is_empty() {
+            rustix::io::preadv(file, some, offset)
+        } else {
+            rustix::io::preadv2(file, some, offset, flags)
+        };
+        match read {
+            // The file ends here.
+            Ok(0) => return Err(Errno::IO),
+            Ok(read) => {
+                offset += read as u64;
+                IoSliceMut::advance_slices(&mut slices, read);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4096;
+    const PAGES: usize = 64;
+
+    /// A file with a byte pattern by page, on the medium and not in the cache.
+    fn cold_file() -> File {
+        // The sources are on a medium; the folder of temporary files may be memory.
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        for page in 0..PAGES {
+            file.write_all_at(&[page as u8; PAGE], (page * PAGE) as u64).unwrap();
+        }
+        file.sync_data().unwrap();
+        make_cold(&file);
+        file
+    }
+
+    fn make_cold(file: &File) {
+        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
+    }
+
+    fn list<'a>(buffers: &'a mut [[u8; PAGE]], pages: &[usize]) -> Vec<DiskRead<'a>> {
+        let requests = buffers.iter_mut().zip(pages);
+        requests.map(|(buffer, page)| DiskRead::new((page * PAGE) as u64, buffer)).collect()
+    }
+
+    #[test]
+    fn each_read_has_its_outcome_whatever_is_cached() {
+        let file = cold_file();
+        let pages = [40, 41, 3, 63, 64, 9, 10, 11, 80, 5];
+        let mut buffers = vec![[0xff; PAGE]; pages.len()];
+        for round in 0..4 {
+            if round % 2 == 0 {
+                make_cold(&file);
+            }
+            // Some pages are cached, among them a part of a run.
+            file.read_exact_at(&mut [0; PAGE], (10 * PAGE) as u64).unwrap();
+            let reads = CachedReads { is_refused: AtomicBool::new(round == 3) };
+            let mut requests = list(&mut buffers, &pages);
+            reads.read(&file, &mut requests);
+            let good: Vec<bool> = requests.iter().map(|read| read.outcome.is_ok()).collect();
+            assert_eq!(good, pages.map(|page| page < PAGES));
+            for (buffer, page) in buffers.iter_mut().zip(pages).filter(|(_, page)| *page < PAGES) {
+                assert!(*buffer == [page as u8; PAGE], "round {round}, page {page}");
+                buffer.fill(0xff);
+            }
+        }
+    }
+
+    /// After a start without a wait, the page becomes cached although nobody reads it.
+    #[test]
+    fn a_started_read_goes_on_by_itself() {
+        let file = cold_file();
+        let mut buffers = [[0; PAGE]];
+        let mut run = list(&mut buffers, &[33]);
+        start(&file, &run);
+        let outcome = loop {
+            match preadv(&file, &mut run, ReadWriteFlags::NOWAIT) {
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                outcome => break outcome,
+            }
+        };
+        if outcome == Err(Errno::OPNOTSUPP) {
+            eprintln!("skipped: the file system of the sources has no reads without waiting");
+            return;
+        }
+        assert_eq!(outcome, Ok(()));
+        assert!(buffers[0] == [33; PAGE]);
+    }
+}

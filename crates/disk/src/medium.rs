@@ -1,0 +1,164 @@
+//! Reads from the medium, past the page cache: for checks of what is really there, and for a second
+//! look at what the cache may have wrong. They leave the cache to those who use the data.
+
+use crate::DiskRead;
+use crate::cached::read_run;
+use crate::direct::{ALIGNMENT_BYTES, open_direct};
+use rustix::fs::{Advice, OFlags};
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Most bytes of one system call: enough for the full rate of a disk.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The way of a disk's reads from the medium.
+#[derive(Debug, Default)]
+pub(crate) struct MediumReads {
+    /// A descriptor for direct reads, once it was asked for; `None` where the system has none.
+    direct: OnceLock<Option<File>>,
+    /// Memory for one system call. It is kept because memory is slow at its first use.
+    memory: Mutex<Vec<u8>>,
+}
+
+impl MediumReads {
+    /// Executes a list of reads.
+    pub(crate) fn read(&self, file: &File, reads: &mut [DiskRead<'_>]) {
+        let Some(direct) = self.direct.get_or_init(|| open_direct(file, OFlags::RDONLY)) else {
+            return reads
+                .chunk_by_mut(DiskRead::is_followed_by)
+                .for_each(|run| read_dropped(file, run));
+        };
+        // Nothing can panic while the lock is held, and the bytes have no meaning between uses.
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.resize(MOST_BYTES + ALIGNMENT_BYTES, 0);
+        let before = memory.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES);
+        let memory = memory.get_mut(before..before + MOST_BYTES).unwrap_or_default();
+        for run in reads.chunk_by_mut(DiskRead::is_followed_by) {
+            read_direct(direct, file, run, memory);
+        }
+    }
+}
+
+/// Reads a run by direct reads of as much as the memory holds.
+fn read_direct(direct: &File, file: &File, run: &mut [DiskRead<'_>], memory: &mut [u8]) {
+    let mut rest = run;
+    while let Some(first) = rest.first() {
+        let aligned = first.offset - first.offset % ALIGNMENT_BYTES as u64;
+        let end = |read: &DiskRead<'_>| read.offset + read.buffer.len() as u64;
+        let fits = |read: &DiskRead<'_>| end(read) - aligned <= memory.len() as u64;
+        let count = rest.iter().take_while(|read| fits(read)).count();
+        let (some, later) = rest.split_at_mut(count.max(1));
+        let bytes = some.last().map_or(0, end) - aligned;
+        let is_read = count > 0 && {
+            let bytes = bytes.next_multiple_of(ALIGNMENT_BYTES as u64) as usize;
+            let got = memory.get_mut(..bytes).map(|part| fill(direct, aligned, part));
+            got.is_some_and(|got| got.is_ok_and(|got| copy_out(memory, got, aligned, some)))
+        };
+        if !is_read {
+            read_dropped(file, some);
+        }
+        rest = later;
+    }
+}
+
+/// Reads up to the end of the buffer or of the file. Returns the number of bytes.
+fn fill(direct: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match direct.read_at(buffer, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Gives each read of a list its part of what was read. Returns `false` if that was too little.
+fn copy_out(memory: &[u8], got: usize, aligned: u64, reads: &mut [DiskRead<'_>]) -> bool {
+    reads.iter_mut().all(|read| {
+        let begin = (read.offset - aligned) as usize;
+        let part = memory.get(..got).and_then(|got| got.get(begin..begin + read.buffer.len()));
+        part.is_some_and(|part| {
+            read.buffer.copy_from_slice(part);
+            read.outcome = Ok(());
+            true
+        })
+    })
+}
+
+/// Reads a run without direct reads: takes it out of the cache first, as far as it is unchanged.
+fn read_dropped(file: &File, run: &mut [DiskRead<'_>]) {
+    let bytes = run.iter().map(|read| read.buffer.len() as u64).sum();
+    if let (Some(first), Some(bytes)) = (run.first(), NonZeroU64::new(bytes)) {
+        let _ = rustix::fs::fadvise(file, first.offset, Some(bytes), Advice::DontNeed);
+    }
+    read_run(file, run);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk, DiskRead, FileDisk};
+    use std::path::Path;
+
+    const PAGE: usize = 4096;
+
+    /// Reads of a list of ranges, aligned and not, give the bytes of the file and its end.
+    fn check(folder: &Path) {
+        let disk = FileDisk::create(&folder.join("disk")).unwrap();
+        let bytes: Vec<u8> = (0..3 * MOST_BYTES + 100).map(|at| (at / 7 % 251) as u8).collect();
+        disk.write_at(0, &bytes).unwrap();
+        let ranges = [
+            (5, 10),
+            (15, PAGE),
+            (PAGE + 15, MOST_BYTES),
+            (2 * MOST_BYTES, PAGE),
+            (2 * MOST_BYTES + PAGE, MOST_BYTES),
+            (3 * MOST_BYTES, 100),
+            (3 * MOST_BYTES + 90, 11),
+            (0, 2 * MOST_BYTES),
+        ];
+        let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|(_, length)| vec![0; *length]).collect();
+        let requests = ranges.iter().zip(&mut buffers);
+        let mut reads: Vec<DiskRead<'_>> =
+            requests.map(|((offset, _), buffer)| DiskRead::new(*offset as u64, buffer)).collect();
+        disk.read_medium(&mut reads);
+        let outcomes: Vec<bool> = reads.iter().map(|read| read.outcome.is_ok()).collect();
+        for (((offset, length), is_good), buffer) in ranges.iter().zip(outcomes).zip(&buffers) {
+            assert_eq!(is_good, offset + length <= bytes.len(), "{offset} {length}");
+            assert!(!is_good || **buffer == bytes[*offset..offset + length], "{offset} {length}");
+        }
+    }
+
+    #[test]
+    fn lists_are_read_with_and_without_direct_reads() {
+        check(tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap().path());
+        check(tempfile::tempdir_in("/dev/shm").unwrap().path());
+    }
+
+    #[test]
+    fn a_read_from_the_medium_leaves_no_page_in_the_cache() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = folder.path().join("disk");
+        let disk = FileDisk::create(&path).unwrap();
+        disk.write_at(0, &[7; 16 * PAGE]).unwrap();
+        disk.sync().unwrap();
+        let file = File::open(&path).unwrap();
+        if open_direct(&file, OFlags::RDONLY).is_none() {
+            eprintln!("skipped: the file system of the sources has no direct reads");
+            return;
+        }
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let mut buffer = [0; 4 * PAGE];
+        disk.read_medium(&mut [DiskRead::new(0, &mut buffer)]);
+        assert!(buffer == [7; 4 * PAGE]);
+        let cached = rustix::io::preadv2(
+            &file,
+            &mut [io::IoSliceMut::new(&mut buffer)],
+            0,
+            rustix::io::ReadWriteFlags::NOWAIT,
+        );
+        assert_eq!(cached, Err(rustix::io::Errno::AGAIN));
+    }
+}
